@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from flintmq.arrow.batches import record_batches
+from flintmq.arrow.options import BatchOptions
 from flintmq.arrow.schema import SCHEMA, SPARK_SCHEMA, narrow
 from flintmq.errors import CorruptStoreError
 from flintmq.store.commitlog.predicate import Predicate
@@ -23,7 +24,9 @@ BOMB = zlib.compress(bytes(3 << 20))
 def read(store: Any, schema: Any = SCHEMA, predicate: Predicate | None = None, **options: Any) -> list[Any]:
     """The batches of a store."""
     piece_bytes = options.pop("piece_bytes", 1 << 20)
-    return list(record_batches(pieces_of(store, piece_bytes=piece_bytes), schema, predicate, **options))
+    given = {name: options.pop(name) for name in ("report", "rates") if name in options}
+    pieces = pieces_of(store, piece_bytes=piece_bytes)
+    return list(record_batches(pieces, schema, predicate, BatchOptions(**options), **given))
 
 
 @pytest.mark.parametrize("piece_bytes", [500, 1 << 20])
@@ -147,7 +150,7 @@ def test_what_expands_a_thousandfold_comes_in_batches_of_the_size_asked_for(tmp_
     changes = ([{"body": BOMB, "sys_flag": 0x301}] * 2 + [{}]) * 20
     store = store_of(tmp_path / "s", *changes)
     sizes = []
-    for batch in record_batches(pieces_of(store), SCHEMA, decompress=True, batch_bytes=4 << 20):
+    for batch in record_batches(pieces_of(store), SCHEMA, options=BatchOptions(decompress=True, batch_bytes=4 << 20)):
         assert batch.nbytes <= 8 << 20
         sizes += [len(value.as_py()) for value in batch.column("body")]
     assert sizes == [3 << 20, 3 << 20, 5] * 20

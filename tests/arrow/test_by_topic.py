@@ -11,6 +11,7 @@ import pytest
 from flintmq.arrow import by_topic as module
 from flintmq.arrow.batches import record_batches
 from flintmq.arrow.by_topic import topics_apart
+from flintmq.arrow.options import BatchOptions
 from flintmq.arrow.schema import SCHEMA
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.predicate import Predicate
@@ -39,7 +40,7 @@ def mixed(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def test_each_topic_has_its_rows_in_log_order(mixed: Path) -> None:
     expected = by_topic(list(record_batches(walk(mixed), SCHEMA)))
-    found = list(topics_apart(walk(mixed, 1 << 18), SCHEMA, batch_bytes=1 << 18))
+    found = list(topics_apart(walk(mixed, 1 << 18), SCHEMA, options=BatchOptions(batch_bytes=1 << 18)))
     assert by_topic(found) == expected
     rows: dict[str, int] = {}
     for batch in found:
@@ -53,7 +54,8 @@ def test_a_topic_that_becomes_frequent_later_keeps_its_order(mixed: Path, monkey
     monkeypatch.setattr(module, "LEAST_RECORDS", 1)
     monkeypatch.setattr(module, "SHARE", 40)  # rare ones have such a part now and then
     expected = by_topic(list(record_batches(walk(mixed), SCHEMA)))
-    assert by_topic(list(topics_apart(walk(mixed, 1 << 14), SCHEMA, batch_bytes=1 << 16))) == expected
+    options = BatchOptions(batch_bytes=1 << 16)
+    assert by_topic(list(topics_apart(walk(mixed, 1 << 14), SCHEMA, options=options))) == expected
 
 
 def test_a_predicate_and_golden_stores(golden_store: Golden) -> None:

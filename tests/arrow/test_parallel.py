@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from flintmq.arrow.options import ScanOptions
 from flintmq.arrow.scan import batches, scan_arrow
 from flintmq.arrow.schema import SCHEMA
 from flintmq.errors import FlintError, UsageError
@@ -28,14 +29,10 @@ def outcome(path: Path, threads: int, facts: StopFacts | None = None, **options:
     rows, error = [], ""
     source = batches(
         log,
-        options.pop("begin", 0),
-        options.pop("end", None),
-        schema=SCHEMA,
+        SCHEMA,
+        options=ScanOptions(threads=threads, max_rows=10, **options),
         facts=facts or read_facts(str(path)),
         report=report,
-        threads=threads,
-        max_rows=10,
-        **options,
     )
     try:
         for batch in source:
@@ -149,7 +146,7 @@ def test_a_body_that_cannot_be_decompressed_is_met_in_order(tmp_path: Path) -> N
 
 def test_a_reader_that_is_given_up(golden: Any) -> None:
     log = LogFiles.discover([str(golden("basic").path / "commitlog")])
-    source = batches(log, 0, None, schema=SCHEMA, facts=StopFacts(), threads=3, segment_bytes=1000, max_rows=5)
+    source = batches(log, SCHEMA, options=ScanOptions(threads=3, segment_bytes=1000, max_rows=5))
     assert next(source).num_rows == 5
     source.close()
 

@@ -13,6 +13,7 @@ import pyarrow as pa
 import pytest
 
 import flintmq
+from flintmq.arrow.options import ScanOptions
 from flintmq.arrow.scan import batches, scan_arrow
 from flintmq.arrow.schema import SCHEMA, narrow
 from flintmq.errors import ConfigError, CorruptStoreError, LostLogError, NotAStoreError, UsageError
@@ -177,7 +178,8 @@ def test_the_generator_that_tasks_use(golden: Any) -> None:
     log = LogFiles.discover([str(store.path / "commitlog")])
     cut = store.rows[1234]["physical_offset"]
     end = store.rows[-1]["physical_offset"] + store.rows[-1]["size"]
-    parts = [rows_of(list(batches(log, begin, stop, schema=SCHEMA))) for begin, stop in ((0, cut), (cut, end))]
+    ranges = ScanOptions(end=cut), ScanOptions(begin=cut, end=end)
+    parts = [rows_of(list(batches(log, SCHEMA, options=options))) for options in ranges]
     assert [len(part) for part in parts] == [1234, 3000 - 1234]
     assert parts[0] + parts[1] == scan(store)
 

@@ -3,7 +3,8 @@
 Needs the extra `arrow`; the core never imports it.
 
 schema         declares the columns as Arrow types, and narrows them
-scan           scans a store's log: scan_arrow for users, batches() for Spark's tasks
+options        holds how a scan reads, and how it makes batches
+scan           scans a store's log: scan_arrow for users, batches() for a log
 batches        makes batches from pieces of the log
 column_block   holds the memory of one batch, filled by the kernel
 column_layout  lays out the columns of a batch in its memory

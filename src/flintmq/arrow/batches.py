@@ -20,6 +20,7 @@ import pyarrow as pa
 from flintmq.arrow.column_block import ColumnBlock
 from flintmq.arrow.column_layout import MAP_PARTS, ColumnLayout, Rates
 from flintmq.arrow.ipc_template import envelope_of
+from flintmq.arrow.options import DEFAULT, BatchOptions
 from flintmq.errors import CorruptStoreError, FormatError
 from flintmq.format.compression import original_body
 from flintmq.format.message_id import host_text
@@ -30,8 +31,6 @@ from flintmq.store.commitlog.predicate import Predicate, Selector
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.walk import Piece
 
-BATCH_BYTES = 8 << 20  # approximate size of a batch's columns
-MAX_ROWS = 65_536
 LARGEST_BATCH = 1 << 30  # largest size to ask for: offsets are 32-bit, and one body may exceed the size
 
 
@@ -39,12 +38,8 @@ def record_batches(
     pieces: Iterable[Piece],
     schema: pa.Schema,
     predicate: Predicate | None = None,
-    *,
-    decompress: bool = False,
-    strict: bool = True,
+    options: BatchOptions = DEFAULT,
     report: Report | None = None,
-    batch_bytes: int = BATCH_BYTES,
-    max_rows: int = MAX_ROWS,
     rates: Rates | None = None,
 ) -> Iterator[pa.RecordBatch]:
     """Yield batches of the wanted columns of the wanted records, in log order.
@@ -53,11 +48,8 @@ def record_batches(
         pieces: pieces of a LogWalk.
         schema: the columns wanted, from flintmq.arrow.schema.
         predicate: selects records; None for all.
-        decompress: return bodies as the producer gave them; up to 64 MiB each.
-        strict: a body that cannot be decompressed is an error; otherwise it stays as stored, with a note.
-        report: receives these notes.
-        batch_bytes: approximate size of the columns of a batch.
-        max_rows: most rows of a batch.
+        options: how batches are made.
+        report: receives notes on bodies that cannot be decompressed.
         rates: sizes of such records, learned in another call; they are updated.
 
     Raises:
@@ -68,8 +60,9 @@ def record_batches(
     Memory: about three batches of `batch_bytes`, one piece, and one record or decompressed body.
     """
     selector = Selector(predicate) if predicate is not None and not predicate.everything else None
-    oddities = Oddities(decompress, strict, report if report is not None else Report())
-    gatherer = Gatherer(schema, oddities, min(batch_bytes, LARGEST_BATCH), max(1, max_rows), rates or Rates())
+    oddities = Oddities(options.decompress, options.strict, report if report is not None else Report())
+    batch_bytes, max_rows = min(options.batch_bytes, LARGEST_BATCH), max(1, options.max_rows)
+    gatherer = Gatherer(schema, oddities, batch_bytes, max_rows, rates or Rates())
     for piece in pieces:
         count = piece.count if selector is None else selector.select(piece)
         if count:

@@ -15,8 +15,9 @@ import numpy
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flintmq.arrow.batches import BATCH_BYTES, MAX_ROWS, Gatherer, Oddities, record_batches
+from flintmq.arrow.batches import Gatherer, Oddities, record_batches
 from flintmq.arrow.column_layout import Rates
+from flintmq.arrow.options import DEFAULT, BatchOptions
 from flintmq.arrow.schema import narrow
 from flintmq.store.commitlog.predicate import Predicate, Selector
 from flintmq.store.commitlog.report import Report
@@ -33,20 +34,16 @@ def topics_apart(
     pieces: Iterable[Piece],
     schema: pa.Schema,
     predicate: Predicate | None = None,
-    *,
-    decompress: bool = False,
-    strict: bool = True,
+    options: BatchOptions = DEFAULT,
     report: Report | None = None,
-    batch_bytes: int = BATCH_BYTES,
-    max_rows: int = MAX_ROWS,
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of `record_batches`, with frequent topics in batches of their own.
 
     The rows of each topic are in log order.
 
     Args:
-        pieces, schema, predicate, decompress, strict, report, max_rows: as for record_batches.
-        batch_bytes: approximate size of the columns of a batch of many topics; a batch of one topic has a quarter.
+        pieces, schema, predicate, report: as for record_batches.
+        options: as for record_batches; batches of one topic have a quarter of `batch_bytes`.
 
     Raises:
         CorruptStoreError, MissingExtraError: as record_batches; also errors of the iterable of pieces.
@@ -54,7 +51,8 @@ def topics_apart(
     Memory: up to 1 + MOST_OWN / 4 times that of record_batches.
     """
     selector = Selector(predicate) if predicate is not None and not predicate.everything else None
-    oddities = Oddities(decompress, strict, report if report is not None else Report())
+    oddities = Oddities(options.decompress, options.strict, report if report is not None else Report())
+    batch_bytes, max_rows = options.batch_bytes, options.max_rows
     shared = Gatherer(schema, oddities, batch_bytes, max_rows, Rates())
     own: dict[str, Gatherer] = {}
     for piece in pieces:
@@ -82,7 +80,8 @@ def topics_apart(
 
 def _topics(piece: Piece, count: int) -> tuple[Any, list[str]]:
     """Return the topics of a piece, and for each record the index of its topic."""
-    rows = record_batches([replace(piece, count=count)], _TOPIC, max_rows=count, batch_bytes=1 << 30)
+    options = BatchOptions(max_rows=count, batch_bytes=1 << 30)
+    rows = record_batches([replace(piece, count=count)], _TOPIC, options=options)
     coded: Any = pa.chunked_array([batch.column(0) for batch in rows]).combine_chunks()
     coded = pc.dictionary_encode(coded)
     return numpy.asarray(coded.indices), coded.dictionary.to_pylist()

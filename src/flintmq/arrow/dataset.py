@@ -16,10 +16,12 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from flintmq.arrow.expression import comparisons, tree_of
-from flintmq.arrow.scan import Queue, open_reader, predicate_of
+from flintmq.arrow.options import ScanOptions
+from flintmq.arrow.scan import Progress, Queue, open_reader, predicate_of
 from flintmq.arrow.schema import SCHEMA, narrow
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError, UsageError
+from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.pushdown import narrowed
 from flintmq.store.commitlog.report import Report
 
@@ -55,31 +57,38 @@ def dataset(
         FlintError: as scan_arrow; errors that only reading can find are raised during the read.
     """
     predicate = predicate_of(topics, queues, since, until, tags)
-    options = {
-        "decompress": decompress,
-        "access": access,
-        "config": config,
-        "set": set,
-        "strict": strict,
-        "report": report if report is not None else Report(),
-        "threads": threads,
-        "progress": progress,
-    }
-    open_reader(path, SCHEMA, predicate, **options)  # type: ignore[arg-type]  # raises errors early
-    return StoreDataset(path, predicate, options)
+    options = ScanOptions(decompress=decompress, strict=strict, access=access, threads=threads)
+    report = report if report is not None else Report()
+    messages = StoreDataset(path, predicate, options, StoreConfig.of(config, set), report, progress)
+    messages.read(SCHEMA, predicate)  # raises errors early
+    return messages
 
 
 class StoreDataset(ds.Dataset):
     """The log of a store as a dataset; made by `dataset`.
 
     Attributes:
-        path, predicate, options: the arguments of open_reader for each read.
+        path, predicate, options, config, report, progress: the arguments of open_reader for each read.
         failure: the error that ended the last read, as it was raised: engines in between turn it into text.
     """
 
-    def __init__(self, path: str | os.PathLike[str], predicate: Any, options: dict[str, Any], wanted: Any = None):
-        self.path, self.predicate, self.options, self._wanted = path, predicate, options, wanted
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        predicate: Predicate,
+        options: ScanOptions,
+        config: StoreConfig,
+        report: Report,
+        progress: Progress | None,
+        wanted: Any = None,
+    ) -> None:
+        self.path, self.predicate, self.options, self.config = path, predicate, options, config
+        self.report, self.progress, self._wanted = report, progress, wanted
         self.failure: FlintError | None = None
+
+    def read(self, schema: pa.Schema, predicate: Predicate) -> pa.RecordBatchReader:
+        """Begin a read of these columns of the records that a predicate selects."""
+        return open_reader(self.path, schema, predicate, self.options, self.config, self.report, self.progress)
 
     @property
     def schema(self) -> pa.Schema:
@@ -113,7 +122,7 @@ class StoreDataset(ds.Dataset):
         if filter is None or tree is not None:
             needed = [*names, *(() if tree is None else tree.columns())]
             read = narrow(list(dict.fromkeys(needed)) or ["queue_id"])  # without columns, one is read to count rows
-        reader = open_reader(self.path, read, predicate, **self.options)
+        reader = self.read(read, predicate)
         given = narrow(names) if names else pa.schema([])
         return DatasetScan(pa.RecordBatchReader.from_batches(given, self._rows(reader, filter, names)))
 
@@ -143,7 +152,8 @@ class StoreDataset(ds.Dataset):
 
     def filter(self, expression: Any) -> StoreDataset:
         """Return the same dataset with a filter that applies to every read."""
-        return StoreDataset(self.path, self.predicate, self.options, self._with_filter(expression))
+        wanted = self._with_filter(expression)
+        return StoreDataset(self.path, self.predicate, self.options, self.config, self.report, self.progress, wanted)
 
     def _not_here(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse a method that does not fit a store, which is one stream and not a set of files.

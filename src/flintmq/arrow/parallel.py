@@ -21,6 +21,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 
 from flintmq.arrow.batches import joined
+from flintmq.arrow.options import ScanOptions
 from flintmq.errors import FlintError
 from flintmq.format.record_view import store_times
 from flintmq.kernels.walk import CHECK_TIME
@@ -29,7 +30,6 @@ from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.resync import first_record
 from flintmq.store.commitlog.walk import LogWalk, Piece
 
-SEGMENT_BYTES = 8 << 20  # the longest segment
 SHORTEST = 1 << 20
 ENOUGH_ROWS = 8192  # for a separate batch
 
@@ -62,17 +62,7 @@ class _Segment:
 
 
 def parallel_batches(
-    log: LogFiles,
-    begin: int,
-    end: int | None,
-    walk: Walk,
-    gather: Gather,
-    *,
-    threads: int,
-    report: Report,
-    batch_bytes: int,
-    max_rows: int,
-    segment_bytes: int = SEGMENT_BYTES,
+    log: LogFiles, walk: Walk, gather: Gather, options: ScanOptions, report: Report
 ) -> Iterator[pa.RecordBatch]:
     """Yield batches of the records that begin in [begin, end), read on several threads.
 
@@ -80,23 +70,19 @@ def parallel_batches(
 
     Args:
         log: files of the log.
-        begin: log offset of a record, or at or below the log's minimum.
-        end: log offset to stop before; None for the log's end.
         walk, gather: read a range. Called on several threads at once.
-        threads: number of threads.
+        options: which range, on how many threads, in batches and segments of which size.
         report: receives notes and damage.
-        batch_bytes: approximate size of the columns of a batch.
-        max_rows: most rows of a batch.
-        segment_bytes: longest segment.
 
     Raises:
         The errors of `walk` and `gather`, at the row where they would raise them.
     """
-    begin = max(begin, log.min_offset)
-    assert threads > 0 < segment_bytes
+    begin, end = max(options.begin, log.min_offset), options.end
+    batch_bytes, longest, threads = options.batch_bytes, options.segment_bytes, options.threads
+    assert threads > 0 < longest
     timed = end is None  # like a walk, compare store times where the log's end is to be found
     done, last_time = begin, 0
-    cut = _Cut(min(segment_bytes, SHORTEST))
+    cut = _Cut(min(longest, SHORTEST))
     segments = _segments(log, begin, log.limit if end is None else end, cut)
     pending: deque[Future[_Segment]] = deque()
     held: list[pa.RecordBatch] = []
@@ -115,10 +101,10 @@ def parallel_batches(
                 assert read.begin == done  # segments follow each other, without a record between them
                 done, last_time = read.end, last_time if read.last_time is None else read.last_time
                 taken = sum(batch.nbytes for batch in read.batches)
-                cut.length = _length(read.end - read.begin, taken, batch_bytes, segment_bytes)
+                cut.length = _length(read.end - read.begin, taken, batch_bytes, longest)
                 for batch in read.batches:
                     rows = sum(part.num_rows for part in held)
-                    if rows >= ENOUGH_ROWS or rows + batch.num_rows > max_rows or 2 * taken >= batch_bytes:
+                    if rows >= ENOUGH_ROWS or rows + batch.num_rows > options.max_rows or 2 * taken >= batch_bytes:
                         yield from joined(held)
                         held = []
                     held.append(batch)

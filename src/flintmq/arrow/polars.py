@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from flintmq.arrow.dataset import dataset
-from flintmq.arrow.scan import open_reader
 from flintmq.arrow.schema import SCHEMA, narrow
 from flintmq.errors import MissingExtraError
 from flintmq.store.commitlog.pushdown import SETS, TIME, Comparison, narrowed
@@ -57,7 +56,7 @@ def scan_polars(path: str | os.PathLike[str], **options: Any) -> polars.LazyFram
         if predicate is not None:
             wanted = narrowed(wanted, comparisons(_tree(predicate)))
         left = rows
-        for batch in open_reader(source.path, narrow(columns or None), wanted, **source.options):
+        for batch in source.read(narrow(columns or None), wanted):
             frame: Any = polars.from_arrow(batch)
             frame = frame if predicate is None else frame.filter(predicate)
             yield frame if left is None else frame.head(left)

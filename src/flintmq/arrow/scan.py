@@ -11,9 +11,10 @@ from datetime import UTC, datetime, timedelta
 
 import pyarrow as pa
 
-from flintmq.arrow.batches import BATCH_BYTES, MAX_ROWS, record_batches
+from flintmq.arrow.batches import record_batches
 from flintmq.arrow.column_layout import Rates
-from flintmq.arrow.parallel import SEGMENT_BYTES, parallel_batches
+from flintmq.arrow.options import BATCH_BYTES, ScanOptions
+from flintmq.arrow.parallel import parallel_batches
 from flintmq.arrow.schema import narrow
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
@@ -22,7 +23,11 @@ from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.predicate import LEAST, MOST, Predicate
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import Snapshot
-from flintmq.store.commitlog.walk import ACCESS, LogWalk, Piece
+from flintmq.store.commitlog.walk import LogWalk, Piece
+
+WHOLE = ScanOptions()
+Progress = Callable[[int, int], None]
+"""Called with bytes of log done and in all."""
 
 Queue = int | tuple[str, int] | tuple[str, int, int, int | None]
 """A queue id of any topic; a topic and a queue id; or these, the least queue offset and the one to stop before."""
@@ -88,145 +93,94 @@ def scan_arrow(
 
     Thread: a reader belongs to one thread at a time.
     """
-    return open_reader(
-        path,
-        narrow(columns),
-        predicate_of(topics, queues, since, until, tags),
+    schema, predicate = narrow(columns), predicate_of(topics, queues, since, until, tags)
+    options = ScanOptions(
         decompress=decompress,
-        access=access,
-        config=config,
-        set=set,
-        begin=begin,
-        end=end,
         strict=strict,
-        report=report,
         batch_bytes=batch_bytes,
+        begin=begin or 0,
+        end=end,
+        access=access,
         threads=threads,
     )
+    return open_reader(path, schema, predicate, options, StoreConfig.of(config, set), report)
 
 
 def open_reader(
     path: str | os.PathLike[str],
     schema: pa.Schema,
     predicate: Predicate,
-    *,
-    decompress: bool = False,
-    access: str = "pread",
-    config: StoreConfig | str | os.PathLike[str] | None = None,
-    set: Mapping[str, object] | None = None,
-    begin: int | None = None,
-    end: int | None = None,
-    strict: bool = True,
+    options: ScanOptions,
+    config: StoreConfig,
     report: Report | None = None,
-    batch_bytes: int = BATCH_BYTES,
-    threads: int = 1,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> pa.RecordBatchReader:
-    """Read a store's log like scan_arrow, with a schema and a predicate for columns and rows.
+    """Read a store's log as scan_arrow does, with columns and rows given as a schema and a predicate.
 
-    All other arguments are those of scan_arrow, but for `progress`: it is called from time to time with the bytes of
-    log done and in all, if one thread reads.
+    `progress` is called from time to time with the bytes of log done and in all, where one thread reads.
     """
-    if access not in ACCESS:
-        raise UsageError(f"access {access!r:.40} is not one of: {', '.join(ACCESS)}")
-    if batch_bytes < 1 or threads < 1:
-        raise UsageError(f"batch_bytes is {batch_bytes} and threads {threads}; both must be 1 at least")
-    settings = StoreConfig.of(config, set)
-    snapshot = Snapshot.open(path, settings)
-    batches_read = batches(
+    snapshot = Snapshot.open(path, config)
+    found = batches(
         snapshot.log,
-        begin or 0,
-        end,
-        schema=schema,
+        schema,
+        predicate,
+        options,
         facts=snapshot.facts,
-        predicate=predicate,
-        decompress=decompress,
-        access=access,
-        strict=strict,
         report=report,
-        batch_bytes=batch_bytes,
-        threads=threads,
         progress=progress,
     )
-    return pa.RecordBatchReader.from_batches(schema, batches_read)
+    return pa.RecordBatchReader.from_batches(schema, found)
 
 
 def batches(
     log: LogFiles,
-    begin: int,
-    end: int | None,
-    *,
     schema: pa.Schema,
-    facts: StopFacts = NO_FACTS,
     predicate: Predicate | None = None,
-    decompress: bool = False,
-    access: str = "pread",
-    strict: bool = True,
+    options: ScanOptions = WHOLE,
+    *,
+    facts: StopFacts = NO_FACTS,
     report: Report | None = None,
-    batch_bytes: int = BATCH_BYTES,
-    max_rows: int = MAX_ROWS,
-    check_crc: bool = True,
-    threads: int = 1,
-    segment_bytes: int = SEGMENT_BYTES,
-    progress: Callable[[int, int], None] | None = None,
+    progress: Progress | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Yield batches of the records that begin in [begin, end) of a log.
-
-    Both scan_arrow and Spark's tasks read by this function.
+    """Yield batches of the records that begin in the range of a log that the options name.
 
     Args:
         log: files of the log.
-        begin: log offset of a record, or at or below the log's minimum.
-        end: log offset to stop before, which the log is known to reach; None for the log's end.
-        schema: columns, as flintmq.arrow.schema.narrow returns them, of SCHEMA or SPARK_SCHEMA.
-        facts: content of the store's small files; needed to find the log's end, that is, if `end` is None.
-        predicate, decompress, access, strict, report, batch_bytes: as for scan_arrow.
-        max_rows: most rows of a batch.
-        check_crc: compare checksums; if off, a record is valid by its structure and offset.
-        threads: how many threads read.
-        segment_bytes: approximate length of log that a thread reads at a time.
-        progress: called from time to time with the bytes of log done and in all, if one thread reads.
+        schema: columns, from flintmq.arrow.schema.narrow of SCHEMA or SPARK_SCHEMA.
+        predicate: selects records; None for all.
+        options: how to read.
+        facts: contents of the store's small files; needed to find the log's end where the options have no `end`.
+        report: receives damage and notes.
+        progress: called from time to time with the bytes of log done and in all, where one thread reads.
 
     Raises:
-        The errors of scan_arrow while reading.
+        As scan_arrow does while reading.
     """
     report = report if report is not None else Report()
     rates = Rates()
 
     def walk(begin: int, end: int | None, report: Report) -> LogWalk:
-        return LogWalk(log, facts, begin, end, access=access, strict=strict, report=report, check_crc=check_crc)
-
-    def gather(pieces: Iterable[Piece], report: Report) -> Iterator[pa.RecordBatch]:
-        return record_batches(
-            pieces,
-            schema,
-            predicate,
-            decompress=decompress,
-            strict=strict,
+        return LogWalk(
+            log,
+            facts,
+            begin,
+            end,
+            access=options.access,
+            strict=options.strict,
             report=report,
-            batch_bytes=batch_bytes,
-            max_rows=max_rows,
-            rates=rates,
+            check_crc=options.check_crc,
         )
 
-    if threads == 1 or decompress:
-        pieces: Iterable[Piece] = walk(begin, end, report)
+    def gather(pieces: Iterable[Piece], report: Report) -> Iterator[pa.RecordBatch]:
+        return record_batches(pieces, schema, predicate, options, report, rates)
+
+    if options.threads == 1 or options.decompress:
+        pieces: Iterable[Piece] = walk(options.begin, options.end, report)
         return gather(pieces if progress is None else _watched(pieces, log, progress), report)
-    return parallel_batches(
-        log,
-        begin,
-        end,
-        walk,
-        gather,
-        threads=threads,
-        report=report,
-        batch_bytes=batch_bytes,
-        max_rows=max_rows,
-        segment_bytes=segment_bytes,
-    )
+    return parallel_batches(log, walk, gather, options, report)
 
 
-def _watched(pieces: Iterable[Piece], log: LogFiles, progress: Callable[[int, int], None]) -> Iterator[Piece]:
+def _watched(pieces: Iterable[Piece], log: LogFiles, progress: Progress) -> Iterator[Piece]:
     """Yield the same pieces, and after each report how far the log is read."""
     for piece in pieces:
         yield piece

@@ -11,6 +11,7 @@ import re
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -116,14 +117,9 @@ def _plain(error: Exception, messages: StoreDataset) -> Exception:
 
 def _batch_rows(messages: StoreDataset) -> int:
     """Return how many rows make about ANSWER_BYTES, estimated from the store's first records."""
-    options = messages.options | {
-        "strict": False,
-        "report": None,
-        "threads": 1,
-        "batch_bytes": 4 * SAMPLE,
-        "progress": None,
-    }
-    first = next(open_reader(messages.path, narrow(["size"]), messages.predicate, **options), None)
+    options = replace(messages.options, strict=False, threads=1, batch_bytes=4 * SAMPLE)
+    reader = open_reader(messages.path, narrow(["size"]), messages.predicate, options, messages.config)
+    first = next(reader, None)
     sizes: list[Any] = first.column(0).to_pylist() if first is not None else []
     mean = max(1, sum(sizes) // max(1, len(sizes)))
     return int(max(64, min(MOST_ROWS, ANSWER_BYTES // mean)))
@@ -134,8 +130,7 @@ def _tables(messages: StoreDataset, question: str) -> Iterator[tuple[str, pa.Tab
     named = [name for name in ("queues", "offsets") if re.search(rf"\b{name}\b", question, re.IGNORECASE)]
     if not named:
         return
-    config = messages.options["config"]
-    with open_store(messages.path, config=config, set=messages.options["set"]) as view:
+    with open_store(messages.path, config=messages.config) as view:
         if "queues" in named:
             yield "queues", pa.Table.from_pylist([queue._asdict() for queue in view.queues()], QUEUES)
         if "offsets" in named:

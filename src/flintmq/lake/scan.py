@@ -12,6 +12,7 @@ import pyarrow as pa
 
 from flintmq.arrow.batches import record_batches
 from flintmq.arrow.by_topic import topics_apart
+from flintmq.arrow.options import BatchOptions
 from flintmq.arrow.schema import SPARK_SCHEMA, narrow
 from flintmq.errors import StoreError
 from flintmq.lake.asked import as_the_store_has
@@ -131,10 +132,8 @@ def rows_of(
         pieces,
         with_needed(ours) if options.explode else ours,
         before_exploding(predicate) if options.explode else predicate,
-        decompress=options.decompress,
-        strict=options.fail_on_data_loss,
-        report=report,
-        batch_bytes=batch_bytes,
+        BatchOptions(options.decompress, options.fail_on_data_loss, batch_bytes),
+        report,
     )
     for batch in batches:
         parts = exploded(batch, ours, predicate, options.decompress) if options.explode else iter((batch,))

@@ -1,0 +1,63 @@
+"""Holds what a scan is asked for, beside the store, the columns and the rows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flintmq.errors import UsageError
+from flintmq.store.commitlog.walk import ACCESS
+
+BATCH_BYTES = 8 << 20  # approximate size of a batch's columns
+MAX_ROWS = 65_536
+SEGMENT_BYTES = 8 << 20  # longest part of the log that a thread reads at once
+
+
+@dataclass(frozen=True, slots=True)
+class BatchOptions:
+    """How records become record batches.
+
+    Attributes:
+        decompress: bodies as the producer gave them, up to 64 MiB each, instead of as stored.
+        strict: damage, and a body that cannot be decompressed, is an error; otherwise it is reported.
+        batch_bytes: approximate size of the columns of a batch.
+        max_rows: most rows of a batch.
+    """
+
+    decompress: bool = False
+    strict: bool = True
+    batch_bytes: int = BATCH_BYTES
+    max_rows: int = MAX_ROWS
+
+
+DEFAULT = BatchOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class ScanOptions(BatchOptions):
+    """How a log is read into record batches.
+
+    Attributes:
+        begin: log offset of a record, or at or below the log's minimum.
+        end: log offset to stop before, to which the log is known to extend; None for the log's end.
+        access: "pread" or "map".
+        check_crc: compare checksums; otherwise a record is valid by its structure and offset alone.
+        threads: number of threads that read.
+        segment_bytes: longest part of the log that a thread reads at once.
+
+    Raises:
+        UsageError: an impossible access, batch size or number of threads.
+    """
+
+    begin: int = 0
+    end: int | None = None
+    access: str = "pread"
+    check_crc: bool = True
+    threads: int = 1
+    segment_bytes: int = SEGMENT_BYTES
+
+    def __post_init__(self) -> None:
+        """Check the values."""
+        if self.access not in ACCESS:
+            raise UsageError(f"access {self.access!r:.40} is not one of: {', '.join(ACCESS)}")
+        if self.batch_bytes < 1 or self.threads < 1:
+            raise UsageError(f"batch_bytes is {self.batch_bytes} and threads {self.threads}; both must be 1 at least")
