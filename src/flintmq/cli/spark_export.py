@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import signal
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from flintmq.config.keys import StoreConfig
-    from flintmq.lake.export import Exported
+    from flintmq.lake.export import ExportChoices, Exported
 
 EPILOG = examples(
     "flintmq spark export /var/rocketmq/store --to parquet --out /tmp/lake",
@@ -140,7 +140,7 @@ def export_command(
         outside_store(checkpoint, store, config)
     if not stream and (once or max_offsets is not None):
         raise UsageError("--once and --max-offsets are for --stream; an export without it ends at the end of the log")
-    choices: dict[str, Any] = {
+    choices: ExportChoices = {
         "topics": topic or None,
         "decompress": decompress,
         "explode": explode,
@@ -182,7 +182,7 @@ def _stream(
     once: bool,
     interval: float,
     max_offsets: int | None,
-    choices: Mapping[str, Any],
+    choices: ExportChoices,
 ) -> Exported:
     """Run a streaming export until it ends or a signal arrives."""
     from flintmq.spark.jobs.export.stream import export_stream

@@ -7,9 +7,10 @@ import os
 import uuid
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypedDict
 
 from flintmq.arrow.schema import SPARK_SCHEMA
+from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreError, UsageError
 from flintmq.lake.columns import ExportColumns
 from flintmq.lake.compact import FileOptions, PartFile, parts_of
@@ -18,7 +19,9 @@ from flintmq.lake.parquet import PARTITIONS
 from flintmq.lake.scan import ScanPlan, scan_range
 from flintmq.lake.splits import LogRange
 from flintmq.lake.target import NAMES, ExportAnchor, ExportTarget, Manifest, StagedFile, now
+from flintmq.storage.store_url import absolute
 from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.records import record_at
 from flintmq.store.commitlog.report import Report
 
@@ -39,6 +42,86 @@ CHOICES: dict[str, Any] = {
     "body_schema": None,
     "partition_by": list(PARTITIONS),
 }
+
+
+class ExportChoices(TypedDict, total=False):
+    """Declares the keywords of an export, in one pass or streaming.
+
+    Attributes:
+        topics: only these.
+        decompress: bodies as the producer gave them; always so unless `body` is "bytes".
+        explode: each message of an inner batch becomes a row.
+        fail_on_data_loss: damage in the log is an error (the default); otherwise it is skipped and counted.
+        to: "parquet"; or "delta": a Delta table.
+        compression: a Parquet codec; "snappy" by default.
+        target_file_size: approximate bytes of files of one topic and date; None: no target.
+        properties: NAME or NAME:COLUMN, each a column of text instead of the map `properties`.
+        body: "bytes", "text", or "json" with `body_schema`: DDL, or a file with Spark's JSON form of a schema.
+        partition_by: columns in which all rows of a directory agree: "topic_name", "date", both (the default) or
+            neither. Without "topic_name" many topics share a file.
+        checkpoint: a directory for a copy of the export's progress, see `lake/checkpoint.py`.
+        access: "pread" or "map".
+    """
+
+    topics: Sequence[str] | None
+    decompress: bool
+    explode: bool
+    fail_on_data_loss: bool
+    to: str
+    compression: str
+    target_file_size: int | None
+    properties: Sequence[str] | None
+    body: str
+    body_schema: str | None
+    partition_by: Sequence[str]
+    checkpoint: str | None
+    access: str
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """Holds the checked options of an export.
+
+    Attributes:
+        read: what is read.
+        files: how files are written.
+        to: "parquet" or "delta".
+        checkpoint: a directory for a copy of the state; None for none.
+    """
+
+    read: ReadOptions
+    files: FileOptions
+    to: str
+    checkpoint: str | None
+
+    @classmethod
+    def of(cls, root: str, config: StoreConfig | None, choices: ExportChoices) -> ExportOptions:
+        """Check the keywords of an export of the store at `root`, and fill in the defaults.
+
+        Raises:
+            UsageError, ConfigError: an impossible value.
+            TypeError: an unknown keyword.
+        """
+        unknown = choices.keys() - ExportChoices.__annotations__.keys()
+        if unknown:
+            raise TypeError(f"an export has no keyword {min(unknown)!r}")
+        topics = choices.get("topics")
+        files = FileOptions(
+            choices.get("compression", "snappy"),
+            choices.get("target_file_size"),
+            ExportColumns.parse(choices.get("properties"), choices.get("body", "bytes"), choices.get("body_schema")),
+            tuple(choices.get("partition_by", PARTITIONS)),
+        )
+        read = ReadOptions(
+            path=absolute(root),
+            predicate=Predicate(topics=None if topics is None else frozenset(topics)),
+            fail_on_data_loss=choices.get("fail_on_data_loss", True),
+            decompress=choices.get("decompress", False) or files.shape.decompresses,
+            explode=choices.get("explode", False),
+            access=choices.get("access", "pread"),
+            config=config or StoreConfig(),
+        )
+        return cls(read, files, choices.get("to", "parquet"), choices.get("checkpoint"))
 
 
 @dataclass

@@ -8,23 +8,27 @@ attempts that did not win are never published. The next export begins where the 
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Unpack
 
 from flintmq.config.keys import StoreConfig
 from flintmq.lake.checkpoint import ExportCheckpoint
-from flintmq.lake.columns import ExportColumns
-from flintmq.lake.compact import FileOptions, PartFile, combined
-from flintmq.lake.export import Exported, choice_of, export_range, next_begin, publish, target_kind
-from flintmq.lake.options import ReadOptions
-from flintmq.lake.parquet import PARTITIONS
+from flintmq.lake.compact import PartFile, combined
+from flintmq.lake.export import (
+    ExportChoices,
+    Exported,
+    ExportOptions,
+    choice_of,
+    export_range,
+    next_begin,
+    publish,
+    target_kind,
+)
 from flintmq.lake.scan import plan_scan
 from flintmq.lake.splits import shares, split_count
 from flintmq.lake.target import locked
 from flintmq.spark.jobs.tasks import Progress, parallelism, run_tasks
-from flintmq.storage.store_url import absolute, local_only, outside_store
-from flintmq.store.commitlog.predicate import Predicate
+from flintmq.storage.store_url import local_only, outside_store
 from flintmq.store.commitlog.report import Report
 
 if TYPE_CHECKING:
@@ -37,20 +41,8 @@ def export(
     out: str,
     config: StoreConfig | None = None,
     *,
-    topics: Sequence[str] | None = None,
-    decompress: bool = False,
-    explode: bool = False,
-    fail_on_data_loss: bool = True,
-    to: str = "parquet",
-    compression: str = "snappy",
-    target_file_size: int | None = None,
-    properties: Sequence[str] | None = None,
-    body: str = "bytes",
-    body_schema: str | None = None,
-    partition_by: Sequence[str] = PARTITIONS,
-    checkpoint: str | None = None,
-    access: str = "pread",
     progress: Progress | None = None,
+    **choices: Unpack[ExportChoices],
 ) -> Exported:
     """Write the store's messages to Parquet below a directory; a later call adds new messages.
 
@@ -63,20 +55,8 @@ def export(
         root: directory of the store.
         out: target directory; created if it does not exist.
         config: RocketMQ's keys, for settings that the files do not show.
-        topics: only these.
-        decompress: bodies as the producer gave them; always so unless `body` is "bytes".
-        explode: each message of an inner batch becomes a row.
-        fail_on_data_loss: damage in the log is an error; otherwise it is skipped and counted.
-        to: "parquet"; or "delta": a Delta table.
-        compression: a Parquet codec.
-        target_file_size: approximate bytes of files of one topic and date; None: no target.
-        properties: NAME or NAME:COLUMN, each a column of text instead of the map `properties`.
-        body: "bytes", "text", or "json" with `body_schema`: DDL, or a file with Spark's JSON form of a schema.
-        partition_by: columns in which all rows of a directory agree: "topic_name", "date", both or neither. Without
-            "topic_name" many topics share a file.
-        checkpoint: a directory for a copy of the export's progress, see `lake/checkpoint.py`.
-        access: "pread" or "map".
         progress: called from time to time with tasks done and in all.
+        choices: what is exported, and how: see ExportChoices.
 
     Raises:
         NotAStoreError, UnsupportedFormatError, StoreAccessError: the store or the directory cannot be used.
@@ -84,25 +64,15 @@ def export(
         CorruptStoreError: damage in the log.
         StoreError: messages have expired since the last export (and fail_on_data_loss); or Spark gave up.
     """
-    files = FileOptions(
-        compression, target_file_size, ExportColumns.parse(properties, body, body_schema), tuple(partition_by)
-    )
-    options = ReadOptions(
-        path=absolute(root),
-        predicate=Predicate(topics=None if topics is None else frozenset(topics)),
-        fail_on_data_loss=fail_on_data_loss,
-        decompress=decompress or files.shape.decompresses,
-        explode=explode,
-        access=access,
-        config=config or StoreConfig(),
-    )
+    options = ExportOptions.of(root, config, choices)
+    files = options.files
     report = Report()
-    plan = plan_scan(options, report)
-    for place in filter(None, (out, checkpoint)):
+    plan = plan_scan(options.read, report)
+    for place in filter(None, (out, options.checkpoint)):
         outside_store(place, root, config)
-    with locked(os.path.abspath(local_only(out)), target_kind(to)) as target:
-        last, copy = target.last(), ExportCheckpoint.at(checkpoint, target.root)
-        choice = choice_of(options, files, stream=False)
+    with locked(os.path.abspath(local_only(out)), target_kind(options.to)) as target:
+        last, copy = target.last(), ExportCheckpoint.at(options.checkpoint, target.root)
+        choice = choice_of(options.read, files, stream=False)
         begin = next_begin(target, last, plan, choice)
         copy.check(last)
         target.check(last, files.shape.schema(), files.partition_by)

@@ -10,25 +10,31 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Unpack
 
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.config.keys import StoreConfig
 from flintmq.lake.checkpoint import ExportCheckpoint
-from flintmq.lake.columns import ExportColumns
 from flintmq.lake.compact import FileOptions, PartFile, combined
-from flintmq.lake.export import SCAN_BYTES, Exported, check_same, choice_of, publish, target_kind, write_files
-from flintmq.lake.options import ReadOptions
-from flintmq.lake.parquet import PARTITIONS
+from flintmq.lake.export import (
+    SCAN_BYTES,
+    ExportChoices,
+    Exported,
+    ExportOptions,
+    check_same,
+    choice_of,
+    publish,
+    target_kind,
+    write_files,
+)
 from flintmq.lake.target import ExportTarget, Manifest, locked
 from flintmq.spark.jobs.tasks import parallelism, run_tasks
 from flintmq.spark.stream import plan
 from flintmq.spark.stream.options import StreamOptions
 from flintmq.spark.stream.scan import read_part
-from flintmq.storage.store_url import absolute, local_only, outside_store
-from flintmq.store.commitlog.predicate import Predicate
+from flintmq.storage.store_url import local_only, outside_store
 from flintmq.store.commitlog.report import Report
 
 if TYPE_CHECKING:
@@ -46,32 +52,19 @@ def export_stream(
     out: str,
     config: StoreConfig | None = None,
     *,
-    topics: Sequence[str] | None = None,
-    decompress: bool = False,
-    explode: bool = False,
-    fail_on_data_loss: bool = True,
-    to: str = "parquet",
-    compression: str = "snappy",
-    target_file_size: int | None = None,
-    properties: Sequence[str] | None = None,
-    body: str = "bytes",
-    body_schema: str | None = None,
-    partition_by: Sequence[str] = PARTITIONS,
-    checkpoint: str | None = None,
-    access: str = "pread",
     max_offsets: int | None = None,
     max_bytes: int = MAX_BYTES,
     interval_s: float = INTERVAL_S,
     once: bool = False,
     stop: threading.Event | None = None,
     on_batch: Callable[[Exported], None] | None = None,
+    **choices: Unpack[ExportChoices],
 ) -> Exported:
     """Write the store's messages to Parquet below a directory, and continue with new ones.
 
     Args:
-        spark, root, out, config, topics, decompress, explode, fail_on_data_loss, to, compression, target_file_size,
-            properties, body, body_schema, partition_by, checkpoint, access: as for `export`. Rows are the messages
-            that are in a queue, as in the stream source.
+        spark, root, out, config, choices: as for `export`. Rows are the messages that are in a queue, as in the stream
+            source.
         max_offsets, max_bytes: most messages, and most bytes of log, of a micro-batch.
         interval_s: seconds between the begins of two micro-batches; a full one is followed at once.
         once: end with the messages that exist now.
@@ -86,24 +79,14 @@ def export_stream(
     """
     from flintmq.spark.stream.reader import StreamReader
 
-    files = FileOptions(
-        compression, target_file_size, ExportColumns.parse(properties, body, body_schema), tuple(partition_by)
-    )
-    options = ReadOptions(
-        path=absolute(root),
-        predicate=Predicate(topics=None if topics is None else frozenset(topics)),
-        fail_on_data_loss=fail_on_data_loss,
-        decompress=decompress or files.shape.decompresses,
-        explode=explode,
-        access=access,
-        config=config or StoreConfig(),
-    )
+    options = ExportOptions.of(root, config, choices)
+    files = options.files
     stop = stop or threading.Event()
-    for place in filter(None, (out, checkpoint)):
+    for place in filter(None, (out, options.checkpoint)):
         outside_store(place, root, config)
-    with locked(os.path.abspath(local_only(out)), target_kind(to)) as target:
-        reader = StreamReader(StreamOptions(options, max_offsets=max_offsets, max_bytes=max_bytes), None)
-        query = _Query(spark, reader, target, files, ExportCheckpoint.at(checkpoint, target.root))
+    with locked(os.path.abspath(local_only(out)), target_kind(options.to)) as target:
+        reader = StreamReader(StreamOptions(options.read, max_offsets=max_offsets, max_bytes=max_bytes), None)
+        query = _Query(spark, reader, target, files, ExportCheckpoint.at(options.checkpoint, target.root))
         if once:
             reader.prepareForTriggerAvailableNow()
         total = Exported(begin=query.end, end=query.end, notes=dict(target.notes))
