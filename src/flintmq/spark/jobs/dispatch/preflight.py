@@ -27,6 +27,7 @@ from flintmq.store.consumequeue.reader import ExtQueue, batch_queue, plain_queue
 from flintmq.store.consumequeue.writer import UNIT_SIZE
 from flintmq.store.index import reader
 from flintmq.store.layout import directories
+from flintmq.store.layout.file_geometry import FileGeometry
 from flintmq.store.layout.queue_name import QueueName, queue_names
 from flintmq.store.services.expire_derived import expired_ext, expired_index, expired_units, remove
 
@@ -72,9 +73,8 @@ def begun(plan: RebuildPlan, config: StoreConfig, anew: bool) -> tuple[RebuildPl
         commit(plan.into, plan, state)
     check_shape(plan.into, state.shape, DispatchSettings.of(plan), config.given)
     shape = state.shape
-    sizes = shape.queue_file, shape.ext_file, shape.batch_file, shape.slots, shape.items
-    names = "queue_file", "ext_file", "batch_file", "slots", "items"
-    plan = replace(plan, **dict(zip(names, sizes, strict=True)))  # type: ignore[arg-type]
+    sizes = FileGeometry(shape.queue_file, shape.ext_file, shape.batch_file, shape.slots, shape.items)
+    plan = replace(plan, sizes=sizes)
     check_log(plan, state)
     plan.disk.guard(plan.into)
     return plan, state

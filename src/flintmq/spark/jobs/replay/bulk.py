@@ -20,7 +20,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreError
@@ -57,26 +57,43 @@ class Loaded:
     last_row: SourceRow
 
 
+class NewStore(NamedTuple):
+    """The store that a bulk load makes.
+
+    Attributes:
+        staging: the directory in which it is made, as `store`.
+        config: RocketMQ's keys of its files.
+        peer: the version of RocketMQ whose habits it follows.
+    """
+
+    staging: str
+    config: StoreConfig
+    peer: str
+
+    @property
+    def root(self) -> str:
+        """Its root, below staging."""
+        return os.path.join(self.staging, "store")
+
+
 def load(
     spark: SparkSession,
     source: Source,
     counted: Sequence[ChunkCount],
     where: str | None,
     rules: RowRules,
-    staging: str,
-    config: StoreConfig,
-    peer: str,
+    store: NewStore,
     progress: Progress | None,
 ) -> Loaded:
-    """Write the store of counted chunks into `staging`/store, complete and synced.
+    """Write the store of counted chunks into its staging directory, complete and synced.
 
     Raises:
         StoreError: the source yielded other rows than were counted; or Spark gave up.
         OSError: the disk is full or fails.
     """
     shares = share_out(counted, rules.file_size)
-    plans, tasks = os.path.join(staging, "plans"), os.path.join(staging, "tasks")
-    root = os.path.join(staging, "store")
+    plans, tasks = os.path.join(store.staging, "plans"), os.path.join(store.staging, "tasks")
+    root = store.root
     log = os.path.join(root, "commitlog")
     for folder in (plans, tasks, log):
         os.makedirs(folder)
@@ -96,11 +113,11 @@ def load(
             os.rename(os.path.join(answer["path"], name), os.path.join(log, name))
     sync_folder(log)
     last = answers[-1]
-    rebuild(spark, root, root, config, peer)
+    rebuild(spark, root, root, store.config, store.peer)
     queues = {name: number for chunk in counted for name, number in chunk.queues.items()}
-    write_topics(root, queues, source.queue_counts(), config, peer)
+    write_topics(root, queues, source.queue_counts(), store.config, store.peer)
     known = Checkpoint(
-        last["last_time"], last["last_time"], indexed_time(root, config.max_index_num, last["last_time"])
+        last["last_time"], last["last_time"], indexed_time(root, store.config.max_index_num, last["last_time"])
     )
     StoreFiles(root, REAL).write(last["end"], known)
     return Loaded(last["end"], sum(share.files for share in shares), SourceRow(*last["last_row"]))

@@ -17,7 +17,7 @@ from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreError, UsageError
 from flintmq.format.index import PEER_533, checked_peer
-from flintmq.spark.jobs.replay.bulk import load
+from flintmq.spark.jobs.replay.bulk import NewStore, load
 from flintmq.spark.jobs.replay.exactly_once import WriterIds
 from flintmq.spark.jobs.replay.live import Pace, Position, put_rows
 from flintmq.spark.jobs.replay.plan import count, count_rows, rules_of, share_out
@@ -189,12 +189,11 @@ class _Job:
             done = self._counts(Replayed(BULK, self.source.kind), counted)
             if done.rows:
                 progress = self._stage(0.4, 1)
-                loaded = load(
-                    self.spark, self.source, counted, self.where, rules, staging, self.config, self.peer, progress
-                )
+                store = NewStore(staging, self.config, self.peer)
+                loaded = load(self.spark, self.source, counted, self.where, rules, store, progress)
                 done.files, done.total = loaded.files, done.rows
                 at = Position(loaded.last_row, loaded.end, done.rows)
-                at.write(WriterIds(os.path.join(staging, "store")), self.writer_id)
+                at.write(WriterIds(store.root), self.writer_id)
                 bring_in(staging, self.into)
         return done
 
