@@ -21,9 +21,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], Predicate]]:
     calls: list[tuple[list[str], Predicate]] = []
     real = module.open_reader
 
-    def spy(path: Any, schema: Any, predicate: Predicate, **options: Any) -> Any:
+    def spy(path: Any, schema: Any, predicate: Predicate, *options: Any) -> Any:
         calls.append((schema.names, predicate))
-        return real(path, schema, predicate, **options)
+        return real(path, schema, predicate, *options)
 
     monkeypatch.setattr(module, "open_reader", spy)
     return calls

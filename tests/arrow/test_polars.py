@@ -11,7 +11,7 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pl = pytest.importorskip("polars", reason="polars is not installed")
 
 import flintmq  # noqa: E402
-from flintmq.arrow import polars  # noqa: E402
+from flintmq.arrow import dataset, polars  # noqa: E402
 from flintmq.store.commitlog.predicate import Predicate  # noqa: E402
 
 NOON = datetime(2026, 11, 20, 9, 36, 20, 600_000, tzinfo=UTC)
@@ -22,13 +22,13 @@ NOON_MS = 1795167380600
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], Predicate]]:
     """What the scan is asked for."""
     calls: list[tuple[list[str], Predicate]] = []
-    real = polars.open_reader
+    real = dataset.open_reader
 
-    def spy(path: Any, schema: Any, predicate: Predicate, **options: Any) -> Any:
+    def spy(path: Any, schema: Any, predicate: Predicate, *options: Any) -> Any:
         calls.append((schema.names, predicate))
-        return real(path, schema, predicate, **options)
+        return real(path, schema, predicate, *options)
 
-    monkeypatch.setattr(polars, "open_reader", spy)
+    monkeypatch.setattr(dataset, "open_reader", spy)
     return calls
 
 
