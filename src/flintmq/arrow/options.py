@@ -1,4 +1,4 @@
-"""Holds what a scan is asked for, beside the store, the columns and the rows."""
+"""Holds the options of a scan, beside the store, the columns and the rows."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SEGMENT_BYTES = 8 << 20  # longest part of the log that a thread reads at once
 
 @dataclass(frozen=True, slots=True)
 class BatchOptions:
-    """How records become record batches.
+    """Options for making record batches of records.
 
     Attributes:
         decompress: bodies as the producer gave them, up to 64 MiB each, instead of as stored.
@@ -34,7 +34,7 @@ DEFAULT = BatchOptions()
 
 @dataclass(frozen=True, slots=True)
 class ScanOptions(BatchOptions):
-    """How a log is read into record batches.
+    """Options for reading a log into record batches.
 
     Attributes:
         begin: log offset of a record, or at or below the log's minimum.

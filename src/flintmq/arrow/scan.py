@@ -115,7 +115,7 @@ def open_reader(
     report: Report | None = None,
     progress: Progress | None = None,
 ) -> pa.RecordBatchReader:
-    """Read a store's log as scan_arrow does, with columns and rows given as a schema and a predicate.
+    """Read a store's log as scan_arrow does, by a schema and a predicate.
 
     `progress` is called from time to time with the bytes of log done and in all, where one thread reads.
     """

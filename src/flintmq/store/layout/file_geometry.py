@@ -1,8 +1,8 @@
-"""Decides how large the files of queues and index are, and how index files are divided: by one rule for all.
+"""Determines the sizes of queue and index files, and the division of index files.
 
-A given key decides. Without one, the store's own files do; without files, RocketMQ's default. Engine, rebuild, verify
-and the dispatch job ask here, so that they write and expect files of one size. Index files do not record their number
-of slots; it is guessed from the size and proven on the items (docs/internals/format/index.md).
+One rule for all: a given key decides; without one, the store's own files; without files, RocketMQ's default. Engine,
+rebuild, verify and the dispatch job use it, so they write and expect files of the same size. Index files do not record
+their number of slots; it is guessed from the size and verified on the items (docs/internals/format/index.md).
 """
 
 from __future__ import annotations
@@ -58,10 +58,10 @@ class FileGeometry:
 
     @classmethod
     def of(cls, root: str, config: StoreConfig, effects: Effects) -> FileGeometry:
-        """Return the sizes with which files of a store are made.
+        """Return the sizes that new files of a store have.
 
         Raises:
-            ConfigError: no index file tells its division, and no keys do.
+            ConfigError: no index file determines its division, and no keys do.
             StoreAccessError: a directory may not be listed, or a file may not be read.
         """
 
@@ -78,9 +78,9 @@ class FileGeometry:
 
 
 def queue_file_size(root: str, kind: str, config: StoreConfig, effects: Effects) -> int | None:
-    """Return the bytes of a queue file: as given, else of most files of the first queues; None without either.
+    """Return the size of queue files: as given, else the most frequent one; None without either.
 
-    Files that are too short for a unit do not count.
+    The files of the first hundred queues count, if they are long enough for a unit.
 
     Args:
         root: of the store.
@@ -116,7 +116,7 @@ class IndexFile(NamedTuple):
 
 
 def index_files(root: str, effects: Effects = REAL) -> list[IndexFile]:
-    """List the index files of a store, oldest first; empty files and files with other names are left out.
+    """List the index files of a store, oldest first, without empty files and other names.
 
     Raises:
         StoreAccessError: the directory may not be listed.
@@ -217,19 +217,19 @@ def _unpack(layout: Layout[T], fd: int, position: int, effects: Effects) -> T:
 def index_division(
     files: Sequence[IndexFile], config: StoreConfig, effects: Effects, *, refuse: bool = False
 ) -> tuple[IndexGeometry, list[str]]:
-    """Return the division of the newest index file that holds all its items, and the files after it, which do not.
+    """Return the division of the newest index file that holds its items, and the files after it.
 
-    Without such a file the division is as configured.
+    The files after it are too short for the items that they count. Without such a file the division is as configured.
 
     Args:
         files: of the store, oldest first.
         config: the keys that are known.
         effects: the disk.
-        refuse: a newer file that does not tell its division is an error, as for who would write on in it; otherwise
-            it is one only if no file tells.
+        refuse: raise if a newer file does not show its division, as a writer must that continues the newest file;
+            otherwise raise only if no file shows it.
 
     Raises:
-        ConfigError: a file does not tell its division, and no keys do.
+        ConfigError: a file does not determine its division, and no keys do.
         OSError: a file may not be read, or (refuse) is gone.
     """
     spoilt: list[str] = []
