@@ -1,6 +1,6 @@
-"""Write `checkpoint` and `flintmq.mark` each flushIntervalConsumeQueue: how far log, queues and index are on disk.
+"""Writes `checkpoint` and `flintmq.mark`: how far log, queues and index are on disk.
 
-Source: upstream FlushConsumeQueueService, StoreCheckpoint.
+It runs each flushIntervalConsumeQueue. Upstream: FlushConsumeQueueService, StoreCheckpoint.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ from flintmq.store.services.ownership import Ownership
 
 log = logging.getLogger("flintmq.store")
 
-LEAST_PAUSE_MS = 10  # between two checkpoints, whatever flushIntervalConsumeQueue says
+LEAST_PAUSE_MS = 10  # minimum time between two checkpoints, whatever flushIntervalConsumeQueue says
 
 
 class Checkpointer:
-    """Syncs queues and index of one store and writes what is on disk.
+    """Syncs queues and index of one store, then records what is on disk.
 
     Args:
-        config: tells the interval.
-        small: the files that are written.
+        config: for the interval.
+        small: the small files to write.
         files: of the log.
         queues, index, dispatch: of the store; index None: it has none.
         failure, ownership: of the store.
         flushed_time: store time in ms of the last record that is on disk.
-        external: another process writes queues and index, so nothing is said of them.
+        external: another process writes queues and index, so the mark does not cover them.
 
-    Thread: `write` any, one at a time; `note_flushed` the one that flushes.
+    Thread: `write` any, one at a time; `note_flushed` the thread that flushes.
     """
 
     def __init__(
@@ -62,18 +62,18 @@ class Checkpointer:
         self._thread = threading.Thread(target=self._run, name="flintmq-housekeeping", daemon=True)
 
     def note_flushed(self, store_time: int) -> None:
-        """Take note of a flush: the store time in ms of the last record that it covers."""
+        """Note the store time in ms of the last record that a flush covers."""
         self._flushed_time = store_time
 
     def write(self, closing: bool = False) -> None:
-        """Write what is on disk: the log first, then queues and index; times only of what was synced before.
+        """Sync queues and index, then write checkpoint and mark with what was synced before.
 
         Args:
-            closing: the store stops, so that the index's last file is written to its end.
+            closing: the store stops, so the index's last file is synced to its end.
 
         Raises:
             NotOpened: a file could not be opened; the next call tries again.
-            OSError: a sync failed; the store takes no more puts.
+            OSError: an fsync failed; the store accepts no more puts.
 
         Durability: on return.
         """
@@ -84,7 +84,7 @@ class Checkpointer:
             full = 0 if self._index is None else self._index.sync_full()
             if self._index is not None:
                 self._index.mark.settle(reached, flushed, closing=closing)
-        except NotOpened:  # no sync failed: the next look tries again
+        except NotOpened:  # no fsync failed: the next interval tries again
             raise
         except OSError as error:
             self._failure.set(f"the consume queues or the index could not be flushed ({error.strerror})")
@@ -103,13 +103,13 @@ class Checkpointer:
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread, after the checkpoint that it writes."""
+        """Stop the thread after the checkpoint that it is writing."""
         self._stop.set()
         if self._thread.is_alive():
             self._thread.join()
 
     def _run(self) -> None:
-        """Each interval: queues, checkpoint and mark, if the log was flushed since."""
+        """Write a checkpoint at each interval if the log was flushed since the last one."""
         written = -1
         while not self._stop.wait(self._pause_s):
             if not self._ownership.is_ours() or self._files.flushed_where == written or self._failure:
@@ -117,8 +117,8 @@ class Checkpointer:
             try:
                 flushed = self._files.flushed_where
                 self.write()
-                written = flushed  # not before: what failed is tried again
+                written = flushed  # only now: a failed attempt is repeated
             except (OSError, FlintError) as error:
                 log.error("the checkpoint could not be written (%s)", error)
-            except Exception:  # a mark that stays behind costs the next start time; a thread that is gone, all marks
+            except Exception:  # without a mark the next start takes longer; without the thread there are no more marks
                 log.exception("the checkpoint could not be written")

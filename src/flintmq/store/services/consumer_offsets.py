@@ -1,7 +1,8 @@
-"""How far each consumer group has come, in config/consumerOffset.json, and the groups in subscriptionGroup.json.
+"""Keeps the offsets of consumer groups in config/consumerOffset.json, and the groups.
 
-Source: upstream ConsumerOffsetManager, LmqConsumerOffsetManager, SubscriptionGroupManager; store format 11.2. An offset
-is that of the next message to consume. A group is made by its first offset, as a broker makes it by its first consumer.
+Groups are in subscriptionGroup.json. An offset is that of the next message to consume. A group is created by its first
+offset, as a broker creates it by its first consumer. Page: docs/internals/format/config.md. Upstream:
+ConsumerOffsetManager, LmqConsumerOffsetManager, SubscriptionGroupManager.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ log = logging.getLogger("flintmq.recovery")
 OFFSETS = "offsetTable"
 LIGHT_OFFSETS = "lmqOffsetTable"
 GROUPS = "subscriptionGroupTable"
-_TOPICS_OF = "groupTopicMap"  # upstream writes it and never reads it
+_TOPICS_OF = "groupTopicMap"  # written by upstream and never read
 _LIGHT = "%LMQ%"
 
 
@@ -41,7 +42,7 @@ class ConsumerOffsets:
         self.file, self.groups = file, groups
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The next queue offset of a group in a queue; None if it has none."""
+        """Return the next queue offset of a group in a queue; None if it has none."""
         key = f"{topic}@{group}"
         with self.file.lock:
             if group.startswith(_LIGHT):
@@ -52,10 +53,10 @@ class ConsumerOffsets:
             return config_json.integer(queues.get(queue_id, queues.get(str(queue_id))))
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Set it.
+        """Set the next queue offset of a group in a queue.
 
         Raises:
-            UsageError: a name that is empty or holds an @, or a number below 0 or beyond 31 (queue) and 63 bits.
+            UsageError: a name that is empty or contains an @, or a number below 0 or beyond 31 (queue) and 63 bits.
         """
         check_names(group, topic)
         if not (0 <= queue_id < 1 << 31 and 0 <= offset < 1 << 63):
@@ -94,15 +95,15 @@ class ConsumerOffsets:
 def bring_back(
     root: str, ends: Mapping[tuple[bytes, int], int], config: StoreConfig, effects: Effects, peer: str
 ) -> None:
-    """Bring offsets beyond the end of their queue back to it: else what is put next would count as consumed.
+    """Lower offsets beyond the end of their queue: else new messages would count as consumed.
 
     Args:
-        root: of the store, whose engine has not begun to keep offsets yet.
-        ends: (topic, queue id) -> queue offset behind the last message.
+        root: of the store, before its engine keeps offsets.
+        ends: (topic, queue id) -> queue offset after the last message.
         config, effects, peer: of the store.
 
     Raises:
-        OSError: the disk refused; the next start does it again.
+        OSError: the disk refused; the next start repeats it.
 
     Durability: on return.
     """
@@ -133,7 +134,7 @@ def check_names(group: str, topic: str) -> None:
     """Refuse names that the table cannot hold.
 
     Raises:
-        UsageError: one is empty or holds an @.
+        UsageError: one is empty or contains an @.
     """
     for what, name in (("group", group), ("topic", topic)):
         if not name or "@" in name:
@@ -141,7 +142,7 @@ def check_names(group: str, topic: str) -> None:
 
 
 def _fresh(group: str) -> JsonObject:
-    """A new group's settings: upstream's defaults, fields in its order."""
+    """Return a new group's settings: upstream's defaults, fields in its order."""
     return {
         "attributes": {},
         "brokerId": 0,

@@ -1,10 +1,10 @@
-"""Delay levels: messages that can be read only after a while. Source: upstream ScheduleMessageService,
-HookUtils.transformDelayLevelMessage.
+"""Delivers messages with a delay level when they are due.
 
-A delayed message is put under the schedule topic, in the queue of its level, with its real topic and queue as
-properties; the unit of such a record holds the time of delivery. All messages of a queue wait equally long, so the
-first one is due first. What is due is put again under its real topic, and `delayOffset.json` says how far each level
-has come. A crash between the two puts a message twice, never not at all.
+A delayed message is put to the schedule topic, in the queue of its level, with its real topic and queue as properties;
+the unit of such a record holds the time of delivery. All messages of a queue wait equally long, so the first one is due
+first. A due message is put again to its real topic, and `delayOffset.json` records the progress of each level. A crash
+between the two may deliver a message twice, never not at all. Upstream: ScheduleMessageService,
+HookUtils.transformDelayLevelMessage.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from flintmq.store.layout.config_writer import ConfigFile
 log = logging.getLogger("flintmq.delay")
 
 TABLE = "offsetTable"
-STEP_MS = 100  # how often upstream looks what is due
+STEP_MS = 100  # interval of checking, as upstream
 FIRST_MS = 1000  # after the start, as upstream
-AT_ONCE = 1000  # units of one level before the others have their turn
+AT_ONCE = 1000  # units of one level before the next level
 RAW_TOPIC = SCHEDULE_TOPIC.encode()
 _REFUSED = (
     PutMessageStatus.MESSAGE_ILLEGAL,
@@ -40,16 +40,16 @@ Lookup = Callable[[Unit, bytes, int, int], StoredMessage | None]  # unit, topic,
 
 
 class DelayService:
-    """Delivers what is due.
+    """Delivers due messages.
 
     Args:
         queues: of the store.
-        lookup: the record that a unit leads to.
-        put: appends to the log, without waiting for the disk.
+        lookup: reads the record of a unit.
+        put: appends to the log without waiting for the disk.
         file: delayOffset.json.
         config, effects: of the store.
 
-    Thread: as said at each method.
+    Thread: see each method.
     """
 
     def __init__(
@@ -67,7 +67,7 @@ class DelayService:
         self._heads: dict[int, tuple[int, int]] = {}  # level -> (queue offset, time of delivery) of what it waits for
 
     def offset(self, level: int) -> int:
-        """Queue offset of the next message of a level (from 1) to deliver; 0 if nothing is known.
+        """Return the queue offset of the next message of a level (from 1); 0 if it is not known.
 
         Thread: any.
         """
@@ -76,9 +76,9 @@ class DelayService:
             return config_json.integer(table.get(level, table.get(str(level)))) or 0
 
     def deliver_once(self) -> bool:
-        """Deliver what is due by now; True if there may be more.
+        """Deliver messages that are due now; return whether there may be more.
 
-        Thread: any; one at a time. Durability: as an ASYNC_FLUSH put; the offsets are written by the store's keeping.
+        Thread: any; one at a time. Durability: as an ASYNC_FLUSH put; the store's housekeeping writes the offsets.
         """
         with self._step:
             more = [self._deliver(level, delay) for level, delay in enumerate(self.delay_ms, 1)]
@@ -108,7 +108,7 @@ class DelayService:
         return len(units) > 0 and offset < queue.max_offset
 
     def _is_done(self, unit: Unit, level: int, delay: int, offset: int) -> bool:
-        """Whether this unit needs nothing more; False if it is not due, or could not be put."""
+        """Return whether this unit is finished; False if it is not due, or could not be put."""
         waiting = None
         due = unit.tags_code
         if consume_queue_ext.is_address(due):  # the ext queue holds the time; the record tells it too
@@ -133,10 +133,10 @@ class DelayService:
         return result.physical_offset >= 0 or result.status in _REFUSED
 
     def _waits(self, due: int, delay: int) -> bool:
-        """Whether a time of delivery is still to come.
+        """Return whether a time of delivery is still to come.
 
-        Units further ahead than their delay are of a clock that was set back. Upstream delivers them at once. Here
-        store times never step back by less than an hour, and such units are waited for.
+        Units further ahead than their delay were written before the clock was set back. Upstream delivers them at once.
+        Here store times never step back by less than an hour, and such units are waited for.
         """
         now = self.effects.now_ms()
         return now < due <= now + delay + CLOCK_SET_BACK_MS

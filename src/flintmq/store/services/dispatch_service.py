@@ -1,8 +1,7 @@
-"""Follow the log: give every new record its queue units and index items. Source: upstream ReputMessageService; store
-behaviour 8.
+"""Follows the log: writes queue units and index items of every new record.
 
-Dispatch never passes the confirmed position: what is flushed under SYNC_FLUSH, what is written otherwise. Damage met on
-the way stops it there, loudly, and stops nothing else.
+Dispatch never passes the confirmed position: the flushed end under SYNC_FLUSH, otherwise the written end. Damage stops
+dispatch with an error in the log, and stops nothing else. Upstream: ReputMessageService.
 """
 
 from __future__ import annotations
@@ -27,12 +26,12 @@ from flintmq.store.index.index_service import KeyIndex
 
 log = logging.getLogger("flintmq.dispatch")
 
-IDLE_S = 0.05  # how long an idle dispatcher sleeps when nobody wakes it
-LINGER_S = 0.001  # how often it looks by itself while puts come, so that they need not wake it
-LINGERS = 20  # so many times without anything new, then it sleeps
-RETRY_S = 1.0  # how long dispatch waits before it tries again where there was no space
-PASSES = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # what may be over in a moment
-FAR = 32 << 20  # bytes that dispatch may be behind before puts wait for it
+IDLE_S = 0.05  # how long an idle dispatcher sleeps without a wake-up
+LINGER_S = 0.001  # interval of checking while puts come, so that they need not wake it
+LINGERS = 20  # checks without new records before it sleeps
+RETRY_S = 1.0  # how long dispatch waits after an error that may pass
+PASSES = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # errors that may pass
+FAR = 32 << 20  # bytes of lag before puts wait for dispatch
 YIELD_S = 0.0005  # how long such a put waits
 
 
@@ -44,15 +43,15 @@ class DispatchService(PutListener):
         confirmed: log offset up to which records may be dispatched.
         queues, index, dispatcher: of the store; this service is their only writer from now on.
         begin: log offset up to which everything is dispatched.
-        handed_over: rows put as columns; None: nobody hands any over.
+        handed_over: notes of rows put as columns; None: there are none.
 
     Attributes:
         position: log offset up to which everything is dispatched.
         last_time: store time in ms of the last dispatched record.
-        reached: how far queues and index came, as `flintmq.mark` wants to know it; at most `position`.
-        stopped_at: what stopped dispatch for good: damage, or a disk that refuses; None.
-        waits_for: what it lacks at the moment, space for instance, and tries again for every second; None.
-        needs_wake: whether somebody who puts has to call `wake`: it sleeps, or is far behind.
+        reached: progress of queues and index for `flintmq.mark`; at most `position`.
+        stopped_at: the error that stopped dispatch for good: damage, or a failed disk; None.
+        waits_for: the error that may pass, such as a full disk, retried every second; None.
+        needs_wake: whether the putting thread must call `wake`: dispatch sleeps, or lags far.
     """
 
     def __init__(
@@ -79,7 +78,7 @@ class DispatchService(PutListener):
         self._thread: threading.Thread | None = None
 
     def dispatch_once(self) -> bool:
-        """Dispatch what is confirmed by now; True if there was anything.
+        """Dispatch the records confirmed so far; return whether there were any.
 
         Thread: any; one at a time. Durability: the kernel has the units and items on return.
         """
@@ -95,7 +94,7 @@ class DispatchService(PutListener):
                     before = self.position
                     if not self._take_handed_over(end):
                         self._read(self.handed_over.before(end) if self.handed_over is not None else end)
-            except Exception as error:  # of any kind: a thread that is gone without a word would be worse (D29)
+            except Exception as error:  # of any kind: a thread that ends silently would be worse (upstream defect D29)
                 self._halt(error)
                 return False
             with self.queues.changed:
@@ -103,9 +102,9 @@ class DispatchService(PutListener):
             return True
 
     def _halt(self, error: Exception) -> None:
-        """Stand still at `position`: for a while where that may help, else for good. Said once each time it changes."""
+        """Stop at `position`, for a while if the error may pass, else for good; log each change."""
         self.needs_wake = self._far = False
-        refused = error if isinstance(error, OSError) else error.__cause__  # an error of ours says of which it was made
+        refused = error if isinstance(error, OSError) else error.__cause__  # our own errors are raised from the OSError
         if isinstance(refused, OSError) and refused.errno in PASSES:
             if self.waits_for is None:
                 log.warning("dispatch waits at log offset %d and tries again: %s", self.position, error)
@@ -116,13 +115,13 @@ class DispatchService(PutListener):
             self.queues.wake()
 
     def halt(self, error: Exception) -> None:
-        """Stand still for good, after the step that runs."""
+        """Stop for good after the current step."""
         if self.stopped_at is None:
             self.stopped_at = error
         self.queues.wake()
 
     def _take_handed_over(self, end: int) -> bool:
-        """Dispatch rows that the put side still has as columns, if such are next."""
+        """Dispatch the next rows if the put side still has them as columns."""
         rows = self.handed_over.take(self.position, end) if self.handed_over is not None else None
         block = self.dispatcher.handed_over(rows) if rows is not None else None
         if rows is None or block is None:
@@ -148,7 +147,7 @@ class DispatchService(PutListener):
             self._reached(piece.base + piece.end)
 
     def _write(self, block: UnitBlock) -> None:
-        """Write one block; again, if it was broken off."""
+        """Write one block, again if it was interrupted."""
         if self.waits_for is not None:
             self.queues.replay_from(block, self.dispatcher)
         if self.index is not None:
@@ -175,9 +174,9 @@ class DispatchService(PutListener):
         return max(0, self.confirmed() - self.position)
 
     def wake(self, size: int = 0) -> None:
-        """Something was put. Whoever puts faster than can be dispatched waits a moment here, for each MiB of `size`.
+        """Wake dispatch after a put; if it lags far, the putter waits for each MiB of `size`.
 
-        (A thread that only puts keeps the GIL for milliseconds at a time; dispatch needs it between two kernel calls.)
+        A thread that only puts keeps the GIL for milliseconds at a time; dispatch needs it between two kernel calls.
         """
         for _ in range(1 + (size >> 20)):
             if not self._far:
@@ -186,8 +185,11 @@ class DispatchService(PutListener):
         self._wake.set()
 
     def wait(self, end: int, seconds: float, failure: DiskFailure | None = None) -> bool:
-        """Wait until everything below `end` is dispatched; False if it takes longer, or will never be: dispatch stands
-        still or is stopped, or a store whose disk failed will not confirm so much."""
+        """Wait until everything below `end` is dispatched; return False if that fails.
+
+        It fails after `seconds`, if dispatch has stopped, or if a store with a failed disk will never confirm that
+        much.
+        """
 
         def is_over() -> bool:
             hopeless = bool(failure) and self.confirmed() < end
@@ -204,7 +206,7 @@ class DispatchService(PutListener):
         self._thread.start()
 
     def stop(self) -> None:
-        """Stop the thread, after everything that is confirmed was dispatched."""
+        """Stop the thread after everything confirmed is dispatched."""
         self._stop = True
         self._wake.set()
         if self._thread is not None and self._thread.is_alive():
@@ -216,7 +218,7 @@ class DispatchService(PutListener):
         self.queues.wake()
 
     def _run(self) -> None:
-        """While puts come, one look a millisecond takes many of them at once, and none of them pays for a wake-up."""
+        """Check each millisecond while puts come: one check takes many, and no put pays a wake-up."""
         looks = 0
         while not self._stop:
             looks = 0 if self.dispatch_once() else looks + 1

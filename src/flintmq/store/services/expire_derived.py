@@ -1,7 +1,7 @@
-"""Let queues and index begin where the log begins, after its first files were deleted. Source: upstream
-ConsumeQueue.deleteExpiredFile, correctMinOffset, ConsumeQueueExt.truncateByMinAddress, IndexService.deleteExpiredFile.
+"""Truncates queues and index at their beginning after the log's first files were deleted.
 
-Whole files go; the last one of a queue and of the index stays, so that offsets go on where they were.
+Whole files are deleted. The last file of a queue and of the index stays, so that queue offsets continue. Upstream:
+ConsumeQueue.deleteExpiredFile, correctMinOffset, ConsumeQueueExt.truncateByMinAddress, IndexService.deleteExpiredFile.
 """
 
 from __future__ import annotations
@@ -25,25 +25,25 @@ log = logging.getLogger("flintmq.retention")
 
 
 class Expiry:
-    """The derived files of one store.
+    """Expires the derived files of one store.
 
     Args:
         root, config, effects: of the store.
-        queues: its queues; none with dispatch left to another process.
+        queues: its queues; none if another process dispatches.
 
-    Thread: one at a time, beside the dispatcher.
+    Thread: one at a time, in parallel with the dispatcher.
     """
 
     def __init__(self, root: str, config: StoreConfig, queues: ConsumeQueues, effects: Effects) -> None:
         self.root, self.config, self.queues, self.effects = root, config, queues, effects
 
     def follow(self, log_begin: int) -> None:
-        """Raise the minimum offsets, and delete files that speak only of records before `log_begin`.
+        """Raise the minimum offsets, and delete files with only records before `log_begin`.
 
         Raises:
             OSError: a file could not be deleted.
 
-        Durability: none; what comes back after a power cut is deleted by the next call.
+        Durability: none; a file that returns after a power cut is deleted by the next call.
         """
         for (topic, queue_id), queue in list(self.queues.plain.items()):
             if queue is not None:
@@ -63,7 +63,7 @@ class Expiry:
             queue.min_offset = min(low, queue.max_offset)
 
     def _delete(self, units: UnitQueue, log_begin: int) -> None:
-        """Delete files whose last unit is of a record that is gone."""
+        """Delete files whose last unit's record is gone."""
         for file in expired_units(units, log_begin):
             self._remove(file.path, f"its messages stood before log offset {log_begin}")
 
@@ -83,7 +83,7 @@ class Expiry:
 
 
 def expired_units(units: UnitQueue, log_begin: int) -> Iterator[UnitFile]:
-    """Files of a queue whose last unit is of a record that is gone; never the last file."""
+    """Yield files of a queue whose last unit's record is gone; never the last file."""
     for file in units.files[:-1]:
         last = units.unit((file.start + file.size) // units.layout.size - 1)
         if last is None or last.physical_offset >= log_begin:
@@ -92,14 +92,14 @@ def expired_units(units: UnitQueue, log_begin: int) -> Iterator[UnitFile]:
 
 
 def expired_ext(ext: ExtQueue, first: Unit) -> Iterator[UnitFile]:
-    """Files of an ext queue before the one that the queue's first unit points into; never the last file."""
+    """Yield files of an ext queue before that of the queue's first unit; never the last file."""
     if consume_queue_ext.is_address(first.tags_code):
         needed = consume_queue_ext.position(first.tags_code)
         yield from (file for file in ext.files[:-1] if file.start + file.size <= needed)
 
 
 def expired_index(files: Sequence[reader.IndexFileReader], log_begin: int) -> Iterator[reader.IndexFileReader]:
-    """Index files, in order, whose last key is of a record that is gone; never the last file."""
+    """Yield index files, in order, whose last key's record is gone; never the last file."""
     for file in files[:-1]:
         header = file.header()
         if header is None or header.end_physical_offset >= log_begin:
@@ -108,7 +108,7 @@ def expired_index(files: Sequence[reader.IndexFileReader], log_begin: int) -> It
 
 
 def remove(path: str, rule: str, effects: Effects) -> None:
-    """Remove a file by a rule: one log line with both and the date when the file was last written.
+    """Remove a file and log the rule and the file's date.
 
     Raises:
         OSError: it could not be deleted.

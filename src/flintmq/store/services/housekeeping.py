@@ -1,4 +1,4 @@
-"""What a broker does around its store: keep topics and offsets, deliver what is due, delete what is old.
+"""The broker's work around its store: topics, offsets, delayed messages, old files.
 
 This module only wires: `topics`, `consumer_offsets`, `delay` and `retention` do the work, `scheduler` calls them.
 """
@@ -25,16 +25,16 @@ from flintmq.store.services.topics import TABLE, Topics
 
 
 class Housekeeping:
-    """The services of one open store that no put waits for.
+    """Services of one open store that no put waits for.
 
     Args:
         root, config, peer, effects: of the store.
         places: (topic, queue id) of every queue that has a record.
         batch: topics whose queues are of type BatchCQ; `create_topic` adds to it.
-        new_batch: is told of each that is added, before it may be put to.
-        flush: makes the log durable up to now; False if it cannot.
-        queues, lookup, put: as DelayService wants them.
-        retention: deletes what is old.
+        new_batch: called with each topic that is added, before it may be put to.
+        flush: makes the log durable up to now and returns False if it cannot.
+        queues, lookup, put: for DelayService.
+        retention: deletes old files.
 
     Attributes:
         topics, offsets: the tables.
@@ -81,7 +81,7 @@ class Housekeeping:
             self._upkeep.every(delay.STEP_MS, self.delay.deliver_once, delay.FIRST_MS)
 
     def save_once(self) -> bool:
-        """Take up new topics and write what changed in config/; False, as nothing is left to do.
+        """Add new topics and write changed files of config/; return False: nothing remains.
 
         Raises:
             OSError: the disk refused; the next call tries again.
@@ -93,10 +93,10 @@ class Housekeeping:
         return False
 
     def save_now(self) -> None:
-        """Make what was noted so far durable.
+        """Write all noted offsets to disk.
 
         Raises:
-            StoreError: the log could not be flushed, so nothing may be written that speaks of it.
+            StoreError: the log could not be flushed, so offsets that refer to it must not be written.
             OSError: the disk refused; the next call tries again.
 
         Thread: any. Durability: on return.
@@ -114,7 +114,7 @@ class Housekeeping:
         return save(self.files, self.flush)
 
     def create(self, topic: str, queues: int, queue_type: str) -> None:
-        """Make a topic and write it; see MessageStore.create_topic."""
+        """Create a topic and write it; see MessageStore.create_topic."""
         batch = queue_type == config_reader.BATCH_TYPE
         with self._saving:
             if not batch and queue_type != config_reader.SIMPLE_TYPE:
@@ -135,11 +135,11 @@ class Housekeeping:
         self._cleaning.start()
 
     def halt(self) -> None:
-        """Let them end, without waiting for it: the store may be another's."""
+        """Make the threads end without waiting: the store may belong to another process."""
         self._upkeep.halt()
         self._cleaning.halt()
 
     def stop(self) -> None:
-        """Stop them. What changed since is not written yet: call `save_once` when nothing changes any more."""
+        """Stop the threads. Later changes are not saved: call `save_once` after the last change."""
         self._upkeep.stop()
         self._cleaning.stop()

@@ -1,7 +1,7 @@
-"""Notice that the store is somebody else's: `lock` or a log file in use was removed or replaced.
+"""Notices that another process took over the store.
 
-Who removes `lock` lets another process make it anew and write; and what is written into a log file whose name is gone
-nobody can open again. So this is asked before a log file is made, before a flush counts, and once in a while.
+If `lock` is removed, another process can make it again and write; and bytes written to a log file whose name is gone
+cannot be opened again. So this is checked before a log file is made, before a flush counts, and at intervals.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from flintmq.store.append.disk_failure import DiskFailure
 
 
 class Ownership:
-    """Whether this process may go on writing one store.
+    """The right of this process to write one store.
 
     Args:
         lock, files, failure: of the store.
 
-    Thread: any, once the listeners are there.
+    Thread: any, once the listeners are registered.
     """
 
     def __init__(self, lock: StoreLock, files: MappedFileQueue, failure: DiskFailure) -> None:
@@ -28,12 +28,14 @@ class Ownership:
         self._listeners: list[Callable[[StoreLockedError], None]] = []
 
     def on_lost(self, listener: Callable[[StoreLockedError], None]) -> None:
-        """Call this, with the reason, once the store is not ours any more. Before the threads start."""
+        """Register a listener for the loss of the store. Before the threads start."""
         self._listeners.append(listener)
 
     def is_ours(self) -> bool:
-        """Whether nobody else may write the store, and what is written can be found again. If not, nothing is written
-        from now on."""
+        """Return whether no other process may write the store, and its log file still has its name.
+
+        If not, nothing is written from now on.
+        """
         if not self._lock.stands():
             reason = f"{self._lock.path} was removed or replaced, so that another process may write this store"
         elif (gone := self._files.gone()) is not None:

@@ -1,16 +1,17 @@
-"""Delete what is old, and what a full disk needs. Source: upstream CleanCommitLogService, CleanConsumeQueueService.
+"""Deletes old log files, and younger ones if the disk is full.
 
 The rules, for the log's files, oldest first, never the last one, at most ten a step:
 
-*   in an hour of `deleteWhen`, or when the disk is fuller than `diskMaxUsedSpaceRatio`: files that were last written
-    longer ago than `fileReservedTime`;
-*   when it is fuller than `diskSpaceCleanForciblyRatio`: whatever their age, if `cleanFileForciblyEnable`;
-*   when it is fuller than `diskSpaceWarningLevelRatio`: the same, and no put is taken until there is room again.
+*   in an hour of `deleteWhen`, or if the disk is fuller than `diskMaxUsedSpaceRatio`: files last written longer ago
+    than `fileReservedTime`;
+*   if it is fuller than `diskSpaceCleanForciblyRatio`: files of any age, if `cleanFileForciblyEnable`;
+*   if it is fuller than `diskSpaceWarningLevelRatio`: the same, and no put is accepted until there is room again.
 
-While the clock is in doubt (`Doubt`), nothing goes for its age.
+While the clock is in doubt (`Doubt`), no file is deleted for its age.
 
-A file that is not on disk as a whole stays, and so does one of whose records a unit is not: after a power cut nobody
-could make that again, and a queue would not know where it had ended. Queues and index follow the log's new beginning.
+A file that is not completely on disk stays, and so does one with a record whose unit is not on disk: after a power cut
+the unit could not be rebuilt, and a queue would not know its end. Queues and index are then truncated to the log's new
+beginning. Upstream: CleanCommitLogService, CleanConsumeQueueService.
 """
 
 from __future__ import annotations
@@ -31,18 +32,18 @@ from flintmq.store.services.retention_rules import RetentionRules, RetentionVerd
 log = logging.getLogger("flintmq.retention")
 
 FIRST_MS = 60_000  # after the start, as upstream
-JUMP_MS = 3_600_000  # a clock that is set by less is believed at once
-DOUBT_S = 86_400  # so long a clock that jumped must stand before files go by their age
+JUMP_MS = 3_600_000  # a clock that is set by less is trusted at once
+DOUBT_S = 86_400  # how long a clock that jumped must run before files are deleted by their age
 
 
 @dataclass(frozen=True, slots=True)
 class Hanging:
-    """A file that left the log while somebody held it.
+    """A file that was removed from the log while a reader held it.
 
     Attributes:
-        file: it; unmapped once nobody holds it.
-        rule: why it is deleted.
-        since: seconds of the monotonic clock.
+        file: the file; unmapped once nobody holds it.
+        rule: the rule by which it is deleted.
+        since: seconds of the monotonic clock at its removal.
     """
 
     file: MappedFile
@@ -51,10 +52,10 @@ class Hanging:
 
 
 class Doubt:
-    """Whether the wall clock has jumped against the monotonic one, so that nobody may be deleted by it.
+    """Detects that the wall clock jumped against the monotonic clock, so that it is not trusted.
 
-    Upstream believes any clock: a moment of "04:10 in ten years" deletes a whole log. A clock that has jumped by more
-    than an hour, in either direction, is believed after a day, or once it is back where it was.
+    Upstream trusts any clock: a moment of "04:10 in ten years" deletes a whole log. A clock that jumped by more than an
+    hour, in either direction, is trusted after a day, or once it is back.
 
     Thread: one at a time.
     """
@@ -65,7 +66,7 @@ class Doubt:
         self._since: float | None = None
 
     def __call__(self) -> bool:
-        """Whether the clock is in doubt now."""
+        """Return whether the clock is in doubt now."""
         wall, ticks = self.effects.now_ms(), self.effects.monotonic()
         jump = wall - self._wall - (ticks - self._ticks) * 1000
         if abs(jump) > JUMP_MS and self._since is None:
@@ -81,16 +82,16 @@ class Doubt:
 
 
 class Retention:
-    """Cleans one store.
+    """Deletes the old files of one store.
 
     Args:
         files, lock: of the log, and its put lock.
-        dispatched: log offset below which everything has its queue units, on disk.
+        dispatched: returns the log offset below which all queue units are on disk.
         paths: directories of the log.
         root: of the store, for the disk that queues are on.
-        follow: lets queues and index begin at a log offset.
+        follow: truncates queues and index to a new beginning of the log.
         config, effects: of the store.
-        refuse: is told whether puts are to be refused, each time that this changes.
+        refuse: called with whether puts are refused, each time that this changes.
 
     Attributes:
         full: whether puts are refused because a disk is too full.
@@ -120,16 +121,16 @@ class Retention:
 
     @property
     def full(self) -> bool:
-        """Whether a disk is so full that puts are refused."""
+        """True if a disk is so full that puts are refused."""
         return self._full_log or self._full_queues
 
     def clean_once(self) -> bool:
-        """Delete what may go now; False, as the rest is for the next time.
+        """Delete the files that may be deleted now; return False: nothing remains for this call.
 
         Raises:
             OSError: a file could not be deleted; the next call tries again.
 
-        Durability: a deletion may come back with a power cut, and is then done again.
+        Durability: a power cut may restore a file, which is then deleted again.
         """
         with self._step:
             verdict, doubt = self._verdict(), self._doubt()
@@ -147,7 +148,7 @@ class Retention:
     # -- when -------------------------------------------------------------------------------------------------------
 
     def _verdict(self) -> RetentionVerdict:
-        """What the rules say now. Sets or clears `full`."""
+        """Apply the rules to the current moment; set or clear `full`."""
         log_used = min(self.effects.disk_used(path) for path in self.paths)
         queues_used = self.effects.disk_used(self.root)
         was_full = self.full
@@ -163,7 +164,10 @@ class Retention:
     # -- what -------------------------------------------------------------------------------------------------------
 
     def _delete(self, forced: str) -> int:
-        """Take files out of the log; how many. `forced`: the rule that does not ask for a file's age, or nothing."""
+        """Remove files from the log; return their number.
+
+        `forced` is the rule that ignores a file's age, or empty.
+        """
         deleted = 0
         while deleted < self.config.delete_file_batch_max:
             rule = forced or self._expired()
@@ -179,22 +183,22 @@ class Retention:
         return deleted
 
     def _expired(self) -> str:
-        """The rule by which the first file is too old, or nothing."""
+        """Return the rule by which the first file is too old, or nothing."""
         files = self.files.files
         written = self.effects.modified_ms(files[0].path) if files else None
         return self.rules.expired(written, self.effects.now_ms())
 
     def _may_go(self) -> bool:
-        """Whether the first file is not the last, and it and its queue units are on disk."""
+        """Return whether the first file is not the last, and it and its queue units are on disk."""
         files = self.files.files
         safe = min(self.files.flushed_where, self.dispatched())
         return bool(files) and may_go(len(files), files[0].start + files[0].size, safe)
 
     def _unlink_hanging(self) -> None:
-        """Remove the names of files that left the log, once nobody holds them.
+        """Delete removed files once nobody holds them.
 
-        After destroyMapedFileIntervalForcibly the name goes anyway. Upstream then unmaps the file under its readers;
-        here they keep it, and the system frees its space with their last hold.
+        After destroyMapedFileIntervalForcibly the file is deleted anyway. Upstream then unmaps it under its readers;
+        here they keep it mapped, and the system frees its space with their last hold.
         """
         limit = self.config.destroy_maped_file_interval_forcibly / 1000
         kept: list[Hanging] = []

@@ -1,6 +1,7 @@
-"""When which file of the log goes: RocketMQ's keys as decisions, for the engine that deletes and for whoever explains.
+"""Decides which files of the log may be deleted when, from RocketMQ's keys.
 
-Source: upstream CleanCommitLogService. `retention` tells the rules in words.
+Used by the engine, which deletes, and by the command that explains the plan. `retention` lists the rules in words.
+Upstream: CleanCommitLogService.
 """
 
 from __future__ import annotations
@@ -11,17 +12,17 @@ from datetime import datetime
 from flintmq.config.keys import StoreConfig
 
 HOUR_MS = 3_600_000
-HOURS_AHEAD = 50  # of two days, and one that the clock is set back
+HOURS_AHEAD = 50  # two days, and one hour more for a clock that is set back
 
 
 @dataclass(frozen=True)
 class RetentionVerdict:
-    """Whether files are deleted at a moment.
+    """The decision whether files are deleted at a moment.
 
     Attributes:
-        reason: why files may go; empty: none does.
-        forced: the rule by which they go whatever their age; empty: only old ones go.
-        needs_space: whether it is for lack of space.
+        reason: why files may be deleted; empty: none may.
+        forced: the rule that ignores their age; empty: only old ones may.
+        needs_space: whether the disk needs space.
     """
 
     reason: str
@@ -31,13 +32,13 @@ class RetentionVerdict:
 
 @dataclass(frozen=True)
 class RetentionRules:
-    """The rules of one store.
+    """The retention rules of one store.
 
     Attributes:
-        reserved_hours: fileReservedTime: what was last written longer ago is old.
-        hours: deleteWhen: the hours of the day, in local time, in which old files go.
-        delete_at, force_at, refuse_at: percent of a disk above which old files go at any hour, files go whatever their
-            age (if `may_force`), and puts are refused. Kept within upstream's limits.
+        reserved_hours: fileReservedTime: a file last written longer ago is old.
+        hours: deleteWhen: the hours of the day, in local time, in which old files are deleted.
+        delete_at, force_at, refuse_at: percent of a disk above which old files are deleted at any hour, files of any
+            age are deleted (if `may_force`), and puts are refused. Kept within upstream's limits.
     """
 
     reserved_hours: int
@@ -49,7 +50,7 @@ class RetentionRules:
 
     @staticmethod
     def of(config: StoreConfig) -> RetentionRules:
-        """What a configuration says."""
+        """Read the rules from a configuration."""
         told = (text.strip() for text in config.delete_when.split(";"))
         forcibly = min(max(config.disk_space_clean_forcibly_ratio, 30), 85)
         return RetentionRules(
@@ -62,22 +63,22 @@ class RetentionRules:
         )
 
     def verdict(self, used: int, now_ms: int) -> RetentionVerdict:
-        """Whether files go at this time (Unix milliseconds) while the fuller disk is used so far (percent)."""
+        """Decide for a time (Unix ms) and the use of the fuller disk (percent)."""
         space = f"disk {used} % full" if used > self.delete_at else ""
         forced = space if used > self.force_at and self.may_force else ""
         hour = "an hour of deleteWhen" if self.is_time(now_ms) else ""
         return RetentionVerdict(space or hour, forced, bool(space))
 
     def refuses(self, used: int, refused: bool) -> bool:
-        """Whether a disk is so full that puts are refused; once they are, until it is down to `force_at`."""
+        """Return whether puts are refused; once they are, until the disk is down to `force_at`."""
         return used > (self.force_at if refused else self.refuse_at)
 
     def is_time(self, now_ms: int) -> bool:
-        """Whether this hour, in local time, is one of deleteWhen."""
+        """Return whether this hour, in local time, is one of deleteWhen."""
         return datetime.fromtimestamp(now_ms / 1000).hour in self.hours
 
     def next_time(self, from_ms: int) -> int | None:
-        """The first moment, then or later, in an hour of deleteWhen; None if there is none."""
+        """Return the first moment in an hour of deleteWhen, then or later; None if there is none."""
         for _ in range(HOURS_AHEAD):
             if self.is_time(from_ms):
                 return from_ms
@@ -86,21 +87,21 @@ class RetentionRules:
         return None
 
     def expired(self, written_ms: int | None, now_ms: int) -> str:
-        """The rule by which a file is too old that was last written then, or nothing."""
+        """Return the rule by which a file last written then is too old, or nothing."""
         old = written_ms is not None and self.due(written_ms) <= now_ms
         return f"older than {self.reserved_hours} h" if old else ""
 
     def due(self, written_ms: int) -> int:
-        """When a file is old that was last written then; both in Unix milliseconds."""
+        """Return when a file last written then is old; both in Unix milliseconds."""
         return written_ms + self.reserved_hours * HOUR_MS
 
 
 def may_go(files: int, first_end: int, safe: int) -> bool:
-    """Whether the first of so many files is not the last, and nobody needs it to become durable or dispatched.
+    """Return whether the first file is not the last, is on disk and is dispatched.
 
     Args:
-        files: how many the log has.
-        first_end: log offset behind the first one.
+        files: number of files of the log.
+        first_end: log offset after the first one.
         safe: log offset up to which everything is on disk and dispatched.
     """
     return files > 1 and first_end <= safe

@@ -1,6 +1,7 @@
-"""A thread that calls the slow steps of a store at their intervals. Source: upstream's StoreScheduledThread and kin.
+"""Calls the slow steps of a store at their intervals, in one thread.
 
-The steps themselves know nothing of threads, so that a test, or a simulator, can call them in any order.
+The steps themselves know nothing of threads, so that a test or a simulator can call them in any order. Upstream:
+StoreScheduledThread and similar services.
 """
 
 from __future__ import annotations
@@ -18,12 +19,13 @@ log = logging.getLogger("flintmq.upkeep")
 
 @dataclass(slots=True)
 class Job:
-    """A step and when it is called.
+    """A step and its schedule.
 
     Attributes:
-        step: what to do; True if there is more to do at once. An error is logged, and the step tried again later.
+        step: the function; it returns True if there is more to do at once. An error is logged, and the step is called
+            again later.
         interval: seconds between two calls.
-        due: seconds of the monotonic clock when it is to be called next.
+        due: seconds of the monotonic clock of the next call.
     """
 
     step: Callable[[], bool]
@@ -47,18 +49,18 @@ class Upkeep:
         self._thread: threading.Thread | None = None
 
     def every(self, interval_ms: int, step: Callable[[], bool], first_ms: int | None = None) -> None:
-        """Call a step each interval, for the first time after one, or after `first_ms`. Before `start` only."""
+        """Add a step, first called after an interval or after `first_ms`. Before `start` only."""
         assert self._thread is None and interval_ms > 0  # the thread counts on a list that stays
         wait = interval_ms if first_ms is None else first_ms
         self._jobs.append(Job(step, interval_ms / 1000, self.effects.monotonic() + wait / 1000))
 
     @property
     def stopping(self) -> bool:
-        """Whether a step that takes long should end."""
+        """True if a long step should end."""
         return self._stop.is_set()
 
     def run_once(self) -> float:
-        """Call every job that is due; seconds until the next one is.
+        """Call every job that is due; return the seconds until the next one is due.
 
         Thread: one at a time.
         """
@@ -70,9 +72,7 @@ class Upkeep:
                 more = job.step()
             except (OSError, FlintError) as error:
                 log.error("%s failed and will be tried again (%s)", job.step.__qualname__, error)
-            except (
-                Exception
-            ):  # nothing is promised of a step; a thread that is gone would end all of them without a word
+            except Exception:  # of any kind: without the thread all steps would end silently
                 log.exception("%s failed and will be tried again", job.step.__qualname__)
             job.due = self.effects.monotonic() + (0 if more else job.interval)
         return max(0.0, min(job.due for job in self._jobs) - self.effects.monotonic())
@@ -83,11 +83,11 @@ class Upkeep:
         self._thread.start()
 
     def halt(self) -> None:
-        """Let it end after the step that runs, without waiting for that."""
+        """Make the thread end after the current step, without waiting for it."""
         self._stop.set()
 
     def stop(self) -> None:
-        """Stop it, after the step that runs."""
+        """Stop the thread after the current step."""
         self.halt()
         if self._thread is not None and self._thread.is_alive():
             self._thread.join()

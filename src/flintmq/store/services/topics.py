@@ -1,7 +1,8 @@
-"""The topics of a running store, in config/topics.json. Source: upstream TopicConfigManager; store format 11.2.
+"""Keeps the topics of a running store in config/topics.json.
 
-A topic is known once something was put into it, as with a broker that has autoCreateTopicEnable. The put itself does
-not look here: the table of next queue offsets names every queue that ever got a record, and `learn` takes what is new.
+A topic exists once a message was put to it, as with a broker that has autoCreateTopicEnable. The put itself does not
+look here: the table of next queue offsets names every queue that ever got a record, and `learn` adds the new ones.
+Page: docs/internals/format/config.md. Upstream: TopicConfigManager.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ log = logging.getLogger("flintmq.topics")
 
 TABLE = "topicConfigTable"
 READ_WRITE = 6
-MOST_QUEUES = 1024  # a queue id beyond does not widen its topic: RocketMQ's clients make an object of each queue
+MOST_QUEUES = 1024  # a larger queue id does not widen its topic: RocketMQ's clients make an object of each queue
 _LIGHT = "%LMQ%"  # light queues are no topics
 _ONE_QUEUE = ("%RETRY%", "%DLQ%", "RMQ_SYS_", "rmq_sys_")
 
@@ -32,8 +33,8 @@ class Topics:
 
     Args:
         file: topics.json.
-        queues: how many queues a topic gets that a put creates (defaultTopicQueueNums).
-        levels: how many delay levels there are, which are the queues of the schedule topic.
+        queues: number of queues of a topic that a put creates (defaultTopicQueueNums).
+        levels: number of delay levels, the queues of the schedule topic.
 
     Thread: any.
     """
@@ -42,16 +43,16 @@ class Topics:
         self.file, self.queues, self.levels = file, queues, levels
 
     def queue_count(self, topic: str) -> int | None:
-        """How many queues a topic has for writing; None if it is not known."""
+        """Return the number of queues of a topic for writing; None if it is not known."""
         with self.file.lock:
             found = self.file.table(TABLE).get(topic)
             return config_json.integer(found.get("writeQueueNums")) if isinstance(found, dict) else None
 
     def create(self, topic: str, queues: int, *, batch: bool = False) -> None:
-        """Make a topic (of type BatchCQ with `batch`), or give one that is there another number of queues.
+        """Create a topic (of type BatchCQ with `batch`), or change its number of queues.
 
         Raises:
-            UsageError: a name that no topic can have, or a number of queues below 1 or above 1024.
+            UsageError: an illegal topic name, or a number of queues below 1 or above 1024.
         """
         if topic_status(topic, java_encode(topic)) is not None or topic.startswith(_LIGHT):
             raise UsageError(f"{topic[:100]!a} cannot be a topic's name; use at most 127 bytes without a slash")
@@ -61,7 +62,7 @@ class Topics:
             self._set(topic, queues, batch=batch)
 
     def learn(self, places: Iterable[tuple[bytes, int]], batch: Container[str]) -> None:
-        """Take up the topics, and the queues of topics, that are new among these (topic, queue id).
+        """Add the new topics, and new queues of topics, among these (topic, queue id).
 
         Args:
             places: every queue that has a record.
@@ -89,7 +90,7 @@ class Topics:
         return 1 if topic.startswith(_ONE_QUEUE) else self.queues
 
     def _set(self, topic: str, queues: int, *, batch: bool) -> None:
-        """The lock is held."""
+        """Set the number of queues. The lock is held."""
         table = self.file.table(TABLE)
         found = table.get(topic)
         if not isinstance(found, dict):
@@ -99,7 +100,7 @@ class Topics:
 
 
 def _fresh(topic: str, batch: bool) -> JsonObject:
-    """A new topic's settings, fields in upstream's order."""
+    """Return a new topic's settings, fields in upstream's order."""
     return {
         "attributes": {"queue.type": BATCH_TYPE} if batch else {},
         "order": False,
