@@ -237,6 +237,7 @@ FINISHED_PROSE = [
     "src/flintmq/store/index",
     "src/flintmq/store/layout",
     "src/flintmq/store/read",
+    "src/flintmq/store/services",
     "examples",
     "src/flintmq/cli",
     "src/flintmq/forensics",
