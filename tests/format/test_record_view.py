@@ -74,7 +74,7 @@ def test_positions_by_hand() -> None:
     names = (*before, "born_timestamp", "born_host", *behind)
     assert [view.number_at(name) for name in names] == [0, 4, 8, 12, 16, 20, 28, 36, 40, 48, 56, 64, 72, 76, 84]
     assert (view.HEAD_SIZE, view.FIXED_SIZE, view.HEADER_SIZE_MAX, view.STORE_TIME_END_MAX) == (8, 84, 112, 76)
-    assert (view.SYS_FLAG_LAST, view.PHYSICAL_OFFSET_END, view.OFFSETS_AT) == (39, 36, 20)
+    assert (view.SYS_FLAG_LAST, view.PHYSICAL_OFFSET_END, view.OFFSETS_AT, view.WIDER_HOST) == (39, 36, 20, 12)
     with pytest.raises(AssertionError, match="no fixed place"):
         RECORD.offset("topic", {"sys_flag": 0})
     with pytest.raises(AssertionError, match="out of order"):

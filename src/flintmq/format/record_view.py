@@ -38,6 +38,8 @@ _HOSTS: Final = BORN_HOST_V6 | STORE_HOST_V6
 _STORE_TIME: Final = struct.Struct(">q")
 _STORE_TIME_V4: Final = RECORD.offset("store_timestamp", {"sys_flag": 0})
 _STORE_TIME_V6: Final = RECORD.offset("store_timestamp", {"sys_flag": BORN_HOST_V6})
+WIDER_HOST: Final = _STORE_TIME_V6 - _STORE_TIME_V4
+"""An IPv6 host has so many bytes more than an IPv4 host."""
 STORE_TIME_END_MAX: Final = _STORE_TIME_V6 + _STORE_TIME.size
 """The store time ends before this position, whatever the hosts."""
 

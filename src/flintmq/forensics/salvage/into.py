@@ -193,7 +193,7 @@ class Salvage:
         folder = os.path.join(self.out, directories.LOG)
         writer = LogWriter([folder], file_size, 0, self.plan.log.max_record, 0, sync=True)
         total = sum(file.size for file in self.plan.log.files)
-        rows, last_time = PieceRows(self.renumber, self.lines, file_size - 8), 0
+        rows, last_time = PieceRows(self.renumber, self.lines, file_size - BLANK_SIZE), 0
         for piece in walk:
             rows.take(piece)
             writer.append(rows, 0, self.selector.select(piece))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from flintmq.errors import UsageError
-from flintmq.format.record import encode_blank
+from flintmq.format.record import BLANK_SIZE, encode_blank
 from flintmq.kernels import encode
 
 BUFFER = 1 << 20
@@ -82,11 +82,11 @@ class LogWriter:
                 first,
                 last,
                 reserve=reserve,
-                max_size=min(self.max_size, self.file_size - 8),
+                max_size=min(self.max_size, self.file_size - BLANK_SIZE),
                 flags=self.flags,
             )
             assert first <= row <= last and 0 <= self.at <= len(self.buffer)
-            if status == encode.REFUSED or reserve > self.file_size - 8:
+            if status == encode.REFUSED or reserve > self.file_size - BLANK_SIZE:
                 raise UsageError(f"message {row} makes no record that a log file of {self.file_size} bytes can hold")
             if row > first:
                 first, reserve = row, 0

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from flintmq.config.keys import StoreConfig
 from flintmq.format.consume_queue import Unit
 from flintmq.format.consume_queue_ext import is_address
+from flintmq.format.record import BLANK_SIZE
 from flintmq.format.record_view import size_at
 from flintmq.format.text import java_encode, java_hash
 from flintmq.kernels import fetch, walk
@@ -180,7 +181,7 @@ class LiveReader:
         if raw is None or size_at(raw) != unit.size:
             return None, f"has a unit that leads to no record of its size, at log offset {unit.physical_offset}"
         message = StoredMessage(raw)
-        place = raw, unit.physical_offset, len(raw) + 8, len(raw), topic, queue_id, offset
+        place = raw, unit.physical_offset, len(raw) + BLANK_SIZE, len(raw), topic, queue_id, offset
         if fetch.check(unit_bytes(unit.physical_offset, unit.size, unit.tags_code), 0, 1, *place, self._position)[0]:
             return message, ""
         if not _counts(raw, unit.physical_offset):
@@ -198,7 +199,7 @@ def _counts(raw: bytes, physical_offset: int) -> bool:
 
     Its lengths, its own offset and its checksums are compared.
     """
-    words = 0, len(raw), len(raw) + 8, 1, physical_offset, 0, len(raw), walk.CHECK_CRC
+    words = 0, len(raw), len(raw) + BLANK_SIZE, 1, physical_offset, 0, len(raw), walk.CHECK_CRC
     return bool(walk.walk(raw, *words, array("q", [0]))[0])
 
 

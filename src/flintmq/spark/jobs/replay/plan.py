@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy
 
 from flintmq.config.keys import StoreConfig
+from flintmq.format.record import BLANK_SIZE
 from flintmq.spark.jobs.replay.refusals import checked
 from flintmq.spark.jobs.replay.rows import Queues, Records, RowRules, SourceRow, rows_after
 from flintmq.spark.jobs.replay.source import Chunk, Source
@@ -98,7 +99,7 @@ class Packer:
         """Add the sizes of records, none of them larger than a file can hold."""
         while len(sizes):
             ends = numpy.cumsum(sizes) + self.used
-            fit = int(numpy.searchsorted(ends, self.file_size - 8, "right"))
+            fit = int(numpy.searchsorted(ends, self.file_size - BLANK_SIZE, "right"))
             assert fit or self.used  # a record that no file holds would be tried in one after another
             if fit == len(sizes):
                 self.used = int(ends[-1])
@@ -186,7 +187,7 @@ def share_out(counted: Iterable[ChunkCount], file_size: int) -> list[ReplayTask]
         if not chunk.rows:
             continue
         before = shares[-1] if shares else None
-        if before is not None and before.bytes + chunk.bytes <= file_size - 8:
+        if before is not None and before.bytes + chunk.bytes <= file_size - BLANK_SIZE:
             before.chunks.append(chunk.chunk)
             before.bytes, before.rows = before.bytes + chunk.bytes, before.rows + chunk.rows
         else:

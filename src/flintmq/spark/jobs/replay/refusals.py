@@ -15,7 +15,7 @@ import pyarrow as pa
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FormatError, UsageError
 from flintmq.format.message_id import parse_host
-from flintmq.format.record import CRC_PROPERTY_SIZE, MAX_PROPERTIES, TRANSACTION_PREPARED
+from flintmq.format.record import BLANK_SIZE, CRC_PROPERTY_SIZE, MAX_PROPERTIES, TRANSACTION_PREPARED
 from flintmq.format.text import java_encode
 from flintmq.message import Message
 from flintmq.spark.jobs.replay.exactly_once import messages_of
@@ -90,7 +90,7 @@ def why_refused(message: Message, config: StoreConfig, inner_topics: Collection[
     if len(properties) + added > MAX_PROPERTIES:
         return f"its properties have {len(properties)} bytes, and {MAX_PROPERTIES - added} are the most"
     size, most = record_size(message.body, topic, properties, host + _HOST, config), config.mapped_file_size_commit_log
-    if size > most - 8:
+    if size > most - BLANK_SIZE:
         return f"its record of {size} bytes does not fit into a log file of {most} bytes"
     return ""
 

@@ -21,6 +21,7 @@ from flintmq.format.consume_queue import SCHEDULE_TOPIC
 from flintmq.format.message_id import parse_host
 from flintmq.format.properties import CRC32, NAME_END, VALUE_END
 from flintmq.format.record import (
+    BLANK_SIZE,
     BORN_HOST_V6,
     CRC_PROPERTY_SIZE,
     MAX_PROPERTIES,
@@ -29,6 +30,7 @@ from flintmq.format.record import (
     TRANSACTION_PREPARED,
     V1_TOPIC_LIMIT,
 )
+from flintmq.format.record_view import WIDER_HOST
 from flintmq.kernels import encode
 
 LEAST_MS = -(2**62)
@@ -113,7 +115,7 @@ class RowRules:
     @property
     def largest(self) -> int:
         """The largest record in bytes that can be written."""
-        return min(self.max_size, self.file_size - 8)
+        return min(self.max_size, self.file_size - BLANK_SIZE)
 
     @property
     def most_properties(self) -> int:
@@ -187,7 +189,7 @@ class Records:
     def _plain_sizes(self) -> Any:
         """Return the bytes of each row's record without a checksum property."""
         topic, body, properties = (part[2] - part[1] for part in (self.topics, self.bodies, self.properties))
-        return MIN_SIZE + topic + (topic > V1_TOPIC_LIMIT) + body + properties + 12 * self._wide
+        return MIN_SIZE + topic + (topic > V1_TOPIC_LIMIT) + body + properties + WIDER_HOST * self._wide
 
     def count(self, queues: Queues) -> None:
         """Give each row the next offset of its queue; `queues` has the next offsets and is updated."""
