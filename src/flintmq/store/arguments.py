@@ -1,13 +1,13 @@
-"""What callers give that is of the wrong type is said at once, by name: TypeError, before anything is looked at.
+"""Refuses arguments of a wrong type by name, with TypeError, before anything else is done.
 
-A queue id that is a text would else be a queue that nobody has, and its answer an empty one.
+Otherwise a queue id that is a text would name a queue that does not exist, and the answer would be empty.
 """
 
 from __future__ import annotations
 
 
 def texts(**values: object) -> None:
-    """Each must be a str.
+    """Check that each value is a str.
 
     Raises:
         TypeError: it names the argument, what it got and what to give.
@@ -18,7 +18,7 @@ def texts(**values: object) -> None:
 
 
 def numbers(**values: object) -> None:
-    """Each must be an int, or what is one to Python (numpy's), and no bool.
+    """Check that each value is an int or converts to one (numpy's), and is no bool.
 
     Raises:
         TypeError: it names the argument, what it got and what to give.
@@ -29,7 +29,7 @@ def numbers(**values: object) -> None:
 
 
 def given_text(name: str, value: object) -> None:
-    """It must be a str, or None.
+    """Check that a value is a str or None.
 
     Raises:
         TypeError: as `texts`.
@@ -39,7 +39,7 @@ def given_text(name: str, value: object) -> None:
 
 
 def given_number(name: str, value: object) -> None:
-    """It must be an int, or None.
+    """Check that a value is an int or None.
 
     Raises:
         TypeError: as `numbers`.

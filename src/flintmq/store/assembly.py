@@ -1,7 +1,7 @@
-"""Make the parts of a store, connect them, start and stop them. The only place that knows all of them.
+"""Makes, connects, starts and stops the parts of a store; no other module knows them all.
 
-Each part is given those that it needs when it is made; what has to hear of something that another one does (a disk that
-failed, a flush, a store that is somebody else's) is registered once all are there, in `_connect`.
+Each part gets the parts that it needs when it is made. Parts that must be notified by another one (a failed disk, a
+flush, a store taken over by another process) are registered in `_connect`, once all parts exist.
 """
 
 from __future__ import annotations
@@ -56,16 +56,16 @@ log = logging.getLogger("flintmq.store")
 
 @dataclass(frozen=True, slots=True)
 class Choices:
-    """How a store is opened.
+    """Options with which a store is opened.
 
     Attributes:
         root: absolute path.
         config: its keys as given; sizes that the files tell are not in it yet.
         effects: the disk and the clock.
-        peer: whose habits to follow on disk.
+        peer: version to follow on disk.
         external: another process makes queues and index.
-        accept_lost_log: as MessageStore says.
-        unique_keys: as MessageStore says.
+        accept_lost_log: see MessageStore.
+        unique_keys: see MessageStore.
     """
 
     root: str
@@ -84,17 +84,17 @@ class StoreParts:
     Attributes:
         config: with the sizes that its files have.
         state: whether it may be called.
-        recovered: what its start found.
+        recovered: the results of its recovery.
         small: `checkpoint`, `flintmq.mark`, `abort`.
-        report: damage that was met in its queues.
+        report: damage found in its queues.
         files: the mapped files of the log.
         log: appends to them.
-        queues, index: what is derived; index None: none is kept, or another process does.
+        queues, index: the derived files; index None: none is kept, or another process keeps it.
         failure: set once its disk failed.
         counters: for `stats`.
         commits: of the transient pool; None: there is none.
-        flush, dispatch, puts, reader, retention, housekeeping, checkpointer: what the names say.
-        opened: gives back locks, descriptors and maps.
+        flush, dispatch, puts, reader, retention, housekeeping, checkpointer: the services of these names.
+        opened: releases locks, descriptors and maps.
     """
 
     config: StoreConfig
@@ -120,7 +120,7 @@ class StoreParts:
 
 
 def assemble(choices: Choices) -> StoreParts:
-    """Lock, recover and load a store; no thread is started. What was taken is given back if this fails.
+    """Lock, recover and load a store without starting threads; release all if this fails.
 
     Raises:
         As MessageStore.
@@ -133,7 +133,7 @@ def assemble(choices: Choices) -> StoreParts:
 
 
 def _locked(choices: Choices, opened: ExitStack) -> StoreLock:
-    """The lock of a store that may be opened, of which nobody else makes queues and index."""
+    """Take the lock of a store that may be opened and that no other process dispatches."""
     root, config, effects = choices.root, choices.config, choices.effects
     lost_directory(root, config, effects, accept=choices.accept_lost_log)
     effects.make_folder(os.path.join(root, directories.LOG))
@@ -156,7 +156,7 @@ def _locked(choices: Choices, opened: ExitStack) -> StoreLock:
 
 @dataclass(frozen=True, slots=True)
 class _Loaded:
-    """A store in order, before anything writes to it.
+    """A recovered store, before anything writes to it.
 
     Attributes:
         config: with the sizes that its files have.
@@ -219,7 +219,7 @@ def _load(choices: Choices, opened: ExitStack) -> _Loaded:
 
 
 def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
-    """Make all parts, in the order in which they need each other."""
+    """Make all parts in the order of their dependencies."""
     root, effects, external, peer = choices.root, choices.effects, choices.external, choices.peer
     loaded = _load(choices, opened)
     config, files, queues, index, small = loaded.config, loaded.files, loaded.queues, loaded.index, loaded.small
@@ -338,7 +338,7 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
 
 
 def _with_sizes(choices: Choices, listed: LogFiles) -> StoreConfig:
-    """The configuration, with the sizes that the files have where nobody gave any."""
+    """Complete the configuration with the sizes of existing files, unless they were given."""
     config = choices.config
     if listed.files and "mappedFileSizeCommitLog" not in config.given:
         config = config.with_keys({"mappedFileSizeCommitLog": listed.file_size})
@@ -355,9 +355,9 @@ def _recovered(
     index: KeyIndex | None,
     dispatcher: Dispatcher,
 ) -> Recovered:
-    """The store in order, whatever stopped it."""
+    """Recover the store after any stop."""
     root, effects, external = choices.root, choices.effects, choices.external
-    # Where others write queues, or wrote them, the list of where they ended says nothing.
+    # If another process writes queues, or wrote them, the list of their ends says nothing.
     ends = {} if external or facts.mark.flushed is None else known_ends.read(root, effects)
     recovery = Recovery(
         root,
@@ -378,7 +378,7 @@ def _recovered(
 
 
 def _listed(places: list[str], effects: Effects) -> LogFiles:
-    """The log's files as they are on disk; an empty last one, left by a kill amid its creation, is removed."""
+    """List the log's files on disk, removing an empty last one of an interrupted creation."""
     files = LogFiles.discover(places, effects=effects)
     if files.files and files.files[-1].size == 0:
         effects.unlink(files.files[-1].path)
@@ -389,8 +389,10 @@ def _listed(places: list[str], effects: Effects) -> LogFiles:
 def _confirmed(
     external: bool, files: MappedFileQueue, commit_log: CommitLog, flush: FlushService, commits: CommitService | None
 ) -> Callable[[], int]:
-    """What tells up to which log offset records may be dispatched: what a crash of this process cannot take back, or
-    under SYNC_FLUSH no power cut."""
+    """Return the function for the log offset up to which records may be dispatched.
+
+    A crash of this process cannot undo records below it, or under SYNC_FLUSH no power cut.
+    """
     if external:
         return lambda: 0  # nothing is ever dispatched here
     if flush.sync:
@@ -399,14 +401,14 @@ def _confirmed(
 
 
 def _nothing(log_begin: int) -> None:
-    """Queues and index follow the log by whoever writes them."""
+    """Do nothing: another process expires queues and index."""
 
 
 def _connect(parts: StoreParts, ownership: Ownership) -> None:
-    """Let parts hear of what others do. The order is that in which they hear of it."""
+    """Register parts as listeners of others. The order is that of their notification."""
     failure, dispatch, flush = parts.failure, parts.dispatch, parts.flush
     failure.on_set(parts.log.refuse_for_good)
-    failure.on_set(parts.small.distrust_page_cache)  # on disk before anybody who waits is told that the sync failed
+    failure.on_set(parts.small.distrust_page_cache)  # before any waiting put learns that the fsync failed
     failure.on_set(parts.queues.wake)
     ownership.on_lost(dispatch.halt)
     ownership.on_lost(lambda error: parts.housekeeping.halt())
@@ -433,7 +435,7 @@ def _warn_of_what_has_no_effect(root: str, config: StoreConfig, effects: Effects
 
 
 def start(parts: StoreParts, external: bool) -> None:
-    """Start the threads: who makes files ahead first, who takes records after the puts before who looks after them."""
+    """Start the threads: allocation first, consumers of records before their checkpointer."""
     parts.files.start()
     if parts.commits is not None:
         parts.commits.start()
@@ -445,11 +447,11 @@ def start(parts: StoreParts, external: bool) -> None:
 
 
 def stop(parts: StoreParts, external: bool) -> None:
-    """Stop the threads and write what the next start reads. No put comes any more.
+    """Stop the threads and write the files for the next start. No put comes any more.
 
-    Each waits for what the one before leaves it: the pool is committed before the log is flushed, the log flushed
-    before it is dispatched to its end, and only then is written how far all of them came. `abort` goes last: whoever
-    finds it knows that something before it is missing.
+    Each step needs the one before: the pool is committed before the log is flushed, the log is flushed before it is
+    dispatched to its end, and only then is their progress written. `abort` is removed last: as long as it exists, a
+    start knows that a step may be missing.
     """
     parts.queues.wake()
     parts.checkpointer.stop()
@@ -459,7 +461,7 @@ def stop(parts: StoreParts, external: bool) -> None:
     parts.flush.stop()
     parts.dispatch.stop()
     try:
-        behind = parts.dispatch.stopped_at or parts.dispatch.waits_for  # then the next start has to see to it
+        behind = parts.dispatch.stopped_at or parts.dispatch.waits_for  # then the next start must dispatch the rest
         if not parts.failure and behind is None:
             if parts.index is not None:
                 parts.index.close()

@@ -1,11 +1,11 @@
-"""The message store: what users call. `assembly` makes its parts. Source: upstream DefaultMessageStore.
+"""The message store, the class that users call (upstream DefaultMessageStore).
 
     from flintmq import Message, MessageStore
     with MessageStore("store") as store:
         result = store.put(Message("orders", b"hello", tags="paid", keys="order-1"))
 
-Each method checks its arguments and that the store is open, and has a part do the work. ARCHITECTURE.md tells the way
-of a message.
+Each method checks its arguments and that the store is open, then calls a part; `assembly` makes the parts. The journey
+of a message is in ARCHITECTURE.md.
 """
 
 from __future__ import annotations
@@ -45,41 +45,40 @@ class MessageStore(Putter):
     """A store that is open for writing. Use it in a `with` block, or `close` it.
 
     Args:
-        path: the store's root; made if it is missing.
+        path: the store's root; created if it is missing.
         config: RocketMQ's keys (`{"flushDiskType": "SYNC_FLUSH"}`) or a StoreConfig.
-        dev: small files, for trying things.
-        peer: whose habits to follow on disk, "5.3.3", "5.4.0" or "5.5.0".
-        dispatch: "thread": a thread of this store writes queues and index. "external": nobody here does, another
-            process makes them from the log (`flintmq spark dispatch`); `get`, `wait_dispatched` and delivery after a
-            delay are not to be had.
-        accept_lost_log: a log whose last files are missing ends where its files end, and one without files begins anew,
-            although mark, checkpoint or queues tell of more; queues, index and consumer offsets come back to that end.
-            Without it such a store is refused: mostly a disk is not mounted, or a path is wrong.
+        dev: use small files, for experiments.
+        peer: version of RocketMQ to follow on disk, "5.3.3", "5.4.0" or "5.5.0".
+        dispatch: "thread": a thread of this store writes queues and index. "external": another process makes them from
+            the log (`flintmq spark dispatch`); `get`, `wait_dispatched` and delivery after a delay are not available.
+        accept_lost_log: accept a log whose last files are missing, or all, although mark, checkpoint or queues prove
+            that there was more; queues, index and consumer offsets are truncated to its end. Without it such a store is
+        refused: mostly a disk is not mounted, or a path is wrong.
         effects: the disk and the clock.
-        services: False starts no thread: flushing, dispatching and the rest happen when their steps are called, or when
-            a put or `close` needs them. For simulations (`flintmq.testing`), in which everything has one order.
-        unique_keys: give each message that has none a unique key (property UNIQ_KEY), as RocketMQ's client does: its
-            `PutResult.msg_id`, by which `query` finds it. False stores each message as it is: for copies.
+        services: False starts no thread: flush, dispatch and the rest run when their steps are called, or when a put or
+            `close` needs them. For simulations (`flintmq.testing`), in which all steps have one order.
+        unique_keys: give each message without one a unique key (property UNIQ_KEY), as RocketMQ's client does: its
+            `PutResult.msg_id`, by which `query` finds it. False stores each message unchanged, for copies.
         keys: the same keys in snake case (`flush_disk_type="SYNC_FLUSH"`).
 
     Raises:
         StoreLockedError: another process has it open, or dispatches it while `dispatch` is "thread".
-        LostLogError: log files are missing that were flushed once; nothing was touched.
-        CorruptStoreError: damage that is no tail; nothing was touched.
+        LostLogError: log files are missing that were flushed once; nothing was changed.
+        CorruptStoreError: damage that is no tail; nothing was changed.
         ConfigError: an unknown key or an impossible value, or one that would break a promise
             (docs/operations/configuration.md).
         UnsupportedFormatError: a DLedger log, or consume queues in RocksDB.
-        UsageError: `dispatch` is neither, or `peer` is none of these.
+        UsageError: `dispatch` or `peer` has another value.
         OSError: the disk refused.
 
     Attributes:
         root: absolute path.
         config: RocketMQ's keys, with the sizes that the files have.
         effects: as given.
-        recovered: what the start found and did.
+        recovered: the results of recovery.
 
-    Thread: every method any thread. After `close`, and in a child made by fork, every method raises UsageError; so
-    does each one but `close` in a signal handler that came amid another of the same store.
+    Thread: any, for every method. After `close`, and in a forked child, every method raises UsageError; so does every
+    method except `close` in a signal handler that interrupted another call of the same store.
     """
 
     def __init__(
@@ -119,7 +118,7 @@ class MessageStore(Putter):
         self.config, self.recovered = parts.config, parts.recovered
         self.waits = parts.flush.sync
         self.follower = parts.flush if parts.flush.sync else parts.commits or parts.dispatch
-        # What the fast way leaves out: a slave takes no puts, and whoever wants the flusher woken wakes it by the slow.
+        # The fast way is closed for a slave, which accepts no puts, and if each put must wake the flush service.
         slow = self.config.wake_flush_when_put_message or self.config.broker_role == "SLAVE"
         self.quick = None if slow else parts.log.appender
         if services:
@@ -128,7 +127,7 @@ class MessageStore(Putter):
             parts.flush.serve_itself()
 
     # -- put --------------------------------------------------------------------------------------------------------
-    # `put` itself is that of Putter: one compiled call for a plain message; these two are what it goes on with.
+    # `put` itself is inherited from Putter: one compiled call for a plain message, which continues with these two.
 
     def _put_slowly(self, message: Message) -> PutResult:
         self._parts.state.check()
@@ -142,11 +141,11 @@ class MessageStore(Putter):
     def put_async(self, message: Message) -> Awaitable[PutResult]:
         """Store one message, and wait for the disk without a thread.
 
-        The message is appended before this returns, so messages are stored in the order of the calls. The answer comes
-        when the group is durable that the message belongs to; giving up waiting for it takes nothing back.
+        The message is appended before this returns, so messages are stored in the order of the calls. The result comes
+        when its group is durable; cancelling the wait undoes nothing.
 
         Returns:
-            An awaitable of what `put` gives.
+            An awaitable of the result of `put`.
 
         Raises:
             UsageError: the store is closed.
@@ -163,14 +162,14 @@ class MessageStore(Putter):
         """Store messages in order, with one wait for the disk at the end.
 
         Args:
-            messages: any.
-            until_refused: stop at the first message that is not stored, so that none behind it is, and all can be put
-                again from there on. Without it each message is tried.
-            delivered: they are copies of what a broker has delivered, so properties TIMER_* are no longer to be kept,
-                and no reason to refuse one.
+            messages: the messages.
+            until_refused: stop at the first message that is not stored, so that no later one is, and all from there on
+                can be put again. Without it each message is tried.
+            delivered: they are copies of messages that a broker has delivered, so properties TIMER_* have no effect any
+                more and are no reason to refuse one.
 
         Returns:
-            One result a message, in order; with `until_refused` the last one may be that of the refused message.
+            One result for each message, in order; with `until_refused` the last one may be that of the refused message.
 
         Raises:
             UsageError: the store is closed.
@@ -185,23 +184,24 @@ class MessageStore(Putter):
     def put_batch(self, messages: Iterable[Message], properties: Mapping[str, str] | None = None) -> list[PutResult]:
         """Store a batch as RocketMQ does: messages of one queue, all of them or none.
 
-        They stand one after the other in one file of the log, with consecutive queue offsets. Into a topic of type
-        BatchCQ the whole batch goes as one record, an inner batch.
+        They are contiguous in one file of the log, with consecutive queue offsets. In a topic of type
+        BatchCQ the whole batch becomes one record, an inner batch.
 
         Args:
-            messages: alike in topic, queue, sys_flag, sender's time and host, and reconsume_times.
-            properties: of the batch itself. "5.3.3" adds them to those of each message, later ones store them nowhere;
-                an inner batch has them as its record's.
+            messages: equal in topic, queue, sys_flag, sender's time and host, and reconsume_times.
+            properties: of the batch itself. "5.3.3" adds them to those of each message, later versions do not store
+                them; an inner batch has them as its record's.
 
         Returns:
-            One result a message, in order, all with the same status. MESSAGE_ILLEGAL: together they are larger than
-            maxMessageSize or than a log file, one has a delay level, a transaction type or properties INNER_*, or with
-            the batch's own its properties are too long.
+            One result for each message, in order, all with the same status. MESSAGE_ILLEGAL: together they exceed
+            maxMessageSize or a log file; one has a delay level, a transaction type or properties INNER_*; or its
+            properties are too long together with the batch's own.
 
         Raises:
-            UsageError: the messages differ in what a batch has once; the store is closed.
+            UsageError: the messages differ in fields that a batch has once; the store is closed.
 
-        Thread: any. Durability: as for put, for all of them when it returns. A crash amid it may leave the first ones.
+        Thread: any. Durability: as for put, for all of them when it returns. A crash meanwhile may leave the first
+        ones.
         """
         self._parts.state.check()
         listed = list(messages)  # may call the store
@@ -209,7 +209,9 @@ class MessageStore(Putter):
         return self._parts.puts.put_batch(listed, properties)
 
     def put_columns(self, topic: str, batch: Any) -> ColumnsResult:
-        """Store the rows of a pyarrow.RecordBatch as messages of one topic, in order, without an object a row.
+        """Store the rows of a pyarrow.RecordBatch as messages of one topic, in order.
+
+        No object is made for a row.
 
         Args:
             topic: of all of them.
@@ -219,7 +221,7 @@ class MessageStore(Putter):
                 INNER_*).
 
         Returns:
-            How many rows are stored and where. Rows that make no message refuse the whole batch.
+            The number of rows stored and their position. A row that makes no message refuses the whole batch.
 
         Raises:
             UsageError: a column that is missing, unknown or of another type; the store is closed.
@@ -255,7 +257,7 @@ class MessageStore(Putter):
         tags: str | None = None,
         wait_ms: int = 0,
     ) -> GetResult:
-        """Messages of a queue from an offset on.
+        """Return messages of a queue from an offset on.
 
         Args:
             topic, queue_id, offset: from where.
@@ -288,15 +290,16 @@ class MessageStore(Putter):
         columns: Sequence[str] | None = None,
         wait_ms: int = 0,
     ) -> GetBatchResult:
-        """Messages of a queue from an offset on, as a pyarrow.RecordBatch: no object is made for a row.
+        """Return messages of a queue from an offset on as a pyarrow.RecordBatch.
 
-        Statuses and offsets are those of `get`. The limits are these two, not those of RocketMQ's transfers; an answer
+        No object is made for a row. Statuses and offsets are those of `get`. The limits are these two, not those of
+        RocketMQ's transfers; an answer
         holds messages of one queue file, so it may be shorter.
 
         Args:
             topic, queue_id, offset: from where.
-            max_messages: at most so many rows.
-            max_bytes: about so many bytes of log at most; the first message is always given.
+            max_messages: maximum number of rows.
+            max_bytes: approximate maximum of bytes of log; the first message is always returned.
             columns: names of columns, in the order wanted; None for all (flintmq.COLUMNS).
             wait_ms: if the queue has nothing there yet, wait so long for it.
 
@@ -324,7 +327,7 @@ class MessageStore(Putter):
         return found
 
     def query(self, topic: str, key: str, begin: int | None = None, end: int | None = None) -> list[StoredMessage]:
-        """The newest messages that have a key, at most maxMsgsNumBatch, in the order of the log.
+        """Return the newest messages with a key, at most maxMsgsNumBatch, in log order.
 
         Raises:
             TypeError: an argument of another type.
@@ -338,10 +341,10 @@ class MessageStore(Putter):
             return view.query(topic, key, begin, end, self.config.max_msgs_num_batch)
 
     def offset_at_time(self, topic: str, queue_id: int, ms: int, boundary: str = "lower") -> int:
-        """The offset in a queue that belongs to a store time, as RocketMQ tells it.
+        """Return the queue offset of a store time by RocketMQ's rule.
 
         Args:
-            topic, queue_id: which queue.
+            topic, queue_id: the queue.
             ms: Unix milliseconds.
             boundary: "lower": the first message not older; "upper": the last one not younger.
 
@@ -367,19 +370,19 @@ class MessageStore(Putter):
         start: str = "earliest",
         idle_ms: int | None = None,
     ) -> Consumer:
-        """A consumer of a topic, whose group's offsets are kept as a broker keeps them.
+        """Make a consumer of a topic; its group's offsets are kept as a broker keeps them.
 
         Args:
-            group: whose offsets. Consumers of one group share the queues of a topic, in this process.
-            topic: of what.
-            queues: exactly these queues, and nobody else of the group has them; None: a share of the others.
+            group: its group. Consumers of one group share the queues of a topic, in this process.
+            topic: the topic to consume.
+            queues: exactly these queues, which no other consumer of the group gets; None: a share of the others.
             tags: only messages with one of these tags (`a || b`), the same for all consumers of the group.
-            start: where a group begins that has no offset in any queue: "earliest" or "latest".
-            idle_ms: iterating ends when no message came for so long; None: it waits for ever.
+            start: where a group without offsets begins: "earliest" or "latest".
+            idle_ms: the iteration ends when no message came for this long; None: it waits for ever.
 
         Raises:
             TypeError: an argument of another type.
-            UsageError: a name that cannot be; a queue of another consumer of the group; other tags than theirs; the
+            UsageError: an illegal name; a queue of another consumer of the group; other tags than theirs; the
                 store is closed, or its dispatch is left to another process.
 
         Thread: any.
@@ -402,32 +405,32 @@ class MessageStore(Putter):
         return new_consumer(self._groups, source, group, topic, queues, tags, start, idle_ms)
 
     def view(self) -> StoreView:
-        """A read-only view of this store as it is now."""
+        """Return a read-only view of this store as it is now."""
         self._parts.state.check()
         return open_store(self.root, config=self.config, effects=self.effects)
 
     def __iter__(self) -> Iterator[StoredMessage]:
-        """All messages of the log, in its order."""
+        """Iterate over all messages of the log in order."""
         with self.view() as view:
             yield from view.messages()
 
     # -- topics and offsets -----------------------------------------------------------------------------------------
 
     def create_topic(self, name: str, queues: int = 8, queue_type: str = config_reader.SIMPLE_TYPE) -> None:
-        """Make a topic, or give one that is there another number of queues.
+        """Create a topic, or change its number of queues.
 
-        A put makes its topic too, with defaultTopicQueueNums queues; RocketMQ's consumers see a topic's queues only.
+        A put creates its topic too, with defaultTopicQueueNums queues; RocketMQ's consumers see only a topic's queues.
 
         Args:
             name: of the topic.
-            queues: how many it has.
-            queue_type: "BatchCQ" for a topic whose batches are stored as one record each; for good.
+            queues: number of its queues.
+            queue_type: "BatchCQ" for a topic whose batches are stored as one record each; it cannot be changed later.
 
         Raises:
             TypeError: an argument of another type.
-            UsageError: no name for a topic, no number of queues, a type that the topic does not have, or the store is
+            UsageError: an illegal topic name or number of queues, another type than the topic has, or the store is
                 closed.
-            OSError: it could not be written; the store goes on trying.
+            OSError: it could not be written; the store keeps trying.
 
         Thread: any. Durability: on return.
         """
@@ -437,7 +440,7 @@ class MessageStore(Putter):
         self._parts.housekeeping.create(name, queues, queue_type)
 
     def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Note how far a consumer group has come: `offset` is that of the next message it wants.
+        """Note the offset of the next message that a consumer group wants of a queue.
 
         Raises:
             TypeError: an argument of another type.
@@ -451,7 +454,7 @@ class MessageStore(Putter):
         self._parts.housekeeping.offsets.commit(group, topic, queue_id, offset)
 
     def consumer_offset(self, group: str, topic: str, queue_id: int) -> int | None:
-        """The offset of the next message that a consumer group wants of a queue; None if it has none there.
+        """Return the next offset that a consumer group wants of a queue; None if it has none.
 
         Raises:
             UsageError: the store is closed.
@@ -466,7 +469,7 @@ class MessageStore(Putter):
     # -- watch and close --------------------------------------------------------------------------------------------
 
     def stats(self) -> StoreStats:
-        """What the store did since it was opened, and how far disk, queues and index are behind.
+        """Return counters since the store was opened, and the lag of disk, queues and index.
 
         Raises:
             UsageError: the store is closed.
@@ -490,7 +493,7 @@ class MessageStore(Putter):
         )
 
     def wait_dispatched(self, timeout: float | None = None) -> bool:
-        """Wait until everything put so far can be read; False if `timeout` seconds were not enough.
+        """Wait until everything put so far can be read; return False after `timeout` seconds.
 
         Raises:
             UsageError: the store is closed, or its dispatch is left to another process.
@@ -507,12 +510,12 @@ class MessageStore(Putter):
         return parts.dispatch.wait(end, 1e9 if timeout is None else timeout, parts.failure)
 
     def close(self) -> None:
-        """Stop: everything is flushed and dispatched, then the store counts as stopped cleanly.
+        """Flush and dispatch everything, then mark the store as stopped cleanly.
 
-        After a failed sync the store stays marked as stopped uncleanly. May be called again. A child made by fork may
-        call it, and nothing happens. In a signal handler it does not wait for what the signal came amid: if that is a
-        call of this store, another thread closes it when that call is over, and a later `close`, or the interpreter's
-        end, waits for it.
+        After a failed fsync the store stays marked as stopped uncleanly. May be called again. A forked child may call
+        it, without effect. In a signal handler it does not wait for the interrupted code: if that is a call of this
+        store, another thread closes the store when that call is over, and a later `close`, or the end of the
+        interpreter, waits for it.
 
         Thread: any. Durability: everything that was put.
         """
@@ -546,11 +549,11 @@ class MessageStore(Putter):
             raise UsageError(f'{self.root}: {method} needs queues, which dispatch="external" leaves out; use view()')
 
     def __repr__(self) -> str:
-        """Where it is, and whether it is open."""
+        """Return its path and whether it is open."""
         return f"<flintmq.MessageStore {self.root!r}, {self._parts.state}>"
 
     def __enter__(self) -> Self:
-        """The store itself."""
+        """Return the store."""
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -1,4 +1,7 @@
-"""Whether a store may be called: it is open, in the process that opened it, and not amid a call of itself."""
+"""Decides whether a store may be called.
+
+It must be open, in the process that opened it, and not inside another call of itself.
+"""
 
 from __future__ import annotations
 
@@ -10,15 +13,15 @@ from flintmq.store.reentry import refuse_handler
 
 
 class OpenState:
-    """What every call of one store asks first.
+    """The check at the beginning of every call of one store.
 
     Args:
         root: of the store.
-        lock: its lock, held while it is open; a child made by fork does not hold it.
+        lock: its lock, held while it is open; a forked child does not hold it.
 
     Attributes:
-        closing: whether `close` has begun; set before `closed`, also where another thread is to do the rest.
-        closed: set once no put comes any more.
+        closing: whether `close` has begun; set before `closed`, even if another thread does the rest.
+        closed: set once no further put can come.
 
     Thread: any.
     """
@@ -41,5 +44,5 @@ class OpenState:
         refuse_handler(self.root)
 
     def __str__(self) -> str:
-        """In a word or two."""
+        """Return the state in a word or two."""
         return "closed" if self.closed.is_set() else "open" if self.lock.held else "of another process"

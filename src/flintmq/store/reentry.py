@@ -1,8 +1,9 @@
-"""Is this thread inside a call of this store already? A signal handler runs amid whatever the main thread does, and may
-call the store again, whose locks that thread may hold: it would wait for itself for ever. So may finalizers of objects,
-and who handles log lines.
+"""Detects that this thread is already inside a call of the same store.
 
-The call stack tells, and costs those nothing who do not ask: frames of the engine, over them some of others.
+A signal handler runs in the middle of any code of the main thread, and may call the store again. If that thread holds a
+lock of the store, it would wait for itself for ever. The same holds for finalizers of objects and for log handlers. The
+call stack shows it, and costs nothing to calls that do not check: frames of the engine, with frames of other code above
+them.
 """
 
 from __future__ import annotations
@@ -14,16 +15,16 @@ from types import CodeType
 
 from flintmq.errors import UsageError
 
-MOST = 24  # frames of a handler that are looked at
+MOST = 24  # frames of a handler that are examined
 
 _ENGINE = ("flintmq.store.", "flintmq.storage.")
-_SIMULATED = "flintmq.testing."  # opens stores amid the calls of another, of which it looks at what a crash would leave
+_SIMULATED = "flintmq.testing."  # opens stores inside calls of another one, to examine a simulated crash
 _lockless: set[CodeType] = set()
 _main_thread = threading.main_thread().ident  # where Python runs signal handlers
 
 
 def _is_main() -> None:
-    """A fork's child has one thread, which is its main one."""
+    """Note the main thread of a forked child, its only thread."""
     global _main_thread
     _main_thread = threading.get_ident()
 
@@ -32,14 +33,15 @@ os.register_at_fork(after_in_child=_is_main)
 
 
 def lockless(code: CodeType) -> None:
-    """Functions of this code hold no lock while they call what their caller gave them."""
+    """Note that functions of this code hold no lock while they call their caller's functions."""
     _lockless.add(code)
 
 
 def reentered(root: str) -> bool:
-    """Whether the store at `root` was called, by code that is not FlintMQ's, out of a call of it that is not over.
+    """Return whether foreign code called the store at `root` inside a call of it.
 
-    A frame is its store's whose `root` its `self` has; one without belongs to the next around it that has one, and to
+    A frame belongs to the store whose `root` its `self` has. A frame without one belongs to the next outer frame that
+    has one, and to
     every store if there is none. No two stores share a lock that is not reentrant, so a call of another may go on.
     """
     frame = sys._getframe(1)
@@ -63,12 +65,12 @@ def reentered(root: str) -> bool:
 
 
 def in_handler(root: str) -> bool:
-    """Whether a signal handler calls the store at `root` amid a call of it."""
+    """Return whether a signal handler calls the store at `root` during a call of it."""
     return threading.get_ident() == _main_thread and reentered(root)
 
 
 def refuse_handler(root: str) -> None:
-    """Check that no signal handler calls the store at `root` amid a call of it.
+    """Check that no signal handler calls the store at `root` during a call of it.
 
     Raises:
         UsageError: one does.

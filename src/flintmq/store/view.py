@@ -1,10 +1,10 @@
 """A read-only view of a store: `flintmq.open_store(path)`.
 
 It works on a store that a broker is writing, on a copy, and on a directory with only `commitlog/` in it. It writes
-nothing, takes no writer's lock and blocks no writer. Whatever vanishes, shrinks or lies gives a short answer or one of
-flintmq's errors.
+nothing, takes no writer's lock and blocks no writer. A file that disappears, shrinks or is corrupt leads to a short
+answer or to one of flintmq's errors.
 
-A view shows the store as it was when it was opened or last refreshed; `messages` and `follow` look at the files anew.
+A view shows the store as it was when it was opened or last refreshed; `messages` and `follow` read the current files.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ class QueueInfo(NamedTuple):
 
     Attributes:
         min_offset: smallest queue offset that may still be read.
-        max_offset: the one behind the largest; equal to min_offset if the queue is empty.
+        max_offset: the one after the largest; equal to min_offset if the queue is empty.
         type: "SimpleCQ" or "BatchCQ".
     """
 
@@ -55,11 +55,13 @@ class QueueInfo(NamedTuple):
 
 
 class StoreView:
-    """Read-only view of one store directory. Make it with `open_store`; close it, or use it in a `with` block.
+    """Read-only view of one store directory.
+
+    Make it with `open_store`; close it, or use it in a `with` block.
 
     Every method may raise StoreAccessError (a file may not be read) and UsageError (the view is closed).
 
-    Thread: any. Iterators belong to the thread that takes them.
+    Thread: any; an iterator belongs to one thread.
     Durability: nothing is ever written.
     """
 
@@ -71,7 +73,7 @@ class StoreView:
         self._maps = LogMaps() if access == "map" else None
 
     def __enter__(self) -> Self:
-        """The view itself."""
+        """Return the view."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -82,11 +84,11 @@ class StoreView:
         return f"StoreView({self.root!r})"
 
     def close(self) -> None:
-        """Forget what is known of the store. No file is kept open, so this cannot fail; it may be called again."""
+        """Drop the cached state. No file is kept open, so this cannot fail; may be called again."""
         self._lookup, self._maps = None, None
 
     def refresh(self) -> None:
-        """Look at the store anew: files that came or went, the end of the log, new messages in the queues."""
+        """Read the store again: new and deleted files, the end of the log, new messages."""
         now = self._now
         self._lookup = QueueLookup(now.snapshot.again(), now)
         self._maps = self._maps and LogMaps()
@@ -101,30 +103,30 @@ class StoreView:
 
     @property
     def min_physical_offset(self) -> int:
-        """Log offset of the first byte that is still there."""
+        """Log offset of the first byte of the log."""
         return self._now.snapshot.log.min_offset
 
     @property
     def max_physical_offset(self) -> int:
-        """Log offset behind the last record."""
+        """Log offset after the last record."""
         return self._now.snapshot.end
 
     @property
     def live(self) -> bool:
-        """Whether a writer held the store's lock when this view was made or refreshed."""
+        """True if a writer held the store's lock when this view was made or refreshed."""
         return self._now.snapshot.facts.live
 
     @property
     def broker(self) -> BrokerConfig:
-        """What the store's config/ holds; empty for a bare store."""
+        """Content of the store's config/; empty for a bare store."""
         return self._now.snapshot.broker
 
     def topics(self) -> list[str]:
-        """Topics that have a queue, sorted. Light queues (LMQ) are topics of their own."""
+        """Return the topics that have a queue, sorted. Light queues (LMQ) are topics of their own."""
         return sorted({name.topic for name in self._now.names()})
 
     def queues(self, topic: str | None = None) -> list[QueueInfo]:
-        """The queues of a topic, or of all, sorted; none for a topic that the store does not have."""
+        """Return the queues of a topic, or of all, sorted; none for an unknown topic."""
         now = self._now
         found = sorted(name for name in now.names() if topic in (None, name.topic))
         types = {name: now.type_of(name) for name in {name.topic for name in found}}
@@ -133,10 +135,10 @@ class StoreView:
     # -- one message ------------------------------------------------------------------------------------------------
 
     def get(self, topic: str, queue_id: int, offset: int) -> StoredMessage:
-        """The message at a queue offset. Inside an inner batch this is the record that holds the whole batch.
+        """Return the message at a queue offset; inside an inner batch, the record of the batch.
 
         Raises:
-            MessageNotFoundError: the queue has none there; the text says which offsets it has.
+            MessageNotFoundError: the queue has none there; the text names its offsets.
         """
         now, name = self._now, QueueName(topic, queue_id)
         message = now.message(name, offset)
@@ -154,14 +156,14 @@ class StoreView:
         raise MessageNotFoundError(f"topic {short(topic)}, queue {queue_id}: no message at offset {offset}; {has}")
 
     def read(self, topic: str, queue_id: int, offset: int, count: int = 32) -> QueueBatch:
-        """Up to `count` messages of a queue from an offset on, and where to go on: for readers of whole queues.
+        """Read up to `count` messages of a queue from an offset on, for readers of whole queues.
 
-        The batch is empty at the end of the queue, and for a queue that the store does not have. It may be shorter than
-        `count` before the end; an offset below the queue's first is moved up to it. Messages are read and checked when
-        they are taken out of the batch; what cannot be read is left out. An inner batch is one message.
+        The batch also has the offset of the next one. It is empty at the end of the queue, and for an unknown queue. It
+        may be shorter than `count` before the end; an offset below the queue's first is raised to it. Messages are read
+        and checked during the iteration; unreadable ones are left out. An inner batch is one message.
 
-        With `access="map"` the messages lie in mapped files of the log, which stay mapped as long as one is held, and
-        a file that another process shrinks kills this one.
+        With `access="map"` the messages refer to mapped files of the log, which stay mapped as long as one is held; a
+        file that another process shrinks kills this one.
 
             batch = view.read("Orders", 0, 0, 1000)
             while batch:
@@ -176,10 +178,10 @@ class StoreView:
         return read_batch(self._now, QueueName(topic, queue_id), offset, count, self._maps)
 
     def get_at(self, physical_offset: int) -> StoredMessage:
-        """The message whose record begins at this log offset.
+        """Return the message whose record begins at this log offset.
 
         Raises:
-            MessageNotFoundError: no record that counts begins there.
+            MessageNotFoundError: no valid record begins there.
         """
         message = self._now.snapshot.record(physical_offset)
         if message is None:
@@ -188,7 +190,7 @@ class StoreView:
         return message
 
     def get_by_offset_msg_id(self, offset_msg_id: str) -> StoredMessage:
-        """The message with this offset message id, in upper or lower case.
+        """Return the message with this offset message id, in upper or lower case.
 
         Raises:
             UsageError: the text is no offset message id.
@@ -210,16 +212,16 @@ class StoreView:
     def query(
         self, topic: str, key: str, begin: int | None = None, end: int | None = None, limit: int = 64
     ) -> list[StoredMessage]:
-        """The newest messages that have a key, in the order of the log.
+        """Return the newest messages with a key, in the order of the log.
 
-        A key is one of KEYS, the UNIQ_KEY, or `T#` and the tags (of 5.4.0 and later). The real keys are compared, not
-        their hash; what the index does not cover is searched in the log.
+        A key is one of KEYS, the UNIQ_KEY, or `T#` and the tags (of 5.4.0 and later). The keys themselves are compared,
+        not their hash; the part of the log that the index does not cover is searched.
 
         Args:
             topic: topic as stored: a delayed message is under SCHEDULE_TOPIC_XXXX until it is delivered.
             key: the whole key.
             begin, end: store times in ms, both included.
-            limit: at most so many.
+            limit: maximum number of messages.
 
         Raises:
             UsageError: a negative limit.
@@ -229,11 +231,11 @@ class StoreView:
         return KeyQuery(self._now.snapshot, topic, key, begin, end, limit).run()
 
     def offset_at_time(self, topic: str, queue_id: int, ms: int, boundary: str = "lower") -> int:
-        """The queue offset at a store time, by RocketMQ's rules (upstream getOffsetInQueueByTime).
+        """Return the queue offset at a store time (upstream getOffsetInQueueByTime).
 
         "lower": the first message stored at `ms` or later, the queue's max offset if there is none. "upper": the last
         message stored at `ms` or earlier, the queue's min offset if there is none. An empty queue gives its min offset.
-        Messages that cannot be read are passed over.
+        Unreadable messages are skipped.
 
         Raises:
             UsageError: another boundary.
@@ -252,14 +254,15 @@ class StoreView:
         start: str = "earliest",
         idle_ms: int | None = None,
     ) -> Consumer:
-        """A consumer that looks on: it begins where the group is, and cannot commit. See MessageStore.consumer.
+        """Make a consumer that cannot commit; it begins at the group's offsets.
 
-        It sees all queues, whoever consumes them in the process that writes; the view is refreshed while it polls.
+        See MessageStore.consumer. It gets all queues, even those consumed in the process that writes; the view is
+        refreshed while it polls.
 
         Raises:
             UsageError: as for MessageStore.consumer; and by `commit`.
         """
-        from flintmq.store.consumer.consumer import new_consumer  # the engine, which looking into a store does not need
+        from flintmq.store.consumer.consumer import new_consumer  # loads the engine only if needed
         from flintmq.store.view_source import ViewSource
 
         return new_consumer({}, ViewSource(topic, self), group, topic, queues, tags, start, idle_ms)
@@ -269,12 +272,12 @@ class StoreView:
     def messages(
         self, begin: int | None = None, *, strict: bool = True, report: Report | None = None
     ) -> Iterator[StoredMessage]:
-        """All messages from a log offset on, in the order of the log; from the first one without an offset.
+        """Iterate over all messages from a log offset on, or from the first one, in log order.
 
         Args:
-            begin: log offset; inside a record, the next record is the first.
+            begin: log offset; if it is inside a record, the next record is the first.
             strict: raise at damage; otherwise skip it.
-            report: takes damage and notes.
+            report: receives damage and notes.
 
         Raises:
             CorruptStoreError: (strict, while iterating) damage, with file and position.
@@ -289,30 +292,30 @@ class StoreView:
     def follow(
         self, begin: int | None = None, poll_ms: int = 200, stop: threading.Event | None = None
     ) -> Iterator[StoredMessage]:
-        """All messages from a log offset on, and then those that are still to come, until `stop` is set.
+        """Iterate over messages from a log offset on, then over new ones, until `stop` is set.
 
-        Roll-over, growth and deletion of old files are followed; what was deleted before it was read is left out. A
+        Roll-over, growth and deletion of old files are followed; messages deleted before they were read are left out. A
         half-written record is the end, for now. For new messages only, begin at `max_physical_offset`.
 
         Args:
             begin: log offset, as for messages.
-            poll_ms: how long to wait before the files are looked at again.
-            stop: ends the iteration; looked at before each message and while waiting.
+            poll_ms: interval of checking the files.
+            stop: ends the iteration; checked before each message and while waiting.
 
         Raises:
-            CorruptStoreError: (while iterating) damage, or the log was cut below what was given already.
+            CorruptStoreError: (while iterating) damage, or the log was truncated below messages already returned.
         """
         stop = stop or threading.Event()
         snapshot = self._now.snapshot
         begin = snapshot.log.min_offset if begin is None else begin
-        # At the end no record begins yet, and the next one that could be found there is in the next file.
+        # At the end no record begins yet, and a search would find the next one in the next file.
         position = snapshot.end if begin >= snapshot.end else first_record(snapshot.log, begin)
-        last: int | None = None  # log offset of the last message given, as long as its file is there
+        last: int | None = None  # log offset of the last message returned, as long as its file exists
         while True:
             last = None if last is not None and last < snapshot.log.min_offset else last
             if last is not None and snapshot.record(last) is None:
                 raise CorruptStoreError(self.root, last, "the log was cut below what was read", "begin again")
-            # A walk begins with the last message given, so that a step back in store time is seen.
+            # Begin the walk with the last message returned, so that a decreasing store time is noticed.
             start = position if last is None else last
             for piece in LogWalk(snapshot.log, snapshot.facts, start, access=self.access):
                 for at in piece.positions[: piece.count]:
@@ -335,15 +338,15 @@ def open_store(
     access: str = "pread",
     effects: Effects | None = None,
 ) -> StoreView:
-    """A read-only view of a store directory.
+    """Open a read-only view of a store directory.
 
     Args:
         path: the store's root: the directory that holds `commitlog/`, or a URL: `s3://bucket/store`, `file:///store`.
-        config: a StoreConfig or the path of a broker.conf, for what the files do not tell.
+        config: a StoreConfig or the path of a broker.conf, for values that the files do not show.
         set: single keys over it, by RocketMQ's names: `{"maxHashSlotNum": 500}`.
         access: "pread", or "map" to walk through mapped files: faster, but a file that another process shrinks then
             kills this one.
-        effects: the disk; None for what the path means.
+        effects: the disk; None to choose it by the path.
 
     Raises:
         NotAStoreError: nothing is there, or no commit log.

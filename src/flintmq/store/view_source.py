@@ -1,4 +1,4 @@
-"""One topic of a read-only view, for a consumer that looks on."""
+"""Source of a consumer: one topic of a read-only view, without commits."""
 
 from __future__ import annotations
 
@@ -24,7 +24,6 @@ class ViewSource:
         self._bounds: dict[int, tuple[int, int]] | None = None
 
     def check(self) -> None:
-        """See Source."""
         _ = self.view.live
         refuse_handler(self.root)
 
@@ -35,15 +34,13 @@ class ViewSource:
         return self._bounds
 
     def queues(self) -> frozenset[int]:
-        """See Source."""
         return frozenset(self._all())
 
     def bounds(self, queue_id: int) -> tuple[int, int]:
-        """See Source."""
         return self._all().get(queue_id, (0, 0))
 
     def read(self, queue_id: int, offset: int, most: int, tags: str | None) -> QueueRead:
-        """See Source. Tags are left to the consumer."""
+        """Read messages of all tags; the consumer selects them."""
         low, high = self.bounds(queue_id)
         if offset < low:
             return _expired(self.topic, queue_id, offset, low)
@@ -53,11 +50,9 @@ class ViewSource:
         return QueueRead(_with_ends(list(batch), batch.next_offset), batch.next_offset)
 
     def at_time(self, queue_id: int, ms: int) -> int:
-        """See Source."""
         return self.view.offset_at_time(self.topic, queue_id, ms)
 
     def arrivals(self) -> int:
-        """See Source."""
         if time.monotonic() >= self._next_look:
             self.view.refresh()
             self._bounds = None
@@ -65,18 +60,16 @@ class ViewSource:
         return self._looks
 
     def wait(self, seen: int, seconds: float) -> None:
-        """See Source."""
         time.sleep(min(seconds, VIEW_POLL_S))
 
     def committed(self, group: str, queue_id: int) -> int | None:
-        """See Source."""
         broker = self.view.broker
         if group.startswith(LMQ_PREFIX):
             return broker.lmq_offsets.get((self.topic, group))
         return broker.consumer_offsets.get((self.topic, group), {}).get(queue_id)
 
     def note(self, group: str, offsets: Mapping[int, int]) -> None:
-        """Refuse.
+        """Refuse to note offsets.
 
         Raises:
             UsageError: always.
@@ -87,4 +80,4 @@ class ViewSource:
         )
 
     def save(self) -> None:
-        """Nothing is ever noted."""
+        """Do nothing: no offset is ever noted."""
