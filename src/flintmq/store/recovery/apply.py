@@ -1,8 +1,8 @@
-"""Brings a store into a state that can be written: takes the steps of `plan`, one after the other.
+"""Brings a store into a writable state by taking the steps of `plan` in order.
 
-At damage nothing is touched: the error names file and position. Recovering again, or dying on the way and recovering
-again, gives the same result: the cut copies before it zeroes, and units and items are written at places that the log
-alone decides.
+At damage nothing is changed: the error names file and position. Recovering again, also after dying halfway, gives the
+same result: the truncation copies before it zeroes, and units and items are written at positions that the log alone
+determines.
 """
 
 from __future__ import annotations
@@ -40,13 +40,13 @@ from flintmq.store.recovery.truncate import truncate_log
 
 @dataclass
 class Recovered:
-    """What recovery found and did.
+    """Results of recovery.
 
     Attributes:
-        state: where the log goes on.
+        state: where the log continues.
         verdict: what was at its end.
         decisions: one line each, as they were logged.
-        lost: the log's end was missing, and the user said to go on without it.
+        lost: the log's end was missing, and the user accepted that.
     """
 
     state: LogState
@@ -122,7 +122,7 @@ class Recovery:
         )
 
     def _distrust_all(self) -> None:
-        """Believe nothing that the small files say: they are of a log that is no more. They stay until it is done."""
+        """Distrust all small files, which belong to a log that is lost; keep them until the end."""
         self.facts = replace(self.facts, live=False, clean=False, mark=UNKNOWN)
         self.small.known, self.small.mark = Checkpoint(), UNKNOWN
         self.compared, self.ends = self.end, {}
@@ -214,7 +214,10 @@ STEPS = {
 
 
 def offsets_of_log(root: str, files: LogFiles, dispatcher: Dispatcher, end: int) -> dict[tuple[bytes, int], int]:
-    """The next queue offset of every queue: from the log, or from its files if it has no record there any more."""
+    """Return the next queue offset of every queue.
+
+    It comes from the log, or from the queue's files if the log has no record of it any more.
+    """
     found: dict[tuple[bytes, int], int] = {}
     for piece in LogWalk(files, begin=files.min_offset, end=end):
         for block in dispatcher.blocks(piece):

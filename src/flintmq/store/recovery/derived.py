@@ -1,4 +1,4 @@
-"""Recovery of queues and index: make them say what the log says. The log itself: `store/recovery/apply.py`."""
+"""Recovers queues and index so that they match the log (the log itself: `apply.py`)."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from flintmq.store.index.index_service import KeyIndex
 
 log = logging.getLogger("flintmq.recovery")
 
-BESIDE_BYTES = 32 << 20  # of log: less is not worth a thread
+BESIDE_BYTES = 32 << 20  # of log: for less a thread is not worth it
 PIECE_BYTES = 4 << 20  # of log at a time: each one costs a call that makes its pages present
 
 
@@ -36,23 +36,23 @@ def load_derived(
     tell: Callable[[str], None] = log.info,
     lower: Callable[[int], None] = lambda position: None,
 ) -> int:
-    """Make queues and index say what the log says.
+    """Recover queues and index so that they match the log.
 
     Args:
-        files: the log, cut.
+        files: the truncated log.
         queues: not yet loaded.
         index: recovered.
         dispatcher: makes units and keys.
         end: log offset of the log's end.
-        begin: from here on every unit is written again.
+        begin: log offset from which every unit is rewritten.
         clean: the stop was clean.
         compared: log offset from which on all checksums were compared just now.
-        ends: where queues ended once; one that ends before it lost its files.
-        tell: takes decisions.
-        lower: called with a log offset before units that were lost, of records from there on, are made again.
+        ends: end offset per queue at the last clean stop. A queue that now ends earlier has lost files.
+        tell: receives decisions.
+        lower: called with a log offset before lost units, of records from there on, are rewritten.
 
     Returns:
-        How many records were dispatched.
+        The number of records dispatched.
     """
 
     with RecordReader(files) as read:
@@ -98,7 +98,7 @@ def _dispatch(
     end: int,
     check_crc: bool,
 ) -> int | None:
-    """Dispatch the records from start to end again; how many, or None if a queue lacks units of records before."""
+    """Dispatch records again; return their number, or None if earlier units are missing."""
     walk = LogWalk(files, begin=start, end=end, access=OWN, piece_bytes=PIECE_BYTES, check_crc=check_crc)
     records = 0
 
@@ -122,7 +122,7 @@ def _dispatch(
 
 
 def _next_indexed(files: LogFiles, last: int, end: int) -> int:
-    """From where records have to be indexed: behind the last one that is."""
+    """Return the log offset after the last indexed record."""
     if last < files.min_offset:
         return files.min_offset
     message = record_at(files, last, end)

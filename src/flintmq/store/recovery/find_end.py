@@ -43,7 +43,7 @@ class FoundEnd(NamedTuple):
 
 
 class EndSearch:
-    """Finds the end of a log as a writer does: it compares all checksums from the durable mark on.
+    """Finds the end of a log for a writer, comparing all checksums from the durable mark on.
 
     Args:
         root: of the store.
@@ -106,7 +106,7 @@ class EndSearch:
                 *_, last_time = store_times(piece.data, piece.positions[piece.count - 1 :], 1)
         except LostLogError as error:
             self._accept(error, accept_lost)
-        # Behind a blank the end is the next file's first byte, if that file is there; or if it was lost, because
+        # After a blank record the end is the next file's first byte, if that file exists; or if it was lost, because
         # without the blank a kill on the way would leave damage that is none.
         if walk.position > end and (self.lost or self.files.find(walk.position) is not None):
             end = walk.position
@@ -116,7 +116,7 @@ class EndSearch:
         return FoundEnd(end, last_time, verdict)
 
     def _accept(self, error: LostLogError, accept: bool) -> None:
-        """Go on without what is lost, if the user said so.
+        """Continue without the lost part, if the user accepted it.
 
         Raises:
             LostLogError: the user did not.
@@ -128,7 +128,7 @@ class EndSearch:
         self.lost = True
 
     def _bad(self, end: int, reason: str) -> FoundEnd:
-        """The log ends at a record above the mark that does not count.
+        """End the log at a bad record above the mark.
 
         Raises:
             CorruptStoreError: the record is whole and others follow, so that this is no tail.
@@ -144,7 +144,10 @@ class EndSearch:
         return FoundEnd(end, self._time_before(end), verdict)
 
     def _time_before(self, end: int) -> int:
-        """Store time of the last record before a log offset; 0 if there is none in its file or the one before."""
+        """Return the store time of the last record before an offset, 0 if none is near.
+
+        Its file and the one before are searched.
+        """
         time, size = 0, self.files.file_size
         for begin in (end - end % size - size, end - end % size):
             for piece in LogWalk(self.files, begin=max(begin, self.files.min_offset), end=min(end, begin + size)):
@@ -152,7 +155,10 @@ class EndSearch:
         return time
 
     def _reread(self, begin: int) -> None:
-        """Ask the disk and not the page cache, which behind the durable mark may show what never arrived."""
+        """Sync all files and drop their cached pages after the durable mark.
+
+        The page cache may show bytes there that never reached the disk.
+        """
         mark = max(self.facts.mark.flushed or 0, begin)
         for file in self.files.files:
             if file.start + file.size <= begin:
@@ -160,19 +166,19 @@ class EndSearch:
             durable = max(mark - file.start, 0) // PAGE * PAGE
             fsync_and_drop_cache(file.path, durable, max(file.size - durable, 0), self.effects)
         for folder in sorted({os.path.dirname(file.path) for file in self.files.files}):
-            self.effects.sync_dir(folder)  # the stop may have come between a file's creation and that
+            self.effects.sync_dir(folder)  # the stop may have come between the creation of a file and this fsync
 
 
 def without_empty_last(files: LogFiles) -> LogFiles:
-    """The same files but for an empty last one, which a kill amid its creation left."""
+    """Return the files without an empty last one, left by an interrupted creation."""
     return replace(files, files=files.files[:-1]) if files.files and files.files[-1].size == 0 else files
 
 
 def check_files(files: LogFiles, file_size: int) -> None:
-    """Every file must have the one size, and none may be missing between two.
+    """Check that all files have the same size and none is missing between two.
 
     Raises:
-        CorruptStoreError: otherwise; nothing was touched.
+        CorruptStoreError: otherwise; nothing was changed.
     """
     before: LogFile | None = None
     for odd in files.odd:

@@ -1,8 +1,8 @@
-"""A log without any file: a store that never held a message, or one whose log is somewhere else.
+"""Refuses a store without log files unless it never held a message.
 
-Its disk is not mounted, a copy left it out, `storePathCommitLog` is wrong or forgotten. What tells: the durable mark,
-the checkpoint, a queue. Where only the last files are missing, the walk (`commitlog/walk`) notices; first ones have
-expired.
+Otherwise its disk is not mounted, a copy left the log out, or `storePathCommitLog` is wrong or missing. Evidence of
+messages is the durable mark, the checkpoint or a queue. If only the last files are missing, the walk (`commitlog/walk`)
+notices; missing first files have expired.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from flintmq.store.layout.queue_name import queue_names
 
 
 def unit_holder(root: str, effects: Effects) -> str:
-    """A queue (`topic/queue id`) whose files hold a unit; empty if there is none."""
+    """Return a queue (`topic/queue id`) whose files hold a unit; empty if there is none."""
     for kind in (directories.QUEUES, directories.BATCH_QUEUES):
         for name in queue_names(root, kind, effects):
             folder = os.path.join(root, kind, name.topic, str(name.queue_id))
@@ -32,10 +32,10 @@ def unit_holder(root: str, effects: Effects) -> str:
 
 
 def refuse_without_log(root: str, log: LogFiles, facts: StopFacts) -> None:
-    """A store without any log file must be one that never held a message.
+    """Check that a store without log files never held a message.
 
     Raises:
-        LostLogError: the mark, the checkpoint or a queue tells of messages.
+        LostLogError: the mark, the checkpoint or a queue is evidence of messages.
     """
     if log.files:
         return
@@ -48,7 +48,7 @@ def refuse_without_log(root: str, log: LogFiles, facts: StopFacts) -> None:
 
 
 def lost_directory(root: str, config: StoreConfig, effects: Effects = REAL, *, accept: bool = False) -> bool:
-    """Whether `commitlog/` itself is missing beside what tells of messages, and the user accepts that.
+    """Return whether `commitlog/` is missing despite evidence of messages, and that is accepted.
 
     Raises:
         LostLogError: it is, and the user does not: nobody may make it there.

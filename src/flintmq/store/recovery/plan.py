@@ -1,4 +1,4 @@
-"""Decide the steps that bring a store into order, and their order. Values in, steps out; nothing is read or written.
+"""Decides the steps that recover a store, and their order, without any I/O.
 
 A start can end after any step, by a kill or with the power, and the next start must find a store at least as much in
 need of recovery as it is. Three files tell it: `abort` (was the stop unclean? by FlintMQ? does the page cache of then
@@ -32,7 +32,7 @@ class Step(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """What recovery knows once it has found the log's end.
+    """Facts known to recovery once it has found the log's end.
 
     Attributes:
         facts: of the last stop; of a log whose end is lost, and accepted so, nothing is known.

@@ -1,4 +1,4 @@
-"""Tells what a start would find and do, without a lock and without a write."""
+"""Reports the findings and steps of a start, without a lock and without a write."""
 
 from __future__ import annotations
 
@@ -23,10 +23,10 @@ from flintmq.store.recovery.lost_log import lost_directory
 
 
 def behind_begin(known: BrokerConfig, bounds: Callable[[str, int], int | None]) -> Iterator[str]:
-    """One line for each queue of which a group has still to consume messages that are gone.
+    """Yield a line for each queue of which a group has still to consume expired messages.
 
     Args:
-        known: what config/ holds.
+        known: content of config/.
         bounds: the smallest queue offset of a queue (topic, queue id); None if there is no such queue.
     """
     least: dict[tuple[str, int], tuple[int, str]] = {}
@@ -43,7 +43,9 @@ def behind_begin(known: BrokerConfig, bounds: Callable[[str, int], int | None]) 
 
 
 def preview(root: str, config: StoreConfig, effects: Effects = REAL, *, accept_lost: bool = False) -> dict[str, object]:
-    """What `recover` would find: where the log ends and what is behind it. Writes nothing and takes no lock.
+    """Return the findings of `recover`: the log's end and what follows it.
+
+    Writes nothing and takes no lock.
 
     Raises:
         NotAStoreError, UnsupportedFormatError: there is no store that can be read and written.

@@ -1,4 +1,4 @@
-"""Where recovery begins to read the log, and where it begins to write units again."""
+"""Determines where recovery begins to read the log, and to rewrite units."""
 
 from __future__ import annotations
 
@@ -7,11 +7,14 @@ from flintmq.store.commitlog.end_of_log import StopFacts
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.records import record_at
 
-MARGIN_MS = 3000  # upstream goes this much further back than the checkpoint says
+MARGIN_MS = 3000  # upstream begins this much before the checkpoint's time
 
 
 def recovery_scan_start(files: LogFiles, facts: StopFacts, known: Checkpoint) -> int:
-    """Give the log offset from which recovery reads: of the last file that surely was flushed before the last stop."""
+    """Return the log offset from which recovery reads.
+
+    It is the start of the last file that was certainly flushed before the last stop.
+    """
     if facts.mark.flushed is not None:
         file = files.find(min(facts.mark.flushed, max(files.limit - 1, 0)))
         return file.start if file is not None else files.min_offset
@@ -26,7 +29,7 @@ def recovery_scan_start(files: LogFiles, facts: StopFacts, known: Checkpoint) ->
 
 
 def begin_of_dispatch(files: LogFiles, facts: StopFacts, known: Checkpoint, listed: bool = False) -> int:
-    """Give the log offset from which every unit is written again; before it, queues are known to be on disk.
+    """Return the log offset from which units are rewritten; queues before it are durable.
 
     - Where the mark tells how far the log was dispatched to queues on disk: from there. After a clean stop the mark
       alone is not enough: `listed` says that the list of queues' ends is there too, by which queues that lost their

@@ -1,10 +1,11 @@
-"""What a record above the durable mark must also be, beside its checksums: written as a whole, the next of its queue.
+"""Finds records above the durable mark that were not completely written.
 
-The body's checksum covers neither topic nor properties. A process that is killed inside a put leaves the rest of the
-record as zeros, and so does a disk that lost power before it wrote all sectors, because a log file begins as zeros and
-whatever is cut is zeroed. So a record is torn if there is a zero byte in its topic or properties: `put` refuses those.
-More can be missing than this record only where a sector of the file never arrived, and that one is
-zeros from its first byte on; then what lies behind goes with it. Before other records a zero anywhere else is damage.
+Such a record must have been written as a whole and be the next one of its queue. The body's checksum covers neither
+topic nor properties. A process that is killed during a put leaves the rest of the record as zeros, and so does a disk
+that lost power before it wrote all sectors, because a log file begins as zeros and truncated bytes are zeroed. So a
+record is torn if there is a zero byte in its topic or properties, which `put` refuses. More than this record can be
+missing only if a sector of the file never arrived, and that sector is zero from its first byte on; then everything
+after it is lost too. Before other records a zero anywhere else is damage.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ ODD = "a zero byte in its topic or properties"
 
 
 class TornRecordSearch:
-    """Looks at the records of a walk, in order, and finds the first that does not count above the mark.
+    """Checks the records of a walk in order, and finds the first bad one above the mark.
 
     Args:
         mark: log offset; records that begin below it were synced and are only counted.
-        alone: only FlintMQ has written above the mark. It never begins a queue again at 0, as RocketMQ does when a
-            topic was deleted; so a 0 where another queue offset is the next one is what a power cut left of a head.
+        alone: only FlintMQ has written above the mark. It never starts a queue again at 0, as RocketMQ does when a
+            topic was deleted; so a 0 instead of the next queue offset is a head that a power cut left incomplete.
     """
 
     def __init__(self, mark: int, *, alone: bool) -> None:
@@ -40,7 +41,7 @@ class TornRecordSearch:
         self._units = Dispatcher(DispatchRules((), index=False))
 
     def first_bad(self, piece: Piece) -> tuple[int, str] | None:
-        """(log offset, reason) of the piece's first record above the mark that does not count, or None."""
+        """Return (log offset, reason) of the piece's first bad record above the mark, or None."""
         if self._follows_on(piece):
             return None
         data = piece.data
@@ -56,9 +57,10 @@ class TornRecordSearch:
         return None
 
     def _follows_on(self, piece: Piece) -> bool:
-        """The same for a piece that is as nearly every one is: all records whole, each the next of its queue.
+        """Return whether all records of a piece are whole and each is the next of its queue.
 
-        The kernel that dispatches tells the queue offsets. Where anything is odd nothing is noted.
+        Nearly every piece is like this. The kernel of dispatch reads the queue offsets. If anything is odd nothing is
+        noted.
         """
         if fetch.whole(piece.data, piece.positions, piece.count) < piece.count:
             return False
@@ -89,9 +91,9 @@ class TornRecordSearch:
 
 
 def _is_hole(data: memoryview, topic: int, end: int, position: int) -> bool:
-    """Whether a sector that begins in a record's text is zeros.
+    """Return whether a sector that begins in a record's text is all zeros.
 
-    The text is data[topic:end]; data[0] stands at `position` of its file. A sector that begins before the text holds
+    The text is data[topic:end]; data[0] is at `position` of its file. A sector that begins before the text holds
     bytes of the record that were compared, so it has arrived.
     """
     first = topic + -(position + topic) % SECTOR

@@ -1,7 +1,7 @@
-"""Truncates a log at its end, so that nothing after it ever comes back (D4).
+"""Truncates a log at its end, so that nothing after it comes back (upstream defect D4).
 
-Records that count after the end are copied to `quarantine/` first. A truncation that is broken off and done again gives
-the same result.
+Valid records after the end are copied to `quarantine/` first. An interrupted truncation that is repeated gives the same
+result.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ def truncate_log(root: str, files: LogFiles, end: int, effects: Effects, decisio
         files: of the log.
         end: log offset at which it ends.
         effects: the disk.
-        decisions: takes a line for each thing that was done.
+        decisions: receives a line for each action.
 
     Raises:
         OSError: the disk refused; the next start does it again.
 
     Durability: on return.
     """
-    # Before anything is removed: a kill on the way must lose no record.
+    # Before anything is removed: a kill halfway must lose no record.
     _quarantine(root, files, end, effects, decisions)
     for file in reversed(files.files):  # the last one first: a kill on the way must leave no gap
         if file.start > end and file.start > files.min_offset:
@@ -59,14 +59,14 @@ def _zero(file: LogFile, position: int, effects: Effects, decisions: Decisions) 
                 zeroed += len(piece) - piece.count(0)
             position += max(len(piece), 1)
         if zeroed:
-            effects.sync(fd)  # before the first append: what was cut must not come back between its records
+            effects.sync(fd)  # before the first append: truncated bytes must not come back between its records
             decisions.add(f"zeroed {zeroed} bytes of {file.path} behind position {first}")
     finally:
         effects.close(fd)
 
 
 def _quarantine(root: str, files: LogFiles, end: int, effects: Effects, decisions: Decisions) -> None:
-    """Copy each record that counts after the end into a file of its own, and report where it was."""
+    """Copy each valid record after the end to a file of its own, and report it."""
     folder = os.path.join(root, "quarantine")
     offset = next_record(files, end)
     while offset is not None:
