@@ -84,7 +84,7 @@ def load_derived(
         records = _dispatch(files, queues, index, dispatcher, start, end, start < compared)
     assert records is not None
     queues.recompute_min_offsets(files.min_offset)
-    if index is not None:  # behind a clean stop nobody looked, so only a mark can tell
+    if index is not None:  # after a clean stop nothing was checked, so only a mark proves it
         index.complete = index.mark.indexed is not None or not clean or not index.was_there
     return records
 
