@@ -82,7 +82,7 @@ def test_raw_never_reaches_a_terminal(basic: Golden) -> None:
     done = subprocess.run(command, stdout=slave, stderr=subprocess.PIPE, check=False, timeout=60)
     os.close(slave)
     os.close(master)
-    assert done.returncode == 2 and b"--raw writes unescaped bytes, which a terminal may obey" in done.stderr
+    assert done.returncode == 2 and b"--raw writes unescaped bytes, which can control a terminal" in done.stderr
 
 
 def test_queues_that_were_never_written_are_derived_from_the_log(run: Run, basic: Golden, tmp_path: Path) -> None:

@@ -460,5 +460,5 @@ def test_where_the_other_models_are():
         file, name = place.split("::")
         names = [node.name for node in ast.parse((here / file).read_text()).body if isinstance(node, ast.FunctionDef)]
         assert name in names, place
-    page = (here.parents[2] / "docs" / "spark" / "source.md").read_text().partition("## Beside Spark's Kafka")[2]
+    page = (here.parents[2] / "docs" / "spark" / "source.md").read_text().partition("## Compared with Spark's Kafka")[2]
     assert [model for model, words in WITHOUT.items() if words not in page] == []

@@ -117,7 +117,7 @@ def test_pages_go_only_where_they_may(golden: Any, tmp_path: Path) -> None:
     for out, why in (
         (tmp_path, "is a directory"),
         (tmp_path / "no" / "r.html", "is no directory"),
-        (tmp_path / "mine.txt", "no report of this command"),
+        (tmp_path / "mine.txt", "not a report of this command"),
         (golden("basic").path / "r.html", "is inside the store"),
         (golden("basic").path / "commitlog" / "00000000000000000000", "is inside the store"),
     ):
