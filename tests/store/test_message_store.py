@@ -17,6 +17,7 @@ from flintmq.errors import ConfigError, StoreLockedError, UsageError
 from flintmq.format import checkpoint
 from flintmq.message import GetMessageStatus, Message, Outcome, PutMessageStatus
 from flintmq.storage.lock import is_live
+from flintmq.storage.service_thread import ServiceThread
 from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.message_store import MessageStore
 from tests.support.engine import FIRST_LOG, check_derived, message, open_small, put_all, records
@@ -318,3 +319,24 @@ def test_a_store_tells_where_it_is(tmp_path: Path):
     with MessageStore(tmp_path, dev=True) as store:
         assert repr(store) == f"<flintmq.MessageStore {str(tmp_path)!r}, open>"
     assert repr(store) == f"<flintmq.MessageStore {str(tmp_path)!r}, closed>"
+
+
+@pytest.mark.parametrize("number", range(5))
+def test_a_start_without_threads_leaves_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int):
+    """The system refuses one of the threads; nobody gets the store, so nobody could close it."""
+    start, left = ServiceThread.start, [number]
+
+    def refused(self: ServiceThread) -> None:
+        if left[0] == 0:
+            raise RuntimeError("can't start new thread")
+        left[0] -= 1
+        start(self)
+
+    before = set(threading.enumerate())
+    with monkeypatch.context() as patched:
+        patched.setattr(ServiceThread, "start", refused)
+        with pytest.raises(RuntimeError, match="can't start new thread"):
+            open_small(tmp_path)
+    assert set(threading.enumerate()) <= before and not (tmp_path / "abort").exists()
+    with open_small(tmp_path) as store:
+        assert store.put(Message("T", b"x")).status is PutMessageStatus.PUT_OK

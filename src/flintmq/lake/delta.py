@@ -155,9 +155,14 @@ class DeltaTarget(ExportTarget):
             )
             self._sync_log()
             self._newest = self._current = manifest.number
-            self._shorten_log()
         except DeltaError as error:
             raise StoreAccessError(f"{self.root}: the Delta table rejected the export: {error}") from error
+        try:
+            self._shorten_log()
+        except (
+            DeltaError
+        ):  # the export is in the table: a failure now must not say otherwise, and a later run tries again
+            self.notes["log_not_shortened"] = 1
 
     def _table(self) -> DeltaTable | None:
         try:

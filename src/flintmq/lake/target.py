@@ -3,8 +3,8 @@
 DIR/export=1/_flintmq.json                          what this export holds: the manifest
 DIR/export=1/topic_name=T/date=2026-01-31/00000-000001.parquet
 DIR/export=2/...                                    a later export: only what was new
-    DIR/_staging/...                                    a running export, or the remains of a failed one
-    DIR/_flintmq.lock                                   locked while an export into DIR runs
+DIR/_staging/...                                    a running export, or the remains of a failed one
+DIR/_flintmq.lock                                   locked while an export into DIR runs
 
 All files of an export are written below `_staging` and synced; then one rename of a directory publishes files and
 manifest together. Before that rename a reader sees nothing of the export, after it everything. A run that dies
@@ -243,7 +243,8 @@ class ExportTarget:
             schema: schema of the files, the same in every export of a directory.
 
         Raises:
-            OSError: the disk is full or fails. Then nothing was published.
+            OSError: the disk is full or fails. Until the rename nothing was published. If the last sync fails, the
+                export is there, but a power cut may undo it; then the next run exports the same range again.
         """
         assert manifest.files == [file.place for file in files]  # readers of the manifest find them all
         tree = self.staging / "tree"

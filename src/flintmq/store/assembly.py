@@ -125,11 +125,12 @@ def assemble(choices: Choices) -> StoreParts:
     Raises:
         As MessageStore.
     """
-    with ExitStack() as opened:
-        lock = _locked(choices, opened)
-        parts = _parts(choices, lock, opened)
-        opened.pop_all()
-    return parts
+    opened = ExitStack()
+    try:
+        return _parts(choices, _locked(choices, opened), opened)
+    except BaseException:  # of any kind, a signal too: nothing may stay locked or mapped
+        opened.close()
+        raise
 
 
 def _locked(choices: Choices, opened: ExitStack) -> StoreLock:
@@ -331,7 +332,7 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
         retention=retention,
         housekeeping=housekeeping,
         checkpointer=checkpointer,
-        opened=opened.pop_all(),
+        opened=opened,
     )
     _connect(parts, ownership)
     return parts

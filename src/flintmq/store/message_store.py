@@ -122,7 +122,11 @@ class MessageStore(Putter):
         slow = self.config.wake_flush_when_put_message or self.config.broker_role == "SLAVE"
         self.quick = None if slow else parts.log.appender
         if services:
-            assembly.start(parts, self._external)
+            try:
+                assembly.start(parts, self._external)
+            except BaseException:  # of no thread, or a signal: the lock must not stay with a store that nobody gets
+                self._close()
+                raise
         else:
             parts.flush.serve_itself()
 

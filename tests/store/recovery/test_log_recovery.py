@@ -11,6 +11,7 @@ import pytest
 from flintmq.errors import CorruptStoreError
 from flintmq.format import record
 from flintmq.format.checkpoint import Checkpoint
+from flintmq.storage.whole_file import NEW
 from flintmq.store.commitlog.end_of_log import StopFacts, Verdict
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.walk import REFUSED
@@ -279,7 +280,7 @@ def test_everything_behind_the_end_is_zeroed_and_told(tmp_path: Path, monkeypatc
         ("sync_dir", folder), ("unlink", second), ("sync_dir", str(tmp_path / "log")), ("open_write", first),
         ("sync", first),
     ]  # fmt: skip
-    assert ("sync", str(kept)) in names
+    assert ("sync", str(kept) + NEW) in names
     again, quiet = recovery_of(LogFiles.discover([str(tmp_path / "log")]))
     cut(again, 3 * SIZE)
     assert again.decisions.lines == [] and {name for name, _ in quiet.calls} <= {"open_write", "sync_dir"}
@@ -295,16 +296,22 @@ def test_a_file_that_begins_at_the_end_stays_and_is_zeroed(tmp_path: Path):
     assert recovery.decisions.lines[-1] == f"zeroed {FILE_SIZE} bytes of {files.files[1].path} behind position 0"
 
 
-def test_what_is_in_quarantine_is_not_copied_twice(tmp_path: Path):
-    files = log_of(tmp_path / "log", some(0, 0, 1, 2, 3))
+RECORD_1 = some(0, 0, 1)[SIZE:]  # the one that is copied first
+
+
+@pytest.mark.parametrize("there", [RECORD_1, b"", RECORD_1[:-1], bytes(SIZE), RECORD_1 + b"x"])
+def test_what_is_in_quarantine_as_a_whole_is_not_copied_twice(tmp_path: Path, there: bytes):
+    """A start that died in the middle of a copy leaves a name that must not pass for the copy."""
+    data = some(0, 0, 1, 2, 3)
+    files = log_of(tmp_path / "log", data)
     folder = tmp_path / "quarantine"
     folder.mkdir()
-    (folder / f"{SIZE:020d}-1002.record").write_bytes(b"there")
+    rest = {f"{n * SIZE:020d}-{1001 + n}.record": data[n * SIZE : (n + 1) * SIZE] for n in (1, 2, 3)}
+    (folder / next(iter(rest))).write_bytes(there)
     recovery, effects = recovery_of(files)
     truncate._quarantine(recovery.root, files, SIZE, effects, recovery.decisions)
-    rest = [f"{n * SIZE:020d}-{1001 + n}.record" for n in (1, 2, 3)]
-    assert [path.name for path in sorted(folder.iterdir())] == rest
-    assert (folder / rest[0]).read_bytes() == b"there" and len(recovery.decisions.lines) == 2
+    assert {path.name: path.read_bytes() for path in folder.iterdir()} == rest
+    assert len(recovery.decisions.lines) == (2 if there == RECORD_1 else 3)
     assert effects.calls[-1] == ("sync_dir", str(folder))
 
 

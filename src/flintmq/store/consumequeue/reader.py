@@ -242,7 +242,8 @@ class UnitQueue:
 
         All bytes after it are zeros. Files with nothing else are skipped; the last other file is searched from the end
         of its data. For a remote store, where each read is a request, bisection separates units from zeros; if there
-        are bytes after the first zeros nevertheless, the whole file is searched.
+        are bytes in the 64 KiB after the first zeros nevertheless, the whole file is searched. So a hole of more than
+        64 KiB, which only a power cut leaves, hides what follows it there.
         """
         for file in reversed(self.files):
             last = self._last_written(file)

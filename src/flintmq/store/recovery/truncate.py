@@ -10,6 +10,7 @@ import json
 import os
 
 from flintmq.storage.filesystem import Effects
+from flintmq.storage.whole_file import replace_file
 from flintmq.store.commitlog.files import LogFile, LogFiles
 from flintmq.store.commitlog.records import record_at
 from flintmq.store.commitlog.resync import next_record
@@ -75,11 +76,10 @@ def _quarantine(root: str, files: LogFiles, end: int, effects: Effects, decision
             break
         effects.make_folder(folder)
         path = os.path.join(folder, f"{offset:020d}-{message.store_timestamp}.record")
-        if effects.size(path) is None:
-            fd = effects.create(path, 0)
-            effects.pwrite(fd, message.raw, 0)
-            effects.sync(fd)
-            effects.close(fd)
+        # A name alone proves nothing: an earlier start may have died before the bytes were in, and the original is
+        # zeroed next.
+        if effects.read_file(path, message.size + 1) != message.raw:
+            replace_file(path, message.raw, effects)
             line = {"offset": offset, "size": message.size, "topic": message.topic, "cut_at": end}
             decisions.add(f"quarantine: {json.dumps(line)}")
         offset = next_record(files, offset + message.size)

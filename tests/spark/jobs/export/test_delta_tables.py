@@ -375,3 +375,21 @@ def test_a_log_that_cannot_be_read_is_told(lake):
 def test_hooks_of_deltalake_are_what_we_think():
     """What is switched off in favour of our own order exists."""
     assert PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False) is not None
+
+
+def test_a_log_that_cannot_be_shortened_takes_no_export_back(tmp_path, monkeypatch):
+    """The commit is done by then: an error would make somebody export again."""
+    lake = Lake(tmp_path)
+    monkeypatch.setattr(module, "CHECKPOINT_INTERVAL", 1)
+
+    def refused(self):
+        raise deltalake.exceptions.DeltaError("no checkpoint today")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(DeltaTable, "create_checkpoint", refused)
+        lake.put(3)
+        assert lake.export().notes == {"log_not_shortened": 1}
+    lake.check()
+    lake.put(2)
+    assert lake.export().notes == {}
+    lake.check()

@@ -86,5 +86,6 @@ def export(
             parts = [PartFile(*part) for answer in answers for part in answer["files"]]
             parts = combined(parts, files, tasks, parallelism(spark), partial(run_tasks, spark, progress=None))
             last = publish(target, last, done, choice, answers, parts, files.shape)
+            done.notes |= target.notes
         copy.keep(last)
     return done

@@ -146,6 +146,7 @@ class _Query:
             made = [PartFile(*part) for answer in answers for part in answer["files"]]
             made = combined(made, self.files, tasks, parallelism(self.spark), partial(run_tasks, self.spark))
             self.last = publish(self.target, self.last, done, self.choice, answers, made, self.files.shape, end)
+            done.notes |= self.target.notes
             self.copy.keep(self.last)
         self.offsets = end
         return done
