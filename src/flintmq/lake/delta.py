@@ -157,11 +157,10 @@ class DeltaTarget(ExportTarget):
             self._newest = self._current = manifest.number
         except DeltaError as error:
             raise StoreAccessError(f"{self.root}: the Delta table rejected the export: {error}") from error
+        # The export is in the table: a failure from here on must not say otherwise. A later run tries again.
         try:
             self._shorten_log()
-        except (
-            DeltaError
-        ):  # the export is in the table: a failure now must not say otherwise, and a later run tries again
+        except DeltaError:
             self.notes["log_not_shortened"] = 1
 
     def _table(self) -> DeltaTable | None:
