@@ -17,7 +17,6 @@ from flintmq.errors import ConfigError, StoreLockedError, UsageError
 from flintmq.format import checkpoint
 from flintmq.message import GetMessageStatus, Message, Outcome, PutMessageStatus
 from flintmq.storage.lock import is_live
-from flintmq.storage.service_thread import ServiceThread
 from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.message_store import MessageStore
 from tests.support.engine import FIRST_LOG, check_derived, message, open_small, put_all, records
@@ -324,9 +323,9 @@ def test_a_store_tells_where_it_is(tmp_path: Path):
 @pytest.mark.parametrize("number", range(5))
 def test_a_start_without_threads_leaves_no_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int):
     """The system refuses one of the threads; nobody gets the store, so nobody could close it."""
-    start, left = ServiceThread.start, [number]
+    start, left = threading.Thread.start, [number]
 
-    def refused(self: ServiceThread) -> None:
+    def refused(self: threading.Thread) -> None:
         if left[0] == 0:
             raise RuntimeError("can't start new thread")
         left[0] -= 1
@@ -334,7 +333,7 @@ def test_a_start_without_threads_leaves_no_lock(tmp_path: Path, monkeypatch: pyt
 
     before = set(threading.enumerate())
     with monkeypatch.context() as patched:
-        patched.setattr(ServiceThread, "start", refused)
+        patched.setattr(threading.Thread, "start", refused)
         with pytest.raises(RuntimeError, match="can't start new thread"):
             open_small(tmp_path)
     assert set(threading.enumerate()) <= before and not (tmp_path / "abort").exists()
