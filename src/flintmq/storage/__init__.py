@@ -11,6 +11,7 @@ versioned_json     keeps state in a small JSON file that names its version
 staging            makes a directory beside its target, then renames it
 mapped_file        maps one log file that is being written
 mapped_file_queue  keeps the mapped files of a log in order
+service_thread     runs a loop of a store in a thread, started and stopped once
 allocation         makes log files before the writer needs them
 warm_up            makes a file's pages present before records are stored
 touch_ahead        touches the pages of a map ahead of its reader

@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.mapped_file import MappedFile
+from flintmq.storage.service_thread import ServiceThread
 from flintmq.storage.transient_pool import TransientStorePool
 from flintmq.storage.warm_up import Ahead, WarmUp
 
@@ -80,8 +81,8 @@ class AllocationService:
         self._queue: list[int] = []  # starts to make, lowest first
         self._full: list[MappedFile] = []
         self._wake = threading.Event()
-        self.leaves_spares = self._stop = self._failing = False
-        self._thread: threading.Thread | None = None
+        self.leaves_spares = self._failing = False
+        self._service = ServiceThread("flintmq-allocation", self._run, self._wake.set)
 
     # -- the writer's side ------------------------------------------------------------------------------------------
 
@@ -104,7 +105,7 @@ class AllocationService:
                 room -= 1
             if start + self.file_size not in self._table and room > 0:
                 self._submit(start + self.file_size, 0)
-        if self._thread is None:
+        if not self._service.is_started:
             while not request.done.is_set() and self.allocate_once():
                 pass
         self._wake.set()
@@ -228,19 +229,14 @@ class AllocationService:
 
     def start(self) -> None:
         """Start the thread. Without it `file_at` makes files itself."""
-        assert self._thread is None, "two threads could make a later file before an earlier one"
-        self._thread = threading.Thread(target=self._run, name="flintmq-allocation", daemon=True)
-        self._thread.start()
+        self._service.start()
 
     def stop(self) -> None:
         """Stop the thread and remove files that were never used, the last one first.
 
         May be called again.
         """
-        self._stop = True
-        self._wake.set()
-        if self._thread is not None and self._thread.is_alive():
-            self._thread.join()
+        self._service.stop()
         while self._full:
             self._full.pop().release()
         with self._lock:
@@ -260,13 +256,11 @@ class AllocationService:
         file.close()
 
     def _run(self) -> None:
-        while not self._stop:
+        while not self._service.stopping:
             self._wake.wait()
             self._wake.clear()
             try:
-                while not self._stop and self.step():
+                while not self._service.stopping and self.step():
                     pass
-            except (
-                Exception
-            ):  # of what goes ahead of the writer, who can do without; files he waits for are seen to above
+            except Exception:  # of a step ahead of the writer, who can do without it; his own files are handled above
                 log.exception("a step ahead of the writer failed")

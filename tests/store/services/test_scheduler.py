@@ -66,4 +66,4 @@ def test_stop_ends_the_thread_between_two_steps():
     upkeep.start()
     assert called.wait(5)
     upkeep.stop()
-    assert upkeep.stopping and not upkeep._thread.is_alive()
+    assert upkeep.stopping and not upkeep._service.is_alive

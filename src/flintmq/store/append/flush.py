@@ -20,6 +20,7 @@ from flintmq.kernels.handoff import INTERRUPTED, Latch, Signal
 from flintmq.message import PutMessageStatus, PutResult
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.storage.service_thread import ServiceThread
 from flintmq.store.append.commit_log import CommitLog
 from flintmq.store.append.disk_failure import DiskFailure, reason_of
 from flintmq.store.append.group_commit import Waiters
@@ -74,9 +75,8 @@ class FlushService(PutListener):
         self.times = WaitTimes()
         self.timeout_s = config.sync_flush_timeout / 1000
         self._wake = Signal()
-        self._stop = False
+        self._service = ServiceThread("flintmq-flush", self._run, self._wake.set)
         self._last_thorough = effects.monotonic()
-        self._thread: threading.Thread | None = None
 
     def on_flushed(self, listener: Callable[[int], None]) -> None:
         """Register a listener for each flush, which gets the last store time. Before `start`."""
@@ -86,7 +86,6 @@ class FlushService(PutListener):
 
     def flush_once(self, least_pages: int = 0) -> bool:
         """Flush if enough pages wait, a full file ends, or with 0 anything; return whether it did.
-
 
         Thread: any; one at a time. Durability: everything put before the call, on return of True.
         """
@@ -138,7 +137,7 @@ class FlushService(PutListener):
             return True
         began = self.effects.monotonic()
         request = self.waiters.add(end)
-        if self._stop:  # the thread may have looked for the last time
+        if self._service.stopping:  # the thread may have looked for the last time
             self.commit_group()
         left = self.timeout_s
         while self._wake.set_and_wait(request.latch, left) == INTERRUPTED:
@@ -149,26 +148,22 @@ class FlushService(PutListener):
     def requested(self) -> None:
         """Request a flush for a put that has begun to wait."""
         self._wake.set()
-        if self._stop:  # the thread may have looked for the last time
+        if self._service.stopping:  # the thread may have looked for the last time
             self.commit_group()
 
     # -- thread -----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread = threading.Thread(target=self._run, name="flintmq-flush", daemon=True)
-        self._thread.start()
+        self._service.start()
 
     def serve_itself(self) -> None:
         """Work without a thread: each put that waits flushes itself."""
-        self._stop = True
+        self._service.stopping = True
 
     def stop(self) -> None:
         """Stop the thread after a last flush of everything."""
-        self._stop = True
-        self._wake.set()
-        if self._thread is not None and self._thread.is_alive():
-            self._thread.join()
+        self._service.stop()
         self.commit_group()
         self.flush_once()
 
@@ -193,7 +188,7 @@ class FlushService(PutListener):
     def _run(self) -> None:
         interval = self.config.flush_interval_commit_log / 1000
         latches: list[Latch] | None = None
-        while not self._stop:
+        while not self._service.stopping:
             self._wake.wait(interval, latches)
             latches = None
             try:

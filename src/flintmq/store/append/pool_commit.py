@@ -14,6 +14,7 @@ from flintmq.kernels.fast_append import PutListener
 from flintmq.kernels.handoff import Signal
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.storage.service_thread import ServiceThread
 from flintmq.store.append.commit_log import CommitLog
 from flintmq.store.append.disk_failure import DiskFailure, reason_of
 
@@ -53,9 +54,9 @@ class CommitService(PutListener):
         self._least = config.commit_commit_log_least_pages
         self._step = threading.Lock()
         self._wake = Signal()
-        self._stop = self.needs_wake = False
+        self.needs_wake = False
+        self._service = ServiceThread("flintmq-commit", self._run, self._wake.set)
         self._last_thorough = effects.monotonic()
-        self._thread: threading.Thread | None = None
 
     def on_committed(self, listener: Callable[[], None]) -> None:
         """Register a listener for each commit. Before `start`."""
@@ -63,7 +64,6 @@ class CommitService(PutListener):
 
     def commit_once(self, least_pages: int = 0) -> bool:
         """Commit if enough pages wait, a full file ends, or with 0 anything; return whether it did.
-
 
         Thread: any; one at a time. Durability: the kernel has everything put before the call, on return of True.
         """
@@ -91,22 +91,18 @@ class CommitService(PutListener):
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread = threading.Thread(target=self._run, name="flintmq-commit", daemon=True)
-        self._thread.start()
+        self._service.start()
 
     def stop(self) -> None:
         """Stop the thread after a last commit of everything."""
-        self._stop = True
-        self._wake.set()
-        if self._thread is not None and self._thread.is_alive():
-            self._thread.join()
+        self._service.stop()
         self.commit_once()
 
     def _run(self) -> None:
         interval = self.config.commit_interval_commit_log / 1000
         thorough = self.config.commit_commit_log_thorough_interval / 1000
         looks, wakes = 0, self.config.wake_commit_when_put_message
-        while not self._stop:
+        while not self._service.stopping:
             now = self.effects.monotonic()
             everything = now - self._last_thorough >= thorough
             if everything:

@@ -13,6 +13,7 @@ from flintmq.errors import FlintError
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.storage.filesystem import NotOpened
 from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.storage.service_thread import ServiceThread
 from flintmq.store.append.disk_failure import DiskFailure
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
 from flintmq.store.index.index_service import KeyIndex
@@ -59,7 +60,7 @@ class Checkpointer:
         self._flushed_time = flushed_time
         self._pause_s = max(config.flush_interval_consume_queue, LEAST_PAUSE_MS) / 1000
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="flintmq-housekeeping", daemon=True)
+        self._service = ServiceThread("flintmq-checkpoint", self._run, self._stop.set)
 
     def note_flushed(self, store_time: int) -> None:
         """Note the store time in ms of the last record that a flush covers."""
@@ -100,13 +101,11 @@ class Checkpointer:
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread.start()
+        self._service.start()
 
     def stop(self) -> None:
         """Stop the thread after the checkpoint that it is writing."""
-        self._stop.set()
-        if self._thread.is_alive():
-            self._thread.join()
+        self._service.stop()
 
     def _run(self) -> None:
         """Write a checkpoint at each interval if the log was flushed since the last one."""

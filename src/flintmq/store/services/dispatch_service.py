@@ -14,8 +14,8 @@ from collections.abc import Callable, Iterable
 
 from flintmq.kernels.fast_append import PutListener
 from flintmq.kernels.handoff import Signal
+from flintmq.storage.service_thread import ServiceThread
 from flintmq.store.append.disk_failure import DiskFailure
-from flintmq.store.commitlog.end_of_log import StopFacts
 from flintmq.store.commitlog.own_log import LogTail
 from flintmq.store.commitlog.walk import LogWalk, Piece
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
@@ -73,9 +73,9 @@ class DispatchService(PutListener):
         self._retry_at = 0.0
         self.needs_wake = self._far = False
         self._wake = Signal()  # has no lock that a signal handler could wait for
-        self._stop = self._is_stopped = False
+        self._is_stopped = False
+        self._service = ServiceThread("flintmq-dispatch", self._run, self._wake.set)
         self._step = threading.Lock()
-        self._thread: threading.Thread | None = None
 
     def dispatch_once(self) -> bool:
         """Dispatch the records confirmed so far; return whether there were any.
@@ -135,7 +135,7 @@ class DispatchService(PutListener):
         self._take(self.log.pieces(self.position, end))
         self.position = max(self.position, min(self.log.position, end))
         if self.position < end:  # something is odd there: let the walk judge that judges for everybody
-            walk = LogWalk(self.log.listed(), StopFacts(), self.position, end, check_crc=False)
+            walk = LogWalk(self.log.listed(), begin=self.position, end=end, check_crc=False)
             self._take(walk)
             self.position = max(self.position, min(walk.position, end))
 
@@ -202,15 +202,11 @@ class DispatchService(PutListener):
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread = threading.Thread(target=self._run, name="flintmq-dispatch", daemon=True)
-        self._thread.start()
+        self._service.start()
 
     def stop(self) -> None:
         """Stop the thread after everything confirmed is dispatched."""
-        self._stop = True
-        self._wake.set()
-        if self._thread is not None and self._thread.is_alive():
-            self._thread.join()
+        self._service.stop()
         self._retry_at = 0.0  # what it waited for may be there by now
         while self.dispatch_once():
             pass
@@ -220,7 +216,7 @@ class DispatchService(PutListener):
     def _run(self) -> None:
         """Check each millisecond while puts come: one check takes many, and no put pays a wake-up."""
         looks = 0
-        while not self._stop:
+        while not self._service.stopping:
             looks = 0 if self.dispatch_once() else looks + 1
             if looks < LINGERS:
                 self._wake.wait(LINGER_S)

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from flintmq.errors import FlintError
 from flintmq.storage.filesystem import Effects
+from flintmq.storage.service_thread import ServiceThread
 
 log = logging.getLogger("flintmq.upkeep")
 
@@ -45,12 +46,11 @@ class Upkeep:
         self.effects = effects
         self._jobs: list[Job] = []
         self._stop = threading.Event()
-        self.name = name
-        self._thread: threading.Thread | None = None
+        self._service = ServiceThread(name, self._run, self._stop.set)
 
     def every(self, interval_ms: int, step: Callable[[], bool], first_ms: int | None = None) -> None:
         """Add a step, first called after an interval or after `first_ms`. Before `start` only."""
-        assert self._thread is None and interval_ms > 0  # the thread counts on a list that stays
+        assert not self._service.is_started and interval_ms > 0  # the thread counts on a list that stays
         wait = interval_ms if first_ms is None else first_ms
         self._jobs.append(Job(step, interval_ms / 1000, self.effects.monotonic() + wait / 1000))
 
@@ -79,18 +79,15 @@ class Upkeep:
 
     def start(self) -> None:
         """Start the thread."""
-        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
-        self._thread.start()
+        self._service.start()
 
     def halt(self) -> None:
         """Make the thread end after the current step, without waiting for it."""
-        self._stop.set()
+        self._service.ask_to_stop()
 
     def stop(self) -> None:
         """Stop the thread after the current step."""
-        self.halt()
-        if self._thread is not None and self._thread.is_alive():
-            self._thread.join()
+        self._service.stop()
 
     def _run(self) -> None:
         while not self._stop.wait(self.run_once()):

@@ -1,0 +1,51 @@
+"""A thread of a store that is started once and stopped once. Source: upstream ServiceThread."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+
+class ServiceThread:
+    """Runs a loop in a thread of its own until it is stopped.
+
+    Args:
+        name: of the thread.
+        run: the loop; it ends soon after `stopping` is set.
+        wake: wakes the loop where it waits.
+
+    Attributes:
+        stopping: the loop should end. Also true for a service that never gets a thread (`stop` before `start`).
+    """
+
+    def __init__(self, name: str, run: Callable[[], None], wake: Callable[[], object]) -> None:
+        self.name, self.stopping = name, False
+        self._run, self._wake = run, wake
+        self._thread: threading.Thread | None = None
+
+    @property
+    def is_started(self) -> bool:
+        """Return whether `start` was called."""
+        return self._thread is not None
+
+    @property
+    def is_alive(self) -> bool:
+        """Return whether the thread runs."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(self) -> None:
+        """Start the thread."""
+        assert self._thread is None, f"{self.name} would run twice, and each step is for one thread at a time"
+        self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
+        self._thread.start()
+
+    def ask_to_stop(self) -> None:
+        """Make the loop end after the current step, without waiting for it."""
+        self.stopping = True
+        self._wake()
+
+    def stop(self) -> None:
+        """Make the loop end, and wait for it. May be called again, and without a thread."""
+        self.ask_to_stop()
+        if self._thread is not None and self._thread.is_alive():
+            self._thread.join()
