@@ -187,7 +187,7 @@ def test_rows_in_are_rows_out(steps, open_files, pending, target):
         patched.setattr(parquet, "BATCH_COST", 100)
         patched.setattr(parquet, "ROW_GROUP_BYTES", 40_000)
         patched.setattr(parquet, "PENDING_BYTES", pending)
-        patched.setattr(parquet, "sync_file", lambda path: None)
+        patched.setattr(parquet, "sync_file", lambda path, effects: None)
         writer = PartitionedWriter(folder, SPARK_SCHEMA, target_bytes=target)
         given_rows = {}
         for number, (topic, count, size) in enumerate(steps):
@@ -227,7 +227,7 @@ def test_a_sync_that_fails_behind_the_writer_is_told(tmp_path, monkeypatch):
     """It ran on another thread, and a later sync of the same file that succeeds does not make it good."""
     failed = []
 
-    def sync(path):
+    def sync(path, effects):
         if threading.current_thread() is not threading.main_thread():
             failed.append(path)
             raise OSError(5, "the disk failed")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from flintmq.storage import whole_file as module
+from flintmq.storage.filesystem import REAL
 from flintmq.storage.whole_file import new_file, replace_file, sync_file, sync_folder
 from tests.support.faults import Faulty
 
@@ -46,7 +47,7 @@ def test_a_new_file_gets_its_name_when_it_is_whole_and_durable(tmp_path: Path, m
         Path(part).write_text("new")
         assert target.read_text() == "old" and disk.calls == []
     assert target.read_text() == "new" and os.listdir(tmp_path) == ["report.html"]
-    assert [name for name, _ in disk.calls] == ["sync", "sync_dir"]
+    assert [name for name, _ in disk.calls] == ["open_write", "sync", "sync_dir"]
 
 
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "full"), KeyboardInterrupt()])
@@ -78,10 +79,10 @@ def test_what_somebody_else_wrote_is_made_durable(tmp_path: Path, monkeypatch: p
     for name in ("fdatasync", "fsync"):
         monkeypatch.setattr(os, name, lambda fd, name=name: synced.append((name, os.readlink(f"/proc/self/fd/{fd}"))))
     (tmp_path / "file").touch()
-    sync_file(tmp_path / "file")
+    sync_file(str(tmp_path / "file"), REAL)
     sync_folder(tmp_path)
     assert synced == [("fdatasync", str(tmp_path / "file")), ("fsync", str(tmp_path))]
     (tmp_path / "link").symlink_to(tmp_path / "file")
     with pytest.raises(OSError) as caught:
-        sync_file(tmp_path / "link")
+        sync_file(str(tmp_path / "link"), REAL)
     assert caught.value.errno == errno.ELOOP

@@ -21,6 +21,7 @@ from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.lock import is_live
 from flintmq.storage.store_url import local_only, outside_store
 from flintmq.storage.tree import walk_tree
+from flintmq.storage.whole_file import sync_file
 from flintmq.store.commitlog.end_of_log import StopFacts
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.report import Report
@@ -316,11 +317,7 @@ def publish(plan: RebuildPlan) -> None:
     effects = plan.disk
     for folder, _, names in walk_tree(plan.staging):
         for name in names:
-            fd = effects.open_write(os.path.join(folder, name))
-            try:
-                effects.sync(fd)
-            finally:
-                effects.close(fd)
+            sync_file(os.path.join(folder, name), effects)
         effects.sync_dir(folder)
     for name in RESULTS:
         source = os.path.join(plan.staging, name)

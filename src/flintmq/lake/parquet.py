@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from flintmq.storage.filesystem import REAL
 from flintmq.storage.whole_file import sync_file
 
 ROW_GROUP_BYTES = 32 << 20  # of a group's rows in memory
@@ -227,7 +228,7 @@ class PartitionedWriter:
             if not self._syncing.done():
                 return
             self._syncing.result()
-        self._syncing = self._syncer.submit(sync_file, path)
+        self._syncing = self._syncer.submit(sync_file, path, REAL)
 
     def _finish(self, group: Values) -> None:
         """Close the file of a group, if it has one, and fsync it."""
@@ -235,7 +236,7 @@ class PartitionedWriter:
         if waiting is None or waiting.writer is None:
             return
         waiting.writer.close()
-        sync_file(waiting.path)
+        sync_file(waiting.path, REAL)
         stats = statistics(waiting.footers.pop())
         assert not waiting.footers and stats["numRecords"] == waiting.rows  # the footer is this file's
         self.files.append(WrittenFile(waiting.path, group, waiting.rows, os.stat(waiting.path).st_size, stats))

@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flintmq.errors import StoreAccessError, UsageError
 from flintmq.lake.parquet import folder_of
+from flintmq.storage.filesystem import REAL
 from flintmq.storage.versioned_json import VersionedJson
 from flintmq.storage.whole_file import sync_file, sync_folder
 
@@ -192,7 +193,7 @@ class ExportTarget:
 
         path = self.staging / "tasks" / "text.parquet"
         pq.write_table(schema.empty_table(), path)
-        sync_file(path)
+        sync_file(str(path), REAL)
         dates = [pair for file in files for pair in file.partition if pair[0] == "date"]
         known = next((pair for pair in dates if pair[1] is not None), None)
         folder = os.path.join("topic_name=~text", folder_of([known or dates[0]]) if dates else "")

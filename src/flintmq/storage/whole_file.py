@@ -58,7 +58,7 @@ def new_file(path: str) -> Iterator[str]:
     os.close(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o666))
     try:
         yield part
-        sync_file(part)
+        sync_file(part, REAL)
         os.rename(part, path)
     except BaseException:
         with suppress(FileNotFoundError):
@@ -67,17 +67,17 @@ def new_file(path: str) -> Iterator[str]:
     sync_folder(os.path.dirname(path) or os.curdir)
 
 
-def sync_file(path: str | os.PathLike[str]) -> None:
+def sync_file(path: str, effects: Effects) -> None:
     """Fsync a file that another writer filled; its directory entry is not synced.
 
     Raises:
-        OSError: it cannot be opened, or the disk fails.
+        OSError: the file cannot be opened, or the disk fails.
     """
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+    fd = effects.open_write(path)
     try:
-        REAL.sync(fd)
+        effects.sync(fd)
     finally:
-        os.close(fd)
+        effects.close(fd)
 
 
 def sync_folder(path: str | os.PathLike[str]) -> None:

@@ -19,7 +19,7 @@ from typing import Any
 from flintmq.errors import UsageError
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.tree import walk_tree
-from flintmq.storage.whole_file import replace_file
+from flintmq.storage.whole_file import replace_file, sync_file
 
 QUARANTINE = "quarantine"
 JOURNAL = "journal.json"
@@ -103,11 +103,7 @@ class SalvageJournal:
         self._save()
         for folder, _, names in walk_tree(self.folder, bottom_up=True):
             for name in names:
-                fd = self.effects.open_write(os.path.join(folder, name))
-                try:
-                    self.effects.sync(fd)
-                finally:
-                    self.effects.close(fd)
+                sync_file(os.path.join(folder, name), self.effects)
             self.effects.sync_dir(folder)
         final = self.folder.removesuffix(".new")
         self.effects.rename(self.folder, final)

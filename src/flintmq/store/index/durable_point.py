@@ -21,6 +21,7 @@ from flintmq.errors import ConfigError, CorruptStoreError
 from flintmq.format import index
 from flintmq.format.flintmq_mark import Indexed
 from flintmq.storage.filesystem import Effects
+from flintmq.storage.whole_file import sync_file
 from flintmq.store.index.reader import IndexFileReader
 from flintmq.store.index.writer import IndexFileWriter
 from flintmq.store.layout.small_files import fsync_and_drop_cache
@@ -105,11 +106,7 @@ class IndexMark:
             due = before is None or closing or position - before.offset >= self._every
             if not due or self.effects.size(reached.path) is None:  # the file has expired
                 return
-            fd = self.effects.open_write(reached.path)
-            try:
-                self.effects.sync(fd)
-            finally:
-                self.effects.close(fd)
+            sync_file(reached.path, self.effects)
             self.effects.sync_dir(self.folder)
         assert before is None or name >= before.name  # an older file cannot be the newest one
         self.indexed = Indexed(position, name, header)

@@ -23,6 +23,7 @@ from flintmq.format.flintmq_mark import Indexed
 from flintmq.format.index import ITEM, SLOT
 from flintmq.kernels.buffers import Numbers
 from flintmq.storage.filesystem import Effects
+from flintmq.storage.whole_file import sync_file
 from flintmq.store.index import durable_point, reader
 from flintmq.store.index.durable_point import DispatchPoint, IndexMark
 from flintmq.store.index.reader import IndexFileReader
@@ -289,11 +290,7 @@ class KeyIndex:
         while self.writer.full:
             path = self.writer.full[0]
             if self.effects.size(path) is not None:  # otherwise it has expired
-                fd = self.effects.open_write(path)
-                try:
-                    self.effects.sync(fd)
-                finally:
-                    self.effects.close(fd)
+                sync_file(path, self.effects)
                 header = index_header(path, self.effects)
                 last = max(last, header.end_timestamp if header is not None else 0)
             del self.writer.full[0]

@@ -25,6 +25,7 @@ from flintmq.spark.jobs import staged
 from flintmq.spark.jobs.rebuild import PlannedIndexFile, make_index_file, place_staged
 from flintmq.spark.jobs.staged import Stage
 from flintmq.storage.dispatch_lock import FOLDER, exclusive, retire
+from flintmq.storage.whole_file import sync_file
 from flintmq.store.commitlog.report import Report
 from flintmq.store.consumequeue.writer import BatchQueueWriter, OpenFiles, QueueWriter, WriterState
 from flintmq.store.index.writer import IndexFileWriter
@@ -197,11 +198,7 @@ def new_index_file(plan: RebuildPlan, work: str, stages: list[Stage], file: Plan
     os.mkdir(folder)
     path = os.path.join(folder, file.name)
     make_index_file(plan, stages, file, path)
-    fd = plan.disk.open_write(path)
-    try:
-        plan.disk.sync(fd)
-    finally:
-        plan.disk.close(fd)
+    sync_file(path, plan.disk)
     return path
 
 
