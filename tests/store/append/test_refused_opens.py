@@ -238,7 +238,7 @@ SERVICES: dict[str, tuple[tuple[Any, str], str, dict[str, Any], Callable[[Messag
     "flush": ((MappedFileQueue, "flush"), "flintmq-flush", {"flushDiskType": "SYNC_FLUSH"}, _flushes),
     "allocation": ((MappedFile, "create"), "flintmq-allocation", {}, _puts),
     "upkeep": ((Housekeeping, "_save"), "flintmq-upkeep", {"flushConsumerOffsetInterval": 20}, _saves),
-    "housekeeping": ((OpenFiles, "flush"), "flintmq-housekeeping", {}, _marks),
+    "housekeeping": ((OpenFiles, "flush"), "flintmq-checkpoint", {}, _marks),
     "dispatch": ((DispatchService, "_read"), "flintmq-dispatch", {}, _halts),
 }
 
