@@ -392,7 +392,7 @@ def _confirmed(
 ) -> Callable[[], int]:
     """Return the function for the log offset up to which records may be dispatched.
 
-    A crash of this process cannot undo records below it, or under SYNC_FLUSH no power cut.
+    No crash of this process can undo a record below it; under SYNC_FLUSH no power cut can either.
     """
     if external:
         return lambda: 0  # nothing is ever dispatched here

@@ -1,4 +1,4 @@
-"""Decides where a log ends and what the bytes there mean, by one table.
+"""Decides what it means that a walk of a log stopped, by one table.
 
 A walk stops at the first position p that holds neither a record nor a blank record. The meaning of the stop is decided
 here and nowhere else, from four facts:
@@ -14,7 +14,7 @@ here and nowhere else, from four facts:
 
 | follows           | stopped cleanly            | unclean, p < M | unclean, p >= M                                  |
 |-------------------|----------------------------|----------------|--------------------------------------------------|
-| nothing           | end (zeros) or noted tail; | damage         | end (zeros) or torn tail                         |
+| nothing           | end (zeros) or torn tail;  | damage         | end (zeros) or torn tail                         |
 |                   | damage if below our mark   |                |                                                  |
 | only older ones   | stale tail                 | damage         | stale tail                                       |
 | ones not older    | damage                     | damage         | unordered write-back if a sector is zero;        |

@@ -1,7 +1,7 @@
 """Walks a commit log: validated records in pieces, and a verdict where the walk stops.
 
-All readers of records use this module: view, scan, verify, rebuild, Arrow and Spark. The kernel decides whether bytes
-are a record; `store/commitlog/end_of_log.py` decides what a stop means; this module supplies the bytes and acts:
+All who read a range of a log use this module: recovery, verify, rebuild, Arrow and Spark. The kernel decides whether
+bytes are a record; `store/commitlog/end_of_log.py` decides what a stop means; this module supplies the bytes and acts:
 
 *   strict readers get CorruptStoreError at damage and at unordered write-back;
 *   lenient readers resynchronise there, report it, and continue;

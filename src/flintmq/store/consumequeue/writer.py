@@ -47,8 +47,8 @@ def offset_is_implausible(offsets: Sequence[int], first: int, end: int, expected
 
     Args:
         offsets: queue offsets in log order; offsets[first:end] are those of the records at hand.
-        expected: the offset that is due; -1 if it is not known. Then the offsets must step back, not to 0, and continue
-            from there.
+        expected: the offset that is due; -1 if it is not known. Then offsets[first] is implausible only if the next
+            offset is smaller but not 0, and the one after continues from that.
     """
     here, following = offsets[first], offsets[first + 1] if first + 1 < end else -1
     if following < 0 or here in (expected, following - 1):
@@ -232,7 +232,7 @@ class QueueWriter:
     """Writes one plain consume queue, and its ext queue if it has one.
 
     Args:
-        files: the open files of the rebuild.
+        files: open files, shared by all queues.
         root: the directory of `consumequeue/`.
         path: the queue's directory below root (Queue.path).
         file_size: bytes of a queue file, a multiple of UNIT_SIZE.

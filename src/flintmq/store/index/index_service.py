@@ -40,9 +40,9 @@ def known_whole(found: list[IndexFileReader], on_disk: int, indexed: Indexed | N
 
     Args:
         found: all index files, oldest first.
-        on_disk: store time in ms of the last item that is known to be on disk. A full file that ends before it was
-            synced (of several that end in this very millisecond one may not have been), as long as times increase from
-            file to file: a younger file also ends before it if the clock was set back.
+        on_disk: store time in ms of the last item that is known to be on disk. A full file whose last item is older was
+            synced. Strictly older: of files that end in the same millisecond the last may not be. Counting stops where
+            times step back: after a clock was set back an unsynced file can look older too.
         indexed: the content of the mark; then times are not used. The files before the one that it names were synced
             first.
 
@@ -152,8 +152,8 @@ class KeyIndex:
 
         Args:
             log_end: log offset of the log's end.
-            small: checkpoint and mark, which say what is on disk: full files that are not older than the time must
-                still be synced. They are lowered before a file is changed that counts as synced.
+            small: checkpoint and mark. Both are lowered on disk before an index file is changed that they call synced.
+                Full files that are not known to be synced are left to `sync_full`.
             log_begin: that of its first record: keys of earlier records could not be entered again.
 
         Raises:

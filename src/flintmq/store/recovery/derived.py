@@ -49,7 +49,8 @@ def load_derived(
         compared: log offset from which on all checksums were compared just now.
         ends: end offset per queue at the last clean stop. A queue that now ends earlier has lost files.
         tell: receives decisions.
-        lower: called with a log offset before lost units, of records from there on, are rewritten.
+        lower: called before units are rewritten, with the log offset up to which queues are known to be complete: the
+            mark must claim no more.
 
     Returns:
         The number of records dispatched.

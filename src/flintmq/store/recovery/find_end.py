@@ -106,8 +106,9 @@ class EndSearch:
                 *_, last_time = store_times(piece.data, piece.positions[piece.count - 1 :], 1)
         except LostLogError as error:
             self._accept(error, accept_lost)
-        # After a blank record the end is the next file's first byte, if that file exists; or if it was lost, because
-        # without the blank a kill on the way would leave damage that is none.
+        # After a blank record the end is the next file's first byte, if that file exists, or if its loss was accepted.
+        # Then the blank must stay: were it zeroed, a kill before the new mark is written would leave zeros below the
+        # old mark, which the next start calls damage.
         if walk.position > end and (self.lost or self.files.find(walk.position) is not None):
             end = walk.position
         verdict = walk.verdict or Verdict.END

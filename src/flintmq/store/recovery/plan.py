@@ -1,10 +1,10 @@
 """Decides the steps that recover a store, and their order, without any I/O.
 
-A start can end after any step, by a kill or with the power, and the next start must find a store at least as much in
-need of recovery as it is. Three files tell it: `abort` (was the stop unclean? by FlintMQ? does the page cache of then
-still live?), `flintmq.mark` beside `checkpoint` (how far log, queues and index are on disk), and `flintmq.queues`
-(where queues ended at a clean stop). So a file that promises something is changed before the thing is undone, and
-`abort` names this boot only once nothing of the stop before need be asked of it any more.
+A start can end after any step, by a kill or with the power, and the next start must not take the store for healthier
+than it is. Three files tell it: `abort` (was the stop unclean? by FlintMQ? does the page cache of then still live?),
+`flintmq.mark` beside `checkpoint` (how far log, queues and index are on disk), and `flintmq.queues` (where queues ended
+at a clean stop). So a file that promises something is lowered before that thing is undone, and `abort` gets this boot's
+id only after the last step that asks about the previous stop.
 """
 
 from __future__ import annotations

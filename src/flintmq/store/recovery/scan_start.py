@@ -13,7 +13,8 @@ MARGIN_MS = 3000  # upstream begins this much before the checkpoint's time
 def recovery_scan_start(files: LogFiles, facts: StopFacts, known: Checkpoint) -> int:
     """Return the log offset from which recovery reads.
 
-    It is the start of the last file that was certainly flushed before the last stop.
+    It is the start of the file that holds the mark. Without a mark: of the last file whose first record is surely older
+    than the last flush, by the checkpoint's times.
     """
     if facts.mark.flushed is not None:
         file = files.find(min(facts.mark.flushed, max(files.limit - 1, 0)))

@@ -1,6 +1,6 @@
-"""Finds records above the durable mark that were not completely written.
+"""Finds the first record above the durable mark that does not count.
 
-Such a record must have been written as a whole and be the next one of its queue. The body's checksum covers neither
+It did not arrive whole, or is not the next one of its queue. The body's checksum covers neither
 topic nor properties. A process that is killed during a put leaves the rest of the record as zeros, and so does a disk
 that lost power before it wrote all sectors, because a log file begins as zeros and truncated bytes are zeroed. So a
 record is torn if there is a zero byte in its topic or properties, which `put` refuses. More than this record can be

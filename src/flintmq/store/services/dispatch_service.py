@@ -1,7 +1,8 @@
 """Follows the log: writes queue units and index items of every new record.
 
-Dispatch never passes the confirmed position: the flushed end under SYNC_FLUSH, otherwise the written end. Damage stops
-dispatch with an error in the log, and stops nothing else. Upstream: ReputMessageService.
+Dispatch never passes the confirmed position: the flushed end under SYNC_FLUSH, the committed end with the transient
+pool, otherwise the written end. Damage stops dispatch with an error in the log, and stops nothing else. Upstream:
+ReputMessageService.
 """
 
 from __future__ import annotations
