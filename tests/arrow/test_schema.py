@@ -5,7 +5,7 @@ from __future__ import annotations
 import pyarrow as pa
 import pytest
 
-from flintmq.arrow.schema import SCHEMA, SPARK_SCHEMA, narrow
+from flintmq.arrow.schema import FIRST_COLUMNS, SCHEMA, SPARK_SCHEMA, narrow
 from flintmq.errors import UsageError
 
 # Written out here on purpose: users rely on it, so a change must be seen twice.
@@ -38,6 +38,12 @@ def test_the_schema() -> None:
     lines = [f"{field.name}: {field.type}" for field in SCHEMA]
     assert lines == EXPECTED.split("\n")[1:-1]
     assert all(field.nullable for field in SCHEMA)
+
+
+def test_added_columns_come_after_the_first_21() -> None:
+    """Else Delta tables that exports made before are refused, and so are replays of them."""
+    assert len(FIRST_COLUMNS) == 21
+    assert [*FIRST_COLUMNS, *SCHEMA.names[21:]] == SCHEMA.names
 
 
 def test_spark_has_microseconds() -> None:

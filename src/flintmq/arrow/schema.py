@@ -1,7 +1,8 @@
 """Declares the one schema as Arrow types.
 
 It has the same columns in the same order as JSON, Spark and StoredMessage. All columns are declared nullable, which
-costs nothing; only tags, keys and msg_id (and, for Spark, times outside the years 1 to 9999) are ever null.
+costs nothing; of a store's rows only tags, keys and msg_id (and, for Spark, times outside the years 1 to 9999) are ever
+null.
 """
 
 from __future__ import annotations
@@ -45,6 +46,13 @@ _TYPES: dict[str, pa.DataType] = {
 
 SCHEMA: pa.Schema = pa.schema([(name, _TYPES[name]) for name in COLUMNS])
 SPARK_SCHEMA: pa.Schema = pa.schema([(field.name, US if field.type == MS else field.type) for field in SCHEMA])
+
+FIRST_COLUMNS = COLUMNS[: COLUMNS.index("body_crc") + 1]
+"""Columns of the first version, which every export has.
+
+A column that is added goes after them. Exports made before lack it, and their rows have null there: so a Delta table
+and a directory of exports can be continued, and replayed.
+"""
 
 
 def narrow(columns: Sequence[str] | None = None, schema: pa.Schema = SCHEMA) -> pa.Schema:

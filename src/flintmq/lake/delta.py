@@ -24,7 +24,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flintmq.arrow.schema import SPARK_SCHEMA
+from flintmq.arrow.schema import FIRST_COLUMNS
 from flintmq.errors import MissingExtraError, StoreAccessError, StoreError, UsageError
 from flintmq.lake.columns import RAW
 from flintmq.lake.target import NAMES, ExportTarget, Manifest, StagedFile
@@ -179,15 +179,16 @@ class DeltaTarget(ExportTarget):
         return self.root / MANIFESTS / f"{number:06d}.json"
 
     def _missing(self, table: DeltaTable, schema: pa.Schema, partition_by: Sequence[str]) -> list[Any]:
-        """Return the fields that the table does not have yet.
+        """Return the fields that the table lacks: properties, and columns added to the schema later.
 
         Raises:
-            UsageError: the table has columns that exports do not make: somebody else made or changed it.
+            UsageError: the table lacks a column that every export has, or has columns that exports do not make:
+                somebody else made or changed it.
         """
         from deltalake import Schema
 
         there = {field.name: field for field in table.schema().fields}
-        base = {*SPARK_SCHEMA.names, RAW, *partition_by}
+        base = {*FIRST_COLUMNS, RAW, *partition_by}
         wanted = Schema.from_arrow(delta_schema(schema, partition_by)).fields
         missing = [field for field in wanted if field.name not in there]
         other = [field.name for field in missing if field.name in base]

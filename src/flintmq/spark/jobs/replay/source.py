@@ -19,7 +19,7 @@ import numpy
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flintmq.arrow.schema import SPARK_SCHEMA
+from flintmq.arrow.schema import FIRST_COLUMNS, SPARK_SCHEMA
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import MissingExtraError, StoreAccessError, UsageError
 from flintmq.format.record import COMPRESSED, COMPRESSION_MASK, INNER_BATCH, NEED_UNWRAP
@@ -91,7 +91,7 @@ class TableFile:
 
 @dataclass(frozen=True)
 class TableSource:
-    """Parquet files with the columns of the schema."""
+    """Parquet files with the columns of the schema; columns that a file lacks are null."""
 
     files: tuple[TableFile, ...]
     kind: str
@@ -144,7 +144,7 @@ def open_source(path: str, config: StoreConfig, fail_on_data_loss: bool = True, 
         access: "pread" or "map".
 
     Raises:
-        UsageError: the path is none of these; or a table lacks columns of the schema.
+        UsageError: the path is none of these; or a table lacks columns that every export has.
         NotAStoreError, UnsupportedFormatError, StoreAccessError: it cannot be read.
         MissingExtraError: a Delta table, and deltalake is not installed.
     """
@@ -219,8 +219,7 @@ def _rows_between(path: str, begin: int, end: int) -> Iterator[pa.Table]:
                 least, most = _span(file.metadata.row_group(group))
                 if most < begin or least >= end:
                     continue
-                table = file.read_row_group(group, columns=SPARK_SCHEMA.names).select(SPARK_SCHEMA.names)
-                table = table.cast(SPARK_SCHEMA)
+                table = _with_all_columns(file.read_row_group(group, columns=SPARK_SCHEMA.names))
                 if least < begin or most >= end:
                     places: Any = table.column("physical_offset").to_numpy()
                     table = table.filter(pa.array((places >= begin) & (places < end)))
@@ -229,13 +228,21 @@ def _rows_between(path: str, begin: int, end: int) -> Iterator[pa.Table]:
         raise StoreAccessError(f"{path}: not a readable file of messages ({_line(error)}); export anew") from error
 
 
+def _with_all_columns(table: pa.Table) -> pa.Table:
+    """Give the rows of a file all columns of the schema; those added later are null."""
+    for field in SPARK_SCHEMA:
+        if field.name not in table.column_names:
+            table = table.append_column(field, pa.nulls(table.num_rows, field.type))
+    return table.select(SPARK_SCHEMA.names).cast(SPARK_SCHEMA)
+
+
 def _table_files(paths: list[str]) -> tuple[TableFile, ...]:
     """Read the footers of the files."""
     found = []
     for path in paths:
         try:
             with pq.ParquetFile(path) as file:
-                missing = [name for name in SPARK_SCHEMA.names if name not in file.schema_arrow.names]
+                missing = [name for name in FIRST_COLUMNS if name not in file.schema_arrow.names]
                 if missing:
                     raise UsageError(
                         f"{path}: lacks column {' and '.join(missing[:3])}; a replay needs an export with all columns"
