@@ -104,6 +104,17 @@ def test_only_one_at_a_time(tmp_path):
         pass
 
 
+def test_a_target_that_cannot_be_made_leaves_no_open_file(tmp_path):
+    class Refused(targets.ExportTarget):
+        def __init__(self, root):
+            raise StoreAccessError(f"{root}: refused")
+
+    before = len(os.listdir("/proc/self/fd"))
+    with pytest.raises(StoreAccessError, match="refused"), locked(tmp_path, Refused):
+        pass
+    assert len(os.listdir("/proc/self/fd")) == before
+
+
 def test_a_directory_with_other_things_is_refused(tmp_path):
     (tmp_path / ".hidden").write_text("")
     with locked(tmp_path):

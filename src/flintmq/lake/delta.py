@@ -49,8 +49,9 @@ class DeltaTarget(ExportTarget):
 
     def __init__(self, root: Path) -> None:
         super().__init__(root)
-        self._newest = 0  # number of the newest export that the table ever had
-        self._current = 0  # number of the export that its rows come from: an older one if the table was restored
+        self._newest = -1  # number of the newest export that the table ever had; 0: none; -1: `last` was not called
+        self._current = -1  # number of the export that its rows come from: an older one if the table was restored
+        self._table_id: str | None = None  # of the table at that time; None: there was none
         self._synced: dict[str, tuple[int, int]] = {}
 
     @staticmethod
@@ -67,14 +68,18 @@ class DeltaTarget(ExportTarget):
         """
         table = self._table()
         if table is None:
+            self._newest = self._current = 0
+            self._table_id = None
             return None
         self._newest, self._current = self._numbers(table)
+        self._table_id = table.metadata().id
         if self._current < self._newest:
             self.notes["table_was_put_back"] = 1
         return self.read_manifest(self._manifest(self._current)) if self._current else None
 
     def number_after(self, last: Manifest | None) -> int:
         """Return the number of the next export; no number is used twice."""
+        assert self._newest >= 0  # `last` was called
         return self._newest + 1
 
     def check(self, last: Manifest | None, schema: pa.Schema, partition_by: Sequence[str]) -> None:
@@ -90,6 +95,7 @@ class DeltaTarget(ExportTarget):
             if others:
                 raise UsageError(f"{self.root} holds {others[0]!a} and no Delta table; give an empty directory")
             return
+        assert self._newest >= 0  # `last` was called
         if not self._newest and table.file_uris():
             raise UsageError(f"{self.root} holds a Delta table that no export made; give an empty directory")
         if list(table.metadata().partition_columns) != list(partition_by):
@@ -115,22 +121,26 @@ class DeltaTarget(ExportTarget):
 
         Raises:
             OSError: the disk is full or fails.
-            StoreError: the table was restored during the export.
+            StoreError: the table was restored, dropped or made again during the export.
             StoreAccessError: the table rejected the transaction.
         """
         from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
         from deltalake.exceptions import DeltaError
 
-        assert manifest.number > self._newest  # files have the number in their names, and no number is used twice
+        assert manifest.number > self._newest >= 0  # files have the number in their names, and no number is used twice
         partition_by = list(manifest.choice["partition_by"])
         full = delta_schema(schema, partition_by)
         try:
             table = self._table()
+            # A table that was dropped, or made again at this path, may have the same numbers, and not the same rows.
+            same = self._table_id == (None if table is None else table.metadata().id)
+            if not same or (table is not None and self._numbers(table) != (self._newest, self._current)):
+                raise StoreError(
+                    f"{self.root} was restored, made again, or exported into, during this export; run it again"
+                )
             if table is None:
                 table = DeltaTable.create(str(self.root), full, partition_by=partition_by)
                 self._sync_log()
-            elif self._numbers(table) != (self._newest, self._current):
-                raise StoreError(f"{self.root} was restored, or exported into, during this export; run it again")
             added = self._missing(table, schema, partition_by)
             if added:
                 table.alter.add_columns(added)
@@ -155,6 +165,7 @@ class DeltaTarget(ExportTarget):
             )
             self._sync_log()
             self._newest = self._current = manifest.number
+            self._table_id = table.metadata().id
         except DeltaError as error:
             raise StoreAccessError(f"{self.root}: the Delta table rejected the export: {error}") from error
         # The export is in the table: a failure from here on must not say otherwise. A later run tries again.

@@ -297,8 +297,8 @@ def locked(path: str | os.PathLike[str], kind: type[ExportTarget] = ExportTarget
         handle = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         raise StoreAccessError(f"{root}: {error.strerror}; give a directory that can be written") from error
-    target = kind(root)
     try:
+        target = kind(root)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

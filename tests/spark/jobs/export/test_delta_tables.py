@@ -4,6 +4,7 @@ import json
 import os
 import re
 import shutil
+import threading
 
 import polars
 import pyarrow as pa
@@ -167,11 +168,38 @@ def test_put_back_while_a_stream_runs(tmp_path):
     def run(**named):
         return export_stream(None, str(lake.store), str(lake.out), to="delta", once=True, max_offsets=2, **named)
 
-    with pytest.raises(StoreError, match="was restored, or exported into, during this export; run it again"):
+    with pytest.raises(
+        StoreError, match="was restored, made again, or exported into, during this export; run it again"
+    ):
         run(on_batch=on_batch)
     assert lake.bodies() == [0, 1]
     assert run().notes == {"table_was_put_back": 1}
     lake.check()
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_a_table_that_is_dropped_while_a_stream_runs(tmp_path, again):
+    """Also one that is made again by as many exports: numbers alone do not show that its rows are others."""
+    lake, other, stop = Lake(tmp_path), tmp_path / "other", threading.Event()
+    lake.put(6)
+
+    def run(out, **named):
+        return export_stream(None, str(lake.store), str(out), to="delta", once=True, max_offsets=2, **named)
+
+    def drop(done):
+        if done.number == 2:
+            for path in [lake.out / "_delta_log", *lake.out.glob("topic_name=*")]:
+                shutil.rmtree(path)
+                if again:
+                    shutil.move(other / path.name, path)
+
+    run(other, stop=stop, on_batch=lambda done: stop.set() if done.number == 2 else None)
+    with pytest.raises(StoreError, match="was restored, made again, or exported into, during this export; run it"):
+        run(lake.out, on_batch=drop)
+    if again:
+        assert lake.bodies() == [0, 1, 2, 3] and lake.table.transaction_version("flintmq-export") == 2
+    else:
+        assert not DeltaTable.is_deltatable(str(lake.out))
 
 
 FOREIGN = {
