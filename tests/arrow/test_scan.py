@@ -133,7 +133,7 @@ def test_nothing_is_read_before_the_reader_is(golden: Any, tmp_path: Path) -> No
     reader = scan_arrow(path)
     shutil.rmtree(path)
     assert reader.schema == SCHEMA
-    with pytest.raises(LostLogError, match="the checkpoint tells of a flushed record"):  # all of it cannot expire
+    with pytest.raises(LostLogError, match="the checkpoint names a flushed record"):  # all of it cannot expire
         reader.read_all()
 
 

@@ -331,7 +331,7 @@ def test_files_that_vanish_between_two_questions(golden, tmp_path):
         view.get_at(row["physical_offset"])
     view.refresh()
     assert (view.topics(), list(view.messages(strict=False)), view.query(row["topic"], "k")) == ([], [], [])
-    with pytest.raises(LostLogError, match="the checkpoint tells of a flushed record"):
+    with pytest.raises(LostLogError, match="the checkpoint names a flushed record"):
         list(view.messages())
 
 

@@ -239,12 +239,12 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
         handed_over=handed_over,
     )
     counters = Counters(state.next_offsets, state.end, effects)
-    flushed_time = state.last_time or small.known.physic_timestamp
+    flushed_time = state.last_time or small.checkpoint.physic_timestamp
     marked = index.mark.indexed if index is not None else None
     if (
         loaded.facts.mark.flushed != state.end or small.mark.indexed != marked
     ):  # everything that recovery kept is on disk
-        known = small.known._replace(physic_timestamp=flushed_time)
+        known = small.checkpoint._replace(physic_timestamp=flushed_time)
         small.write(state.end, known, min(small.mark.dispatched, state.end), marked)
     commits = CommitService(files, commit_log, config, failure, effects) if files.pool is not None else None
     flush = FlushService(files, commit_log, config, failure, effects, commits=commits, ours=ownership.is_ours)

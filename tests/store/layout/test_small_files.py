@@ -32,7 +32,7 @@ KNOWN = Checkpoint(1000, 900, 800, 700, 600)
 def test_checkpoint_and_mark_are_read_back_as_facts(tmp_path: Path):
     effects = Faulty()
     files = StoreFiles(str(tmp_path), effects)
-    assert files.known == Checkpoint()
+    assert files.checkpoint == Checkpoint()
     files.make_abort()
     files.write(4242, KNOWN)
     assert (tmp_path / "checkpoint").read_bytes() == b"".join(
@@ -41,13 +41,13 @@ def test_checkpoint_and_mark_are_read_back_as_facts(tmp_path: Path):
     assert flintmq_mark.decode((tmp_path / "flintmq.mark").read_bytes())[1:5] == (3, 4242, 1000, 0)
     facts = read_facts(str(tmp_path))
     assert (facts.clean, facts.physic_time, facts.mark.flushed) == (False, 1000, 4242)
-    assert StoreFiles(str(tmp_path), effects).known == files.known == KNOWN
+    assert StoreFiles(str(tmp_path), effects).checkpoint == files.checkpoint == KNOWN
 
 
 @pytest.mark.parametrize("data", [b"", b"short", bytes(39)])
 def test_a_checkpoint_that_says_nothing_counts_as_zeros(tmp_path: Path, data: bytes):
     (tmp_path / "checkpoint").write_bytes(data)
-    assert StoreFiles(str(tmp_path), Faulty()).known == Checkpoint()
+    assert StoreFiles(str(tmp_path), Faulty()).checkpoint == Checkpoint()
 
 
 @pytest.mark.parametrize("name", ["checkpoint", "flintmq.mark"])
@@ -58,7 +58,7 @@ def test_a_crash_between_mark_and_checkpoint_does_not_void_the_mark(tmp_path: Pa
     effects.refuse("rename", name, times=1)
     with pytest.raises(OSError):
         files.write(200, Checkpoint(20))
-    assert files.known == Checkpoint(10), "what was not written is not known"
+    assert files.checkpoint == Checkpoint(10), "what was not written is not known"
     facts = read_facts(str(tmp_path))
     assert (facts.physic_time, facts.mark.flushed) == (10, 200 if name == "checkpoint" else 100)
     files.write(300, Checkpoint(30))
@@ -84,7 +84,7 @@ def test_abort_is_made_and_removed_durably(tmp_path: Path):
 def test_a_checkpoint_of_java_s_is_kept_byte_for_byte_in_what_is_not_ours(tmp_path: Path):
     (tmp_path / "checkpoint").write_bytes(checkpoint.encode(KNOWN))
     files = StoreFiles(str(tmp_path), Faulty())
-    files.write(1, files.known._replace(physic_timestamp=2000))
+    files.write(1, files.checkpoint._replace(physic_timestamp=2000))
     assert checkpoint.decode((tmp_path / "checkpoint").read_bytes()) == KNOWN._replace(physic_timestamp=2000)
 
 
@@ -117,7 +117,7 @@ def test_a_lower_index_time_leaves_the_rest_of_the_checkpoint(tmp_path: Path):
     for time, now in ((900, 800), (700, 700), (750, 700)):
         small.lower_index_time(time)
         assert read_facts(str(tmp_path)).mark.flushed == 500, "the mark stays valid"
-        assert StoreFiles(str(tmp_path), Faulty()).known == Checkpoint(1000, 900, now) == small.known
+        assert StoreFiles(str(tmp_path), Faulty()).checkpoint == Checkpoint(1000, 900, now) == small.checkpoint
 
 
 class Machine(Faulty):
@@ -260,7 +260,7 @@ def test_what_the_mark_is_believed_to_say_is_taken_back_before_it_is_undone(tmp_
         step()
         assert said(tmp_path) == now == files.mark, number
         assert (effects.calls != []) is written, number
-        assert StoreFiles(str(tmp_path), effects).known == KNOWN, "the mark holds beside it"
+        assert StoreFiles(str(tmp_path), effects).checkpoint == KNOWN, "the mark holds beside it"
 
 
 def test_where_there_is_no_mark_none_is_made_by_taking_back(tmp_path: Path):
@@ -278,6 +278,6 @@ def test_where_rocketmq_550_believes_queues_to_be_is_not_kept(tmp_path: Path):
     """Its number would outlive what happens to the queues here; 0 has its next start go by the times."""
     (tmp_path / "checkpoint").write_bytes(checkpoint.encode(KNOWN._replace(logics_physical_offset=500)))
     files = StoreFiles(str(tmp_path), Faulty())
-    assert files.known == KNOWN
-    files.write(4000, files.known)
+    assert files.checkpoint == KNOWN
+    files.write(4000, files.checkpoint)
     assert checkpoint.decode((tmp_path / "checkpoint").read_bytes()).logics_physical_offset == 0

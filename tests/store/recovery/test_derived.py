@@ -162,7 +162,7 @@ def test_queues_that_lost_files_or_more_than_was_read_are_made_again_from_the_lo
     queues, lowered, told = Noted(at(4)), [], []
     queues.offsets = {(b"T", 0): 15, (b"A", 1): 3}
     ends = {(b"T", 0): 16, (b"A", 1): 3, (b"B", 2): 1, (b"C", 3): 1, (b"D", 4): 1}
-    more: dict[str, Any] = {"lower": lowered.append, "tell": told.append}
+    more: dict[str, Any] = {"lower": lowered.append, "report": told.append}
     assert module.load_derived(files, queues, None, rules, END, at(4), ends=ends, **more) == 6
     assert lowered == [BEGIN]
     assert told == ["4 queues lost files (T/0, B/2, C/3); units are made again from the log's begin"]

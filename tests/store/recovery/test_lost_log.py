@@ -19,7 +19,7 @@ from flintmq.forensics.verify.run import verify
 from flintmq.format import checkpoint, flintmq_mark
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.store.commitlog.report import Report
-from flintmq.store.recovery.lost_log import lost_directory, unit_holder
+from flintmq.store.recovery.lost_log import lost_directory, queue_with_units
 from flintmq.store.recovery.preview import preview
 from tests.support.crashed import Clock, small_and_quick
 from tests.support.engine import FILE_SIZE, KEYS, check_derived, message, open_small, put_all, records, tree
@@ -314,6 +314,6 @@ def test_the_error_crosses_processes_and_units_are_found_in_time(whole):
     assert (type(error), str(error), error.position) == (LostLogError, "/f, position 3: why; do this", 3)
     from flintmq.storage.filesystem import REAL
 
-    assert unit_holder(str(whole), REAL) == "T/0"
+    assert queue_with_units(str(whole), REAL) == "T/0"
     assert not lost_directory(str(whole), CONFIG)
     assert KEYS["mappedFileSizeCommitLog"] == FILE_SIZE

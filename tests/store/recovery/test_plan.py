@@ -6,8 +6,6 @@ import itertools
 
 import pytest
 
-from flintmq.store.commitlog.end_of_log import StopFacts
-from flintmq.store.layout.mark import DurableMark
 from flintmq.store.recovery.apply import STEPS
 from flintmq.store.recovery.plan import Situation, Step, plan
 
@@ -39,7 +37,9 @@ STOPS = {"clean": (True, True, True), "killed": (False, True, True), "power cut"
 
 
 def situation(clean: bool, ours: bool, lasted: bool, *, marked: bool, ends: bool, external: bool) -> Situation:
-    return Situation(StopFacts(clean=clean, mark=DurableMark(4096 if marked else None)), ours, lasted, ends, external)
+    return Situation(
+        clean=clean, marked=marked, ours=ours, page_cache_lasted=lasted, known_ends=ends, external=external
+    )
 
 
 @pytest.mark.parametrize("external", [False, True])
@@ -51,9 +51,35 @@ def test_each_stop_has_its_steps(stop: str, marked: bool, ends: bool, external: 
     assert found == tuple(LETTERS[letter] for letter in wanted)
 
 
-@pytest.mark.parametrize("facts", list(itertools.product([False, True], repeat=6)), ids=str)
-def test_what_holds_of_every_plan(facts: tuple[bool, ...]):
-    clean, ours, lasted, marked, ends, external = facts
+def test_the_docstring_has_the_same_table():
+    rows = [
+        [cell.strip() for cell in line.split("|")[1:-1]] for line in (plan.__doc__ or "").splitlines() if "|" in line
+    ]
+    heads = [
+        Step["_".join(f"{first} {second}".split()).upper()]
+        for first, second in list(zip(rows[0], rows[1], strict=True))[2:]
+    ]
+    assert {(row[0], row[1] == "yes") for row in rows[3:]} == set(TABLE) and len(rows) == 3 + len(TABLE)
+    for stop, marked, *cells in rows[3:]:
+        crossed = [step for step, cell in zip(heads, cells, strict=True) if cell == "x"]
+        assert [*crossed, Step.RECOVER_DERIVED] == [LETTERS[letter] for letter in TABLE[stop, marked == "yes"][0]]
+
+
+@pytest.mark.parametrize("facts", list(itertools.product([False, True], repeat=3)), ids=str)
+def test_a_stop_that_contradicts_itself_is_a_mistake_of_ours(facts: tuple[bool, bool, bool]):
+    """A clean stop leaves no `abort` that names another program or boot; only FlintMQ writes the boot's id there."""
+    if facts in STOPS.values():
+        assert situation(*facts, marked=True, ends=True, external=False).clean is facts[0]
+    else:
+        with pytest.raises(AssertionError):
+            situation(*facts, marked=True, ends=True, external=False)
+
+
+@pytest.mark.parametrize("stop", STOPS)
+@pytest.mark.parametrize("facts", list(itertools.product([False, True], repeat=3)), ids=str)
+def test_what_holds_of_every_plan(stop: str, facts: tuple[bool, bool, bool]):
+    clean, ours, lasted = STOPS[stop]
+    marked, ends, external = facts
     steps = plan(situation(clean, ours, lasted, marked=marked, ends=ends, external=external))
     assert len(set(steps)) == len(steps), "none is taken twice"
     abort, cut = steps.index(Step.MAKE_ABORT), steps.index(Step.TRUNCATE_LOG)

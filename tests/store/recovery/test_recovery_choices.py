@@ -113,7 +113,7 @@ def test_a_preview_tells_of_a_tail_that_holds_no_record(tmp_path: Path):
     killed(tmp_path, flushed=kept[6].physical_offset)
     zero(tmp_path, kept[7].physical_offset + 100, kept[7].size - 100)
     told = preview(str(tmp_path), CONFIG)["decisions"]
-    assert told == ["the last stop was unclean", "what stands behind the end is no whole record, and would be zeroed"]
+    assert told == ["the last stop was unclean", "the bytes after the end are no whole record, and would be zeroed"]
     with open_small(tmp_path, Clock()) as store:
         assert any(line.startswith("zeroed ") for line in store.recovered.decisions)
         assert store.recovered.state.end == kept[7].physical_offset
@@ -142,10 +142,10 @@ def test_what_a_preview_says_is_what_recovery_then_does(tmp_path: Path):
     assert isinstance(decisions, list)
     count = len(quarantined(tmp_path))
     assert decisions[:2] == [
-        "the last stop was unclean", f"{count} records behind the end would be copied to quarantine/ and cut",
+        "the last stop was unclean", f"{count} records after the end would be copied to quarantine/ and cut",
     ]  # fmt: skip
     named = [line for line in decisions if line.endswith("would be removed")]
-    assert any("which holds bytes behind the end" in line for line in named)
+    assert any("which holds bytes after the end" in line for line in named)
     assert f"{ahead}, which holds nothing yet (it was made ahead), would be removed" in named
     assert not ahead.exists()
 

@@ -139,7 +139,7 @@ def evidence_beyond(facts: StopFacts, position: int, youngest: int) -> str:
     if facts.physic_time <= youngest:
         return ""
     last = f"the youngest record in the log is of {youngest}" if youngest else "there is no record"
-    return f"the checkpoint tells of a flushed record of {facts.physic_time} ms, and {last}"
+    return f"the checkpoint names a flushed record of {facts.physic_time} ms, and {last}"
 
 
 def zeros_to_sector(data: bytes | memoryview, position: int) -> bool:

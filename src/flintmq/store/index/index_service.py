@@ -161,7 +161,7 @@ class KeyIndex:
         """
         self.found = [file for file in self.found if self.effects.size(file.path) is not None]
         self._remove_spoilt()
-        on_disk = small.known.index_timestamp
+        on_disk = small.checkpoint.index_timestamp
         self.mark.prove(small.mark.indexed, self.found)
         if self.mark.indexed is None:
             small.retreat(small.mark.without_index())

@@ -86,7 +86,7 @@ class StoreFiles:
     """The small files of one store.
 
     Attributes:
-        known: the checkpoint's numbers, as last written or read.
+        checkpoint: its numbers, as last written or read.
         mark: what `flintmq.mark` says, as far as it is trusted. A number is lowered in the file before recovery undoes
             anything that it covers (`retreat`); otherwise a power cut could leave that undone and confirmed.
     """
@@ -99,18 +99,18 @@ class StoreFiles:
         data = effects.read_file(os.path.join(root, "checkpoint"), checkpoint.FILE_SIZE)
         try:
             # 5.5.0 would trust this number at its next start, whatever happens to the queues here. 0 disables it.
-            self.known = checkpoint.decode(data or b"")._replace(logics_physical_offset=0)
+            self.checkpoint = checkpoint.decode(data or b"")._replace(logics_physical_offset=0)
         except FormatError:
-            self.known = Checkpoint()
+            self.checkpoint = Checkpoint()
 
     def write(
-        self, flushed_offset: int, known: Checkpoint, dispatched_offset: int = -1, indexed: Indexed | None = None
+        self, flushed_offset: int, numbers: Checkpoint, dispatched_offset: int = -1, indexed: Indexed | None = None
     ) -> None:
         """Write checkpoint and mark together.
 
         Args:
             flushed_offset: log offset below which everything is on disk.
-            known: the checkpoint's numbers, of what is on disk.
+            numbers: those of the checkpoint, of what is on disk.
             dispatched_offset: log offset below which all queue units are on disk; -1 if that is not known.
             indexed: the same of the index; None if that is not known.
 
@@ -120,11 +120,11 @@ class StoreFiles:
         with self._lock:
             # The mark comes first: it is valid beside the old and the new checkpoint, so a kill between the two files
             # does not void it.
-            before = self.known.physic_timestamp
-            mark = flintmq_mark.encode(flushed_offset, known.physic_timestamp, before, dispatched_offset, indexed)
+            before = self.checkpoint.physic_timestamp
+            mark = flintmq_mark.encode(flushed_offset, numbers.physic_timestamp, before, dispatched_offset, indexed)
             replace_file(os.path.join(self.root, flintmq_mark.FILE_NAME), mark, self.effects)
-            replace_file(os.path.join(self.root, "checkpoint"), checkpoint.encode(known), self.effects)
-            self.known, self.mark = known, DurableMark(flushed_offset, dispatched_offset, indexed)
+            replace_file(os.path.join(self.root, "checkpoint"), checkpoint.encode(numbers), self.effects)
+            self.checkpoint, self.mark = numbers, DurableMark(flushed_offset, dispatched_offset, indexed)
 
     def retreat(self, mark: DurableMark) -> None:
         """Lower what the mark says; call it before anything is changed that the mark covers.
@@ -150,7 +150,7 @@ class StoreFiles:
         Durability: on return.
         """
         if self.mark.flushed is not None:
-            self.write(self.mark.flushed, self.known, self.mark.dispatched, self.mark.indexed)
+            self.write(self.mark.flushed, self.checkpoint, self.mark.dispatched, self.mark.indexed)
 
     def lower_index_time(self, time: int) -> None:
         """Lower the checkpoint's index time; call it before a younger index file is changed.
@@ -161,9 +161,9 @@ class StoreFiles:
         Durability: on return.
         """
         with self._lock:
-            known = self.known._replace(index_timestamp=min(time, self.known.index_timestamp))
-            replace_file(os.path.join(self.root, "checkpoint"), checkpoint.encode(known), self.effects)
-            self.known = known
+            numbers = self.checkpoint._replace(index_timestamp=min(time, self.checkpoint.index_timestamp))
+            replace_file(os.path.join(self.root, "checkpoint"), checkpoint.encode(numbers), self.effects)
+            self.checkpoint = numbers
 
     def make_abort(self) -> None:
         """Write `abort`: the store runs. Durability: on return, before the first put."""

@@ -33,7 +33,7 @@ from flintmq.store.recovery.decisions import Decisions
 from flintmq.store.recovery.derived import load_derived
 from flintmq.store.recovery.find_end import EndSearch, check_files
 from flintmq.store.recovery.plan import Situation, Step, plan
-from flintmq.store.recovery.preview import behind_begin
+from flintmq.store.recovery.preview import missed_messages
 from flintmq.store.recovery.scan_start import begin_of_dispatch
 from flintmq.store.recovery.truncate import truncate_log
 
@@ -93,6 +93,7 @@ class Recovery:
         self.small, self.queues, self.index, self.dispatcher, self.ends = small, queues, index, dispatcher, ends
         self.decisions = Decisions()
         self.next_offsets: dict[tuple[bytes, int], int] = {}
+        self.end = self.compared = 0  # log offsets: of the log's end, and from which checksums were compared
 
     def run(self, *, accept_lost: bool = False) -> Recovered:
         """Find the log's end, and take the steps that `plan` decides.
@@ -107,16 +108,16 @@ class Recovery:
         """
         check_files(self.files, self.config.mapped_file_size_commit_log)
         self.small.mark = self.facts.mark
-        search = EndSearch(self.root, self.files, self.facts, self.small.known, self.effects, self.decisions)
-        found = search.find(accept_lost=accept_lost)
-        self.end, self.compared = found.offset, search.compared
+        search = EndSearch(self.root, self.files, self.facts, self.small.checkpoint, self.effects, self.decisions)
+        log_end = search.find(accept_lost=accept_lost)
+        self.end, self.compared = log_end.offset, search.compared
         if search.lost:
             self._distrust_all()
         for step in plan(self._situation()):
             STEPS[step](self)
         return Recovered(
-            LogState(found.offset, found.last_time, self.next_offsets),
-            found.verdict,
+            LogState(self.end, log_end.last_time, self.next_offsets),
+            log_end.verdict,
             self.decisions.lines,
             search.lost,
         )
@@ -124,13 +125,14 @@ class Recovery:
     def _distrust_all(self) -> None:
         """Distrust all small files, which belong to a log that is lost; keep them until the end."""
         self.facts = replace(self.facts, live=False, clean=False, mark=UNKNOWN)
-        self.small.known, self.small.mark = Checkpoint(), UNKNOWN
+        self.small.checkpoint, self.small.mark = Checkpoint(), UNKNOWN
         self.compared, self.ends = self.end, {}
 
     def _situation(self) -> Situation:
         clean = self.facts.clean
         return Situation(
-            facts=self.facts,
+            clean=clean,
+            marked=self.facts.mark.flushed is not None,
             ours=clean or written_by_flintmq(self.root, self.effects),
             page_cache_lasted=clean or page_cache_lasted(self.root, self.effects),
             known_ends=bool(self.ends),
@@ -143,7 +145,7 @@ class Recovery:
         self.small.write_mark()  # read_facts has left out queues and index
 
     def _reread_derived(self) -> None:
-        on_disk = self.small.known.index_timestamp
+        on_disk = self.small.checkpoint.index_timestamp
         removed = remove_unsynced(self.root, self.config, self.effects, on_disk, self.facts.mark.indexed)
         self.decisions.add(f"{removed} index files that were not synced are made anew")
         if self.queues is not None:
@@ -153,7 +155,7 @@ class Recovery:
         known_ends.forget(self.root, self.effects)
 
     def _write_mark(self) -> None:
-        self.small.write(self.end, self.small.known)
+        self.small.write(self.end, self.small.checkpoint)
 
     def _make_abort(self) -> None:
         self.small.make_abort()
@@ -173,7 +175,7 @@ class Recovery:
     def _recover_derived(self) -> None:
         queues, files, small = self.queues, self.files, self.small
         assert queues is not None, "the plan asks for queues that another process makes"
-        begin = begin_of_dispatch(files, self.facts, small.known, bool(self.ends))
+        begin = begin_of_dispatch(files, self.facts, small.checkpoint, bool(self.ends))
         if self.index is not None:  # first: from where on records are dispatched again depends on how far it came
             self.index.recover(self.end, small, files.min_offset)
         queues.files.unsure = not self.facts.clean
@@ -187,7 +189,7 @@ class Recovery:
             clean=self.facts.clean,
             compared=self.compared,
             ends=self.ends,
-            tell=self.decisions.add,
+            report=self.decisions.add,
             lower=lambda position: small.retreat(small.mark.with_units_below(position)),
         )
         queues.files.unsure = False
@@ -196,7 +198,7 @@ class Recovery:
         for place, known_end in self.ends.items():  # of a queue without files whose messages are all gone
             self.next_offsets.setdefault(place, known_end)
         if files.min_offset > 0:
-            for text in behind_begin(read_config(self.root, self.effects), queues.begin_of):
+            for text in missed_messages(read_config(self.root, self.effects), queues.begin_of):
                 self.decisions.add(text, logging.WARNING)
 
 
@@ -218,17 +220,17 @@ def offsets_of_log(root: str, files: LogFiles, dispatcher: Dispatcher, end: int)
 
     It comes from the log, or from the queue's files if the log has no record of it any more.
     """
-    found: dict[tuple[bytes, int], int] = {}
+    next_offsets: dict[tuple[bytes, int], int] = {}
     for piece in LogWalk(files, begin=files.min_offset, end=end):
         for block in dispatcher.blocks(piece):
             for number, _, last in block.queues:
                 key = dispatcher.queues.keys[number]
-                found[key.topic, key.queue_id] = block.offsets[last - 1] + 1
+                next_offsets[key.topic, key.queue_id] = block.offsets[last - 1] + 1
             for number, unit in block.batch_units:
                 key = dispatcher.queues.keys[number]
-                found[key.topic, key.queue_id] = unit.base_offset + unit.messages
+                next_offsets[key.topic, key.queue_id] = unit.base_offset + unit.messages
     for name in queue_names(root, directories.QUEUES, files.effects):
         place = os.fsencode(name.topic), name.queue_id
-        if place not in found:
-            found[place] = plain_queue(root, name, files.effects).end()
-    return found
+        if place not in next_offsets:
+            next_offsets[place] = plain_queue(root, name, files.effects).end()
+    return next_offsets

@@ -33,7 +33,7 @@ def load_derived(
     clean: bool = False,
     compared: int = 0,
     ends: Mapping[tuple[bytes, int], int] | None = None,
-    tell: Callable[[str], None] = log.info,
+    report: Callable[[str], None] = log.info,
     lower: Callable[[int], None] = lambda position: None,
 ) -> int:
     """Recover queues and index so that they match the log.
@@ -48,7 +48,7 @@ def load_derived(
         clean: the stop was clean.
         compared: log offset from which on all checksums were compared just now.
         ends: end offset per queue at the last clean stop. A queue that now ends earlier has lost files.
-        tell: receives decisions.
+        report: receives decisions.
         lower: called before units are rewritten, with the log offset up to which queues are known to be complete: the
             mark must claim no more.
 
@@ -58,18 +58,18 @@ def load_derived(
 
     with RecordReader(files) as read:
 
-        def stands(topic: bytes, queue_id: int, offset: int, physical_offset: int) -> bool:
+        def has_record(topic: bytes, queue_id: int, offset: int, physical_offset: int) -> bool:
             message = read.at(physical_offset, end)
             return message is not None and any(
                 os.fsencode(place.topic) == topic and place.queue_id == queue_id and place.offset == offset
                 for place in places(message)
             )
 
-        dispatched = queues.load(files.min_offset, end, stands)
+        dispatched = queues.load(files.min_offset, end, has_record)
     start = min(dispatched, begin)
     lost = known_ends.lost(ends or {}, queues.next_offsets())
     if lost:
-        tell(f"{len(lost)} queues lost files ({', '.join(lost[:3])}); units are made again from the log's begin")
+        report(f"{len(lost)} queues lost files ({', '.join(lost[:3])}); units are made again from the log's begin")
         start = files.min_offset
     lower(files.min_offset if lost else dispatched)
     if index is not None:

@@ -18,7 +18,7 @@ from flintmq.storage.filesystem import Effects
 from flintmq.store.commitlog.end_of_log import StopFacts, Verdict
 from flintmq.store.commitlog.files import LogFile, LogFiles
 from flintmq.store.commitlog.resync import next_record
-from flintmq.store.commitlog.walk import NO_FILE, REFUSED, LogWalk
+from flintmq.store.commitlog.walk import NO_FILE, REFUSED, LogWalk, Piece
 from flintmq.store.layout.small_files import fsync_and_drop_cache, written_by_flintmq
 from flintmq.store.recovery.decisions import Decisions
 from flintmq.store.recovery.lost_log import refuse_without_log
@@ -49,9 +49,9 @@ class EndSearch:
         root: of the store.
         files: of its log.
         facts: of its last stop.
-        known: its checkpoint.
+        checkpoint: its numbers.
         effects: the disk.
-        decisions: takes a line on what was found.
+        decisions: receives a line about the end.
 
     Attributes:
         compared: log offset from which on all checksums were compared.
@@ -63,13 +63,13 @@ class EndSearch:
         root: str,
         files: LogFiles,
         facts: StopFacts,
-        known: Checkpoint,
+        checkpoint: Checkpoint,
         effects: Effects,
         decisions: Decisions,
     ) -> None:
         self.root, self.files, self.effects, self.decisions = root, files, effects, decisions
         self.facts = replace(facts, live=False)  # the lock is ours
-        self.known = known
+        self.checkpoint = checkpoint
         self.compared, self.lost = 0, False
 
     def find(self, *, reread: bool = True, accept_lost: bool = False) -> FoundEnd:
@@ -88,22 +88,22 @@ class EndSearch:
             refuse_without_log(self.root, self.files, self.facts)
         except LostLogError as error:
             self._accept(error, accept_lost)
-        begin = self.compared = recovery_scan_start(self.files, self.facts, self.known)
+        begin = self.compared = recovery_scan_start(self.files, self.facts, self.checkpoint)
         if reread and not self.facts.clean:
             self._reread(begin)
         walk = LogWalk(self.files, self.facts, begin, strict=True, cut_unordered=True)
         end, last_time = begin, 0
         # Only a store that FlintMQ alone has written is known to have no such records anywhere.
-        tail = None
+        torn = None
         if not self.facts.clean and self.facts.mark.flushed is not None:
-            tail = TornRecordSearch(self.facts.mark.flushed, alone=written_by_flintmq(self.root, self.effects))
+            torn = TornRecordSearch(self.facts.mark.flushed, alone=written_by_flintmq(self.root, self.effects))
         try:
             for piece in walk:
-                bad = tail.first_bad(piece) if tail is not None else None
+                bad = torn.first_bad(piece) if torn is not None else None
                 if bad is not None:
                     return self._bad(*bad)
                 end = piece.base + piece.end
-                *_, last_time = store_times(piece.data, piece.positions[piece.count - 1 :], 1)
+                last_time = _last_time(piece)
         except LostLogError as error:
             self._accept(error, accept_lost)
         # After a blank record the end is the next file's first byte, if that file exists, or if its loss was accepted.
@@ -152,7 +152,7 @@ class EndSearch:
         time, size = 0, self.files.file_size
         for begin in (end - end % size - size, end - end % size):
             for piece in LogWalk(self.files, begin=max(begin, self.files.min_offset), end=min(end, begin + size)):
-                *_, time = store_times(piece.data, piece.positions[piece.count - 1 :], 1)
+                time = _last_time(piece)
         return time
 
     def _reread(self, begin: int) -> None:
@@ -170,6 +170,12 @@ class EndSearch:
             self.effects.sync_dir(folder)  # the stop may have come between the creation of a file and this fsync
 
 
+def _last_time(piece: Piece) -> int:
+    """Return the store time of a piece's last record."""
+    *_, time = store_times(piece.data, piece.positions[piece.count - 1 :], 1)
+    return time
+
+
 def without_empty_last(files: LogFiles) -> LogFiles:
     """Return the files without an empty last one, left by an interrupted creation."""
     return replace(files, files=files.files[:-1]) if files.files and files.files[-1].size == 0 else files
@@ -182,8 +188,8 @@ def check_files(files: LogFiles, file_size: int) -> None:
         CorruptStoreError: otherwise; nothing was changed.
     """
     before: LogFile | None = None
-    for odd in files.odd:
-        raise CorruptStoreError(odd.path, 0, NO_FILE, "put the file itself there")
+    if files.odd:
+        raise CorruptStoreError(files.odd[0].path, 0, NO_FILE, "put the file itself there")
     for file in files.files:
         if file.size != file_size:
             raise CorruptStoreError(

@@ -18,7 +18,7 @@ from flintmq.store.layout import directories
 from flintmq.store.layout.queue_name import queue_names
 
 
-def unit_holder(root: str, effects: Effects) -> str:
+def queue_with_units(root: str, effects: Effects) -> str:
     """Return a queue (`topic/queue id`) whose files hold a unit; empty if there is none."""
     for kind in (directories.QUEUES, directories.BATCH_QUEUES):
         for name in queue_names(root, kind, effects):
@@ -39,12 +39,12 @@ def refuse_without_log(root: str, log: LogFiles, facts: StopFacts) -> None:
     """
     if log.files:
         return
-    told = evidence_beyond(facts, 0, 0)
-    if not told and (holder := unit_holder(root, log.effects)):
-        told = f"the queue {holder!a} holds units"
-    if told:
+    evidence = evidence_beyond(facts, 0, 0)
+    if not evidence and (queue := queue_with_units(root, log.effects)):
+        evidence = f"the queue {queue!a} holds units"
+    if evidence:
         folder = log.directories[0] if log.directories else os.path.join(root, directories.LOG)
-        raise LostLogError(folder, 0, f"the log has no files, but {told}", LOST_ADVICE + ACCEPT)
+        raise LostLogError(folder, 0, f"the log has no files, but {evidence}", LOST_ADVICE + ACCEPT)
 
 
 def lost_directory(root: str, config: StoreConfig, effects: Effects = REAL, *, accept: bool = False) -> bool:

@@ -1,10 +1,10 @@
 """Decides the steps that recover a store, and their order, without any I/O.
 
 A start can end after any step, by a kill or with the power, and the next start must not take the store for healthier
-than it is. Three files tell it: `abort` (was the stop unclean? by FlintMQ? does the page cache of then still live?),
-`flintmq.mark` beside `checkpoint` (how far log, queues and index are on disk), and `flintmq.queues` (where queues ended
-at a clean stop). So a file that promises something is lowered before that thing is undone, and `abort` gets this boot's
-id only after the last step that asks about the previous stop.
+than it is. Three files describe the last stop: `abort` (was the stop unclean? by FlintMQ? does the page cache of then
+still live?), `flintmq.mark` beside `checkpoint` (how far log, queues and index are on disk), and `flintmq.queues`
+(where queues ended at a clean stop). So a file that promises something is lowered before that thing is undone, and
+`abort` gets this boot's id only after the last step that asks about the previous stop.
 """
 
 from __future__ import annotations
@@ -12,8 +12,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import Enum
-
-from flintmq.store.commitlog.end_of_log import StopFacts
 
 
 class Step(Enum):
@@ -35,37 +33,61 @@ class Situation:
     """Facts known to recovery once it has found the log's end.
 
     Attributes:
-        facts: of the last stop; of a log whose end is lost, and accepted so, nothing is known.
+        clean: the last stop was clean. False for a log whose end is lost, and accepted so: nothing is known of it.
+        marked: `flintmq.mark` says how far the log is on disk.
         ours: `abort` was written by FlintMQ, so nobody else has worked on the store since its last clean stop.
         page_cache_lasted: machine and file system ran on since, so files hold all that was stored.
         known_ends: the list of where queues ended is there, and holds.
         external: another process makes queues and index.
     """
 
-    facts: StopFacts
+    clean: bool
+    marked: bool
     ours: bool
     page_cache_lasted: bool
     known_ends: bool
     external: bool
 
+    def __post_init__(self) -> None:
+        assert not self.clean or (self.ours and self.page_cache_lasted)  # there is no `abort` that says otherwise
+        assert not self.page_cache_lasted or self.ours  # only an `abort` of FlintMQ says which page cache it was
 
-def plan(found: Situation) -> tuple[Step, ...]:
-    """Return the steps to take, in order."""
-    return tuple(_steps(found))
+
+def plan(situation: Situation) -> tuple[Step, ...]:
+    """Return the steps to take, in order.
+
+    Of the eight kinds of stop each takes the steps that have a cross, from left to right:
+
+    | last stop       | mark | WITHDRAW | REREAD  | WRITE | MAKE  | TRUNCATE | MARK    | MAKE  |
+    |                 |      | DERIVED  | DERIVED | MARK  | ABORT | LOG      | LOG END | ABORT |
+    |-----------------|------|----------|---------|-------|-------|----------|---------|-------|
+    | clean           | yes  |          |         |       | x     | x        |         |       |
+    | clean           | no   |          |         | x     | x     | x        |         |       |
+    | killed          | yes  |          |         |       |       | x        |         | x     |
+    | killed          | no   |          |         |       |       | x        |         | x     |
+    | power cut       | yes  |          | x       |       |       | x        |         | x     |
+    | power cut       | no   |          | x       |       |       | x        |         | x     |
+    | RocketMQ killed | yes  | x        | x       |       |       | x        | x       | x     |
+    | RocketMQ killed | no   | x        | x       |       |       | x        |         | x     |
+
+    FORGET_KNOWN_ENDS comes after the first two, unless a list of the queues' ends is there and holds. The last step is
+    RECOVER_DERIVED, or LEAVE_DERIVED if another process makes queues and index.
+    """
+    return tuple(_steps(situation))
 
 
-def _steps(found: Situation) -> Iterator[Step]:
-    clean, marked = found.facts.clean, found.facts.mark.flushed is not None
-    others = not clean and not found.ours
+def _steps(situation: Situation) -> Iterator[Step]:
+    clean, marked = situation.clean, situation.marked
+    others = not clean and not situation.ours
     if others:
         # RocketMQ has worked on queues and index since the mark was written. Before `abort` is ours: the next start
         # would take the mark for one that nobody else has outlived.
         yield Step.WITHDRAW_DERIVED
-    if not clean and not found.page_cache_lasted:
+    if not clean and not situation.page_cache_lasted:
         # Before `abort` names this boot: afterwards nobody knows that the power failed, and what was never synced
         # would be believed.
         yield Step.REREAD_DERIVED
-    if not found.known_ends:
+    if not situation.known_ends:
         # Before queues are written: a list of an older stop would call them lost.
         yield Step.FORGET_KNOWN_ENDS
     if clean and not marked:
@@ -86,4 +108,4 @@ def _steps(found: Situation) -> Iterator[Step]:
         # index are changed, which belongs to this run.
         yield Step.MAKE_ABORT
     # Last: it reads the log up to its end, and all that it changes can be made again from the log.
-    yield Step.LEAVE_DERIVED if found.external else Step.RECOVER_DERIVED
+    yield Step.LEAVE_DERIVED if situation.external else Step.RECOVER_DERIVED

@@ -22,15 +22,15 @@ from flintmq.store.recovery.find_end import EndSearch, check_files, without_empt
 from flintmq.store.recovery.lost_log import lost_directory
 
 
-def behind_begin(known: BrokerConfig, bounds: Callable[[str, int], int | None]) -> Iterator[str]:
-    """Yield a line for each queue of which a group has still to consume expired messages.
+def missed_messages(broker: BrokerConfig, bounds: Callable[[str, int], int | None]) -> Iterator[str]:
+    """Yield a line for each queue of which a group has not consumed messages that have expired.
 
     Args:
-        known: content of config/.
+        broker: content of config/.
         bounds: the smallest queue offset of a queue (topic, queue id); None if there is no such queue.
     """
     least: dict[tuple[str, int], tuple[int, str]] = {}
-    for (topic, group), queues in known.consumer_offsets.items():
+    for (topic, group), queues in broker.consumer_offsets.items():
         for queue_id, offset in queues.items():
             least[topic, queue_id] = min(least.get((topic, queue_id), (offset, group)), (offset, group))
     for (topic, queue_id), (offset, group) in sorted(least.items()):
@@ -59,36 +59,36 @@ def preview(root: str, config: StoreConfig, effects: Effects = REAL, *, accept_l
         root = directories.open_root(root, config, effects)
         directories.refuse_rocksdb_queues(root, effects)
     now = Snapshot(root, config, effects)
-    facts, known, files = now.facts, now.broker, without_empty_last(now.log)
+    facts, broker, files = now.facts, now.broker, without_empty_last(now.log)
     check_files(files, files.file_size)
-    found = Decisions()
-    search = EndSearch(root, files, facts, StoreFiles(root, effects).known, effects, found)
+    searched = Decisions()
+    search = EndSearch(root, files, facts, StoreFiles(root, effects).checkpoint, effects, searched)
     end, _, verdict = search.find(reread=False, accept_lost=accept_lost)
-    behind, offset = 0, next_record(files, end)
+    later_records, offset = 0, next_record(files, end)
     while offset is not None:
         message = record_at(files, offset)
-        behind += 1
+        later_records += 1
         offset = next_record(files, offset + (message.size if message is not None else 1))
     last = files.find(end)
-    if behind:
-        cut = f"{behind} records behind the end would be copied to quarantine/ and cut"
+    if later_records:
+        cut = f"{later_records} records after the end would be copied to quarantine/ and cut"
     elif last is not None and has_data(last, effects, end - last.start):
-        cut = "what stands behind the end is no whole record, and would be zeroed"
+        cut = "the bytes after the end are no whole record, and would be zeroed"
     else:
         cut = "nothing would be cut"
     decisions = [f"the last stop was {'clean' if facts.clean else 'unclean'}", cut]
-    decisions += found.lines[:1] if search.lost else []
+    decisions += searched.lines[:1] if search.lost else []
     for file in files.files:
         if file.start > max(end, files.min_offset):
-            what = "bytes behind the end" if has_data(file, effects) else "nothing yet (it was made ahead)"
+            what = "bytes after the end" if has_data(file, effects) else "nothing yet (it was made ahead)"
             decisions.append(f"{file.path}, which holds {what}, would be removed")
-    if files.min_offset > 0 and known.consumer_offsets:
+    if files.min_offset > 0 and broker.consumer_offsets:
         lookup = QueueLookup(now)
-        there = lookup.file_names()
+        with_files = lookup.file_names()
 
         def begin_of(topic: str, queue_id: int) -> int | None:
             name = QueueName(topic, queue_id)
-            return lookup.bounds(name).min if name in there else None
+            return lookup.bounds(name).min if name in with_files else None
 
-        decisions += behind_begin(known, begin_of)
+        decisions += missed_messages(broker, begin_of)
     return {"end": end, "verdict": verdict.value, "decisions": decisions}

@@ -10,7 +10,7 @@ from flintmq.store.commitlog.records import record_at
 MARGIN_MS = 3000  # upstream begins this much before the checkpoint's time
 
 
-def recovery_scan_start(files: LogFiles, facts: StopFacts, known: Checkpoint) -> int:
+def recovery_scan_start(files: LogFiles, facts: StopFacts, checkpoint: Checkpoint) -> int:
     """Return the log offset from which recovery reads.
 
     It is the start of the file that holds the mark. Without a mark: of the last file whose first record is surely older
@@ -19,7 +19,7 @@ def recovery_scan_start(files: LogFiles, facts: StopFacts, known: Checkpoint) ->
     if facts.mark.flushed is not None:
         file = files.find(min(facts.mark.flushed, max(files.limit - 1, 0)))
         return file.start if file is not None else files.min_offset
-    limit = min(known.physic_timestamp, known.logics_timestamp) - MARGIN_MS
+    limit = min(checkpoint.physic_timestamp, checkpoint.logics_timestamp) - MARGIN_MS
     for file in reversed(files.files):
         first = record_at(files, file.start)
         if first is None:
@@ -29,17 +29,17 @@ def recovery_scan_start(files: LogFiles, facts: StopFacts, known: Checkpoint) ->
     return files.min_offset
 
 
-def begin_of_dispatch(files: LogFiles, facts: StopFacts, known: Checkpoint, listed: bool = False) -> int:
+def begin_of_dispatch(files: LogFiles, facts: StopFacts, checkpoint: Checkpoint, listed: bool = False) -> int:
     """Return the log offset from which units are rewritten; queues before it are durable.
 
-    - Where the mark tells how far the log was dispatched to queues on disk: from there. After a clean stop the mark
+    - Where the mark says how far the log was dispatched to queues on disk: from there. After a clean stop the mark
       alone is not enough: `listed` says that the list of queues' ends is there too, by which queues that lost their
       files since are found.
     - Else, after a clean stop: the last file.
     - Else the last file whose first record was stored before the checkpoint's time of queues (D10: the log may have
       been flushed further than they were).
     """
-    begin = recovery_scan_start(files, facts, known)
+    begin = recovery_scan_start(files, facts, checkpoint)
     marked = files.min_offset <= facts.mark.dispatched <= (facts.mark.flushed or 0)
     if facts.clean and not (marked and listed):
         return begin
@@ -47,6 +47,6 @@ def begin_of_dispatch(files: LogFiles, facts: StopFacts, known: Checkpoint, list
         return facts.mark.dispatched
     for file in reversed(files.files):
         first = record_at(files, file.start) if file.start <= begin else None
-        if first is not None and 0 < first.store_timestamp <= known.logics_timestamp - MARGIN_MS:
+        if first is not None and 0 < first.store_timestamp <= checkpoint.logics_timestamp - MARGIN_MS:
             return file.start
     return files.min_offset

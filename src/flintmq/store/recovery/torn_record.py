@@ -64,17 +64,17 @@ class TornRecordSearch:
         """
         if fetch.whole(piece.data, piece.positions, piece.count) < piece.count:
             return False
-        behind: dict[tuple[bytes, int], int] = {}
+        after: dict[tuple[bytes, int], int] = {}
         good = True
-        for block in self._units.blocks(piece):  # to the end, whatever it says
+        for block in self._units.blocks(piece):  # to the end: else units would stay in the dispatcher
             for number, first, end in block.queues:
                 place = self._units.queues.keys[number].topic, self._units.queues.keys[number].queue_id
                 begin = block.offsets[first]
-                good = good and begin == behind.get(place, self.next.get(place, begin))
+                good = good and begin == after.get(place, self.next.get(place, begin))
                 good = good and group_units.run_length(block.offsets, first, end) == end - first
-                behind[place] = block.offsets[end - 1] + 1
+                after[place] = block.offsets[end - 1] + 1
         if good:
-            self.next |= behind
+            self.next |= after
         return good
 
     def _count(self, topic: bytes, queue_id: int, queue_offset: int, flags: int) -> str | None:

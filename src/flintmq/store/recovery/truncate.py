@@ -34,13 +34,14 @@ def truncate_log(root: str, files: LogFiles, end: int, effects: Effects, decisio
 
     Durability: on return.
     """
+    assert end >= files.min_offset  # otherwise even the first file would go, and offsets would begin at 0 again
     # Before anything is removed: a kill halfway must lose no record.
     _quarantine(root, files, end, effects, decisions)
     for file in reversed(files.files):  # the last one first: a kill on the way must leave no gap
-        if file.start > end and file.start > files.min_offset:
+        if file.start > end:
             effects.unlink(file.path)
             effects.sync_dir(os.path.dirname(file.path))
-            decisions.add(f"removed {file.path}, which lies behind the end")
+            decisions.add(f"removed {file.path}, which lies after the end")
         elif file.start + file.size > end:
             _zero(file, end - file.start, effects, decisions)
 
@@ -61,7 +62,7 @@ def _zero(file: LogFile, position: int, effects: Effects, decisions: Decisions) 
             position += max(len(piece), 1)
         if zeroed:
             effects.sync(fd)  # before the first append: truncated bytes must not come back between its records
-            decisions.add(f"zeroed {zeroed} bytes of {file.path} behind position {first}")
+            decisions.add(f"zeroed {zeroed} bytes of {file.path} after position {first}")
     finally:
         effects.close(fd)
 

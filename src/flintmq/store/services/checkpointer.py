@@ -90,11 +90,11 @@ class Checkpointer:
         except OSError as error:
             self._failure.set(f"the consume queues or the index could not be flushed ({error.strerror})")
             raise
-        known = self._small.known
-        logics = min(dispatched, time) if dispatched else known.logics_timestamp
+        before = self._small.checkpoint
+        logics = min(dispatched, time) if dispatched else before.logics_timestamp
         self._small.write(
             flushed,
-            Checkpoint(time, logics, full or known.index_timestamp, *known[3:]),
+            Checkpoint(time, logics, full or before.index_timestamp, *before[3:]),
             -1 if self._external else min(reached.position, flushed),
             self._index.mark.indexed if self._index is not None else None,
         )
