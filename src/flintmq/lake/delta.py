@@ -72,7 +72,7 @@ class DeltaTarget(ExportTarget):
             self._table_id = None
             return None
         self._newest, self._current = self._numbers(table)
-        self._table_id = table.metadata().id
+        self._table_id = str(table.metadata().id)
         if self._current < self._newest:
             self.notes["table_was_put_back"] = 1
         return self.read_manifest(self._manifest(self._current)) if self._current else None
@@ -133,7 +133,7 @@ class DeltaTarget(ExportTarget):
         try:
             table = self._table()
             # A table that was dropped, or made again at this path, may have the same numbers, and not the same rows.
-            same = self._table_id == (None if table is None else table.metadata().id)
+            same = self._table_id == (None if table is None else str(table.metadata().id))
             if not same or (table is not None and self._numbers(table) != (self._newest, self._current)):
                 raise StoreError(
                     f"{self.root} was restored, made again, or exported into, during this export; run it again"
@@ -165,7 +165,7 @@ class DeltaTarget(ExportTarget):
             )
             self._sync_log()
             self._newest = self._current = manifest.number
-            self._table_id = table.metadata().id
+            self._table_id = str(table.metadata().id)
         except DeltaError as error:
             raise StoreAccessError(f"{self.root}: the Delta table rejected the export: {error}") from error
         # The export is in the table: a failure from here on must not say otherwise. A later run tries again.
