@@ -212,8 +212,8 @@ def test_a_unit_torn_by_a_power_cut_does_not_pass_for_an_expired_one(
     torn = Unit(0, 50, 3)  # the first eight bytes of it did not arrive; its record did not either
     write(tmp_path, (whole + [torn] + behind)[:5])
     queues = Setup(tmp_path).queues
-    queues.files.unsure = True
-    queues.load(1100, 1150, lambda *place: place[-1] < 1150 and stands(*place))  # the log holds the record of unit 2
+    log = lambda *place: place[-1] < 1150 and stands(*place)  # noqa: E731  it holds the record of unit 2
+    queues.load(1100, 1150, log, unsure=True)
     found = queues.find(*PLACE)
     there = sum(u.is_written for u in whole)
     assert found is not None and found.max_offset == there
@@ -339,6 +339,44 @@ def test_a_queue_does_not_begin_at_an_offset_that_got_no_unit(tmp_path: Path, of
     s.queues.close()
 
 
+def test_a_loaded_queue_trusts_its_units_and_names_again(tmp_path: Path):
+    """Units were torn by a power cut: the smallest offset is that of the units that were written again."""
+    torn = Unit(5000, 50, 0)  # points after the log's begin, though its record is gone
+    write(tmp_path, [torn, unit(1), unit(2), unit(3)])
+    s = Setup(tmp_path)
+    s.queues.load(1000 + 50 * 2, END, stands, unsure=True)
+    queue = s.queues.find(*PLACE)
+    assert (queue.min_offset, s.queues.files.unsure) == (0, True)
+    s.replay(*range(5))
+    assert (queue.min_offset, queue.max_offset) == (0, 5)
+    s.queues.finish_loading(1000 + 50 * 2)
+    assert (queue.min_offset, queue.max_offset, s.queues.files.unsure) == (2, 5, False)
+    s.replay(0, 1)
+    s.queues.finish_loading(1000 + 50 * 2)
+    assert queue.min_offset == 0, "once loaded, a queue that is written again keeps its bounds"
+    s.queues.close()
+
+
+def test_a_queue_is_written_again_from_a_smaller_offset(tmp_path: Path):
+    s = Setup(tmp_path)
+    s.take(*range(2, 7))
+    queue = s.queues.find(*PLACE)
+    queue.rewind(1)
+    assert (queue.min_offset, queue.max_offset, queue.writer.next) == (1, 7, 1)
+    s.queues.check_invariants()
+    queue.raise_minimum(9)
+    assert queue.min_offset == 7, "never after the end"
+    queue.raise_minimum(3)
+    assert queue.min_offset == 7, "never lower"
+    queue.continue_at(2, 4)
+    assert (queue.min_offset, queue.max_offset, queue.writer.next) == (2, 4, 4)
+    with pytest.raises(AssertionError):
+        queue.rewind(5)
+    with pytest.raises(AssertionError):
+        queue.continue_at(4, 3)
+    s.queues.close()
+
+
 def broken(queue: RunningQueue, **values: object) -> None:
     for name, value in values.items():
         setattr(queue, name, value)
@@ -380,7 +418,7 @@ def test_the_invariants_notice_a_broken_batch_queue(tmp_path: Path):
     queues = ConsumeQueues(str(tmp_path), CONFIG, Faulty(), Report())
     queue = queues._open_batch(b"B", 0)
     queue.writer.put(BatchUnit(0, 50, 0, 1, 0, 3))
-    queue.writer.next = 3
+    assert queue.writer.next == 3
     queues.check_invariants()
     queue.writer.position += 1
     with pytest.raises(AssertionError):

@@ -174,7 +174,8 @@ def test_names_that_may_not_be_on_disk_are_synced_with_what_is_written(tmp_path:
     for unsure in (False, True):
         effects = Faulty()
         files = OpenFiles(effects)
-        files.unsure = unsure
+        if unsure:
+            files.doubt_names()
         files.write(str(path), 100, b"x", 0)
         files.flush()
         assert (effects.count("sync_dir") == 3) == unsure

@@ -308,7 +308,7 @@ def test_what_left_the_store_is_told_and_passed(store, caplog):
     with store.consumer("G", "T") as consumer:
         consumer.poll(1)
         queue = store._parts.queues.find(b"T", 0)
-        queue.min_offset = 10  # as retention raises it
+        queue.raise_minimum(10)  # as retention does
         assert consumer.poll(1)[0].queue_offset == 10
         assert consumer.expired == 9 and "offsets 1 to 9 had left" in caplog.text
         assert consumer.lag() == {0: 30}, "what is gone is not waited for"

@@ -75,8 +75,8 @@ class Noted:
         self.asked: tuple[Any, ...] = ()
         self.offsets: dict[tuple[bytes, int], int] = {}
 
-    def load(self, *asked: Any) -> int:
-        self.asked = asked
+    def load(self, *asked: Any, unsure: bool) -> int:
+        self.asked, self.unsure = asked, unsure
         return self.loaded
 
     def next_offsets(self) -> dict[tuple[bytes, int], int]:
@@ -89,7 +89,7 @@ class Noted:
     def take(self, block: UnitBlock, _: Dispatcher) -> None:
         self.taken += [n - 10 for _, first, last in block.queues for n in block.offsets[first:last]]
 
-    def recompute_min_offsets(self, log_begin: int) -> None:
+    def finish_loading(self, log_begin: int) -> None:
         self.bound = log_begin, len(self.taken)
 
 
@@ -144,7 +144,7 @@ def test_records_are_dispatched_again_from_where_queues_or_index_lack_them(
             files, queues, index, Dispatcher(DispatchRules(())), END, begin, clean=bool(clean), lower=lowered.append,
         )  # fmt: skip
         assert (count, queues.taken) == (6 - first, [*range(first, 6)]) and queues.bound == (BEGIN, 6 - first)
-        assert lowered == [loaded] and queues.asked[:2] == (BEGIN, END)
+        assert lowered == [loaded] and queues.asked[:2] == (BEGIN, END) and queues.unsure is not bool(clean)
         if index is not None:
             assert index.items == [at(n) for n in range(first, 6)] and index.times == [1005]
             assert index.complete is (not clean or not index.was_there)

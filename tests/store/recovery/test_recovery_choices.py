@@ -295,7 +295,7 @@ def test_queues_and_index_are_made_again_with_what_recovery_knows(
     load_derived, indexed = apply.load_derived, []
 
     def noted(files: Any, queues: Any, index: Any, dispatcher: Any, end: int, begin: int, **more: Any) -> int:
-        known.append((queues, queues.files.unsure, end, more["clean"], more["compared"], more["ends"]))
+        known.append((queues, end, more["clean"], more["compared"], more["ends"]))
         return load_derived(files, queues, index, dispatcher, end, begin, **more)
 
     def removed(*asked: Any) -> int:
@@ -309,7 +309,7 @@ def test_queues_and_index_are_made_again_with_what_recovery_knows(
     with open_small(tmp_path, Clock()) as store:
         clean = how == "clean"
         read_from = end - end % FILE_SIZE
-        assert known == [(store._parts.queues, not clean, end, clean, read_from, {(b"T", 0): 20})]
+        assert known == [(store._parts.queues, end, clean, read_from, {(b"T", 0): 20})]
         assert store._parts.queues.files.unsure is False and lowered == [end]
         assert indexed == {"killed, RocketMQ's": [None], "power cut": [end]}.get(how, [])
         told = ["7 index files that were not synced are made anew"] * len(indexed)

@@ -106,7 +106,7 @@ class Around:
         if root is None or topic is None or queue_id is None:
             return "there is no extension beside this file"
         try:
-            data = ExtQueue.of(root, QueueName(topic, queue_id), self.effects).raw(position)
+            data = ExtQueue.of(root, QueueName(topic, queue_id), self.effects).unit_bytes(position)
             if data is None:
                 return "no file of the extension has that place"
             return consume_queue_ext.decode(data) or "there is no unit"

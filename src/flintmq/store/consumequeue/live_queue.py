@@ -1,4 +1,4 @@
-"""One queue of a running store as readers see it: its bounds, and its units by queue offset.
+"""One queue of a running store: its bounds, its units by queue offset, its changes.
 
 Files are read with pread, so that a reader sees all that is written and no map is shared. Upstream: ConsumeQueue,
 BatchConsumeQueue (getIndexBuffer, getBatchMsgIndexBuffer).
@@ -16,9 +16,11 @@ from typing import TypeAlias
 
 from flintmq.format.batch_queue import BATCH_UNIT_SIZE, BatchUnit
 from flintmq.format.consume_queue import UNIT, UNIT_SIZE, Unit
+from flintmq.format.consume_queue_ext import is_address
 from flintmq.storage.filesystem import Effects
-from flintmq.store.consumequeue.reader import ExtQueue, batch_queue
-from flintmq.store.consumequeue.writer import BatchQueueWriter, QueueWriter
+from flintmq.store.consumequeue.reader import ExtQueue, batch_queue, plain_queue
+from flintmq.store.consumequeue.writer import BatchQueueWriter, QueueWriter, offset_is_implausible
+from flintmq.store.dispatch.dispatcher import UnitBlock
 from flintmq.store.layout import directories
 from flintmq.store.layout.queue_name import QueueName
 
@@ -77,6 +79,9 @@ class RunningQueue:
 
     Attributes:
         min_offset, max_offset: its bounds; the latter is after its last unit.
+
+    Thread: `raise_minimum` retention only; other methods that change the queue the dispatcher only, or recovery before
+    there is one. Reading any: `max_offset` is raised after the units below it are written.
     """
 
     unit_size = UNIT_SIZE
@@ -86,6 +91,67 @@ class RunningQueue:
         self.folder = os.path.join(root, directories.QUEUES, name.topic, str(name.queue_id))
         self.min_offset = self.max_offset = 0
         self._block = 0, b""  # queue offset of the first unit, and units, read last; one tuple, so always read together
+
+    # -- changes ----------------------------------------------------------------------------------------------------
+
+    def continue_at(self, low: int, end: int) -> None:
+        """Continue a queue on disk, whose units are those of the queue offsets [low, end)."""
+        assert 0 <= low <= end
+        self.writer.continue_at(end)
+        self.min_offset, self.max_offset = low, end
+
+    def rewind(self, offset: int) -> None:
+        """Continue at a smaller queue offset: the units from there on are written again.
+
+        Readers see the old units meanwhile.
+        """
+        self.writer.rewind(offset, self._addresses_from(offset))
+        self.min_offset = min(self.min_offset, offset)
+
+    def _addresses_from(self, offset: int) -> dict[int, int]:
+        """Return the ext addresses of units from this offset on, by the log offset of their record.
+
+        They end at the first unit without an address: all after it get new ones, so that addresses keep increasing, on
+        which retention relies.
+        """
+        addresses: dict[int, int] = {}
+        if self.writer.ext is None:
+            return addresses
+        for number, unit in plain_queue(self.root, self.name, self.effects).units(offset, self.writer.next):
+            if number != offset + len(addresses) or not isinstance(unit, Unit) or not is_address(unit.tags_code):
+                break
+            addresses[unit.physical_offset] = unit.tags_code
+        return addresses
+
+    def take(self, block: UnitBlock, first: int, end: int) -> None:
+        """Write units [first, end) of a block, and raise the end that readers see.
+
+        Raises:
+            OSError: a queue file cannot be made or written.
+
+        Durability: the kernel has them.
+        """
+        writer = self.writer
+        begun = writer.next < 0
+        first += begun and offset_is_implausible(block.offsets, first, end, -1)
+        least = writer.place(block.offsets, block.times, block.units, first, end)
+        if begun and least >= 0:
+            self.min_offset = least
+        if block.offsets[first] < self.max_offset:
+            self.forget()
+        self.max_offset = max(writer.next, self.max_offset)
+
+    def raise_minimum(self, offset: int) -> None:
+        """Note that the log begins after the records of units below this queue offset."""
+        if offset > self.min_offset:
+            self.min_offset = min(offset, self.max_offset)
+
+    def recompute_minimum(self, log_begin: int) -> None:
+        """Find the smallest queue offset among the units as they are now."""
+        units = plain_queue(self.root, self.name, self.effects)
+        self.min_offset = min(units.first_kept(log_begin, self.max_offset), self.max_offset)
+
+    # -- reading ----------------------------------------------------------------------------------------------------
 
     def ext(self) -> ExtQueue:
         """Return the ext queue that its tags fields may point into."""
@@ -161,12 +227,25 @@ class RunningBatchQueue:
     """One batch queue of a running store.
 
     A unit covers as many queue offsets as its record has messages, and names the first one itself.
+
+    Thread: `take` the dispatcher only; reading any.
     """
 
     unit_size = BATCH_UNIT_SIZE
 
     def __init__(self, writer: BatchQueueWriter, root: str, name: QueueName, effects: Effects) -> None:
         self.writer, self.root, self.name, self.effects = writer, root, name, effects
+
+    def take(self, unit: BatchUnit) -> None:
+        """Append one unit, unless its queue offsets are there already.
+
+        Raises:
+            OSError: a queue file cannot be made or written.
+
+        Durability: the kernel has it.
+        """
+        if unit.base_offset >= self.writer.next:
+            self.writer.put(unit)
 
     def ext(self) -> ExtQueue:
         """Return an empty ext queue: batch queues have none."""

@@ -19,7 +19,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple, TypeAlias
@@ -38,8 +38,8 @@ from flintmq.store.layout.queue_name import QueueName, is_path
 AnyUnit: TypeAlias = Unit | BatchUnit
 
 _READ_BYTES = 64 * 1024
+LARGEST_EXT_UNIT = 0x8000  # bytes; the size field of a unit is an i16
 _PAGE = 4096  # data and holes begin at multiples of this
-_ZERO_BYTES = 1 << 20
 
 
 class UnitFile(NamedTuple):
@@ -78,95 +78,88 @@ def list_files(folder: str, below: str, effects: Effects) -> list[UnitFile]:
     return found
 
 
-def zero_behind(files: Iterable[UnitFile], end: int, effects: Effects = REAL, zeros: int | None = None) -> None:
-    """Clear everything after a queue's last unit: remove whole files, zero the rest of the last.
+class HeldFiles:
+    """Files of one queue that stay open.
 
-    A stale unit there would become valid again (upstream defects D4, D12).
-
-    Args:
-        files: of one queue.
-        end: byte of the queue after the last unit.
-        zeros: byte of the queue after which all files are known to hold zeros; None: not known.
-
-    Raises:
-        OSError: a file cannot be written.
-
-    Durability: none.
-    """
-    for file in files:
-        keep = min(max(end - file.start, 0), file.size)
-        if keep == 0 and file.start > 0:
-            effects.unlink(file.path)
-        elif keep < file.size and (zeros is None or file.start + keep < zeros):
-            _zero_rest(file, keep, effects)
-
-
-def _zero_rest(file: UnitFile, position: int, effects: Effects) -> None:
-    fd = effects.open_write(file.path)
-    try:
-        while (at := effects.next_data(fd, position)) is not None and at < file.size:
-            rest = effects.pread(fd, min(file.size - at, _ZERO_BYTES), at)
-            if rest.count(0) != len(rest):
-                effects.pwrite(fd, bytes(len(rest)), at)
-            if not rest:
-                break
-            position = at + len(rest)
-    finally:
-        effects.close(fd)
-
-
-class UnitQueue:
-    """The units of one queue, in the files that existed when this object was made.
+    Each is opened once, when first read. The last bytes read are kept; others may change them meanwhile.
 
     Args:
-        root: of the store.
-        kind: directories.QUEUES or directories.BATCH_QUEUES.
-        name: topic and queue id.
-        layout: UNIT or BATCH_UNIT.
+        below: the directory of all queues of its kind; links in it are not followed.
         effects: the disk.
 
     Raises:
-        StoreAccessError: (any method) the directory or a file may not be read.
+        FileNotFoundError: (any method) the file is gone.
+        StoreAccessError: (any method) it may not be read.
 
-    Thread: any; the object is immutable.
+    Thread: one.
     """
 
-    def __init__(self, root: str, kind: str, name: QueueName, layout: Layout[Any], effects: Effects = REAL) -> None:
-        self.layout: Layout[Any] = layout
-        self._effects = effects
-        self._below = os.path.join(root, kind)
-        self.folder = os.path.join(self._below, name.topic, str(name.queue_id))
-        self.files = self._list() if is_path(name.topic) else ()
-        self._starts = [file.start for file in self.files]
-        self._held: dict[str, int] | None = None
-        self._last = "", 0, b""  # path, position and bytes of the last read while files are held
+    def __init__(self, below: str, effects: Effects) -> None:
+        self._below, self._effects = below, effects
+        self._open: dict[str, int] = {}
+        self._last = "", 0, b""  # path, position and bytes of the last read
+
+    def descriptor(self, file: UnitFile) -> int:
+        """Return the descriptor of a file."""
+        if file.path not in self._open:
+            self._open[file.path] = self._effects.open_read(file.path, self._below)
+        return self._open[file.path]
+
+    def read(self, file: UnitFile, position: int, count: int) -> bytes:
+        """Read bytes of a file; fewer if it shrank."""
+        path, first, data = self._last
+        if path == file.path and first <= position and position + count <= first + len(data):
+            return data[position - first : position - first + count]
+        data = self._effects.pread(self.descriptor(file), count, position)
+        self._last = file.path, position, data
+        return data
+
+    def close(self) -> None:
+        """Close all files."""
+        for fd in self._open.values():
+            self._effects.close(fd)
+
+
+class UnitQueue:
+    """The units of one queue, in the files that existed when they were listed.
+
+    `plain_queue` and `batch_queue` list them.
+
+    Args:
+        layout: UNIT or BATCH_UNIT.
+        folder: the queue's directory.
+        below: the directory of all queues of its kind; links in it are not followed.
+        files: in order, as `_unit_files` lists them.
+        effects: the disk.
+        held: reads the files; None: each read opens its file.
+
+    Raises:
+        StoreAccessError: (any method) a file may not be read.
+
+    Thread: any, without `held`; the object is immutable.
+    """
+
+    def __init__(
+        self,
+        layout: Layout[Any],
+        folder: str,
+        below: str,
+        files: tuple[UnitFile, ...],
+        effects: Effects,
+        held: HeldFiles | None = None,
+    ) -> None:
+        self.layout, self.folder, self.files = layout, folder, files
+        self._below, self._effects, self._held = below, effects, held
+        self._starts = [file.start for file in files]
 
     @contextmanager
     def held(self) -> Iterator[UnitQueue]:
-        """Return the same queue with open files, for one thread and the length of a `with` block.
-
-        It opens each file once, when first read, and keeps the last bytes read, which others may change meanwhile.
-        """
-        held = UnitQueue.__new__(UnitQueue)
-        held.__dict__ |= self.__dict__
-        held._held = {}
+        """Return the same queue with open files, for one thread and the length of a `with` block."""
+        files = HeldFiles(self._below, self._effects)
         try:
-            yield held
+            yield UnitQueue(self.layout, self.folder, self._below, self.files, self._effects, files)
         finally:
-            for fd in held._held.values():
-                self._effects.close(fd)
-
-    def _list(self) -> tuple[UnitFile, ...]:
-        """List the files in order, each limited to whole units and to the start of the next one."""
-        width = self.layout.size
-        found = [
-            file._replace(size=file.size - file.size % width)
-            for file in list_files(self.folder, self._below, self._effects)
-            if file.start % width == 0 and width <= file.size <= LARGEST_FILE
-        ]
-        ends = [file.start for file in found[1:]]
-        cut = [file._replace(size=min(file.size, end - file.start)) for file, end in zip(found, ends, strict=False)]
-        return (*cut, *found[-1:])
+            files.close()
 
     @property
     def is_batch(self) -> bool:
@@ -253,9 +246,9 @@ class UnitQueue:
 
     def _last_written(self, file: UnitFile) -> int | None:
         if not self._effects.remote:
-            return self._from_behind(file, self._data_end(file))
+            return self._last_unit_before(file, self._data_end(file))
         if file.size <= _READ_BYTES:  # one look costs no more than the first step of a bisection
-            return self._from_behind(file, file.size)
+            return self._last_unit_before(file, file.size)
         width: int = self.layout.size
         first, count = file.start // width, file.size // width
         if self._is_written(first + count - 1):
@@ -268,7 +261,7 @@ class UnitQueue:
             else:
                 high = middle
         if any(self._whole(file, low * width, _READ_BYTES)):
-            return self._from_behind(file, file.size)
+            return self._last_unit_before(file, file.size)
         return first + low - 1 if low else None
 
     def _data_end(self, file: UnitFile) -> int:
@@ -278,14 +271,14 @@ class UnitQueue:
                 return held._data_end(file)
         low, high, probe = 0, file.size, _PAGE
         with suppress(FileNotFoundError):
-            fd = self._held_open(file, self._held)
+            fd = self._held.descriptor(file)
             while high - low > _PAGE:
                 data = self._effects.next_data(fd, probe)
                 low, high = (low, probe) if data is None else (max(probe, data), high)
                 probe = min(16 * probe, (low + high) // 2) if high == file.size else (low + high) // 2
         return high
 
-    def _from_behind(self, file: UnitFile, end: int) -> int | None:
+    def _last_unit_before(self, file: UnitFile, end: int) -> int | None:
         """Return the number of the last unit below `end` that is not zeros, searching backwards."""
         width: int = self.layout.size
         step = _READ_BYTES // width * width
@@ -350,34 +343,52 @@ class UnitQueue:
 
     def _bytes(self, file: UnitFile, position: int, count: int) -> bytes:
         """Read bytes of a file; fewer, or none, if it shrank or disappeared."""
-        path, first, data = self._last
-        if path == file.path and first <= position and position + count <= first + len(data):
-            return data[position - first : position - first + count]
         try:
-            if self._held is None:
-                with self._effects.reading(file.path, self._below) as fd:
-                    return self._effects.pread(fd, count, position)
-            data = self._effects.pread(self._held_open(file, self._held), count, position)
+            if self._held is not None:
+                return self._held.read(file, position, count)
+            with self._effects.reading(file.path, self._below) as fd:
+                return self._effects.pread(fd, count, position)
         except FileNotFoundError:
             return b""
-        self._last = file.path, position, data
-        return data
-
-    def _held_open(self, file: UnitFile, held: dict[str, int]) -> int:
-        """Return the descriptor of a file, opened once."""
-        if file.path not in held:
-            held[file.path] = self._effects.open_read(file.path, self._below)
-        return held[file.path]
 
 
 def plain_queue(root: str, name: QueueName, effects: Effects = REAL) -> UnitQueue:
-    """Open a queue of consumequeue/."""
-    return UnitQueue(root, directories.QUEUES, name, UNIT, effects)
+    """List a queue of consumequeue/.
+
+    Raises:
+        StoreAccessError: the directory may not be listed.
+    """
+    return _listed(os.path.join(root, directories.QUEUES), name, UNIT, effects)
 
 
 def batch_queue(root: str, name: QueueName, effects: Effects = REAL) -> UnitQueue:
-    """Open a queue of batchconsumequeue/."""
-    return UnitQueue(root, directories.BATCH_QUEUES, name, BATCH_UNIT, effects)
+    """List a queue of batchconsumequeue/.
+
+    Raises:
+        StoreAccessError: the directory may not be listed.
+    """
+    return _listed(os.path.join(root, directories.BATCH_QUEUES), name, BATCH_UNIT, effects)
+
+
+def _listed(below: str, name: QueueName, layout: Layout[Any], effects: Effects) -> UnitQueue:
+    folder = os.path.join(below, name.topic, str(name.queue_id))
+    files = _unit_files(folder, below, layout.size, effects) if is_path(name.topic) else ()
+    return UnitQueue(layout, folder, below, files, effects)
+
+
+def _unit_files(folder: str, below: str, width: int, effects: Effects) -> tuple[UnitFile, ...]:
+    """List the files of a queue whose units have this width.
+
+    Each is limited to whole units and to the start of the next file.
+    """
+    found = [
+        file._replace(size=file.size - file.size % width)
+        for file in list_files(folder, below, effects)
+        if file.start % width == 0 and width <= file.size <= LARGEST_FILE
+    ]
+    ends = [file.start for file in found[1:]]
+    cut = [file._replace(size=min(file.size, end - file.start)) for file, end in zip(found, ends, strict=False)]
+    return (*cut, *found[-1:])
 
 
 @dataclass(frozen=True)
@@ -403,7 +414,7 @@ class ExtQueue:
         folder = os.path.join(below, name.topic, str(name.queue_id))
         return ExtQueue(tuple(list_files(folder, below, effects) if is_path(name.topic) else ()), below, effects)
 
-    def end_behind(self, tags_code: int) -> int:
+    def end_after(self, tags_code: int) -> int:
         """Return the position after the unit that a tags field points at.
 
         If there is no such unit, a unit without a bitmap is assumed.
@@ -423,22 +434,22 @@ class ExtQueue:
         if not ext.is_address(tags_code):
             return None
         try:
-            data = self.raw(ext.position(tags_code))
+            data = self.unit_bytes(ext.position(tags_code))
             return ext.decode(data) if data is not None else None
         except (FileNotFoundError, FormatError):
             return None
 
-    def raw(self, position: int) -> bytes | None:
+    def unit_bytes(self, position: int) -> bytes | None:
         """Read as many bytes at a position as a unit can have; None if no file has the place.
 
         Raises:
             StoreAccessError: the file may not be read.
             FileNotFoundError: the file is gone.
         """
-        at = bisect_right(self.files, position, key=lambda file: file.start) - 1
-        if at < 0 or position >= self.files[at].start + self.files[at].size:
+        number = bisect_right(self.files, position, key=lambda file: file.start) - 1
+        if number < 0 or position >= self.files[number].start + self.files[number].size:
             return None
-        file = self.files[at]
-        at = position - file.start
+        file = self.files[number]
+        skipped = position - file.start
         with self.effects.reading(file.path, self.below) as fd:
-            return self.effects.pread(fd, min(file.size - at, 0x8000), at)
+            return self.effects.pread(fd, min(file.size - skipped, LARGEST_EXT_UNIT), skipped)

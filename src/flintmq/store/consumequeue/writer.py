@@ -19,7 +19,7 @@ import errno
 import os
 import threading
 from collections import OrderedDict
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from flintmq.format import batch_queue, consume_queue, consume_queue_ext, record
@@ -27,6 +27,7 @@ from flintmq.format.consume_queue import record_offset_at
 from flintmq.kernels import group_units
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.store.commitlog.report import Report
+from flintmq.store.consumequeue.reader import UnitFile
 
 PRE_BLANK = consume_queue.UNIT.pack(consume_queue.PRE_BLANK)
 UNIT_SIZE = consume_queue.UNIT_SIZE
@@ -34,6 +35,7 @@ BLANKS_AT_ONCE = 1 << 16
 LARGEST_OFFSET = (1 << 63) // UNIT_SIZE - 1  # a larger one's unit would be beyond 64 bits
 FEWEST = 8  # files that stay open even if descriptors are scarce
 SPARE_HOLES = 1024  # units of holes that a queue may have without room for their records in the log
+_ZERO_BYTES = 1 << 20  # looked at and zeroed at once
 
 
 def offset_is_implausible(offsets: Sequence[int], first: int, end: int, expected: int) -> bool:
@@ -58,11 +60,49 @@ def offset_is_implausible(offsets: Sequence[int], first: int, end: int, expected
     return 0 < following < here and first + 2 < end and offsets[first + 2] == following + 1
 
 
+def zero_after(files: Iterable[UnitFile], end: int, effects: Effects = REAL, zeros: int | None = None) -> None:
+    """Clear everything after a queue's last unit: remove whole files, zero the rest of the last.
+
+    A stale unit there would become valid again (upstream defects D4, D12).
+
+    Args:
+        files: of one queue.
+        end: byte of the queue after the last unit.
+        zeros: byte of the queue after which all files are known to hold zeros; None: not known.
+
+    Raises:
+        OSError: a file cannot be written.
+
+    Durability: none.
+    """
+    for file in files:
+        keep = min(max(end - file.start, 0), file.size)
+        if keep == 0 and file.start > 0:
+            effects.unlink(file.path)
+        elif keep < file.size and (zeros is None or file.start + keep < zeros):
+            _zero_file_after(file, keep, effects)
+
+
+def _zero_file_after(file: UnitFile, position: int, effects: Effects) -> None:
+    """Zero a file from this position on; holes stay holes."""
+    fd = effects.open_write(file.path)
+    try:
+        while (at := effects.next_data(fd, position)) is not None and at < file.size:
+            rest = effects.pread(fd, min(file.size - at, _ZERO_BYTES), at)
+            if rest.count(0) != len(rest):
+                effects.pwrite(fd, bytes(len(rest)), at)
+            if not rest:
+                break
+            position = at + len(rest)
+    finally:
+        effects.close(fd)
+
+
 class OpenFiles:
     """The files that writers have open: the 128 most recently used, to save descriptors.
 
     Attributes:
-        unsure: names of existing files may not be on disk, as after an unclean stop.
+        unsure: names of existing files may not be on disk; `flush` then syncs the directories of those written to.
 
     Thread: any; one lock serialises the calls. `flush` syncs without it, so that writers do not wait for the disk.
     """
@@ -118,6 +158,14 @@ class OpenFiles:
     def _grew(self, folder: str) -> None:
         """Note the directories that may be new: the queue's, its topic's, and the one above."""
         self.grown |= {folder, os.path.dirname(folder), os.path.dirname(os.path.dirname(folder))}
+
+    def doubt_names(self) -> None:
+        """Take names of existing files as not on disk until `trust_names`."""
+        self.unsure = True
+
+    def trust_names(self) -> None:
+        """Take names of existing files as on disk from now on, unless they were noted before."""
+        self.unsure = False
 
     def flush(self) -> None:
         """Make everything that was written durable, including the names of new files.
@@ -268,7 +316,23 @@ class QueueWriter:
         """Continue from the state of another writer of this queue."""
         self.next, self._log_begin, self._holes = state.next, state.log_begin, state.holes
         if self.ext is not None:
-            self.ext.position = state.ext
+            self.ext.continue_at(state.ext)
+
+    def continue_at(self, offset: int) -> None:
+        """Continue a queue on disk at this queue offset, after its last unit."""
+        self.next = offset
+
+    def rewind(self, offset: int, addresses: dict[int, int]) -> None:
+        """Continue at a smaller queue offset: the units from there on are written again.
+
+        Args:
+            offset: the queue offset.
+            addresses: log offset of a record -> address of its ext unit, which it keeps.
+        """
+        assert offset <= self.next
+        self.next = offset
+        if self.ext is not None:
+            self.ext.keep(addresses)
 
     def place(self, offsets: memoryview, times: Sequence[int], units: memoryview, first: int, end: int) -> int:
         """Write units [first, end) of a block, in log order.
@@ -369,18 +433,29 @@ class ExtWriter:
 
     Attributes:
         position: position of the next unit.
-        standing: log offset of a record -> address of its existing unit. Each is used once.
     """
 
     def __init__(self, files: FileSequence) -> None:
         self.files = files
         self.position = 0
-        self.standing: dict[int, int] = {}
+        self._kept: dict[int, int] = {}  # log offset of a record -> address of its existing unit; each is used once
+
+    def continue_at(self, position: int) -> None:
+        """Put the next unit at this position."""
+        self.position = position
+
+    def keep(self, addresses: dict[int, int]) -> None:
+        """Keep the units of these records instead of those kept before.
+
+        Args:
+            addresses: log offset of a record -> address of its unit.
+        """
+        self._kept = addresses
 
     def put(self, tags_code: int, store_timestamp: int, physical_offset: int = -1) -> int:
         """Append a unit, unless the record has one; return its address for the queue's unit."""
-        if physical_offset in self.standing:
-            return self.standing.pop(physical_offset)
+        if physical_offset in self._kept:
+            return self._kept.pop(physical_offset)
         data = consume_queue_ext.encode(consume_queue_ext.ExtUnit(tags_code, store_timestamp, b""))
         room = self.files.file_size - self.position % self.files.file_size
         if len(data) > room - consume_queue_ext.FILE_END_ROOM:
@@ -401,6 +476,15 @@ class BatchQueueWriter:
         self.position = 0
         self.next = 0  # queue offset of the next message
 
+    def continue_at(self, position: int, offset: int = 0) -> None:
+        """Continue a queue on disk: the next unit is at this byte.
+
+        Args:
+            position: the byte.
+            offset: queue offset of the next message; 0 for a writer that nobody asks for it.
+        """
+        self.position, self.next = position, offset
+
     def put(self, unit: batch_queue.BatchUnit) -> None:
         """Append one unit; a file takes whole units only."""
         room = self.units.file_size - self.position % self.units.file_size
@@ -408,3 +492,4 @@ class BatchQueueWriter:
             self.position += room
         self.units.write(self.position, batch_queue.BATCH_UNIT.pack(unit))
         self.position += batch_queue.BATCH_UNIT_SIZE
+        self.next = unit.base_offset + unit.messages

@@ -178,7 +178,6 @@ class Recovery:
         begin = begin_of_dispatch(files, self.facts, small.checkpoint, bool(self.ends))
         if self.index is not None:  # first: from where on records are dispatched again depends on how far it came
             self.index.recover(self.end, small, files.min_offset)
-        queues.files.unsure = not self.facts.clean
         records = load_derived(
             files,
             queues,
@@ -192,7 +191,6 @@ class Recovery:
             report=self.decisions.add,
             lower=lambda position: small.retreat(small.mark.with_units_below(position)),
         )
-        queues.files.unsure = False
         self.decisions.add(f"{records} records were dispatched again")
         self.next_offsets = queues.next_offsets()
         for place, known_end in self.ends.items():  # of a queue without files whose messages are all gone

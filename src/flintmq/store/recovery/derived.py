@@ -65,7 +65,7 @@ def load_derived(
                 for place in places(message)
             )
 
-        dispatched = queues.load(files.min_offset, end, has_record)
+        dispatched = queues.load(files.min_offset, end, has_record, unsure=not clean)
     start = min(dispatched, begin)
     lost = known_ends.lost(ends or {}, queues.next_offsets())
     if lost:
@@ -84,7 +84,7 @@ def load_derived(
         lower(start)
         records = _dispatch(files, queues, index, dispatcher, start, end, start < compared)
     assert records is not None
-    queues.recompute_min_offsets(files.min_offset)
+    queues.finish_loading(files.min_offset)
     if index is not None:  # after a clean stop nothing was checked, so only a mark proves it
         index.complete = index.mark.indexed is not None or not clean or not index.was_there
     return records

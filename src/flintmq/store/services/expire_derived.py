@@ -49,18 +49,13 @@ class Expiry:
             if queue is not None:
                 name = QueueName(os.fsdecode(topic), queue_id)
                 units = plain_queue(self.root, name, self.effects)
-                self._raise_minimum(queue, units, log_begin)
+                queue.raise_minimum(units.first_kept(log_begin, queue.max_offset))
                 self._delete(units, log_begin)
                 self._delete_ext(queue, name)
         for (topic, queue_id), batch in list(self.queues.batch.items()):
             if batch is not None:
                 self._delete(batch_queue(self.root, QueueName(os.fsdecode(topic), queue_id), self.effects), log_begin)
         self._delete_index(log_begin)
-
-    def _raise_minimum(self, queue: RunningQueue, units: UnitQueue, log_begin: int) -> None:
-        low = units.first_kept(log_begin, queue.max_offset)
-        if low > queue.min_offset:
-            queue.min_offset = min(low, queue.max_offset)
 
     def _delete(self, units: UnitQueue, log_begin: int) -> None:
         """Delete files whose last unit's record is gone."""

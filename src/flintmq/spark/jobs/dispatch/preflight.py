@@ -23,8 +23,8 @@ from flintmq.spark.jobs.dispatch.tasks import end_work, index_count, work_folder
 from flintmq.storage.dispatch_lock import dispatches_itself
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.records import record_at
-from flintmq.store.consumequeue.reader import ExtQueue, batch_queue, plain_queue, zero_behind
-from flintmq.store.consumequeue.writer import UNIT_SIZE
+from flintmq.store.consumequeue.reader import ExtQueue, batch_queue, plain_queue
+from flintmq.store.consumequeue.writer import UNIT_SIZE, zero_after
 from flintmq.store.index import reader
 from flintmq.store.layout import directories
 from flintmq.store.layout.file_geometry import FileGeometry
@@ -155,9 +155,9 @@ def cut_queues(plan: RebuildPlan, state: DispatchState) -> None:
             path = f"{kind}/{name.topic}/{name.queue_id}"
             files = (plain_queue if size == UNIT_SIZE else batch_queue)(into, name, effects).files
             if kind == directories.QUEUES and path in state.queues:
-                zero_behind(files, UNIT_SIZE * state.queues[path].next, effects)
+                zero_after(files, UNIT_SIZE * state.queues[path].next, effects)
             elif kind == directories.BATCH_QUEUES and path in state.batches:
-                zero_behind(files, state.batches[path], effects)
+                zero_after(files, state.batches[path], effects)
             else:
                 _remove_queue(into, path)
     for name in queue_names(into, directories.EXT_QUEUES, effects):
@@ -165,7 +165,7 @@ def cut_queues(plan: RebuildPlan, state: DispatchState) -> None:
         if known is None or known.ext < 0:
             _remove_queue(into, f"{directories.EXT_QUEUES}/{name.topic}/{name.queue_id}")
         else:
-            zero_behind(ExtQueue.of(into, name, effects).files, known.ext, effects)
+            zero_after(ExtQueue.of(into, name, effects).files, known.ext, effects)
 
 
 def _remove_queue(into: str, path: str) -> None:

@@ -155,7 +155,7 @@ def _queues(job: Round, share: DispatchTask) -> dict[str, Any]:
 
     def batch(path: str) -> BatchQueueWriter:
         writer = BatchQueueWriter(files, plan.into, path, plan.sizes.batch_file)
-        writer.position = share.batches[path]
+        writer.continue_at(share.batches[path])
         return writer
 
     paths = share.queues.keys() | share.batches.keys()

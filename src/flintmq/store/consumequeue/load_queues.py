@@ -1,0 +1,149 @@
+"""Loads queues when a store starts: finds the last valid unit of each.
+
+A unit is valid if the log confirms it. Units after it are zeroed. Upstream: ConsumeQueue.recover,
+BatchConsumeQueue.recover, truncateDirtyLogicFiles.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Callable
+from typing import NamedTuple
+
+from flintmq.format.batch_queue import BATCH_UNIT
+from flintmq.format.consume_queue import UNIT_SIZE
+from flintmq.format.consume_queue_ext import is_address
+from flintmq.storage.filesystem import Effects
+from flintmq.store.consumequeue.live_queue import RunningBatchQueue, RunningQueue
+from flintmq.store.consumequeue.reader import AnyUnit, UnitQueue
+from flintmq.store.consumequeue.writer import zero_after
+from flintmq.store.layout.queue_name import QueueName
+
+log = logging.getLogger("flintmq.recovery")
+
+RecordIsAt = Callable[[bytes, int, int, int], bool]  # topic, queue id, queue offset, log offset
+
+
+class LoadedQueue(NamedTuple):
+    """The progress of a queue that was loaded.
+
+    Attributes:
+        reached: log offset up to which it has all of them.
+        lacks: units or a file are missing after that.
+    """
+
+    reached: int
+    lacks: bool
+
+
+class QueueLoader:
+    """Truncates queues after their last valid unit, and sets their bounds.
+
+    Args:
+        effects: the disk.
+        log_begin: log offset of the log's first record.
+        is_at: returns whether a record of this topic (raw) and queue is at a queue offset and log offset.
+        unsure: after an unclean stop, when units may be torn.
+    """
+
+    def __init__(self, effects: Effects, log_begin: int, is_at: RecordIsAt, *, unsure: bool) -> None:
+        self.effects, self.log_begin, self.is_at, self.unsure = effects, log_begin, is_at, unsure
+
+    def load_plain(self, queue: RunningQueue, units: UnitQueue) -> LoadedQueue:
+        """Load a plain queue that has files.
+
+        Raises:
+            OSError: a file cannot be written.
+        """
+        written = units.end()
+        end, last = self._last_valid(queue.name, units, written)
+        zero_after(units.files, end * UNIT_SIZE, self.effects, written * UNIT_SIZE)
+        self._truncate_ext(queue, units, end)
+        if end == units.first and end == 0:
+            return LoadedQueue(self.log_begin, written > end)
+        gap = _gap(units, self.log_begin)
+        whole = end if gap is None else max(gap, units.first)  # no file is missing below this
+        queue.continue_at(min(units.first_kept(self.log_begin, whole), end), end)
+        if gap is not None:
+            last = units.unit(gap - 1) if gap > units.first else None
+            log.warning("%s lacks a file: units from offset %d on are made again", queue.folder, gap)
+        known = last is not None and UnitQueue.points_to_record(last)
+        reached = last.physical_offset + last.size if last is not None and known else self.log_begin
+        return LoadedQueue(reached, written > end or gap is not None)
+
+    def load_batch(self, queue: RunningBatchQueue, units: UnitQueue) -> LoadedQueue:
+        """Load a batch queue that has files.
+
+        Raises:
+            OSError: a file cannot be written.
+        """
+        written = end = units.end()
+        gap = _gap(units, self.log_begin)
+        if gap is not None:
+            log.warning("%s lacks a file: units from number %d on are made again", units.folder, gap)
+            end = gap
+        end, last = self._last_valid(queue.name, units, end)
+        zero_after(units.files, end * BATCH_UNIT.size, self.effects, written * BATCH_UNIT.size)
+        if last is None or end == units.first:
+            queue.writer.continue_at(end * BATCH_UNIT.size)
+            return LoadedQueue(self.log_begin, written > end)
+        queue.writer.continue_at(end * BATCH_UNIT.size, UnitQueue.span(end - 1, last)[1])
+        return LoadedQueue(last.physical_offset + last.size, written > end)
+
+    def _last_valid(self, name: QueueName, units: UnitQueue, end: int) -> tuple[int, AnyUnit | None]:
+        """Return the number after the last valid unit below `end`, and the unit that was read last.
+
+        A unit is valid if its record is in the log, or has expired, or if it is pre-blank.
+        """
+        topic = os.fsencode(name.topic)
+        last: AnyUnit | None = None
+        while end > units.first:
+            last = units.unit(end - 1)
+            if last is not None and last.is_written:
+                if self._has_expired(units, end - 1, last) or not UnitQueue.points_to_record(last):
+                    break
+                if self.is_at(topic, name.queue_id, UnitQueue.span(end - 1, last)[0], last.physical_offset):
+                    break
+            end -= 1
+        return end, last
+
+    def _has_expired(self, units: UnitQueue, number: int, unit: AnyUnit) -> bool:
+        """Return whether a unit points below the log's first offset: retention removed its record.
+
+        After a power cut a torn offset can look the same, if its first bytes are still zero, or zero again. Such an
+        offset is not larger than that of the unit before.
+        """
+        if unit.physical_offset >= self.log_begin:
+            return False
+        before = units.unit(number - 1) if self.unsure and number > units.first else None
+        if before is None or not UnitQueue.points_to_record(before):
+            return before is None or before.is_written
+        return before.physical_offset < unit.physical_offset
+
+    def _truncate_ext(self, queue: RunningQueue, units: UnitQueue, end: int) -> None:
+        """Truncate the ext queue after the last ext unit in use (upstream defect D25)."""
+        if queue.writer.ext is None:
+            return
+        found = queue.ext()
+        last = (units.unit(number) for number in range(end - 1, units.first - 1, -1))
+        code = next((unit.tags_code for unit in last if unit is not None and is_address(unit.tags_code)), None)
+        position = 0 if code is None else found.end_after(code)
+        queue.writer.ext.continue_at(position)
+        zero_after(found.files, position, self.effects)
+
+
+def _gap(units: UnitQueue, log_begin: int) -> int | None:
+    """Return the number of the first unit of a missing file, or None.
+
+    Files whose records are all gone are not missing: retention removes them from the front, and the log begins after
+    their records.
+    """
+    width = units.layout.size
+    end = 0 if log_begin == 0 else units.files[0].start
+    for file in units.files:
+        following = units.unit(file.start // width) if file.start > end else None
+        if following is not None and UnitQueue.points_to_record(following) and following.physical_offset > log_begin:
+            return int(end // width)
+        end = file.start + file.size
+    return None
