@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from flintmq.cli import text
-from flintmq.errors import UsageError
 
 
 @pytest.mark.parametrize(
@@ -95,64 +94,3 @@ def test_size(count: int, shown: str) -> None:
 )
 def test_duration(ms: int, shown: str) -> None:
     assert text.duration(ms) == shown
-
-
-NOW = 1_700_000_000_000
-
-
-@pytest.mark.parametrize(
-    ("given", "ms"),
-    [
-        ("now", NOW),
-        ("0", 0),
-        ("1700681825997", 1_700_681_825_997),
-        ("9223372036854775807", (1 << 63) - 1),
-        ("-15m", NOW - 900_000),
-        ("-1h30m", NOW - 5_400_000),
-        ("-250ms", NOW - 250),
-        ("-2w", NOW - 1_209_600_000),
-        ("2023-11-22", 1_700_611_200_000),
-        ("2023-11-22T19:37:05.997Z", 1_700_681_825_997),
-        ("2023-11-22 19:37", 1_700_681_820_000),
-        ("2023-11-23T03:37:05.997+08:00", 1_700_681_825_997),
-        ("1969-12-31T23:59:59.9999Z", -1),
-    ],
-)
-def test_times(given: str, ms: int) -> None:
-    assert text.parse_time(given, NOW) == ms
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        "",
-        "-",
-        "yesterday",
-        "-15",
-        "15m",
-        "-15 m",
-        "-m",
-        "2023-13-01",
-        "٣",
-        "9223372036854775808",
-        "1e3",
-        "-99999999999999999m",
-    ],
-)
-def test_what_is_no_time_is_refused_in_one_line_that_says_what_is(given: str) -> None:
-    with pytest.raises(UsageError, match=r"--since: .* is no time; write ISO 8601 .*-15m") as caught:
-        text.parse_time(given, NOW, "--since")
-    assert "\n" not in str(caught.value) and caught.value.exit_code == 2
-
-
-@pytest.mark.parametrize(
-    "given, count", [("1", 1), ("131072", 131072), ("64KiB", 65536), ("128 MiB", 128 << 20), (" 2GiB ", 2 << 30)]
-)
-def test_byte_counts(given: str, count: int) -> None:
-    assert text.byte_count("--size", given) == count
-
-
-@pytest.mark.parametrize("given", ["", "0", "0MiB", "-1", "1.5MiB", "128MB", "1e3", "MiB", "１", "1" * 16])
-def test_what_is_no_byte_count(given: str) -> None:
-    with pytest.raises(UsageError, match="--size: .* is no size"):
-        text.byte_count("--size", given)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from flintmq.config.text import check_choice
 from flintmq.errors import UsageError
 from flintmq.store.commitlog.walk import ACCESS
 
@@ -57,7 +58,6 @@ class ScanOptions(BatchOptions):
 
     def __post_init__(self) -> None:
         """Check the values."""
-        if self.access not in ACCESS:
-            raise UsageError(f"access {self.access!r:.40} is not one of: {', '.join(ACCESS)}")
+        check_choice("access", self.access, ACCESS)
         if self.batch_bytes < 1 or self.threads < 1:
             raise UsageError(f"batch_bytes is {self.batch_bytes} and threads {self.threads}; both must be 1 at least")

@@ -3,6 +3,7 @@
 app             the command `flintmq`: its commands, its exit codes and error lines
 commands        the base of all commands: clamped numbers, needed packages, usage lines
 options         arguments and options that several commands share
+values          parses the values of options: times, sizes, places, tags
 output          prints: a console for people, or JSON for programs
 text            formats values for a terminal
 signals         ends a command early at a signal

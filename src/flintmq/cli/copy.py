@@ -5,21 +5,22 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from flintmq.cli.options import (
     JsonOption,
+    Peer,
+    PeerOption,
     SetOption,
     SinceOption,
     StoreArgument,
+    TopicsOption,
     UntilOption,
     examples,
-    store_config,
-    time_range,
+    into_option,
+    skip_damage_option,
 )
 from flintmq.cli.output import output
-from flintmq.cli.rebuild import Peer, PeerOption
 from flintmq.cli.text import printable, size
+from flintmq.cli.values import store_config, time_range
 from flintmq.errors import UsageError
 
 if TYPE_CHECKING:
@@ -34,19 +35,12 @@ EPILOG = examples(
 
 def command(
     store: StoreArgument,
-    into: Annotated[
-        str,
-        typer.Option("--into", metavar="DIR", show_default=False, help="The copy; it must be missing or empty."),
-    ],
-    topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", metavar="T", show_default=False, help="Only this topic. May be repeated."),
-    ] = None,
+    into: Annotated[str, into_option("The copy; it must be missing or empty.")],
+    topic: TopicsOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
     skip_damage: Annotated[
-        bool,
-        typer.Option("--skip-damage", help="With a filter: skip damage, and report it at the end with exit code 1."),
+        bool, skip_damage_option("With a filter: skip damage, and report it at the end with exit code 1.")
     ] = False,
     peer: PeerOption = Peer.v533,
     settings: SetOption = None,

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
-from flintmq.cli.options import JsonOption, SetOption, examples
+from flintmq.cli.options import JsonOption, SetOption, broker_conf_option, examples
 from flintmq.cli.output import output
 from flintmq.cli.text import printable
+from flintmq.cli.values import store_config
 
 if TYPE_CHECKING:
     from flintmq.cli.installation import Diagnosis
@@ -18,10 +17,7 @@ EPILOG = examples("flintmq doctor", "flintmq doctor --config broker.conf", "flin
 
 
 def command(
-    config: Annotated[
-        str | None,
-        typer.Option("--config", metavar="FILE", show_default=False, help="Also check this broker.conf."),
-    ] = None,
+    config: Annotated[str | None, broker_conf_option("Also check this broker.conf.")] = None,
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -34,12 +30,7 @@ def command(
     """
     from flintmq.cli.installation import diagnose
 
-    keys = None
-    if config is not None or settings:
-        from flintmq.config.keys import StoreConfig
-        from flintmq.config.text import split_setting
-
-        keys = StoreConfig.of(config, dict(map(split_setting, settings or ())))
+    keys = store_config(settings, config) if config is not None or settings else None
     diagnosis = diagnose(_java, keys)
     output(as_json).result(diagnosis, _render)
     return 0 if diagnosis.healthy else 1

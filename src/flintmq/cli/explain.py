@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flintmq.cli.options import JsonOption, SetOption, examples, store_config
+from flintmq.cli.options import JsonOption, SetOption, examples, limit_option
 from flintmq.cli.output import dumps, output
 from flintmq.cli.text import printable, shorten_text, size
-from flintmq.errors import UsageError
+from flintmq.cli.values import parse_position, store_config
 
 if TYPE_CHECKING:
     from flintmq.forensics.explain.lines import Line
@@ -42,14 +42,7 @@ def command(
     ] = None,
     limit: Annotated[
         int | None,
-        typer.Option(
-            "--limit",
-            "-n",
-            metavar="N",
-            min=0,
-            show_default=False,
-            help="Units with a line of their own (10); with --at those after it (2).",
-        ),
+        limit_option("-n", help="Units with a line of their own (10); with --at those after it (2)."),
     ] = None,
     settings: SetOption = None,
     as_json: JsonOption = False,
@@ -65,25 +58,13 @@ def command(
     batchconsumequeue, compactionlog, compactioncq, index, checkpoint, mark, timerlog, timerwheel, timercheck, json,
     text, other.
     """
-    position = None if at is None else _position(at)
+    position = None if at is None else parse_position("--at", at)
     from flintmq.forensics.explain.run import explain
 
     out = output(as_json)
     with explain(file, position, kind=kind, limit=limit, config=store_config(settings)) as found:
         out.lines(map(_json, found.lines) if as_json else _text(found, _Paint(_coloured())))
     return 1 if found.problems else 0
-
-
-def _position(text: str) -> int:
-    try:
-        value = int(text, 16) if text.lower().startswith("0x") else int(text) if text.isascii() else -1
-    except ValueError:
-        value = -1
-    if not 0 <= value < 1 << 63:
-        raise UsageError(
-            f"--at: {shorten_text(text, 60)!r} is no position; write a number of bytes, such as 12345 or 0x3039"
-        )
-    return value
 
 
 def _json(line: Line) -> str:

@@ -8,8 +8,9 @@ from typing import Annotated
 import typer
 
 from flintmq.cli.body_option import Bodies
-from flintmq.cli.options import DecompressOption, JsonOption, SetOption, StoreArgument, examples, store_config
+from flintmq.cli.options import DecompressOption, JsonOption, SetOption, StoreArgument, TopicArgument, examples
 from flintmq.cli.output import output
+from flintmq.cli.values import store_config
 from flintmq.errors import MessageNotFoundError, UsageError
 
 EPILOG = examples(
@@ -19,7 +20,7 @@ EPILOG = examples(
 
 def command(
     store: StoreArgument,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False, help="The topic's name.")],
+    topic: TopicArgument,
     queue_id: Annotated[int, typer.Argument(metavar="QUEUE", show_default=False, help="The queue's number.")],
     queue_offset: Annotated[
         int, typer.Argument(metavar="OFFSET", min=0, show_default=False, help="The message's place in the queue.")

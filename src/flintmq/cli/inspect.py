@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
-from flintmq.cli.options import JsonOption, SetOption, StoreArgument, examples, store_config
+from flintmq.cli.options import JsonOption, SetOption, StoreArgument, examples
 from flintmq.cli.output import output
 from flintmq.cli.text import duration, iso, printable, shorten_text, size
+from flintmq.cli.values import store_config
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -1,19 +1,14 @@
-"""Arguments and options that several commands share, and their evaluation."""
+"""Arguments and options that several commands share, each declared once.
+
+An option whose help differs between commands is a function of its help: `Annotated[str, into_option("The copy ...")]`.
+"""
 
 from __future__ import annotations
 
 import enum
-import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated, Any
 
 import typer
-
-from flintmq.cli.text import iso, parse_time
-from flintmq.errors import UsageError
-
-if TYPE_CHECKING:
-    from flintmq.config.keys import StoreConfig
 
 PAGES = "https://github.com/flintmq/flintmq/blob/main/docs"
 """The documentation, for users who have only the package; pyproject.toml has the same address."""
@@ -26,6 +21,7 @@ StoreArgument = Annotated[
         help="The store's directory, the one with commitlog/ in it; for reading also s3://BUCKET/STORE.",
     ),
 ]
+TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False, help="The topic's name.")]
 SetOption = Annotated[
     list[str] | None,
     typer.Option(
@@ -37,8 +33,23 @@ SetOption = Annotated[
 ]
 JsonOption = Annotated[bool, typer.Option("--json", help="JSON for programs: one object a line.")]
 
-DecompressOption = Annotated[
-    bool, typer.Option("--decompress", help="Show compressed bodies as they were before (64 MiB each at most).")
+# Which messages.
+
+
+def topics_option(help: str) -> Any:
+    """Declare `--topic`, which may be repeated."""
+    return typer.Option("--topic", metavar="T", show_default=False, help=help)
+
+
+def limit_option(*names: str, help: str) -> Any:
+    """Declare `--limit` for a command that has a number of its own without it."""
+    return typer.Option("--limit", *names, metavar="N", min=0, show_default=False, help=help)
+
+
+TopicsOption = Annotated[list[str] | None, topics_option("Only this topic. May be repeated.")]
+QueuesOption = Annotated[
+    list[int] | None,
+    typer.Option("--queue", metavar="N", show_default=False, help="Only this queue number. May be repeated."),
 ]
 SinceOption = Annotated[
     str | None,
@@ -49,14 +60,13 @@ SinceOption = Annotated[
 UntilOption = Annotated[
     str | None, typer.Option("--until", metavar="TIME", show_default=False, help="Stored before TIME.")
 ]
-LimitOption = Annotated[
-    int | None,
-    typer.Option("--limit", "-n", metavar="N", min=0, show_default=False, help="Stop after N messages."),
-]
+LimitOption = Annotated[int | None, limit_option("-n", help="Stop after N messages.")]
 TagOption = Annotated[
     list[str] | None,
     typer.Option("--tag", metavar="T", show_default=False, help="Only this tag, or 'A || B'. May be repeated."),
 ]
+
+# How they are read and shown.
 
 
 class Access(enum.StrEnum):
@@ -75,43 +85,71 @@ AccessOption = Annotated[
     ),
 ]
 
+
+def skip_damage_option(help: str) -> Any:
+    """Declare `--skip-damage`."""
+    return typer.Option("--skip-damage", help=help)
+
+
+SkipDamageOption = Annotated[bool, skip_damage_option("Skip damage, and report it at the end with exit code 1.")]
+DecompressOption = Annotated[
+    bool, typer.Option("--decompress", help="Show compressed bodies as they were before (64 MiB each at most).")
+]
+
+
+def template_option(help: str) -> Any:
+    """Declare `--format TEMPLATE`."""
+    return typer.Option("--format", metavar="TEMPLATE", show_default=False, help=help)
+
+
+# How a store is written.
+
+
+class Peer(enum.StrEnum):
+    """The RocketMQ version whose habits the result follows."""
+
+    v533 = "5.3.3"
+    v540 = "5.4.0"
+    v550 = "5.5.0"
+
+
+PeerOption = Annotated[
+    Peer,
+    typer.Option("--peer", metavar="VERSION", help="Write as this RocketMQ: 5.3.3; 5.4.0 or 5.5.0 (index tags too)."),
+]
+
+
+def into_option(help: str) -> Any:
+    """Declare `--into DIR`."""
+    return typer.Option("--into", metavar="DIR", show_default=False, help=help)
+
+
+IntoOption = Annotated[str, into_option("Directory of the result; created if missing.")]
+
+
+def broker_conf_option(help: str) -> Any:
+    """Declare `--config FILE`, a broker.conf."""
+    return typer.Option("--config", metavar="FILE", show_default=False, help=help)
+
+
+# Jobs on Spark.
+
 MasterOption = Annotated[
     str | None,
     typer.Option("--master", metavar="URL", show_default=False, help="Spark's master, such as 'local[4]'."),
 ]
 
 
-def tags_of(words: Sequence[str] | None) -> frozenset[str] | None:
-    """Return the tags that `--tag` names, also in the form `A || B`; None for all, as for `*`."""
-    tags = frozenset(tag.strip() for word in words or () for tag in word.split("||")) - {""}
-    return None if not words or "*" in tags else tags
+def once_option(help: str) -> Any:
+    """Declare `--once`, of a job that otherwise runs until a signal."""
+    return typer.Option("--once", help=help)
+
+
+def interval_option(help: str) -> Any:
+    """Declare `--interval`, the seconds between the rounds of such a job."""
+    return typer.Option("--interval", metavar="S", min=0.0, help=help)
 
 
 def examples(*lines: str) -> str:
     """Return the end of a command's help: its examples, one a line and not wrapped."""
     return "\n".join(["Examples:", "", "\b", *(f"  {line}" for line in lines)])
-
-
-def store_config(settings: Sequence[str] | None) -> StoreConfig:
-    """Return the configuration given by repeated `--set KEY=VALUE`.
-
-    Raises:
-        ConfigError: a word without `=`, an unknown key, or an invalid value.
-    """
-    from flintmq.config.keys import from_settings
-
-    return from_settings(settings or ())
-
-
-def time_range(since: str | None, until: str | None) -> tuple[int | None, int | None]:
-    """Return [since, until) in ms; None where unbounded.
-
-    Raises:
-        UsageError: a text that is no time, or an empty range.
-    """
-    now_ms = time.time_ns() // 1_000_000
-    first = None if since is None else parse_time(since, now_ms, "--since")
-    end = None if until is None else parse_time(until, now_ms, "--until")
-    if first is not None and end is not None and first >= end:
-        raise UsageError(f"--since ({iso(first)}) is not before --until ({iso(end)}); no time is between them")
-    return first, end

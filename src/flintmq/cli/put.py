@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flintmq.cli.options import JsonOption, SetOption, examples, store_config
+from flintmq.cli.options import JsonOption, SetOption, TopicArgument, examples
 from flintmq.cli.output import output
 from flintmq.cli.text import printable
+from flintmq.cli.values import store_config
 from flintmq.errors import UsageError
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ def command(
         str,
         typer.Argument(metavar="STORE", show_default=False, help="The store's directory; created if missing."),
     ],
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False, help="The topic's name.")],
+    topic: TopicArgument,
     body: Annotated[
         str | None, typer.Argument(metavar="BODY", show_default=False, help="The body; without it, standard input.")
     ] = None,

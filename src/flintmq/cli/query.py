@@ -13,12 +13,12 @@ from flintmq.cli.options import (
     SetOption,
     SinceOption,
     StoreArgument,
+    TopicArgument,
     UntilOption,
     examples,
-    store_config,
-    time_range,
 )
 from flintmq.cli.output import output
+from flintmq.cli.values import store_config, time_range
 
 EPILOG = examples(
     "flintmq query /var/rocketmq/store Orders order-4711",
@@ -28,7 +28,7 @@ EPILOG = examples(
 
 def command(
     store: StoreArgument,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False, help="The topic's name.")],
+    topic: TopicArgument,
     key: Annotated[str, typer.Argument(metavar="KEY", show_default=False, help="A key, or a unique message id.")],
     since: SinceOption = None,
     until: UntilOption = None,

@@ -12,15 +12,18 @@ from flintmq.cli.commands import need
 from flintmq.cli.options import (
     Access,
     AccessOption,
+    IntoOption,
     JsonOption,
     MasterOption,
+    Peer,
+    PeerOption,
     SetOption,
     StoreArgument,
     examples,
-    store_config,
 )
 from flintmq.cli.output import output
 from flintmq.cli.text import printable, size
+from flintmq.cli.values import store_config
 from flintmq.errors import UsageError
 
 if TYPE_CHECKING:
@@ -37,23 +40,6 @@ class Engine(enum.StrEnum):
 
     local = "local"
     spark = "spark"
-
-
-class Peer(enum.StrEnum):
-    """The RocketMQ version whose habits the result follows."""
-
-    v533 = "5.3.3"
-    v540 = "5.4.0"
-    v550 = "5.5.0"
-
-
-IntoOption = Annotated[
-    str, typer.Option("--into", metavar="DIR", show_default=False, help="Directory of the result; created if missing.")
-]
-PeerOption = Annotated[
-    Peer,
-    typer.Option("--peer", metavar="VERSION", help="Write as this RocketMQ: 5.3.3; 5.4.0 or 5.5.0 (index tags too)."),
-]
 
 
 def command(

@@ -7,8 +7,9 @@ from typing import Annotated, Any
 
 import typer
 
-from flintmq.cli.options import JsonOption, SetOption, StoreArgument, examples, store_config
+from flintmq.cli.options import JsonOption, SetOption, StoreArgument, examples
 from flintmq.cli.output import output
+from flintmq.cli.values import store_config
 
 EPILOG = examples(
     "flintmq recover /var/rocketmq/store --dry-run",

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flintmq.cli.options import JsonOption, SetOption, StoreArgument, examples
+from flintmq.cli.options import JsonOption, SetOption, StoreArgument, broker_conf_option, examples
 from flintmq.cli.output import output
-from flintmq.cli.text import duration, iso, parse_time, printable, shorten_text, size
+from flintmq.cli.text import duration, iso, printable, shorten_text, size
+from flintmq.cli.values import parse_time, store_config
 
 if TYPE_CHECKING:
     from flintmq.forensics.retention_plan import FileFate, RetentionPlan, Unread
@@ -44,10 +44,7 @@ def command(
             help="Predict for a disk that is PERCENT full.",
         ),
     ] = None,
-    config: Annotated[
-        str | None,
-        typer.Option("--config", metavar="FILE", show_default=False, help="The broker's configuration, broker.conf."),
-    ] = None,
+    config: Annotated[str | None, broker_conf_option("The broker's configuration, broker.conf.")] = None,
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -59,12 +56,10 @@ def command(
     broker.conf if it changes them. A topic that no group has committed an offset for has group "-". This command
     deletes nothing.
     """
-    from flintmq.config.keys import StoreConfig
-    from flintmq.config.text import split_setting
     from flintmq.forensics.retention_plan import explain
 
-    keys = StoreConfig.of(config, dict(map(split_setting, settings or ())))
-    at_ms = None if at is None else parse_time(at, time.time_ns() // 1_000_000, "--at")
+    keys = store_config(settings, config)
+    at_ms = None if at is None else parse_time("--at", at)
     output(as_json).result(explain(store, keys, at_ms, used), _render)
     return 0
 

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flintmq.cli.options import PAGES, JsonOption, SetOption, StoreArgument, examples, store_config
+from flintmq.cli.options import PAGES, JsonOption, Peer, PeerOption, SetOption, StoreArgument, examples, into_option
 from flintmq.cli.output import Output, output
-from flintmq.cli.rebuild import Peer, PeerOption
 from flintmq.cli.text import printable, size
+from flintmq.cli.values import store_config
 from flintmq.errors import UsageError
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def command(
     store: StoreArgument,
     into: Annotated[
         str | None,
-        typer.Option("--into", metavar="DIR", show_default=False, help="Write a new store into this new directory."),
+        into_option("Write a new store into this new directory."),
     ] = None,
     in_place: Annotated[bool, typer.Option("--in-place", help="Mend the store itself; --undo reverts it.")] = False,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="With --in-place: report the changes, make none.")] = False,

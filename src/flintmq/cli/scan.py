@@ -14,17 +14,19 @@ from flintmq.cli.options import (
     DecompressOption,
     JsonOption,
     LimitOption,
+    QueuesOption,
     SetOption,
     SinceOption,
+    SkipDamageOption,
     StoreArgument,
     TagOption,
+    TopicsOption,
     UntilOption,
     examples,
-    store_config,
-    tags_of,
-    time_range,
+    template_option,
 )
 from flintmq.cli.output import Output, Progress, no_progress, output
+from flintmq.cli.values import parse_tags, store_config, time_range
 from flintmq.errors import UsageError
 
 if TYPE_CHECKING:
@@ -118,14 +120,8 @@ class MessageScan:
 
 def command(
     store: StoreArgument,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", metavar="T", show_default=False, help="Only this topic. May be repeated."),
-    ] = None,
-    queue: Annotated[
-        list[int] | None,
-        typer.Option("--queue", metavar="N", show_default=False, help="Only this queue number. May be repeated."),
-    ] = None,
+    topic: TopicsOption = None,
+    queue: QueuesOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
     tag: TagOption = None,
@@ -138,16 +134,9 @@ def command(
         typer.Option("--grep", metavar="TEXT", show_default=False, help="Only messages whose body holds this text."),
     ] = None,
     limit: LimitOption = None,
-    template: Annotated[
-        str | None,
-        typer.Option(
-            "--format", metavar="TEMPLATE", show_default=False, help="A line of your own, such as '{topic} {body}'."
-        ),
-    ] = None,
+    template: Annotated[str | None, template_option("A line of your own, such as '{topic} {body}'.")] = None,
     decompress: DecompressOption = False,
-    skip_damage: Annotated[
-        bool, typer.Option("--skip-damage", help="Skip damage, and report it at the end with exit code 1.")
-    ] = False,
+    skip_damage: SkipDamageOption = False,
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -166,7 +155,7 @@ def command(
         queue_ids=frozenset(queue) if queue else None,
         since=first,
         until=end,
-        tags=tags_of(tag),
+        tags=parse_tags(tag),
     )
     selection = Selection(predicate, key, None if grep is None else grep.encode("utf-8", "surrogateescape"))
     out, bodies = output(as_json), Bodies(decompress)

@@ -56,6 +56,14 @@ def check() -> None:
         raise KeyboardInterrupt
 
 
+def stop_event() -> threading.Event:
+    """Return an event that SIGINT and SIGTERM set from now on, for a job that finishes its round before it ends."""
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
+
+
 @contextlib.contextmanager
 def stopping() -> Iterator[Stopped]:
     """Make the signals raise KeyboardInterrupt within the block.

@@ -8,18 +8,20 @@ from flintmq.cli import rebuild, spark_dispatch, spark_replay, spark_sink, spark
 from flintmq.cli.options import (
     Access,
     AccessOption,
+    IntoOption,
     JsonOption,
     MasterOption,
+    Peer,
+    PeerOption,
     SetOption,
     StoreArgument,
     examples,
-    store_config,
 )
 from flintmq.cli.output import output
-from flintmq.cli.rebuild import IntoOption, Peer, PeerOption
 from flintmq.cli.spark_export import EPILOG as EXPORT_EPILOG
 from flintmq.cli.spark_export import export_command
 from flintmq.cli.spark_job import spark_job
+from flintmq.cli.values import store_config
 from flintmq.cli.verify import print_verification
 
 HELP = "Jobs on Spark, for large stores: export, rebuild and more."

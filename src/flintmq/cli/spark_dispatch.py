@@ -2,27 +2,30 @@
 
 from __future__ import annotations
 
-import signal
-import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flintmq.cli import signals
 from flintmq.cli.options import (
     Access,
     AccessOption,
     JsonOption,
     MasterOption,
+    Peer,
+    PeerOption,
     SetOption,
     StoreArgument,
     examples,
-    store_config,
+    interval_option,
+    into_option,
+    once_option,
 )
 from flintmq.cli.output import output
-from flintmq.cli.rebuild import Peer, PeerOption
 from flintmq.cli.spark_job import spark_job
 from flintmq.cli.text import printable, size
+from flintmq.cli.values import store_config
 
 if TYPE_CHECKING:
     from flintmq.spark.jobs.dispatch.job import Dispatched
@@ -35,16 +38,9 @@ EPILOG = examples(
 
 def command(
     store: StoreArgument,
-    into: Annotated[
-        str,
-        typer.Option(
-            "--into", metavar="DIR", show_default=False, help="Directory of queues and index; may be STORE, see below."
-        ),
-    ],
-    once: Annotated[bool, typer.Option("--once", help="End at the present end of the log.")] = False,
-    interval: Annotated[
-        float, typer.Option("--interval", metavar="S", min=0.0, help="Seconds until the next look at the log.")
-    ] = 1.0,
+    into: Annotated[str, into_option("Directory of queues and index; may be STORE, see below.")],
+    once: Annotated[bool, once_option("End at the present end of the log.")] = False,
+    interval: Annotated[float, interval_option("Seconds until the next look at the log.")] = 1.0,
     anew: Annotated[
         bool, typer.Option("--anew", help="Remove the queues and the index in DIR and rebuild all of them.")
     ] = False,
@@ -66,10 +62,7 @@ def command(
 
     out, config = output(as_json), store_config(settings)
     into = outside_store(into, store, config, root_itself=True)  # before Spark starts
-    stop = threading.Event()
     with spark_job("dispatch", master, out) as (spark, progress):
-        for number in (signal.SIGINT, signal.SIGTERM):
-            signal.signal(number, lambda *_: stop.set())
         done = dispatch(
             spark,
             store,
@@ -80,7 +73,7 @@ def command(
             anew=anew,
             interval_s=interval,
             access=access.value,
-            stop=stop,
+            stop=signals.stop_event(),
             on_round=lambda sums: out.note(f"round {sums.rounds}: {sums.units} units, up to log offset {sums.end}"),
             progress=progress if once else None,
         )

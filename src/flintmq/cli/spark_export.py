@@ -3,31 +3,31 @@
 from __future__ import annotations
 
 import enum
-import signal
-import threading
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from flintmq.cli import signals
 from flintmq.cli.options import (
     DecompressOption,
     JsonOption,
     MasterOption,
     SetOption,
+    SkipDamageOption,
     StoreArgument,
+    TopicsOption,
     examples,
-    store_config,
+    interval_option,
+    once_option,
 )
-from flintmq.cli.output import Output, output
+from flintmq.cli.output import output
 from flintmq.cli.spark_job import spark_job
-from flintmq.cli.text import byte_count, printable, size
+from flintmq.cli.text import printable, size
+from flintmq.cli.values import parse_partitions, parse_size, store_config
 from flintmq.errors import UsageError
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
-    from flintmq.config.keys import StoreConfig
     from flintmq.lake.export import ExportChoices, Exported
 
 EPILOG = examples(
@@ -69,10 +69,7 @@ def export_command(
     to: Annotated[
         TargetFormat, typer.Option("--to", metavar="FORMAT", help="parquet or delta.")
     ] = TargetFormat.parquet,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", metavar="T", show_default=False, help="Only this topic. May be repeated."),
-    ] = None,
+    topic: TopicsOption = None,
     compression: Annotated[
         Codec, typer.Option("--compression", metavar="CODEC", help="snappy, zstd, lz4, gzip or none.")
     ] = Codec.snappy,
@@ -80,16 +77,12 @@ def export_command(
     explode: Annotated[
         bool, typer.Option("--explode", help="Each message of an inner batch as a row of its own.")
     ] = False,
-    skip_damage: Annotated[
-        bool, typer.Option("--skip-damage", help="Skip damage, and report it at the end with exit code 1.")
-    ] = False,
+    skip_damage: SkipDamageOption = False,
     stream: Annotated[
         bool, typer.Option("--stream", help="Continue with new messages until SIGINT or SIGTERM; see --once.")
     ] = False,
-    once: Annotated[bool, typer.Option("--once", help="With --stream: end at the present end of the log.")] = False,
-    interval: Annotated[
-        float, typer.Option("--interval", metavar="S", min=0.0, help="With --stream: seconds between micro-batches.")
-    ] = 10.0,
+    once: Annotated[bool, once_option("With --stream: end at the present end of the log.")] = False,
+    interval: Annotated[float, interval_option("With --stream: seconds between micro-batches.")] = 10.0,
     max_offsets: Annotated[
         int | None,
         typer.Option("--max-offsets", metavar="N", min=1, show_default=False, help="Most messages of a micro-batch."),
@@ -147,61 +140,35 @@ def export_command(
         "fail_on_data_loss": not skip_damage,
         "to": to.value,
         "compression": compression.value,
-        "target_file_size": None if target_file_size is None else byte_count("--target-file-size", target_file_size),
+        "target_file_size": None if target_file_size is None else parse_size("--target-file-size", target_file_size),
         "properties": properties or None,
         "body": body.value,
         "body_schema": body_schema,
-        "partition_by": _columns(partition_by),
+        "partition_by": parse_partitions(partition_by),
         "checkpoint": checkpoint,
     }
     with spark_job("export", master, out) as (spark, progress):
         if stream:
-            done = _stream(out, spark, store, into, config, once, interval, max_offsets, choices)
+            from flintmq.spark.jobs.export.stream import export_stream
+
+            done = export_stream(
+                spark,
+                store,
+                into,
+                config,
+                max_offsets=max_offsets,
+                interval_s=interval,
+                once=once,
+                stop=signals.stop_event(),
+                on_batch=lambda done: out.note(f"export={done.number}: {done.rows} rows up to log offset {done.end}"),
+                **choices,
+            )
         else:
             from flintmq.spark.jobs.export.job import export
 
             done = export(spark, store, into, config, progress=progress, **choices)
     out.result(done, lambda value: _render_export(value, into))
     return 1 if done.damages else 0
-
-
-def _columns(text: str) -> tuple[str, ...]:
-    """Return the partition columns of a text, in order; `topic` is short for topic_name."""
-    if text == "none":
-        return ()
-    names = {"topic_name" if name == "topic" else name for name in text.split(",")}
-    return tuple(sorted(names, key=lambda name: (name != "topic_name", name)))
-
-
-def _stream(
-    out: Output,
-    spark: SparkSession,
-    store: str,
-    into: str,
-    config: StoreConfig,
-    once: bool,
-    interval: float,
-    max_offsets: int | None,
-    choices: ExportChoices,
-) -> Exported:
-    """Run a streaming export until it ends or a signal arrives."""
-    from flintmq.spark.jobs.export.stream import export_stream
-
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    return export_stream(
-        spark,
-        store,
-        into,
-        config,
-        max_offsets=max_offsets,
-        interval_s=interval,
-        once=once,
-        stop=stop,
-        on_batch=lambda done: out.note(f"export={done.number}: {done.rows} rows up to log offset {done.end}"),
-        **choices,
-    )
 
 
 def _render_export(done: Exported, into: str) -> Iterable[Any]:

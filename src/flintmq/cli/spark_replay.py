@@ -12,14 +12,17 @@ from flintmq.cli.options import (
     AccessOption,
     JsonOption,
     MasterOption,
+    Peer,
+    PeerOption,
     SetOption,
+    SkipDamageOption,
     examples,
-    store_config,
+    into_option,
 )
 from flintmq.cli.output import output
-from flintmq.cli.rebuild import Peer, PeerOption
 from flintmq.cli.spark_job import spark_job
 from flintmq.cli.text import printable, size
+from flintmq.cli.values import store_config
 
 if TYPE_CHECKING:
     from flintmq.spark.jobs.replay.job import Replayed
@@ -37,10 +40,7 @@ def command(
             metavar="SOURCE", show_default=False, help="A store, a Delta table, or a directory of exports to Parquet."
         ),
     ],
-    into: Annotated[
-        str,
-        typer.Option("--into", metavar="DIR", show_default=False, help="The store, new or existing."),
-    ],
+    into: Annotated[str, into_option("The store, new or existing.")],
     where: Annotated[
         str | None,
         typer.Option(
@@ -58,9 +58,7 @@ def command(
     system_topics: Annotated[
         bool, typer.Option("--system-topics", help="Include the broker's own topics, which it would process again.")
     ] = False,
-    skip_damage: Annotated[
-        bool, typer.Option("--skip-damage", help="Skip damage, and report it at the end with exit code 1.")
-    ] = False,
+    skip_damage: SkipDamageOption = False,
     skip_refused: Annotated[
         bool,
         typer.Option(

@@ -12,15 +12,16 @@ from flintmq.cli.options import (
     MasterOption,
     SetOption,
     SinceOption,
+    SkipDamageOption,
     StoreArgument,
+    TopicsOption,
     UntilOption,
     examples,
-    store_config,
-    time_range,
 )
 from flintmq.cli.output import output
 from flintmq.cli.spark_job import spark_job
 from flintmq.cli.text import iso, printable, size
+from flintmq.cli.values import store_config, time_range
 
 if TYPE_CHECKING:
     from flintmq.spark.jobs.stats.statistics import Statistics
@@ -38,15 +39,10 @@ def command(
         str | None,
         typer.Option("--out", metavar="FILE", show_default=False, help="The page: one HTML file; none without it."),
     ] = None,
-    topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", metavar="T", show_default=False, help="Only this topic. May be repeated."),
-    ] = None,
+    topic: TopicsOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
-    skip_damage: Annotated[
-        bool, typer.Option("--skip-damage", help="Skip damage, and report it at the end with exit code 1.")
-    ] = False,
+    skip_damage: SkipDamageOption = False,
     master: MasterOption = None,
     settings: SetOption = None,
     as_json: JsonOption = False,

@@ -15,15 +15,16 @@ from flintmq.cli.options import (
     JsonOption,
     SetOption,
     SinceOption,
+    SkipDamageOption,
     StoreArgument,
     UntilOption,
     examples,
-    store_config,
-    time_range,
+    topics_option,
 )
 from flintmq.cli.output import output
 from flintmq.cli.scan import report_damage
-from flintmq.cli.text import byte_count
+from flintmq.cli.values import parse_size, store_config, time_range
+from flintmq.config.text import check_choice
 from flintmq.errors import UsageError
 
 if TYPE_CHECKING:
@@ -43,10 +44,7 @@ def command(
     question: Annotated[
         str, typer.Argument(metavar="QUERY", show_default=False, help="SQL about messages, queues and offsets.")
     ],
-    topic: Annotated[
-        list[str] | None,
-        typer.Option("--topic", metavar="T", show_default=False, help="Only messages of this topic. May be repeated."),
-    ] = None,
+    topic: Annotated[list[str] | None, topics_option("Only messages of this topic. May be repeated.")] = None,
     since: SinceOption = None,
     until: UntilOption = None,
     kind: Annotated[
@@ -66,9 +64,7 @@ def command(
         str, typer.Option("--memory", metavar="SIZE", help="Memory that DuckDB may use before it uses temporary files.")
     ] = "192MiB",
     decompress: DecompressOption = False,
-    skip_damage: Annotated[
-        bool, typer.Option("--skip-damage", help="Skip damage, and report it at the end with exit code 1.")
-    ] = False,
+    skip_damage: SkipDamageOption = False,
     access: AccessOption = Access.pread,
     settings: SetOption = None,
     as_json: JsonOption = False,
@@ -80,7 +76,7 @@ def command(
     columns in the query are read, and its filters on topic, queue_id, tags and store_timestamp are tested before
     anything is decoded. Rows are printed as they are found, in any number.
     """
-    form, limit = _form(kind, target, as_json), byte_count("--memory", memory)
+    form, limit = _form(kind, target, as_json), parse_size("--memory", memory)
     if target is not None:
         _check(target, store, store_config(settings))
     first, end = time_range(since, until)
@@ -117,8 +113,8 @@ def _form(kind: str | None, target: str | None, as_json: bool) -> str:
 
     if as_json and kind not in (None, "json"):
         raise UsageError(f"--json and --format {kind} exclude each other; leave one out")
-    if kind is not None and kind not in FORMATS:
-        raise UsageError(f"--format {kind[:40]!r} is not one of: {', '.join(FORMATS)}")
+    if kind is not None:
+        check_choice("--format", kind, FORMATS)
     form = "json" if as_json else kind
     if form is None and target is not None:
         form = SUFFIXES.get(os.path.splitext(target)[1].lower())

@@ -15,17 +15,19 @@ from flintmq.cli.body_option import Bodies
 from flintmq.cli.options import (
     DecompressOption,
     JsonOption,
+    QueuesOption,
     SetOption,
     StoreArgument,
     TagOption,
+    TopicArgument,
     UntilOption,
     examples,
-    store_config,
-    tags_of,
-    time_range,
+    limit_option,
+    template_option,
 )
 from flintmq.cli.output import Output, output
 from flintmq.cli.scan import writer
+from flintmq.cli.values import parse_tags, store_config, time_range
 from flintmq.errors import UsageError
 
 if TYPE_CHECKING:
@@ -56,7 +58,7 @@ class ReaderGone(threading.Event):
 
 def command(
     store: StoreArgument,
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", show_default=False, help="The topic's name.")],
+    topic: TopicArgument,
     begin: Annotated[
         str | None,
         typer.Option(
@@ -75,18 +77,10 @@ def command(
         ),
     ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue with new messages until Ctrl-C.")] = False,
-    queue: Annotated[
-        list[int] | None,
-        typer.Option("--queue", metavar="N", show_default=False, help="Only this queue number. May be repeated."),
-    ] = None,
+    queue: QueuesOption = None,
     tag: TagOption = None,
-    limit: Annotated[
-        int | None, typer.Option("--limit", metavar="N", min=0, show_default=False, help="Stop after N messages.")
-    ] = None,
-    template: Annotated[
-        str | None,
-        typer.Option("--format", metavar="TEMPLATE", show_default=False, help="A line of your own, as with scan."),
-    ] = None,
+    limit: Annotated[int | None, limit_option(help="Stop after N messages.")] = None,
+    template: Annotated[str | None, template_option("A line of your own, as with scan.")] = None,
     decompress: DecompressOption = False,
     settings: SetOption = None,
     as_json: JsonOption = False,
@@ -109,7 +103,7 @@ def command(
 
     out, bodies = output(as_json), Bodies(decompress)
     with flintmq.open_store(store, config=store_config(settings)) as view:
-        tail = TopicTail(view, topic, queue, tags_of(tag), expected=follow)
+        tail = TopicTail(view, topic, queue, parse_tags(tag), expected=follow)
         first = tail.last(LINES if lines is None else lines) if since is None else tail.since(since, end)
         _report_gaps(tail, out, follow)
         shown = (show(message, bodies.of(message)) for message in islice(_all(first, tail, follow), limit))

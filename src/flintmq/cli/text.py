@@ -7,19 +7,12 @@ passes through `printable` before a person sees it. The escapes are Python's: `\
 
 from __future__ import annotations
 
-import re
 import unicodedata
-from datetime import UTC, datetime, timedelta
 
-from flintmq.errors import UsageError
+from flintmq.config.text import UNIT_MS
 from flintmq.format.text import iso as iso
 
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-_UNITS_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
-_RELATIVE = re.compile(r"-(?:[0-9]{1,12}(?:ms|[smhdw]))+")
-_RELATIVE_PART = re.compile(r"([0-9]+)(ms|[smhdw])")
-_INT64_MAX = (1 << 63) - 1
 
 
 def printable(text: str) -> str:
@@ -69,52 +62,12 @@ def size(count: int) -> str:
     return f"{value / 1024:.1f} TiB"
 
 
-def byte_count(option: str, text: str) -> int:
-    """Parse a number of bytes: `131072`, `128KiB`, `128 MiB`, `1GiB`.
-
-    Raises:
-        UsageError: the text is none.
-    """
-    found = re.fullmatch(r"([0-9]{1,15}) ?(|KiB|MiB|GiB)", text.strip(), re.ASCII)
-    if found is None or not int(found[1]):
-        raise UsageError(f"{option}: {shorten_text(text, 60)!r} is no size; write bytes, or 64KiB, 128MiB, 1GiB")
-    return int(found[1]) << {"": 0, "KiB": 10, "MiB": 20, "GiB": 30}[found[2]]
-
-
 def duration(ms: int) -> str:
     """Format a span of time for people, its two largest units: `2 d 3 h`, `1 m 5 s`, `80 ms`."""
     parts: list[str] = []
     rest = abs(ms)
     for unit in ("d", "h", "m", "s", "ms"):
-        number, rest = divmod(rest, _UNITS_MS[unit])
+        number, rest = divmod(rest, UNIT_MS[unit])
         if number or (unit == "ms" and not parts):
             parts.append(f"{number} {unit}")
     return ("-" if ms < 0 else "") + " ".join(parts[:2])
-
-
-def parse_time(text: str, now_ms: int, option: str = "time") -> int:
-    """Parse a time into ms since 1970.
-
-    Args:
-        text: ISO 8601 (`2024-11-20`, `2024-11-20T11:24:33.5+08:00`; UTC if no zone is written), digits (ms since 1970),
-            `now`, or an age: `-15m`, `-1h30m` (units ms, s, m, h, d, w).
-        now_ms: the moment that an age counts from.
-        option: the option's name, for the error.
-
-    Raises:
-        UsageError: the text is none of these.
-    """
-    if text == "now":
-        return now_ms
-    if text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= _INT64_MAX:
-        return int(text)
-    if _RELATIVE.fullmatch(text):
-        return now_ms - sum(int(n) * _UNITS_MS[unit] for n, unit in _RELATIVE_PART.findall(text))
-    try:
-        moment = datetime.fromisoformat(text)
-    except ValueError:
-        forms = "ISO 8601 (2024-11-20T11:24:33Z), ms since 1970, or an age such as -15m"
-        raise UsageError(f"{option}: {shorten_text(text, 60)!r} is no time; write {forms}") from None
-    if moment.tzinfo is None:
-        moment = moment.replace(tzinfo=UTC)
-    return (moment - _EPOCH) // timedelta(milliseconds=1)

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import enum
-import os
-import re
 import shlex
 import time
 from collections.abc import Iterator
@@ -13,10 +11,11 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from flintmq.cli.options import Access, AccessOption, JsonOption, SetOption, StoreArgument, examples, store_config
+from flintmq.cli.options import Access, AccessOption, JsonOption, SetOption, StoreArgument, examples
 from flintmq.cli.output import Output, dumps, output, stderr
-from flintmq.cli.text import printable, shorten_text
-from flintmq.errors import UnfinishedError, UsageError
+from flintmq.cli.text import printable
+from flintmq.cli.values import parse_log_place, store_config
+from flintmq.errors import UnfinishedError
 from flintmq.forensics.verify.repair_hints import in_place, mend
 
 if TYPE_CHECKING:
@@ -115,7 +114,9 @@ def command(
     from flintmq.forensics.verify.run import verify
 
     out, config, findings = output(as_json), store_config(settings), Findings()
-    part = Part(_place("--from", begin), _place("--to", end), max_seconds, resume)
+    first = None if begin is None else parse_log_place("--from", begin)
+    last = None if end is None else parse_log_place("--to", end)
+    part = Part(first, last, max_seconds, resume)
     if progress is Watch.json:
         lines = ProgressLines(findings)
         found = verify(store, config, lines, access=access.value, part=part, findings=findings)
@@ -132,18 +133,6 @@ def command(
     elif found.stopped is not None:
         out.note(f"ended at log offset {found.part_end}, as requested; continue with: {_go_on(found, resume)}")
     return code
-
-
-def _place(option: str, text: str | None) -> int | None:
-    """Return a log offset: the number itself, or a log file's name, which is its first offset.
-
-    Raises:
-        UsageError: the text is neither.
-    """
-    name = None if text is None else os.path.basename(text)
-    if name is not None and not re.fullmatch(r"[0-9]{1,20}", name, re.ASCII):
-        raise UsageError(f"{option}: {shorten_text(name, 60)!r} is neither a log offset nor the name of a log file")
-    return None if name is None else int(name)
 
 
 def _go_on(found: Verification, resume: str | None) -> str:

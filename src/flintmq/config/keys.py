@@ -10,7 +10,6 @@ RocketMQ misspells some keys (`mapperFileSizeBatchConsumeQueue`, `warmMapedFileE
 
 from __future__ import annotations
 
-import difflib
 import logging
 import os
 import re
@@ -19,7 +18,7 @@ from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 
 from flintmq.config.s3 import S3_KEYS, S3Options
-from flintmq.config.text import parse_delay_levels, read_broker_conf, short, split_setting
+from flintmq.config.text import closest, parse_delay_levels, read_broker_conf, short, split_setting
 from flintmq.errors import ConfigError
 
 log = logging.getLogger("flintmq.config")
@@ -385,11 +384,12 @@ class StoreConfig:
         return parse_delay_levels(self.message_delay_level)
 
 
-def from_settings(settings: Iterable[str], config: StoreConfig | None = None) -> StoreConfig:
-    """Make a configuration from the command line's `--set KEY=VALUE` words, applied to `config`.
+def from_settings(settings: Iterable[str], config: StoreConfig | str | os.PathLike[str] | None = None) -> StoreConfig:
+    """Make a configuration from the command line's `--set KEY=VALUE` words, applied to `config`, an object or a file.
 
     Raises:
         ConfigError: a word is not KEY=VALUE, a key is unknown, or a value is impossible.
+        StoreAccessError: the file cannot be read.
     """
     return StoreConfig.of(config, dict(map(split_setting, settings)))
 
@@ -430,8 +430,8 @@ def _text(key: str, name: str, value: object) -> str:
 def _unknown(key: str) -> ConfigError:
     if key.lower().startswith("s3."):
         return ConfigError(f"{short(key)} is no key of object storage; these are: {', '.join(S3_KEYS)}")
-    close = difflib.get_close_matches(key.lower(), _LOWERED, n=1, cutoff=0.5)
-    hint = f"; did you mean {_LOWERED[close[0]]}?" if close else "; use the names of RocketMQ's broker.conf"
+    close = closest(key, _LOWERED)
+    hint = f"; did you mean {close}?" if close else "; use the names of RocketMQ's broker.conf"
     return ConfigError(f"{short(key)} is no key of RocketMQ's store{hint}")
 
 

@@ -1,17 +1,20 @@
-"""Reads the text forms of RocketMQ's configuration: broker.conf, KEY=VALUE, delay levels."""
+"""Reads text forms of configuration and options: broker.conf, KEY=VALUE, delay levels, names, choices."""
 
 from __future__ import annotations
 
+import difflib
 import os
 import re
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from pathlib import Path
 
-from flintmq.errors import ConfigError, StoreAccessError
+from flintmq.errors import ConfigError, StoreAccessError, UsageError
 
 CONF_BYTES_MAX = 1 << 20
 
-_UNIT_MS = {"s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+"""Milliseconds of each unit of time; a place that takes durations says which units it takes."""
 
 
 def read_broker_conf(path: str | os.PathLike[str]) -> dict[str, str]:
@@ -56,7 +59,7 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
     levels = []
     for part in text.split(" "):
         match = re.fullmatch(r"([0-9]{1,18})([smhd])", part.strip())
-        level = int(match[1]) * _UNIT_MS[match[2]] if match else 2**63
+        level = int(match[1]) * UNIT_MS[match[2]] if match else 2**63
         if level >= 2**63:
             raise ConfigError(f"messageDelayLevel: {short(part)} is no delay; levels look like 10s, 5m, 2h or 1d")
         levels.append(level)
@@ -73,6 +76,28 @@ def split_setting(text: str) -> tuple[str, str]:
     if not equals or not key.strip():
         raise ConfigError(f"{short(text)} is not KEY=VALUE, such as mappedFileSizeCommitLog=65536")
     return key.strip(), value.strip()
+
+
+def closest(name: str, known: Mapping[str, str]) -> str | None:
+    """Return the known name that a misspelled one resembles most, without regard to case; None if none does.
+
+    Args:
+        name: the misspelled name.
+        known: each name in lower case -> the name.
+    """
+    found = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
+    return known[found[0]] if found else None
+
+
+def check_choice(what: str, value: str, allowed: Iterable[str]) -> None:
+    """Check that an argument has one of its allowed values.
+
+    Raises:
+        UsageError: it has another.
+    """
+    allowed = tuple(allowed)
+    if value not in allowed:
+        raise UsageError(f"{what} {str(value)[:40]!r} is not one of: {', '.join(allowed)}")
 
 
 def short(value: object) -> str:

@@ -3,6 +3,7 @@
 Imports no pyspark, except for the schema of JSON bodies (`json_bodies`), which is Spark's.
 
 options      checks the options of a read
+option_text  parses options that Spark passes as text: names, flags, numbers, durations
 offsets      reads queue offsets from JSON
 asked        compares the topics, offsets and times of a read with the store
 scan_bounds  finds where in the log single queues begin and end

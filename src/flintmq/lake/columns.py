@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from flintmq.arrow.schema import SPARK_SCHEMA
+from flintmq.config.text import check_choice
 from flintmq.errors import UsageError
 from flintmq.lake.json_bodies import arrow_type, body_schema, parsed
 from flintmq.lake.parquet import PARTITIONS
@@ -55,8 +56,7 @@ class ExportColumns:
             UsageError: an option is impossible; the text names it.
             StoreAccessError: the file of the schema cannot be read.
         """
-        if body not in BODIES:
-            raise UsageError(f"body {body[:40]!r} is not one of: {', '.join(BODIES)}")
+        check_choice("body", body, BODIES)
         if (body == "json") != (schema is not None):
             raise UsageError("body json needs a body schema (--body-schema FILE|DDL), and only json takes one")
         pairs = None if properties is None else tuple(_pair(text) for text in properties)

@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 
 import pyarrow.parquet as pq
 
+from flintmq.config.text import check_choice
 from flintmq.errors import UsageError
 from flintmq.lake.columns import ExportColumns
 from flintmq.lake.parquet import PARTITIONS, PartitionedWriter, folder_of
@@ -54,8 +55,7 @@ class FileOptions:
                 f"partition by {','.join(map(str, self.partition_by))[:60]!r} is not one of: "
                 f"{'; '.join(','.join(some) or 'none' for some in ALL_PARTITIONS)}"
             )
-        if self.compression not in COMPRESSION:
-            raise UsageError(f"compression {self.compression[:40]!r} is not one of: {', '.join(COMPRESSION)}")
+        check_choice("compression", self.compression, COMPRESSION)
         if self.target_bytes is not None and self.target_bytes < TARGET_LEAST:
             raise UsageError(f"target file size {self.target_bytes} is too small; give 64KiB or more")
 

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, TypedDict
 
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.config.keys import StoreConfig
+from flintmq.config.text import check_choice
 from flintmq.errors import StoreError, UsageError
 from flintmq.lake.columns import ExportColumns
 from flintmq.lake.compact import FileOptions, PartFile, parts_of
@@ -177,12 +178,11 @@ def target_kind(to: str) -> type[ExportTarget]:
     Raises:
         UsageError: the name is neither "parquet" nor "delta".
     """
+    check_choice("to", to, ("parquet", "delta"))
     if to == "delta":
         from flintmq.lake.delta import DeltaTarget
 
         return DeltaTarget
-    if to != "parquet":
-        raise UsageError(f"to {to[:40]!r} is not one of: parquet, delta")
     return ExportTarget
 
 

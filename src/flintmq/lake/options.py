@@ -1,13 +1,11 @@
 """Checks the options of the source `flintmq`.
 
 Options that Spark's Kafka source has too have the same names and meanings. RocketMQ's own keys
-(`mappedFileSizeCommitLog` and so on) are options as well, for values that cannot be found in the store's files. Spark
-passes options as text, and their names in lower case, so names are compared without regard to case.
+(`mappedFileSizeCommitLog` and so on) are options as well, for values that cannot be found in the store's files.
 """
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -18,6 +16,7 @@ from flintmq.config.text import short
 from flintmq.errors import UsageError
 from flintmq.kernels.select import ANY_QUEUE
 from flintmq.lake.offsets import Queue, parse_assignment, parse_offsets, parse_timestamps, queue_ranges
+from flintmq.lake.option_text import OptionNames, choice, flag, names, number
 from flintmq.storage.store_url import store_path
 from flintmq.store.commitlog.predicate import Predicate
 
@@ -51,7 +50,7 @@ OWN_NAMES = {
 }
 """Name -> meaning, for the documentation and for messages; RocketMQ's keys and those of object storage come on top."""
 
-_BY_LOWER = {name.lower(): name for name in (*KEYS, *S3_KEYS, *OWN_NAMES)}
+_NAMES = OptionNames("source", OWN_NAMES, (*KEYS, *S3_KEYS))
 BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 STREAM_ONLY = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
 _ONE_OF = ("subscribe", "subscribePattern", "assign")
@@ -116,22 +115,21 @@ class ReadOptions:
         if len(chosen) > 1:
             raise UsageError(f"options {' and '.join(chosen)} exclude each other; give one of them")
         predicate = _predicate(given)
-        strategy = _choice(given, "startingOffsetsByTimestampStrategy", ("error", "latest"))
-        most = number(given, "maxRecordsPerPartition", 1, 1, 2**63 - 1) if "maxRecordsPerPartition" in given else None
+        strategy = choice(given, "startingOffsetsByTimestampStrategy", ("error", "latest"))
         return cls(
             path=store_path(given["path"]),
-            columns=_names(given, "columns"),
+            columns=names(given, "columns"),
             predicate=predicate,
             since_of=_times(given, "starting", predicate),
             until_of=_times(given, "ending", predicate),
             lenient_times=strategy == "latest",
-            least_splits=number(given, "minPartitions", 1, 1, 1_000_000),
-            most_records=most,
+            least_splits=number(given, "minPartitions", 1, 1_000_000) or 1,
+            most_records=number(given, "maxRecordsPerPartition", 1),
             fail_on_data_loss=flag(given, "failOnDataLoss", True),
             decompress=flag(given, "decompress", False),
             explode=flag(given, "explode", False),
             pushdown=flag(given, "pushdown", True),
-            access=_choice(given, "access", ("pread", "map")),
+            access=choice(given, "access", ("pread", "map")),
             view=_view(given),
             verbose=flag(given, "verbose", False),
             config=StoreConfig.from_keys(
@@ -144,9 +142,12 @@ def named(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options with the right spelling of their names.
 
     Raises:
-        UsageError: a name is unknown.
+        UsageError: a name is unknown, or the options name several stores.
     """
-    return {_name_of(name): value.strip() for name, value in _without_table_properties(options).items()}
+    given = _without_table_properties(options)
+    if any(name.lower() == "paths" for name in given):
+        raise UsageError("one store a load; read several and use union")
+    return _NAMES.spell(given)
 
 
 def is_table(options: Mapping[str, str]) -> bool:
@@ -162,26 +163,14 @@ def _without_table_properties(options: Mapping[str, str]) -> Mapping[str, str]:
     return {**given, **({"path": options["path"]} if "path" in options else {})}
 
 
-def _name_of(name: str) -> str:
-    """Return the right spelling of an option's name."""
-    known = _BY_LOWER.get(name.lower())
-    if known is None:
-        if name.lower() == "paths":
-            raise UsageError("one store a load; read several and use union")
-        close = difflib.get_close_matches(name.lower(), _BY_LOWER, n=1, cutoff=0.5)
-        hint = f"did you mean {_BY_LOWER[close[0]]}?" if close else f"options are {', '.join(OWN_NAMES)}"
-        raise UsageError(f"{short(name)} is no option of the source flintmq; {hint}")
-    return known
-
-
 def _predicate(given: Mapping[str, str]) -> Predicate:
     """Make the predicate.
 
     A time for all queues overrides times of queues, which override offsets.
     """
-    topics = _names(given, "subscribe")
+    topics = names(given, "subscribe")
     assigned = parse_assignment("assign", given["assign"]) if "assign" in given else None
-    since, until = _timestamp(given, "startingTimestamp"), _timestamp(given, "endingTimestamp")
+    since, until = number(given, "startingTimestamp", 0), number(given, "endingTimestamp", 0)
     if since is not None and until is not None and since > until:
         raise UsageError(f"option startingTimestamp ({since}) is later than endingTimestamp ({until})")
     pattern = given.get("subscribePattern")
@@ -229,15 +218,6 @@ def _times(given: Mapping[str, str], side: str, predicate: Predicate) -> dict[Qu
     return {} if f"{side}Timestamp" in given else times
 
 
-def _names(given: Mapping[str, str], option: str) -> tuple[str, ...] | None:
-    if option not in given:
-        return None
-    names = tuple(part.strip() for part in given[option].split(","))
-    if not all(names) or len(set(names)) < len(names):
-        raise UsageError(f"option {option}: {short(given[option])} has an empty name, or one twice")
-    return names
-
-
 def _tags(given: Mapping[str, str]) -> frozenset[str] | None:
     text = given.get("tags", "*")
     if text in ("", "*"):
@@ -250,7 +230,7 @@ def _tags(given: Mapping[str, str]) -> frozenset[str] | None:
 
 def _view(given: Mapping[str, str]) -> str:
     """Return the view; the view of queues has its own columns and no bounds."""
-    view = _choice(given, "view", ("messages", "queues"))
+    view = choice(given, "view", ("messages", "queues"))
     allowed = (
         "path",
         "view",
@@ -276,35 +256,3 @@ def _pattern(text: str) -> str:
     except (re.error, OverflowError, RecursionError) as error:
         raise UsageError(f"option subscribePattern: {short(text)} is no regular expression ({error})") from error
     return text
-
-
-def flag(given: Mapping[str, str], option: str, default: bool) -> bool:
-    """Return the value of an option that is true or false.
-
-    Raises:
-        UsageError: the value is neither.
-    """
-    return _choice(given, option, ("true", "false"), str(default).lower()) == "true"
-
-
-def _choice(given: Mapping[str, str], option: str, values: tuple[str, ...], default: str | None = None) -> str:
-    value = given.get(option, default or values[0]).lower()
-    if value not in values:
-        raise UsageError(f"option {option}: {short(given[option])} is not one of {', '.join(values)}")
-    return value
-
-
-def number(given: Mapping[str, str], option: str, default: int, low: int, high: int) -> int:
-    """Return the value of an option that is a whole number.
-
-    Raises:
-        UsageError: the value is not a whole number from low to high.
-    """
-    text = given.get(option, str(default))
-    if not re.fullmatch(r"[+-]?[0-9]{1,19}", text) or not low <= int(text) <= high:
-        raise UsageError(f"option {option}: {short(text)} is no whole number from {low} to {high}")
-    return int(text)
-
-
-def _timestamp(given: Mapping[str, str], option: str) -> int | None:
-    return number(given, option, 0, 0, 2**63 - 1) if option in given else None

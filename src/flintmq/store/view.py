@@ -15,7 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, NamedTuple, Self
 
 from flintmq.config.keys import StoreConfig
-from flintmq.config.text import short
+from flintmq.config.text import check_choice, short
 from flintmq.errors import CorruptStoreError, FormatError, MessageNotFoundError, UsageError
 from flintmq.format.message_id import parse_offset_msg_id
 from flintmq.message import StoredMessage, stored_message
@@ -240,8 +240,7 @@ class StoreView:
         Raises:
             UsageError: another boundary.
         """
-        if boundary not in BOUNDARIES:
-            raise UsageError(f"boundary {boundary!r} is not one of: {', '.join(BOUNDARIES)}")
+        check_choice("boundary", boundary, BOUNDARIES)
         return self._now.offset_at_time(QueueName(topic, queue_id), ms, boundary)
 
     def consumer(
@@ -355,8 +354,7 @@ def open_store(
         ConfigError: an unknown key or an impossible value.
         UsageError: an unknown access.
     """
-    if access not in ACCESS:
-        raise UsageError(f"access {access!r} is not one of: {', '.join(ACCESS)}")
+    check_choice("access", access, ACCESS)
     settings = StoreConfig.of(config, set)
     effects = effects or effects_for(path, settings.s3)
     return StoreView(directories.open_root(path, settings, effects), settings, access, effects)

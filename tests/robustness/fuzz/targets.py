@@ -16,7 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from flintmq.cli.template import compile_template
-from flintmq.cli.text import parse_time, printable, printable_bytes
+from flintmq.cli.text import printable, printable_bytes
+from flintmq.cli.values import parse_time
 from flintmq.config import text as config_text
 from flintmq.config.keys import from_settings
 from flintmq.errors import CorruptStoreError, FormatError
@@ -337,7 +338,7 @@ def delay_levels(data: bytes) -> None:
 @target
 def time_(data: bytes) -> None:
     """A TIME of the command line is a whole number that differs from now by no more than people can write."""
-    assert math.isfinite(parse_time(os.fsdecode(data), NOW))
+    assert math.isfinite(parse_time("--since", os.fsdecode(data), NOW))
 
 
 @target

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +10,7 @@ from flintmq.config.keys import KEYS, StoreConfig
 from flintmq.config.text import short
 from flintmq.errors import UsageError
 from flintmq.format.index import PEER_533, checked_peer
-from flintmq.lake.options import flag, number
+from flintmq.lake.option_text import OptionNames, flag, number
 from flintmq.storage.store_url import local_only, outside_store
 
 NAMES = {
@@ -25,7 +24,7 @@ NAMES = {
     "queryName": "Spark's own",
 }
 """Name -> meaning; RocketMQ's keys come on top."""
-_BY_LOWER = {name.lower(): name for name in (*KEYS, *NAMES)}
+_NAMES = OptionNames("sink", NAMES, KEYS)
 
 
 @dataclass(frozen=True)
@@ -62,7 +61,7 @@ class SinkOptions:
             UsageError: an unknown name (the text names the closest), an impossible value, or one that is missing.
             ConfigError: an impossible value of one of RocketMQ's keys.
         """
-        given = {_name_of(name): value.strip() for name, value in options.items()}
+        given = _NAMES.spell(options)
         if not given.get("path"):
             raise UsageError("which store? give its directory: .save(STORE) or .start(STORE), or the option path")
         path = os.path.abspath(local_only(given["path"]))
@@ -76,7 +75,7 @@ class SinkOptions:
         return cls(
             path,
             query,
-            number(given, "batchId", 0, 0, 2**63 - 1) if "batchId" in given else None,
+            number(given, "batchId", 0),
             StoreConfig.from_keys({name: value for name, value in given.items() if name in KEYS}),
             peer,
             stream,
@@ -96,12 +95,3 @@ def _bad_rows(text: str, store: str) -> str:
     if os.path.commonpath([os.path.realpath(path), os.path.realpath(store)]) == os.path.realpath(store):
         raise UsageError(f"option badRowsPath: {short(path)} is inside the store; give a directory outside of it")
     return path
-
-
-def _name_of(name: str) -> str:
-    known = _BY_LOWER.get(name.lower())
-    if known is None:
-        close = difflib.get_close_matches(name.lower(), _BY_LOWER, n=1, cutoff=0.5)
-        hint = f"did you mean {_BY_LOWER[close[0]]}?" if close else f"options are {', '.join(NAMES)}"
-        raise UsageError(f"{short(name)} is no option of the sink flintmq; {hint}")
-    return known

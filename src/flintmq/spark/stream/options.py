@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from flintmq.config.text import short
 from flintmq.errors import UsageError
 from flintmq.lake.offsets import WORDS, Queue, means_latest, parse_json_offsets
-from flintmq.lake.options import BATCH_ONLY, STREAM_ONLY, ReadOptions, check_read, named, number
-
-_MS = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+from flintmq.lake.option_text import duration_ms, number
+from flintmq.lake.options import BATCH_ONLY, STREAM_ONLY, ReadOptions, check_read, named
 
 
 @dataclass(frozen=True)
@@ -49,7 +46,7 @@ class StreamOptions:
         rest = {name: value for name, value in given.items() if name not in (*STREAM_ONLY, "startingOffsets")}
         read = ReadOptions.parse(rest)
         predicate = replace(read.predicate, offsets=(), since=None)
-        options_of_limits = {name: _limit(given, name) for name in STREAM_ONLY[:3]}
+        options_of_limits = {name: number(given, name, 1) for name in STREAM_ONLY[:3]}
         least, most = options_of_limits["minOffsetsPerTrigger"] or 0, options_of_limits["maxOffsetsPerTrigger"]
         if most is not None and least > most:
             raise UsageError(f"option minOffsetsPerTrigger ({least}) is larger than maxOffsetsPerTrigger ({most})")
@@ -61,7 +58,7 @@ class StreamOptions:
             max_offsets=most,
             max_bytes=options_of_limits["maxBytesPerTrigger"],
             min_offsets=least,
-            max_delay_ms=_delay(given.get("maxTriggerDelay", "15m")),
+            max_delay_ms=duration_ms(given, "maxTriggerDelay", "15m"),
         )
 
 
@@ -76,10 +73,6 @@ def is_stream(options: Mapping[str, str]) -> bool:
     return not any(name in given for name in BATCH_ONLY) and means_latest(given.get("startingOffsets", "earliest"))
 
 
-def _limit(given: Mapping[str, str], option: str) -> int | None:
-    return number(given, option, 1, 1, 2**63 - 1) if option in given else None
-
-
 def _start(given: Mapping[str, str], read: ReadOptions) -> str | int | dict[Queue, int]:
     """Return where to begin: startingTimestamp overrides startingOffsets, as in Kafka's source.
 
@@ -88,13 +81,7 @@ def _start(given: Mapping[str, str], read: ReadOptions) -> str | int | dict[Queu
     text = given.get("startingOffsets", "earliest")
     offsets = {} if text.lower() in WORDS else parse_json_offsets("startingOffsets", text)
     check_read("startingOffsets", offsets, read.predicate)
-    if "startingTimestamp" in given:
-        return number(given, "startingTimestamp", 0, 0, 2**63 - 1)
+    time = number(given, "startingTimestamp", 0)
+    if time is not None:
+        return time
     return text.lower() if text.lower() in WORDS else offsets
-
-
-def _delay(text: str) -> int:
-    match = re.fullmatch(r"([0-9]{1,9}) ?(ms|s|m|h|d)", text)
-    if match is None:
-        raise UsageError(f"option maxTriggerDelay: {short(text)} is no duration such as 500ms, 30s, 15m or 1h")
-    return int(match[1]) * _MS[match[2]]

@@ -18,7 +18,8 @@ from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 
-from flintmq.errors import CorruptStoreError, LostLogError, UsageError
+from flintmq.config.text import check_choice
+from flintmq.errors import CorruptStoreError, LostLogError
 from flintmq.format.record import MAGIC_BLANK
 from flintmq.format.record_view import (
     HEAD_SIZE,
@@ -131,8 +132,8 @@ class LogWalk:
         max_rows: int = MAX_ROWS,
         piece_bytes: int = PIECE_BYTES,
     ) -> None:
-        if access not in (*ACCESS, OWN):
-            raise UsageError(f"access {access!r} is not one of: {', '.join(ACCESS)}")
+        if access != OWN:
+            check_choice("access", access, ACCESS)
         self.log, self.facts, self.end = log, facts, end
         self.cut_unordered = cut_unordered
         self.access, self.strict, self.report = access, strict, report if report is not None else Report()

@@ -1,0 +1,133 @@
+"""Parses the values of options: times, sizes, places, tags, settings. Errors begin with the option's name."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from flintmq.cli.text import iso, shorten_text
+from flintmq.config.text import UNIT_MS
+from flintmq.errors import UsageError
+
+if TYPE_CHECKING:
+    from flintmq.config.keys import StoreConfig
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_AGE = re.compile(r"-(?:[0-9]{1,12}(?:ms|[smhdw]))+")
+_AGE_PART = re.compile(r"([0-9]+)(ms|[smhdw])")
+_INT64_MAX = (1 << 63) - 1
+_SHIFT = {"": 0, "KiB": 10, "MiB": 20, "GiB": 30}
+
+
+def store_config(settings: Sequence[str] | None, broker_conf: str | None = None) -> StoreConfig:
+    """Return the configuration of a broker.conf, if one is given, changed by repeated `--set KEY=VALUE`.
+
+    Raises:
+        ConfigError: a word without `=`, an unknown key, or an invalid value.
+        StoreAccessError: the file cannot be read.
+    """
+    from flintmq.config.keys import from_settings
+
+    return from_settings(settings or (), broker_conf)
+
+
+def parse_time(option: str, text: str, now_ms: int | None = None) -> int:
+    """Parse a time into ms since 1970.
+
+    Args:
+        option: the option's name.
+        text: ISO 8601 (`2024-11-20`, `2024-11-20T11:24:33.5+08:00`; UTC if no zone is written), digits (ms since 1970),
+            `now`, or an age: `-15m`, `-1h30m` (units ms, s, m, h, d, w).
+        now_ms: the moment that an age counts from; None for the present.
+
+    Raises:
+        UsageError: the text is none of these.
+    """
+    now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
+    if text == "now":
+        return now_ms
+    if text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= _INT64_MAX:
+        return int(text)
+    if _AGE.fullmatch(text):
+        return now_ms - sum(int(n) * UNIT_MS[unit] for n, unit in _AGE_PART.findall(text))
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        forms = "ISO 8601 (2024-11-20T11:24:33Z), ms since 1970, or an age such as -15m"
+        raise UsageError(f"{option}: {shorten_text(text, 60)!r} is no time; write {forms}") from None
+    if moment.tzinfo is None:
+        moment = moment.replace(tzinfo=UTC)
+    return (moment - _EPOCH) // timedelta(milliseconds=1)
+
+
+def time_range(since: str | None, until: str | None) -> tuple[int | None, int | None]:
+    """Return [since, until) in ms; None where unbounded.
+
+    Raises:
+        UsageError: a text that is no time, or an empty range.
+    """
+    now_ms = time.time_ns() // 1_000_000  # both ends count from the same moment
+    first = None if since is None else parse_time("--since", since, now_ms)
+    end = None if until is None else parse_time("--until", until, now_ms)
+    if first is not None and end is not None and first >= end:
+        raise UsageError(f"--since ({iso(first)}) is not before --until ({iso(end)}); no time is between them")
+    return first, end
+
+
+def parse_size(option: str, text: str) -> int:
+    """Parse a number of bytes: `131072`, `128KiB`, `128 MiB`, `1GiB`.
+
+    Raises:
+        UsageError: the text is none.
+    """
+    found = re.fullmatch(r"([0-9]{1,15}) ?(|KiB|MiB|GiB)", text.strip(), re.ASCII)
+    if found is None or not int(found[1]):
+        raise UsageError(f"{option}: {shorten_text(text, 60)!r} is no size; write bytes, or 64KiB, 128MiB, 1GiB")
+    return int(found[1]) << _SHIFT[found[2]]
+
+
+def parse_position(option: str, text: str) -> int:
+    """Parse a position in a file: a number of bytes, decimal or with 0x.
+
+    Raises:
+        UsageError: the text is none.
+    """
+    try:
+        value = int(text, 16) if text.lower().startswith("0x") else int(text) if text.isascii() else -1
+    except ValueError:
+        value = -1
+    if not 0 <= value <= _INT64_MAX:
+        raise UsageError(
+            f"{option}: {shorten_text(text, 60)!r} is no position; write a number of bytes, such as 12345 or 0x3039"
+        )
+    return value
+
+
+def parse_log_place(option: str, text: str) -> int:
+    """Parse a log offset: the number itself, or a log file's name, which is its first offset.
+
+    Raises:
+        UsageError: the text is neither.
+    """
+    name = os.path.basename(text)
+    if not re.fullmatch(r"[0-9]{1,20}", name, re.ASCII):
+        raise UsageError(f"{option}: {shorten_text(name, 60)!r} is neither a log offset nor the name of a log file")
+    return int(name)
+
+
+def parse_tags(words: Sequence[str] | None) -> frozenset[str] | None:
+    """Return the tags that `--tag` names, also in the form `A || B`; None for all, as for `*`."""
+    tags = frozenset(tag.strip() for word in words or () for tag in word.split("||")) - {""}
+    return None if not words or "*" in tags else tags
+
+
+def parse_partitions(text: str) -> tuple[str, ...]:
+    """Return the partition columns of a text, in order; `topic` is short for topic_name, `none` for no column."""
+    if text == "none":
+        return ()
+    names = {"topic_name" if name == "topic" else name for name in text.split(",")}
+    return tuple(sorted(names, key=lambda name: (name != "topic_name", name)))
