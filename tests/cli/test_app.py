@@ -15,7 +15,8 @@ import pytest
 
 import flintmq
 from flintmq import errors
-from flintmq.cli import app, inspect
+from flintmq.cli import app
+from flintmq.cli.commands import inspect
 from tests.cli.conftest import Run
 from tests.compat.stores import Golden
 

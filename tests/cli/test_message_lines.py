@@ -10,8 +10,8 @@ import json
 import pytest
 
 from flintmq.cli.body_option import Bodies
+from flintmq.cli.commands.scan import MessageScan, Selection
 from flintmq.cli.message_lines import BODY_CHARS, details, json_line, line
-from flintmq.cli.scan import MessageScan, Selection
 from flintmq.cli.values import store_config
 from flintmq.format import record
 from flintmq.message import COLUMNS, StoredMessage

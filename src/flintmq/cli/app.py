@@ -17,7 +17,8 @@ from typing import Annotated, NoReturn
 import typer
 
 import flintmq
-from flintmq.cli import (
+from flintmq.cli.command import Command, SparkCommand, SqlCommand
+from flintmq.cli.commands import (
     copy,
     doctor,
     explain,
@@ -30,15 +31,14 @@ from flintmq.cli import (
     retention,
     salvage,
     scan,
-    spark,
     sql,
     tail,
     verify,
 )
-from flintmq.cli.commands import Command, SparkCommand, SqlCommand
 from flintmq.cli.options import examples
 from flintmq.cli.output import PipeClosed, be_quiet, report_error, warnings_as_notes
 from flintmq.cli.signals import stopping
+from flintmq.cli.spark import group as spark
 from flintmq.errors import FlintError, StoreAccessError, UsageError
 
 EXIT_INTERNAL = 10

@@ -6,7 +6,7 @@ import pytest
 
 from flintmq.spark.jobs.replay.job import Replayed
 from tests.cli.conftest import Run
-from tests.cli.test_spark import Calls
+from tests.cli.spark.test_group import Calls
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from flintmq.cli.commands.verify import print_verification
 from flintmq.cli.output import Console, Json
-from flintmq.cli.verify import print_verification
 from flintmq.forensics.verify.findings import Defect, Note
 from flintmq.forensics.verify.run import Verification
 from tests.cli.conftest import Run

@@ -8,7 +8,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed")
 
 from flintmq.lake.export import Exported
 from tests.cli.conftest import Run
-from tests.cli.test_spark import Calls, spark
+from tests.cli.spark.test_group import Calls, spark
 
 __all__ = ["spark"]  # a fixture
 

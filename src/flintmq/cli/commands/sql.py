@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flintmq.cli import signals
+from flintmq.cli.commands.scan import report_damage
 from flintmq.cli.options import (
     Access,
     AccessOption,
@@ -22,7 +23,6 @@ from flintmq.cli.options import (
     topics_option,
 )
 from flintmq.cli.output import output
-from flintmq.cli.scan import report_damage
 from flintmq.cli.values import parse_size, store_config, time_range
 from flintmq.config.text import check_choice
 from flintmq.errors import UsageError

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from flintmq.cli.commands import need
+from flintmq.cli.command import need
 from flintmq.cli.options import (
     Access,
     AccessOption,

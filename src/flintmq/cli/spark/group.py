@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from flintmq.cli import rebuild, spark_dispatch, spark_replay, spark_sink, spark_stats
+from flintmq.cli.commands import rebuild
+from flintmq.cli.commands.verify import print_verification
 from flintmq.cli.options import (
     Access,
     AccessOption,
@@ -18,11 +19,9 @@ from flintmq.cli.options import (
     examples,
 )
 from flintmq.cli.output import output
-from flintmq.cli.spark_export import EPILOG as EXPORT_EPILOG
-from flintmq.cli.spark_export import export_command
+from flintmq.cli.spark import dispatch, export, replay, sink, stats
 from flintmq.cli.spark_job import spark_job
 from flintmq.cli.values import store_config
-from flintmq.cli.verify import print_verification
 
 HELP = "Jobs on Spark, for large stores: export, rebuild and more."
 EPILOG = examples(
@@ -63,8 +62,8 @@ def verify_command(
 
 
 COMMANDS: dict[str, tuple[Callable[..., int], str]] = {
-    "dispatch": (spark_dispatch.command, spark_dispatch.EPILOG),
-    "export": (export_command, EXPORT_EPILOG),
+    "dispatch": (dispatch.command, dispatch.EPILOG),
+    "export": (export.command, export.EPILOG),
     "verify": (
         verify_command,
         examples("flintmq spark verify /var/rocketmq/store", "flintmq spark verify /var/rocketmq/store --json"),
@@ -76,8 +75,8 @@ COMMANDS: dict[str, tuple[Callable[..., int], str]] = {
             "flintmq spark rebuild /var/rocketmq/store --into /tmp/rebuilt --master 'local[4]' --json",
         ),
     ),
-    "replay": (spark_replay.command, spark_replay.EPILOG),
-    "sink": (spark_sink.command, spark_sink.EPILOG),
-    "stats": (spark_stats.command, spark_stats.EPILOG),
+    "replay": (replay.command, replay.EPILOG),
+    "sink": (sink.command, sink.EPILOG),
+    "stats": (stats.command, stats.EPILOG),
 }
 """Name of each job's command -> its function and its examples."""

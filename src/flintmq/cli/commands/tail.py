@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flintmq.cli.body_option import Bodies
+from flintmq.cli.commands.scan import writer
 from flintmq.cli.options import (
     DecompressOption,
     JsonOption,
@@ -26,7 +27,6 @@ from flintmq.cli.options import (
     template_option,
 )
 from flintmq.cli.output import Output, output
-from flintmq.cli.scan import writer
 from flintmq.cli.values import parse_tags, store_config, time_range
 from flintmq.errors import UsageError
 

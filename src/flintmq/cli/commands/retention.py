@@ -114,7 +114,7 @@ def _local(ms: int) -> str:
 
 
 def _files(plan: RetentionPlan) -> Any:
-    from flintmq.cli.inspect import plain_table
+    from flintmq.cli.commands.inspect import plain_table
 
     found = plain_table("file", "size>", "last written", "goes", "why")
     for fate in plan.files[:SHOWN]:
@@ -130,7 +130,7 @@ def _when(fate: FileFate, plan: RetentionPlan) -> str:
 
 
 def _groups(rows: list[Unread]) -> Any:
-    from flintmq.cli.inspect import plain_table
+    from flintmq.cli.commands.inspect import plain_table
 
     found = plain_table("unread by group", "topic", "queue>", "committed>", "goes>", "of it unread>")
     for row in rows:

@@ -61,7 +61,7 @@ class Body(enum.StrEnum):
     json = "json"
 
 
-def export_command(
+def command(
     store: StoreArgument,
     into: Annotated[
         str, typer.Option("--out", metavar="DIR", show_default=False, help="Directory of files; created if missing.")
@@ -167,11 +167,11 @@ def export_command(
             from flintmq.spark.jobs.export.job import export
 
             done = export(spark, store, into, config, progress=progress, **choices)
-    out.result(done, lambda value: _render_export(value, into))
+    out.result(done, lambda value: _render(value, into))
     return 1 if done.damages else 0
 
 
-def _render_export(done: Exported, into: str) -> Iterable[Any]:
+def _render(done: Exported, into: str) -> Iterable[Any]:
     if not done.number:
         yield f"nothing new up to log offset {done.end}"
     else:

@@ -1,0 +1,18 @@
+"""The commands, one a file: `command` takes the options, calls one function and prints its value.
+
+copy       a consistent copy of a store, also of a live one, whole or filtered
+doctor     the state of this installation, with advice for what is missing
+explain    one file of a store, byte by byte
+get        the message at one offset of a queue
+inspect    a summary of a store's content
+put        store messages from the command line
+query      the messages with a key, found through the index
+rebuild    rebuild queues and index from the commit log
+recover    recover a store after an unclean stop
+retention  what retention would delete, when, by which rule
+salvage    recover the intact messages of a damaged store
+scan       the records of the log in physical order
+sql        queries about the messages, in SQL
+tail       the newest messages of a topic, and new ones as they arrive
+verify     checks everything in a store against everything else
+"""

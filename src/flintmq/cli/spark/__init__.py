@@ -1,0 +1,9 @@
+"""The jobs on Spark, one a file: `flintmq spark NAME`.
+
+group     the group itself, with verify and rebuild
+dispatch  keep queues and index of a log current with Spark
+export    messages to Parquet or Delta, once or as a stream
+replay    messages from a store, Delta or Parquet into a store
+sink      lists the queries and replays that put into a store
+stats     a store's traffic as figures and as a page
+"""
