@@ -1,5 +1,8 @@
 """The command line: one file per command, an output that prints, and `app.main`.
 
+commands  flintmq NAME, one file a command
+spark     flintmq spark NAME, one file a job
+
 app             the command `flintmq`: its commands, its exit codes and error lines
 command         the base of all commands: clamped numbers, needed packages, usage lines
 options         arguments and options that several commands share
@@ -14,7 +17,4 @@ sql_output      formats the rows of an answer in SQL
 installation    finds out the state of this installation
 spark_job       opens the Spark session of a command
 docs            writes docs/operations/cli.md
-
-commands/       one file a command: flintmq NAME
-spark/          one file a job: flintmq spark NAME
 """

@@ -57,7 +57,10 @@ def check() -> None:
 
 
 def stop_event() -> threading.Event:
-    """Return an event that SIGINT and SIGTERM set from now on, for a job that finishes its round before it ends."""
+    """Return an event that SIGINT and SIGTERM set from now on.
+
+    For a job that finishes its round before it ends.
+    """
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())

@@ -1,4 +1,7 @@
-"""Parses the values of options: times, sizes, places, tags, settings. Errors begin with the option's name."""
+"""Parses the values of options: times, sizes, places, tags, settings.
+
+An error begins with the name of the option.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +27,7 @@ _SHIFT = {"": 0, "KiB": 10, "MiB": 20, "GiB": 30}
 
 
 def store_config(settings: Sequence[str] | None, broker_conf: str | None = None) -> StoreConfig:
-    """Return the configuration of a broker.conf, if one is given, changed by repeated `--set KEY=VALUE`.
+    """Apply the words of `--set KEY=VALUE` to a broker.conf, or to the defaults.
 
     Raises:
         ConfigError: a word without `=`, an unknown key, or an invalid value.
@@ -126,7 +129,10 @@ def parse_tags(words: Sequence[str] | None) -> frozenset[str] | None:
 
 
 def parse_partitions(text: str) -> tuple[str, ...]:
-    """Return the partition columns of a text, in order; `topic` is short for topic_name, `none` for no column."""
+    """Return the partition columns of a text, in order.
+
+    `topic` is short for topic_name; `none` means no column.
+    """
     if text == "none":
         return ()
     names = {"topic_name" if name == "topic" else name for name in text.split(",")}

@@ -385,7 +385,7 @@ class StoreConfig:
 
 
 def from_settings(settings: Iterable[str], config: StoreConfig | str | os.PathLike[str] | None = None) -> StoreConfig:
-    """Make a configuration from the command line's `--set KEY=VALUE` words, applied to `config`, an object or a file.
+    """Apply the command line's `--set KEY=VALUE` words to `config`, an object or a file.
 
     Raises:
         ConfigError: a word is not KEY=VALUE, a key is unknown, or a value is impossible.

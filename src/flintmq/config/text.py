@@ -1,4 +1,4 @@
-"""Reads text forms of configuration and options: broker.conf, KEY=VALUE, delay levels, names, choices."""
+"""Reads text forms of settings: broker.conf, KEY=VALUE, delay levels, names, choices."""
 
 from __future__ import annotations
 
@@ -79,10 +79,10 @@ def split_setting(text: str) -> tuple[str, str]:
 
 
 def closest(name: str, known: Mapping[str, str]) -> str | None:
-    """Return the known name that a misspelled one resembles most, without regard to case; None if none does.
+    """Return the known name that resembles a misspelled one most; None if none does.
 
     Args:
-        name: the misspelled name.
+        name: the misspelled name; its case does not matter.
         known: each name in lower case -> the name.
     """
     found = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)

@@ -1,4 +1,4 @@
-"""Parses options that Spark passes as text: their names, and values such as flags, numbers and durations.
+"""Parses options that Spark passes as text: names, flags, numbers, durations.
 
 The source, its streams and the sink parse theirs here. Spark passes names in lower case, so names are compared without
 regard to case. An error begins with the option's name.

@@ -1,4 +1,4 @@
-"""The commands, one a file: `command` takes the options, calls one function and prints its value.
+"""The commands, one a file: options in, one function, its value printed.
 
 copy       a consistent copy of a store, also of a live one, whole or filtered
 doctor     the state of this installation, with advice for what is missing
