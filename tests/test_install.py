@@ -86,6 +86,7 @@ def test_the_package_index_gets_links_that_work(wheel: Path):
     assert inside and [path for path in inside if not (ROOT / path).exists()] == []
 
 
+@pytest.mark.turn(2, of=["setup.py", "pyproject.toml"])
 def test_a_wheel_is_small_and_so_is_what_it_installs(wheel: Path, python: Path):
     assert wheel.stat().st_size <= 3_000_000
     packages = next((python.parent.parent / "lib").glob("python*/site-packages"))

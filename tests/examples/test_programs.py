@@ -62,6 +62,7 @@ def test_put_and_get_goes_on_with_the_store_it_made(folder: Path):
     assert again[-2:] == ["billed 3 orders, 0 left", "a reader sees 6 messages in 2 queues"]
 
 
+@pytest.mark.turn(2, of=["examples/"])
 @pytest.mark.spark
 @pytest.mark.slow
 def test_spark_stream_prints_what_its_docstring_says_and_counts_on(one_java: OneJava):

@@ -156,6 +156,7 @@ def test_random_bytes_give_a_value_or_a_format_error(
     assert again == raw[at : at + len(again)] and at + len(again) <= min(len(raw), limit or len(raw))
 
 
+@pytest.mark.turn(2, of=["src/flintmq/format/", "src/flintmq/kernels/"])
 @ALL
 @given(data=st.data())
 def test_a_damaged_value_gives_a_value_or_a_format_error(layout: Layout[Any], data: st.DataObject) -> None:
@@ -172,6 +173,7 @@ def test_a_damaged_value_gives_a_value_or_a_format_error(layout: Layout[Any], da
     assert raw.startswith(again)
 
 
+@pytest.mark.turn(2, of=["src/flintmq/format/", "src/flintmq/kernels/"])
 @ALL
 @given(data=st.data())
 def test_pieces_of_a_value_are_its_fields(layout: Layout[Any], data: st.DataObject) -> None:

@@ -29,6 +29,7 @@ def java(request: pytest.FixtureRequest) -> Java:
     return Java(request.param, built)
 
 
+@pytest.mark.turn(3, of=["src/flintmq/forensics/salvage/"])
 @pytest.mark.parametrize("name", STORES)
 def test_java_opens_the_new_store(golden: Any, tmp_path: Path, java: Java, name: str) -> None:
     store: Golden = golden(name)
@@ -48,6 +49,7 @@ def test_java_opens_the_new_store(golden: Any, tmp_path: Path, java: Java, name:
     assert [row["status"] for row in answers if row["op"] == "put"] == ["PUT_OK"]
 
 
+@pytest.mark.turn(3, of=["src/flintmq/forensics/salvage/"])
 @pytest.mark.parametrize("name", STORES)
 def test_java_serves_the_store_mended_in_place(golden: Any, tmp_path: Path, java: Java, name: str) -> None:
     store: Golden = golden(name)

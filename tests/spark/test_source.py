@@ -53,6 +53,7 @@ def difference(want, row):
     return None
 
 
+@pytest.mark.turn(2, of=["src/flintmq/spark/source.py", "src/flintmq/arrow/"])
 @pytest.mark.parametrize("splits", [1, 7])
 def test_every_row_is_what_java_decodes(spark, golden_store, splits):
     frame = load(spark, golden_store, minPartitions=splits)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -72,3 +74,17 @@ def test_the_head_of_a_run_tells_the_turn(monkeypatch: pytest.MonkeyPatch):
 def test_what_git_does_not_know_has_not_changed(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("BASE", "no-such-commit")
     assert turns._changes.__wrapped__() == frozenset()
+
+
+def test_each_turn_names_paths_that_there_are():
+    """Else a change of these files would not make the tests run."""
+    root = Path(__file__).resolve().parents[2]
+    named = {
+        path
+        for file in (root / "tests").rglob("test_*.py")
+        if file != Path(__file__)
+        for turn in re.findall(r"mark\.turn\([^()]*\)", file.read_text(encoding="utf-8"))
+        for path in re.findall(r'"([^"]*)"', turn.partition("of=")[2])
+    }
+    assert len(named) > 10
+    assert [path for path in sorted(named) if not list(root.glob(f"{path.rstrip('/')}*"))] == []

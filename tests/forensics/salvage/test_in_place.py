@@ -44,6 +44,7 @@ def hurt(golden: Golden, into: Path, number: int = 40) -> tuple[Path, dict[str, 
     return root, row
 
 
+@pytest.mark.turn(2, of=["src/flintmq/forensics/salvage/"])
 def test_stores_damaged_at_random(tmp_path: Path) -> None:
     stores = sound(tmp_path)
     for seed in range(5000, 5000 + SAMPLE):
@@ -99,6 +100,7 @@ def small(root: Path) -> Path:
     return root
 
 
+@pytest.mark.turn(2, of=["src/flintmq/forensics/salvage/"])
 def test_kills_while_the_disk_is_changed(tmp_path: Path) -> None:
     origin = small(tmp_path / "origin")
     calm = shutil.copytree(origin, tmp_path / "calm")

@@ -188,6 +188,7 @@ RUBBISH: list[Callable[[bytes, random.Random], bytes]] = [
 ]
 
 
+@pytest.mark.turn(3, of=["src/flintmq/forensics/verify/"])
 @pytest.mark.parametrize("name", ["rolled", "cqext", "batch", "crash540", "config"])
 def test_rubbish_in_any_file_ends_in_an_answer(golden: Callable[[str], Golden], tmp_path: Path, name: str):
     store, root = golden(name), golden(name).copy(tmp_path)

@@ -25,6 +25,7 @@ ALL = os.environ.get("FLINTMQ_HOSTILE") == "all"
 WHEN = ["1", "2", "3", "4", "5", "7", "8", "12", "1+", "6+"] if ALL else ["1", "6+"]
 
 
+@pytest.mark.turn(2, of=["src/flintmq/store/", "src/flintmq/storage/"])
 @pytest.mark.parametrize("when", WHEN)
 @pytest.mark.parametrize(("call", "error"), FAILURES, ids=[call for call, _ in FAILURES])
 @pytest.mark.parametrize("disk", ["SYNC_FLUSH", "ASYNC_FLUSH"])

@@ -39,6 +39,7 @@ SAMPLE = [
 ]  # fmt: skip
 
 
+@pytest.mark.turn(2, of=["src/flintmq/store/", "src/flintmq/storage/"])
 @pytest.mark.parametrize("case", SAMPLE, ids=lambda c: f"{c.thread}-{c.call}-{c.number}-{c.error}-{c.how}")
 def test_whatever_call_fails_the_contract_holds(tmp_path: Path, case: Case):
     """No hang, no OK that is none, no exception that a caller would not expect, and the whole contract afterwards."""

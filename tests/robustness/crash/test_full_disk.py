@@ -85,6 +85,7 @@ def last_status(ledger: Path, outcome: str) -> str:
     return next(str(answer["status"]) for answer in read_ledger(ledger)[1].values() if answer["outcome"] == outcome)
 
 
+@pytest.mark.turn(2, of=["src/flintmq/store/", "src/flintmq/storage/"])
 @pytest.mark.parametrize(("disk", "pool"), KINDS, ids=["sync-pool", "async"])
 @pytest.mark.parametrize("kind", ["ext4", "xfs"])
 def test_a_full_disk_is_an_answer_and_puts_go_on_when_space_returns(tmp_path: Path, kind: str, disk: str, pool: bool):
@@ -144,6 +145,7 @@ def thin(tmp_path: Path) -> Any:
         run("umount", small)
 
 
+@pytest.mark.turn(2, of=["src/flintmq/store/", "src/flintmq/storage/"])
 @pytest.mark.parametrize(("disk", "pool"), KINDS, ids=["sync-pool", "async"])
 def test_a_sync_that_failed_is_told_and_the_store_works_after_reopening(
     tmp_path: Path, thin: Any, disk: str, pool: bool

@@ -10,6 +10,7 @@ from tests.robustness.crash.power import Case, run
 from tests.support.unplugged import Unplugged
 
 
+@pytest.mark.turn(2, of=["src/flintmq/store/", "src/flintmq/storage/"])
 @pytest.mark.parametrize("worst", [True, False], ids=["nothing-unsynced", "any-sectors"])
 @pytest.mark.parametrize(("kernel_puts", "pool"), [(True, False), (False, False), (True, True)])
 @pytest.mark.parametrize("disk", ["SYNC_FLUSH", "ASYNC_FLUSH"])

@@ -56,6 +56,7 @@ def one_turn() -> Iterator[str]:
     yield names[(turn * 5 + turn // len(names) + 3) % len(names)]
 
 
+@pytest.mark.turn(3, of=["src/flintmq/format/", "src/flintmq/kernels/"])
 @pytest.mark.parametrize("victim", VICTIMS)
 def test_damaged_files(victim: str, golden: Callable[[str], Golden], tmp_path: Path) -> None:
     kind = VICTIMS[victim]

@@ -47,6 +47,7 @@ def costs() -> dict[tuple[str, str, int], dict[str, float]]:
     return {(row["bomb"], row["command"], row["kib"]): row for row in rows}
 
 
+@pytest.mark.turn(3, member="bombs", of=["src/flintmq/format/", "src/flintmq/kernels/"])
 @pytest.mark.parametrize("bomb", BOMBS)
 def test_bombs(bomb: str, costs: dict[tuple[str, str, int], dict[str, float]]) -> None:
     wrong, tried = [], 0

@@ -19,6 +19,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([sys.executable, *words], cwd=ROOT, capture_output=True, text=True, timeout=60)
 
 
+@pytest.mark.turn(2, of=["src/flintmq/kernels/"])
 @pytest.mark.skipif(
     not _select.compiled(), reason="uncompiled kernels cannot leave a buffer: Python checks each access"
 )

@@ -22,6 +22,7 @@ from tests.robustness.hostile.cases import COMMANDS
 from tests.robustness.hostile.commands import Outcome, complaints, exit_codes, run, stamps
 from tests.robustness.hostile.records import T0, encoded
 
+pytestmark = pytest.mark.turn(3, of=["src/flintmq/format/", "src/flintmq/kernels/"])
 ALLOWED = exit_codes()
 EVIL = "\x1b]0;owned\x07\x1b[2J\u202e\u2066\x9b31m\x7f\u200f"
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import pytest
+
 from tests.robustness.soak import run
 from tests.robustness.soak.processes import READERS
 
 SECONDS = float(os.environ.get("FLINTMQ_SOAK_SECONDS", "15"))
 
 
+@pytest.mark.turn(2, of=["src/flintmq/store/", "src/flintmq/storage/"])
 def test_soak(tmp_path: Path) -> None:
     found = run.Soak(tmp_path / "soak", 5, longest=SECONDS / 5).run(SECONDS)
     assert found.wrong == []

@@ -30,6 +30,7 @@ def in_process(monkeypatch):
     return with_ranges
 
 
+@pytest.mark.turn(3, of=["src/flintmq/forensics/rebuild", "src/flintmq/spark/jobs/rebuild"])
 @pytest.mark.parametrize("count", [1, 3, 8])
 def test_both_engines_make_the_same_bytes(golden_store, in_process, tmp_path, count):
     config = StoreConfig.from_keys(golden_store.config)

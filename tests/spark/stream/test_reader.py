@@ -27,6 +27,7 @@ ODD = {"poison", "stale-aligned"}  # Java and a good reader disagree on them; th
 LIMITS = ["none", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minPartitions"]
 
 
+@pytest.mark.turn(3, of=["src/flintmq/spark/stream/"])
 @pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.parametrize("bare", [False, True], ids=["whole", "commitlog"])
 @pytest.mark.parametrize("name", sorted(set(GOLDEN_NAMES) - ODD))

@@ -9,6 +9,7 @@ import pytest
 from tests.support.seeded import clock_steps, stale_tail
 
 
+@pytest.mark.turn(2, of=["src/flintmq/store/recovery/"])
 @pytest.mark.parametrize("block", range(0, 200, 50))
 def test_t10_cut_append_of_equal_size_crash_recover(tmp_path: Path, block: int):
     for seed in range(block, block + 50):

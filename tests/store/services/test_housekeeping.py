@@ -163,7 +163,7 @@ def test_when_its_services_run(tmp_path: Path, keys: dict[str, str], expected: d
     around = Around(tmp_path, **keys)
     keeping = around.keeping
     names = {keeping.save_once: SAVE, around.retention.clean_once: CLEAN, keeping.delay.deliver_once: DELIVER}
-    threads = {upkeep.name: upkeep._jobs for upkeep in (keeping._upkeep, keeping._cleaning)}
+    threads = {upkeep._service.name: upkeep._jobs for upkeep in (keeping._upkeep, keeping._cleaning)}
     jobs = [job for each in threads.values() for job in each]
     got = {names[job.step]: (job.interval, pytest.approx(job.due - 500.0)) for job in jobs}
     assert got == expected and len(jobs) == len(expected)

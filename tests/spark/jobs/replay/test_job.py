@@ -216,6 +216,7 @@ def test_a_source_by_url_is_the_same_source(golden: Any, tmp_path: Path, monkeyp
         assert bulk(other, tmp_path / "new").rows == 0
 
 
+@pytest.mark.turn(2, of=["src/flintmq/spark/jobs/replay/"])
 @pytest.mark.spark
 def test_on_spark_with_and_without_a_condition(golden: Any, tmp_path: Path, spark: Any) -> None:
     source = str(golden("basic").path)
