@@ -128,9 +128,9 @@ def test_the_last_record_keeps_its_keys_where_retention_has_taken_it(tmp_path: P
     before = never_stopped(tmp_path, keys)
     for begin in (keys[-1][1], keys[-1][1] + 1):  # its last record is the log's first, and is gone
         found = KeyIndex(str(tmp_path), CONFIG, REAL)
-        found.recover(1 << 60, StoreFiles(str(tmp_path), REAL), begin)
-        assert (found.taken_back is None) == (begin > keys[-1][1])
-        if found.taken_back is not None:
+        recovered = found.recover(1 << 60, StoreFiles(str(tmp_path), REAL), begin)
+        assert recovered.removed_from == (None if begin > keys[-1][1] else keys[-1][1])
+        if recovered.removed_from is not None:
             insert(found, keys)
         found.close()
         assert files(tmp_path) == before
@@ -324,8 +324,6 @@ BROKEN: list[tuple[str, Callable[[KeyIndex], object]]] = [
     ("end of another record", lambda i: setattr(i.writer, "end_offset", 300)),
     ("names out of order", lambda i: setattr(i.writer, "names", {"9": 0, **i.writer.names})),
     ("not the newest is written", lambda i: i.writer.names.update({"9" * 17: 0})),
-    ("taken back before the log", lambda i: setattr(i, "taken_back", -1)),
-    ("known to less than nothing", lambda i: setattr(i, "known_to", -1)),
     ("the mark names a later file", lambda i: with_mark(i, 1000, 10**17 - 1, 5)),
     ("the mark counts more items", lambda i: with_mark(i, 1000, 0, 6)),
 ]

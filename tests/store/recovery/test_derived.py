@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -14,6 +14,7 @@ from flintmq.errors import CorruptStoreError
 from flintmq.format import checkpoint, consume_queue, flintmq_mark
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules, UnitBlock
+from flintmq.store.index.index_service import RecoveredIndex
 from flintmq.store.recovery import derived as module
 from tests.support import crashed
 from tests.support.engine import open_small
@@ -96,12 +97,19 @@ class Noted:
 class Items:
     """Stands for an index."""
 
-    def __init__(self, **told: Any) -> None:
-        self.was_there, self.end_offset, self.known_to, self.taken_back = True, at(5), 0, None
-        self.complete, self.mark = None, SimpleNamespace(indexed=told.pop("marked", None))
-        self.__dict__ |= told
+    def __init__(self, **found: Any) -> None:
+        self.found = RecoveredIndex(at(5), 0, None, marked=False, had_files=True)._replace(**found)
+        self.complete = False
         self.items: list[int] = []
         self.times: list[int] = []
+        self.recovered: tuple[int, int] | None = None  # the log's end and begin
+
+    def recover(self, log_end: int, small: Any, log_begin: int) -> RecoveredIndex:
+        self.recovered = log_end, log_begin
+        return self.found
+
+    def confirm_complete(self) -> None:
+        self.complete = True
 
     def insert(self, hashes: Any, offsets: Any, times: Any, count: int) -> None:
         assert len(hashes) >= count and list(times[:count]) == [1000 + (n - BEGIN) // SIZE for n in offsets[:count]]
@@ -111,15 +119,69 @@ class Items:
         self.times.append(time)
 
 
+class Small:
+    """Stands for the small files, and notes how far the mark covers units."""
+
+    def __init__(self, noted: list[int]) -> None:
+        self.mark, self.noted = self, noted
+
+    def with_units_below(self, position: int) -> int:
+        return position
+
+    def retreat(self, position: int) -> None:
+        self.noted.append(position)
+
+
+def load_derived(
+    files: LogFiles,
+    queues: Noted,
+    index: Items | None,
+    dispatcher: Dispatcher,
+    end: int,
+    begin: int,
+    lowered: list[int] | None = None,
+    report: Callable[[str], None] = lambda text: None,
+    **more: Any,
+) -> int:
+    small = Small([] if lowered is None else lowered)
+    return module.DerivedLoader(files, queues, index, dispatcher, small, report).load(end, begin, **more)
+
+
+@pytest.mark.parametrize(
+    ("queues_to", "rewrite_from", "lost", "keys_to", "start"),
+    [
+        (700, 900, False, None, 700),
+        (900, 700, False, None, 700),
+        (900, 700, True, None, 500),  # a queue that lost its files shows no end
+        (700, 900, False, 800, 700),
+        (700, 900, False, 600, 600),
+        (700, 900, False, 500, 500),
+        (700, 900, False, 100, 500),  # keys of records that have expired
+        (700, 900, False, -1, 500),
+        (700, 900, True, 600, 500),
+        (500, 900, False, 600, 500),
+    ],
+)
+def test_dispatch_starts_where_units_or_keys_are_missing_first(
+    queues_to: int, rewrite_from: int, lost: bool, keys_to: int | None, start: int
+):
+    assert module.dispatch_start(500, queues_to, rewrite_from, lost=lost, keys_to=keys_to) == start
+
+
+def test_dispatch_does_not_start_before_the_log():
+    with pytest.raises(AssertionError):
+        module.dispatch_start(500, 499, 900, lost=False, keys_to=None)
+
+
 @pytest.mark.parametrize(
     ("clean", "told", "first"),
     [
         (True, {}, 4),  # a clean stop leaves an index that says all there is
         (True, {"end_offset": at(1)}, 4),
-        (True, {"was_there": False, "end_offset": at(1)}, 2),
-        (True, {"taken_back": at(2)}, 2),
-        (True, {"taken_back": at(5)}, 4),
-        (True, {"taken_back": 0}, 0),
+        (True, {"had_files": False, "end_offset": at(1)}, 2),
+        (True, {"removed_from": at(2)}, 2),
+        (True, {"removed_from": at(5)}, 4),
+        (True, {"removed_from": 0}, 0),
         (False, {}, 4),
         (False, {"end_offset": at(1)}, 2),  # behind the last record that is in it
         (False, {"end_offset": END}, 4),  # no record there
@@ -128,7 +190,7 @@ class Items:
         (False, {"end_offset": BEGIN}, 1),
         (False, {"end_offset": 0, "known_to": at(3)}, 3),  # of which the mark knows more
         (False, {"end_offset": at(2), "known_to": at(1)}, 3),
-        (False, {"end_offset": at(1), "taken_back": 0}, 2),
+        (False, {"end_offset": at(1), "removed_from": 0}, 2),
         (None, {}, 4),  # no index
     ],
 )
@@ -140,20 +202,19 @@ def test_records_are_dispatched_again_from_where_queues_or_index_lack_them(
         queues, lowered = Noted(loaded), []
         if index is not None:
             index.items.clear(), index.times.clear()
-        count = module.load_derived(
-            files, queues, index, Dispatcher(DispatchRules(())), END, begin, clean=bool(clean), lower=lowered.append,
-        )  # fmt: skip
+        dispatcher = Dispatcher(DispatchRules(()))
+        count = load_derived(files, queues, index, dispatcher, END, begin, lowered, clean=bool(clean))
         assert (count, queues.taken) == (6 - first, [*range(first, 6)]) and queues.bound == (BEGIN, 6 - first)
         assert lowered == [loaded] and queues.asked[:2] == (BEGIN, END) and queues.unsure is not bool(clean)
         if index is not None:
             assert index.items == [at(n) for n in range(first, 6)] and index.times == [1005]
-            assert index.complete is (not clean or not index.was_there)
+            assert index.complete is (not clean or not index.found.had_files) and index.recovered == (END, BEGIN)
 
 
 def test_what_the_mark_says_of_the_index_makes_it_complete(tmp_path: Path):
-    index = Items(marked=object())
+    index = Items(marked=True)
     rules = Dispatcher(DispatchRules(()))
-    module.load_derived(a_log(tmp_path), Noted(END), index, rules, END, END, clean=True)
+    load_derived(a_log(tmp_path), Noted(END), index, rules, END, END, clean=True)
     assert index.complete is True
 
 
@@ -162,17 +223,17 @@ def test_queues_that_lost_files_or_more_than_was_read_are_made_again_from_the_lo
     queues, lowered, told = Noted(at(4)), [], []
     queues.offsets = {(b"T", 0): 15, (b"A", 1): 3}
     ends = {(b"T", 0): 16, (b"A", 1): 3, (b"B", 2): 1, (b"C", 3): 1, (b"D", 4): 1}
-    more: dict[str, Any] = {"lower": lowered.append, "report": told.append}
-    assert module.load_derived(files, queues, None, rules, END, at(4), ends=ends, **more) == 6
+    more: dict[str, Any] = {"lowered": lowered, "report": told.append}
+    assert load_derived(files, queues, None, rules, END, at(4), ends=ends, **more) == 6
     assert lowered == [BEGIN]
     assert told == ["4 queues lost files (T/0, B/2, C/3); units are made again from the log's begin"]
     queues, lowered[:] = Noted(at(4), refuses=1), []
-    assert module.load_derived(files, queues, None, rules, END, at(5), ends={}, **more) == 6
+    assert load_derived(files, queues, None, rules, END, at(5), ends={}, **more) == 6
     assert (lowered, queues.taken, len(told)) == ([at(4), BEGIN], [*range(6)], 1)
     queues = Noted(BEGIN, refuses=9)
-    assert module.load_derived(files, queues, None, rules, END, END) == 6, "from the begin on nothing is missing"
+    assert load_derived(files, queues, None, rules, END, END) == 6, "from the begin on nothing is missing"
     queues, index = Noted(at(4), refuses=1), Items()
-    assert module.load_derived(files, queues, index, rules, END, END, clean=True) == 6
+    assert load_derived(files, queues, index, rules, END, END, clean=True) == 6
     assert index.items == [at(n) for n in range(6)], "the index gets what the queues get"
 
 
@@ -184,9 +245,9 @@ def test_checksums_are_compared_where_nobody_did_so_before(tmp_path: Path, compa
     queues, rules = Noted(at(4)), Dispatcher(DispatchRules(()))
     if checks:
         with pytest.raises(CorruptStoreError, match="CRC"):
-            module.load_derived(files, queues, None, rules, END, END, compared=compared)
+            load_derived(files, queues, None, rules, END, END, compared=compared)
     else:
-        assert module.load_derived(files, queues, None, rules, END, END, compared=compared) == 2
+        assert load_derived(files, queues, None, rules, END, END, compared=compared) == 2
 
 
 @pytest.mark.parametrize(("compared", "checks"), [(BEGIN, False), (BEGIN + 1, True)])
@@ -197,18 +258,18 @@ def test_a_second_pass_from_the_begin_compares_checksums_too(tmp_path: Path, com
     queues, rules = Noted(at(4), refuses=1), Dispatcher(DispatchRules(()))
     if checks:
         with pytest.raises(CorruptStoreError, match="CRC"):
-            module.load_derived(files, queues, None, rules, END, END, compared=compared)
+            load_derived(files, queues, None, rules, END, END, compared=compared)
     else:
-        assert module.load_derived(files, queues, None, rules, END, END, compared=compared) == 6
+        assert load_derived(files, queues, None, rules, END, END, compared=compared) == 6
 
 
 def test_what_it_is_not_told_counts_as_an_unclean_stop_and_no_checksums_compared(tmp_path: Path):
     rules = Dispatcher(DispatchRules(()))
     data = bytearray(make(0, 1000, queue_offset=10))
     data[89] ^= 1  # in its body
-    assert module.load_derived(log_of(tmp_path / "log", bytes(data)), Noted(0), None, rules, SIZE, 0) == 1
+    assert load_derived(log_of(tmp_path / "log", bytes(data)), Noted(0), None, rules, SIZE, 0) == 1
     index = Items(end_offset=at(1))
-    assert module.load_derived(a_log(tmp_path), Noted(at(4)), index, rules, END, END) == 4, "behind the last key"
+    assert load_derived(a_log(tmp_path), Noted(at(4)), index, rules, END, END) == 4, "behind the last key"
     assert index.complete is True
 
 
@@ -227,7 +288,7 @@ def test_a_thread_beside_where_there_is_enough_to_read_and_blocks_across_pieces(
     monkeypatch.setattr(module, "BESIDE_BYTES", 3 * SIZE)
     monkeypatch.setattr(module, "PIECE_BYTES", SIZE)
     queues, index = Noted(at(first)), Items()
-    module.load_derived(a_log(tmp_path), queues, index, Dispatcher(DispatchRules(())), END, END, clean=True)
+    load_derived(a_log(tmp_path), queues, index, Dispatcher(DispatchRules(())), END, END, clean=True)
     assert besides == [first == 3] and queues.taken == [*range(first, 6)]
     assert index.times == [1005], "one block, though of several pieces"
 
@@ -247,9 +308,9 @@ def test_a_thread_beside_where_there_is_enough_to_read_and_blocks_across_pieces(
 def test_whether_a_unit_s_record_stands_where_it_says(tmp_path: Path, asked: tuple[Any, ...], answer: bool):
     queues = Noted(END)
     files, rules = a_log(tmp_path), Dispatcher(DispatchRules(()))
-    module.load_derived(files, queues, None, rules, END, END)
+    load_derived(files, queues, None, rules, END, END)
     assert queues.asked[2](*asked) is answer
-    module.load_derived(files, queues, None, rules, at(5), at(5))  # its last record is behind the end
+    load_derived(files, queues, None, rules, at(5), at(5))  # its last record is behind the end
     assert queues.asked[2](*asked) is (answer and asked[3] < at(5))
 
 

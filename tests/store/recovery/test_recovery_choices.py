@@ -21,6 +21,7 @@ from flintmq.store.layout import directories
 from flintmq.store.layout.mark import DurableMark
 from flintmq.store.layout.small_files import page_cache_id
 from flintmq.store.recovery import apply
+from flintmq.store.recovery.derived import DerivedLoader
 from flintmq.store.recovery.find_end import check_files
 from flintmq.store.recovery.preview import preview
 from flintmq.store.recovery.scan_start import MARGIN_MS, begin_of_dispatch, recovery_scan_start
@@ -292,17 +293,18 @@ def test_queues_and_index_are_made_again_with_what_recovery_knows(
 ):
     kept = left(tmp_path, how)
     end, known = kept[-1].physical_offset + kept[-1].size, []
-    load_derived, indexed = apply.load_derived, []
+    indexed = []
 
-    def noted(files: Any, queues: Any, index: Any, dispatcher: Any, end: int, begin: int, **more: Any) -> int:
-        known.append((queues, end, more["clean"], more["compared"], more["ends"]))
-        return load_derived(files, queues, index, dispatcher, end, begin, **more)
+    class Noted(DerivedLoader):
+        def load(self, end: int, begin: int, **more: Any) -> int:
+            known.append((self.queues, end, more["clean"], more["compared"], more["ends"]))
+            return super().load(end, begin, **more)
 
     def removed(*asked: Any) -> int:
         indexed.append(None if asked[-1] is None else asked[-1].offset)
         return 7
 
-    monkeypatch.setattr(apply, "load_derived", noted)
+    monkeypatch.setattr(apply, "DerivedLoader", Noted)
     monkeypatch.setattr(apply, "remove_unsynced", removed)
     lowered: list[int] = []
     monkeypatch.setattr(DurableMark, "with_units_below", lambda self, offset: lowered.append(offset) or self)

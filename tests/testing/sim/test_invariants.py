@@ -17,7 +17,7 @@ from tests.support.engine import KEYS, open_small, put_all
 BROKEN: list[tuple[str, Callable[[MessageStore], object]]] = [
     ("the log", lambda store: setattr(store._parts.log.appender, "end", 10)),
     ("a queue", lambda store: setattr(store._parts.queues.find(b"T", 0), "min_offset", 99)),
-    ("the index", lambda store: setattr(store._parts.index, "known_to", -1)),
+    ("the index", lambda store: store._parts.index.writer.names.update({"9" * 17: 0})),
     ("items of what is not in the log", lambda store: setattr(store._parts.index.writer, "end_offset", 1 << 40)),
     ("dispatched more than there is", lambda store: setattr(store._parts.dispatch, "position", 1 << 40)),
     ("told more than dispatched", lambda store: setattr(store._parts.dispatch, "reached", DispatchPoint(1 << 40))),

@@ -78,6 +78,10 @@ class IndexMark:
         said = self.indexed
         return said is not None and os.path.basename(path) == _name(said) and said.header.next_item > count
 
+    def clear(self) -> None:
+        """Note nothing: the file that it named is removed."""
+        self.indexed = None
+
     def lower(self, header: index.Header, log_end: int) -> None:
         """Lower the mark after items of its file were removed; the remaining items are on disk.
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 import logging
 import os
 from contextlib import suppress
+from typing import NamedTuple
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import ConfigError
@@ -94,6 +95,24 @@ def remove_unsynced(
     return len(found) - kept
 
 
+class RecoveredIndex(NamedTuple):
+    """The progress of an index, as recovery found it.
+
+    Attributes:
+        end_offset: log offset of the last record with an item; -1 if there is none.
+        known_to: log offset below which the mark said that every key is in; 0 without a mark.
+        removed_from: log offset of the first record whose items were removed; None if none were.
+        marked: the mark on disk says how far the index is complete.
+        had_files: there were files before. If not, a log without keys looks like an index that is lost.
+    """
+
+    end_offset: int
+    known_to: int
+    removed_from: int | None
+    marked: bool
+    had_files: bool
+
+
 class KeyIndex:
     """The index files of one running store.
 
@@ -104,11 +123,8 @@ class KeyIndex:
 
     Attributes:
         end_offset: log offset of the last record with an item; later records are not indexed yet.
-        known_to: log offset below which the mark says that every key is in; 0 without a mark.
-        taken_back: log offset of the first record whose items `recover` removed; None if none.
-        was_there: whether there were files. If not, a log without keys looks like an index that is lost.
         mark: the index part of `flintmq.mark`.
-        complete: whether all keys before those to be inserted are known to be in. Set by the code that loads the index.
+        complete: whether all keys before those to be inserted are known to be in.
 
     Raises:
         OSError: a file cannot be opened.
@@ -120,34 +136,18 @@ class KeyIndex:
         self.config, self.effects = config, effects
         self.folder = os.path.join(root, directories.INDEX)
         self.found = reader.discover(root, config, effects)
-        self.was_there = bool(self.found)
+        self._had_files = bool(self.found)
         self.mark = IndexMark(self.folder, config, effects)
         self.complete = False
-        self.taken_back: int | None = None
-        self.known_to = 0
         self._some: int | None = None  # number of keys that are in of the record at end_offset; None: all
         self._spoilt: set[str] = set()  # the newest files, if they are too short for the items that they count
         files = [IndexFile(file.path, file.size) for file in self.found]
         shape, spoilt = index_division(files, config, effects, refuse=True)
         self._spoilt.update(spoilt)
         self.writer = IndexWriter(self.folder, shape.slots, shape.items, effects)
-        self.writer.names.update((os.path.basename(file.path), 0) for file in self.found)
+        self.writer.take_over(file.path for file in self.found)
 
-    def _remove_spoilt(self) -> None:
-        """Remove files that were truncated; their keys are entered again."""
-        while self.found and self.found[-1].path in self._spoilt:
-            path = self.found.pop().path
-            log.warning("%s is too short for its items and is made again", path)
-            self.effects.unlink(path)
-            header = self.found[-1].header() if self.found else None
-            self.taken_back = header.end_physical_offset if header is not None else 0
-
-    def recover(
-        self,
-        log_end: int,
-        small: StoreFiles,
-        log_begin: int = 0,
-    ) -> None:
+    def recover(self, log_end: int, small: StoreFiles, log_begin: int = 0) -> RecoveredIndex:
         """Remove half-made items and those beyond the log's end, then continue the last file.
 
         Args:
@@ -160,46 +160,79 @@ class KeyIndex:
             OSError: the disk refused.
         """
         self.found = [file for file in self.found if self.effects.size(file.path) is not None]
-        self._remove_spoilt()
+        removed_from = self._remove_spoilt()
         on_disk = small.checkpoint.index_timestamp
         self.mark.prove(small.mark.indexed, self.found)
         if self.mark.indexed is None:
             small.retreat(small.mark.without_index())
-        self.known_to = min(self.mark.indexed.offset, log_end) if self.mark.indexed is not None else 0
-        self.writer.names = {os.path.basename(file.path): 0 for file in self.found}
+        known_to = min(self.mark.indexed.offset, log_end) if self.mark.indexed is not None else 0
         whole = known_whole(self.found, on_disk, self.mark.indexed)
-        self.writer.full += [file.path for file in self.found[whole:-1]]
+        self.writer.take_over([file.path for file in self.found], unsynced=[file.path for file in self.found[whole:-1]])
+        self._remove_empty()
+        while self.found and self.writer.current is None:
+            removed = self._recover_newest(log_end, max(log_begin, known_to), on_disk, small)
+            removed_from = removed_from if removed is None else removed
+        return RecoveredIndex(
+            self.end_offset, known_to, removed_from, marked=self.mark.indexed is not None, had_files=self._had_files
+        )
+
+    def _remove_spoilt(self) -> int | None:
+        """Remove files that were truncated; their keys are entered again.
+
+        Returns:
+            Log offset of the first record whose keys must be entered again; None if no file was removed.
+        """
+        removed_from = None
+        while self.found and self.found[-1].path in self._spoilt:
+            path = self.found.pop().path
+            log.warning("%s is too short for its items and is made again", path)
+            self.effects.unlink(path)
+            header = self.found[-1].header() if self.found else None
+            removed_from = header.end_physical_offset if header is not None else 0
+        return removed_from
+
+    def _remove_empty(self) -> None:
+        """Remove files of no bytes: the process was killed while it made them."""
         for name in self.effects.listdir(self.folder):
             path = os.path.join(self.folder, name)
-            if index.NAME.fullmatch(name) and self.effects.size(path) == 0:  # the process was killed while it made it
+            if index.NAME.fullmatch(name) and self.effects.size(path) == 0:
                 self.effects.unlink(path)
-        while self.found:
-            path = self.found[-1].path
-            writer = self.writer.current = IndexFileWriter.open(
-                path, self.writer.slots, self.writer.items, self.effects
-            )
-            if (before := writer.header().end_timestamp) < on_disk:
-                small.lower_index_time(before)
-            low, newest = self._bounds(writer, max(log_begin, self.known_to), log_end)
-            named = self.mark.names(path, low)
+
+    def _recover_newest(self, log_end: int, unsure: int, on_disk: int, small: StoreFiles) -> int | None:
+        """Remove items of the newest file; continue it, or remove it if no item is left.
+
+        The first file is continued without items too: no record had a key yet.
+
+        Args:
+            log_end, small: as for `recover`.
+            unsure: log offset from which on the last record may lack keys.
+            on_disk: store time in ms up to which the checkpoint calls index files synced.
+
+        Returns:
+            Log offset of the first record whose items were removed; None if none were.
+        """
+        path = self.found[-1].path
+        writer = self.writer.open_newest(path)
+        if (before := writer.header().end_timestamp) < on_disk:
+            small.lower_index_time(before)
+        low, newest = self._bounds(writer, unsure, log_end)
+        named = self.mark.names(path, low)
+        if named:  # first, or a power cut would leave a mark that counts items which are gone
+            small.retreat(small.mark.without_index())
+        removed_from = self._remove_items(writer, low, newest)
+        if named:
+            self.mark.lower(writer.header(), log_end)
+        if low > 1:
+            header = writer.header()
+            self.writer.continue_with(writer, header.end_physical_offset, header.end_timestamp)
+        elif len(self.found) == 1:
+            self.writer.continue_with(writer, -1, 0)
+        else:
+            self.writer.remove_current()
             if named:
-                small.retreat(small.mark.without_index())
-            self._take_back(writer, low, newest)
-            if named:
-                self.mark.lower(writer.header(), log_end)
-            if low > 1:
-                header = writer.header()
-                self.writer.continue_with(writer, header.end_physical_offset, header.end_timestamp)
-                return
-            if len(self.found) == 1:  # no record had a key yet
-                self.writer.continue_with(writer, -1, 0)
-                return
-            self.close_without_flush()
-            if named:
-                self.mark.indexed = None
-            self.effects.unlink(path)
-            self.writer.names.pop(os.path.basename(path), None)
+                self.mark.clear()
             self.found.pop()
+        return removed_from
 
     @staticmethod
     def _bounds(writer: IndexFileWriter, unsure: int, log_end: int) -> tuple[int, int]:
@@ -220,13 +253,14 @@ class KeyIndex:
             low -= 1
         return low, newest
 
-    def _take_back(self, writer: IndexFileWriter, low: int, newest: int) -> None:
-        """Remove items [low, newest), the newest first."""
+    @staticmethod
+    def _remove_items(writer: IndexFileWriter, low: int, newest: int) -> int | None:
+        """Remove items [low, newest), the newest first; return the log offset of the first, or None."""
         assert 1 <= low <= newest <= writer.items
-        slots = writer.slots
+        slots, removed_from = writer.slots, None
         for number in range(newest - 1, low - 1, -1):
             item = writer.item(number)
-            self.taken_back = item.physical_offset
+            removed_from = item.physical_offset
             place = index.slot_position(item.key_hash % slots)
             slot = SLOT.unpack(writer.map[place : place + SLOT.size])
             if slot.item == number:  # otherwise the process was killed before the slot was set, and the slot is right
@@ -235,6 +269,11 @@ class KeyIndex:
             place = index.item_position(number, slots)
             writer.map[place : place + ITEM.size] = bytes(ITEM.size)
         writer.shorten(low)
+        return removed_from
+
+    def confirm_complete(self) -> None:
+        """Note that all keys before those to be inserted are in."""
+        self.complete = True
 
     def reached(self, position: int) -> DispatchPoint:
         """Return the progress for `mark.settle`: everything below this log offset is in."""
@@ -315,7 +354,6 @@ class KeyIndex:
         """
         self.writer.check_invariants()
         file, said = self.writer.current, self.mark.indexed
-        assert self.known_to >= 0 and (self.taken_back is None or self.taken_back >= 0)
         if file is not None:
             assert self.end_offset == self.writer.end_offset
         if said is not None and file is not None:
@@ -334,6 +372,4 @@ class KeyIndex:
 
     def close_without_flush(self) -> None:
         """Close without a flush, for a store that stops uncleanly. Does nothing after `close`."""
-        if self.writer.current is not None:
-            self.writer.current.close()
-            self.writer.current = None
+        self.writer.close_current()

@@ -11,7 +11,7 @@ import mmap
 import os
 import sys
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from datetime import datetime, timedelta
 from typing import Protocol
 
@@ -307,10 +307,48 @@ class IndexWriter:
                 if start:
                     self.end_offset, self.end_time = offsets[start - 1], times[start - 1]
 
+    def take_over(self, paths: Iterable[str], unsynced: Iterable[str] = ()) -> None:
+        """Continue a directory with these files, oldest first.
+
+        Args:
+            paths: of all files.
+            unsynced: of those that are full and not known to be synced.
+        """
+        self.names = {os.path.basename(path): 0 for path in paths}
+        self.full += unsynced
+
+    def open_newest(self, path: str) -> IndexFileWriter:
+        """Open the newest file, which is then the current one.
+
+        Raises:
+            OSError: it cannot be opened.
+        """
+        assert self.current is None  # another one would stay open and never be synced
+        file = self.current = IndexFileWriter.open(path, self.slots, self.items, self.effects)
+        return file
+
     def continue_with(self, file: NewIndexFile, end_offset: int, end_time: int) -> None:
         """Continue an existing file, whose last item is of the record at end_offset."""
         assert self.current in (None, file)  # another one would stay open and never be synced
         self.current, self.end_offset, self.end_time = file, end_offset, end_time
+
+    def close_current(self) -> None:
+        """Close the current file without a sync. Does nothing if there is none."""
+        if self.current is not None:
+            self.current.close()
+            self.current = None
+
+    def remove_current(self) -> None:
+        """Close and remove the current file, which has no items.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        assert self.current is not None and self.current.count == 1
+        path = self.current.path
+        self.close_current()
+        self.effects.unlink(path)
+        self.names.pop(os.path.basename(path), None)
 
     def insert_file(self, store_time: int) -> None:
         """Begin the next file, named by this time in ms.

@@ -30,7 +30,7 @@ from flintmq.store.layout.mark import UNKNOWN, DurableMark
 from flintmq.store.layout.queue_name import queue_names
 from flintmq.store.layout.small_files import StoreFiles, page_cache_lasted, written_by_flintmq
 from flintmq.store.recovery.decisions import Decisions
-from flintmq.store.recovery.derived import load_derived
+from flintmq.store.recovery.derived import DerivedLoader
 from flintmq.store.recovery.find_end import EndSearch, check_files
 from flintmq.store.recovery.plan import Situation, Step, plan
 from flintmq.store.recovery.preview import missed_messages
@@ -176,21 +176,8 @@ class Recovery:
         queues, files, small = self.queues, self.files, self.small
         assert queues is not None, "the plan asks for queues that another process makes"
         begin = begin_of_dispatch(files, self.facts, small.checkpoint, bool(self.ends))
-        if self.index is not None:  # first: from where on records are dispatched again depends on how far it came
-            self.index.recover(self.end, small, files.min_offset)
-        records = load_derived(
-            files,
-            queues,
-            self.index,
-            self.dispatcher,
-            self.end,
-            begin,
-            clean=self.facts.clean,
-            compared=self.compared,
-            ends=self.ends,
-            report=self.decisions.add,
-            lower=lambda position: small.retreat(small.mark.with_units_below(position)),
-        )
+        loader = DerivedLoader(files, queues, self.index, self.dispatcher, small, self.decisions.add)
+        records = loader.load(self.end, begin, clean=self.facts.clean, compared=self.compared, ends=self.ends)
         self.decisions.add(f"{records} records were dispatched again")
         self.next_offsets = queues.next_offsets()
         for place, known_end in self.ends.items():  # of a queue without files whose messages are all gone

@@ -14,7 +14,8 @@ from flintmq.store.consumequeue import known_ends
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
 from flintmq.store.dispatch.dispatcher import Dispatcher, UnitBlock, each_block
 from flintmq.store.dispatch.queue_positions import places
-from flintmq.store.index.index_service import KeyIndex
+from flintmq.store.index.index_service import KeyIndex, RecoveredIndex
+from flintmq.store.layout.small_files import StoreFiles
 
 log = logging.getLogger("flintmq.recovery")
 
@@ -22,104 +23,136 @@ BESIDE_BYTES = 32 << 20  # of log: for less a thread is not worth it
 PIECE_BYTES = 4 << 20  # of log at a time: each one costs a call that makes its pages present
 
 
-def load_derived(
-    files: LogFiles,
-    queues: ConsumeQueues,
-    index: KeyIndex | None,
-    dispatcher: Dispatcher,
-    end: int,
-    begin: int,
-    *,
-    clean: bool = False,
-    compared: int = 0,
-    ends: Mapping[tuple[bytes, int], int] | None = None,
-    report: Callable[[str], None] = log.info,
-    lower: Callable[[int], None] = lambda position: None,
-) -> int:
-    """Recover queues and index so that they match the log.
+class DerivedLoader:
+    """Recovers queues and index so that they match the log.
 
     Args:
         files: the truncated log.
         queues: not yet loaded.
-        index: recovered.
+        index: not yet recovered; None: none is kept.
         dispatcher: makes units and keys.
-        end: log offset of the log's end.
-        begin: log offset from which every unit is rewritten.
-        clean: the stop was clean.
-        compared: log offset from which on all checksums were compared just now.
-        ends: end offset per queue at the last clean stop. A queue that now ends earlier has lost files.
+        small: checkpoint and mark; they claim no more than is there before anything is rewritten.
         report: receives decisions.
-        lower: called before units are rewritten, with the log offset up to which queues are known to be complete: the
-            mark must claim no more.
-
-    Returns:
-        The number of records dispatched.
     """
 
-    with RecordReader(files) as read:
+    def __init__(
+        self,
+        files: LogFiles,
+        queues: ConsumeQueues,
+        index: KeyIndex | None,
+        dispatcher: Dispatcher,
+        small: StoreFiles,
+        report: Callable[[str], None] = log.info,
+    ) -> None:
+        self.files, self.queues, self.index, self.dispatcher = files, queues, index, dispatcher
+        self.small, self.report = small, report
 
-        def has_record(topic: bytes, queue_id: int, offset: int, physical_offset: int) -> bool:
-            message = read.at(physical_offset, end)
-            return message is not None and any(
-                os.fsencode(place.topic) == topic and place.queue_id == queue_id and place.offset == offset
-                for place in places(message)
-            )
+    def load(
+        self,
+        end: int,
+        begin: int,
+        *,
+        clean: bool = False,
+        compared: int = 0,
+        ends: Mapping[tuple[bytes, int], int] | None = None,
+    ) -> int:
+        """Load queues and index, and dispatch the records again that they lack.
 
-        dispatched = queues.load(files.min_offset, end, has_record, unsure=not clean)
-    start = min(dispatched, begin)
-    lost = known_ends.lost(ends or {}, queues.next_offsets())
-    if lost:
-        report(f"{len(lost)} queues lost files ({', '.join(lost[:3])}); units are made again from the log's begin")
-        start = files.min_offset
-    lower(files.min_offset if lost else dispatched)
-    if index is not None:
-        if not clean or not index.was_there:  # a clean stop leaves an index that says all there is
-            start = min(start, max(_next_indexed(files, index.end_offset, end), index.known_to))
-        elif index.taken_back is not None:
-            start = min(start, max(index.taken_back, files.min_offset))
-    assert start >= files.min_offset  # nobody could make units of records that have expired
-    records = _dispatch(files, queues, index, dispatcher, start, end, start < compared)
-    if records is None:  # a queue lost more than what was read: everything anew
-        start = files.min_offset
-        lower(start)
-        records = _dispatch(files, queues, index, dispatcher, start, end, start < compared)
-    assert records is not None
-    queues.finish_loading(files.min_offset)
-    if index is not None:  # after a clean stop nothing was checked, so only a mark proves it
-        index.complete = index.mark.indexed is not None or not clean or not index.was_there
-    return records
+        Args:
+            end: log offset of the log's end.
+            begin: log offset from which every unit is rewritten.
+            clean: the stop was clean.
+            compared: log offset from which on all checksums were compared just now.
+            ends: end offset per queue at the last clean stop. A queue that now ends earlier has lost files.
+
+        Returns:
+            The number of records dispatched.
+        """
+        log_begin = self.files.min_offset
+        # The index comes first: where dispatch starts depends on how far it came.
+        indexed = self.index.recover(end, self.small, log_begin) if self.index is not None else None
+        dispatched = self._load_queues(end, unsure=not clean)
+        lost = known_ends.lost(ends or {}, self.queues.next_offsets())
+        if lost:
+            shown = ", ".join(lost[:3])
+            self.report(f"{len(lost)} queues lost files ({shown}); units are made again from the log's begin")
+        self._lower_mark(log_begin if lost else dispatched)
+        keys_to = None if indexed is None else self._keys_to(indexed, end, clean)
+        start = dispatch_start(log_begin, dispatched, begin, lost=bool(lost), keys_to=keys_to)
+        records = self._dispatch(start, end, check_crc=start < compared)
+        if records is None:  # a queue lost more than what was read: everything anew
+            self._lower_mark(log_begin)
+            records = self._dispatch(log_begin, end, check_crc=log_begin < compared)
+        assert records is not None
+        self.queues.finish_loading(log_begin)
+        if indexed is not None and (indexed.marked or not clean or not indexed.had_files):
+            assert self.index is not None
+            self.index.confirm_complete()  # not after a clean stop without a mark: then nothing was checked
+        return records
+
+    def _load_queues(self, end: int, *, unsure: bool) -> int:
+        """Load the queues; return the log offset up to which all have their units."""
+        with RecordReader(self.files) as read:
+
+            def has_record(topic: bytes, queue_id: int, offset: int, physical_offset: int) -> bool:
+                message = read.at(physical_offset, end)
+                return message is not None and any(
+                    os.fsencode(place.topic) == topic and place.queue_id == queue_id and place.offset == offset
+                    for place in places(message)
+                )
+
+            return self.queues.load(self.files.min_offset, end, has_record, unsure=unsure)
+
+    def _lower_mark(self, position: int) -> None:
+        """Make the mark claim no queue units from this log offset on, before they are rewritten."""
+        self.small.retreat(self.small.mark.with_units_below(position))
+
+    def _keys_to(self, indexed: RecoveredIndex, end: int, clean: bool) -> int | None:
+        """Return the log offset below which the index has every key; None if it lacks none."""
+        if clean and indexed.had_files:  # a clean stop leaves an index that lacks nothing but what was just removed
+            return indexed.removed_from
+        return max(_next_indexed(self.files, indexed.end_offset, end), indexed.known_to)
+
+    def _dispatch(self, start: int, end: int, *, check_crc: bool) -> int | None:
+        """Dispatch records again; return their number, or None if earlier units are missing."""
+        files, queues, index, dispatcher = self.files, self.queues, self.index, self.dispatcher
+        walk = LogWalk(files, begin=start, end=end, access=OWN, piece_bytes=PIECE_BYTES, check_crc=check_crc)
+        records = 0
+
+        def blocks() -> Iterator[UnitBlock]:
+            nonlocal records
+            for piece in walk:
+                yield from dispatcher.blocks(piece, hold=True)
+                records += piece.count
+            yield from dispatcher.rest()
+
+        def take(block: UnitBlock) -> bool:
+            if queues.replay_from(block, dispatcher) and start > files.min_offset:
+                return False
+            queues.take(block, dispatcher)
+            if index is not None:
+                index.insert(block.key_hashes, block.key_offsets, block.key_times, block.keys)
+                index.begin(block.last_time)
+            return True
+
+        return records if each_block(blocks(), take, beside=end - start >= BESIDE_BYTES) else None
 
 
-def _dispatch(
-    files: LogFiles,
-    queues: ConsumeQueues,
-    index: KeyIndex | None,
-    dispatcher: Dispatcher,
-    start: int,
-    end: int,
-    check_crc: bool,
-) -> int | None:
-    """Dispatch records again; return their number, or None if earlier units are missing."""
-    walk = LogWalk(files, begin=start, end=end, access=OWN, piece_bytes=PIECE_BYTES, check_crc=check_crc)
-    records = 0
+def dispatch_start(log_begin: int, queues_to: int, rewrite_from: int, *, lost: bool, keys_to: int | None) -> int:
+    """Return the log offset from which records are dispatched again.
 
-    def blocks() -> Iterator[UnitBlock]:
-        nonlocal records
-        for piece in walk:
-            yield from dispatcher.blocks(piece, hold=True)
-            records += piece.count
-        yield from dispatcher.rest()
-
-    def take(block: UnitBlock) -> bool:
-        if queues.replay_from(block, dispatcher) and start > files.min_offset:
-            return False
-        queues.take(block, dispatcher)
-        if index is not None:
-            index.insert(block.key_hashes, block.key_offsets, block.key_times, block.keys)
-            index.begin(block.last_time)
-        return True
-
-    return records if each_block(blocks(), take, beside=end - start >= BESIDE_BYTES) else None
+    Args:
+        log_begin: log offset of the log's first record.
+        queues_to: log offset up to which the queues that are there have their units.
+        rewrite_from: log offset from which every unit is rewritten.
+        lost: queues are missing, or files of queues.
+        keys_to: log offset below which the index has every key; None if it lacks none.
+    """
+    start = log_begin if lost else min(queues_to, rewrite_from)
+    if keys_to is not None:
+        start = min(start, max(keys_to, log_begin))
+    assert start >= log_begin  # nobody could make units of records that have expired
+    return start
 
 
 def _next_indexed(files: LogFiles, last: int, end: int) -> int:
