@@ -34,7 +34,7 @@ demo: install ## The whole story: orders, a stream into Delta, kill -9, the coun
 	$(BIN)/python -m examples.demo $(ARGS)
 
 test: install ## Run the tests, WORKERS (2) files at a time; ARGS="tests/store -k recovery" for some of them
-	$(if $(ARGS),,$(BIN)/python -m tests.support.class_archive)
+	$(if $(ARGS),,$(BIN)/python -m tests.harness.class_archive)
 	$(BIN)/python -m pytest $(or $(ARGS),-n $(WORKERS) --dist loadfile)
 
 test-pure: install ## Run the tests of format/ and kernels/ on uncompiled kernels
@@ -89,7 +89,7 @@ power-cuts: install ## Cut the power of ext4 and XFS under a store CUTS (1000) t
 	$(BIN)/python -m tests.robustness.crash.cuts --cuts $(or $(CUTS),1000) --report docs/internals/reliability.md
 
 syscalls: install ## Fail every system call of a store's life, with each error; goes on; docs/internals/reliability.md
-	$(BIN)/python -m tests.robustness.crash.syscalls --report docs/internals/reliability.md
+	$(BIN)/python -m tests.robustness.failing_calls.syscalls --report docs/internals/reliability.md
 
 torture: install ## All long forms in turn, ARGS="--seconds 28800" long; goes on where it stopped; docs/internals/reliability.md
 	nice $(BIN)/python -m tests.robustness.torture --report docs/internals/reliability.md $(ARGS)
@@ -121,7 +121,7 @@ docs: install ## Write the generated pages of docs/ again
 	$(BIN)/python -m flintmq.format.docs --write
 	$(BIN)/python -m flintmq.cli.docs --write
 	$(BIN)/python -m flintmq.config.docs --write
-	$(BIN)/python -m tests.support.pages --write
+	$(BIN)/python -m tests.harness.pages --write
 
 site: $(SITE)/.installed ## Build the documentation site, strictly, into build/site (makes .venv-site)
 	NO_MKDOCS_2_WARNING=1 $(SITE)/bin/mkdocs build --strict

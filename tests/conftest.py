@@ -9,11 +9,11 @@ import pytest
 
 from flintmq.kernels import _select
 from tests.compat.stores import GOLDEN_NAMES, Golden
-from tests.support import class_archive, order, turns
+from tests.harness import class_archive, order, turns
+from tests.harness.one_java import OneJava
+from tests.harness.pages import ENVIRONMENT
+from tests.harness.skips import register
 from tests.support.object_server import Server, running
-from tests.support.one_java import OneJava
-from tests.support.pages import ENVIRONMENT
-from tests.support.skips import register
 
 # Spark's Java machines live for seconds here: compiling what is hot a second time, and better, costs each of them half
 # of its processor time, and loading classes half of the rest. In the environment, so that it holds for processes that

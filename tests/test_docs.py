@@ -1,4 +1,4 @@
-"""The examples of README.md and docs/ are run, and must print what the pages say: `tests/support/pages.py` tells the
+"""The examples of README.md and docs/ are run, and must print what the pages say: `tests/harness/pages.py` tells the
 rules."""
 
 from __future__ import annotations
@@ -10,15 +10,15 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import pages
-from tests.support.one_java import OneJava
-from tests.support.pages import Example, same
+from tests.harness import pages
+from tests.harness.one_java import OneJava
+from tests.harness.pages import Example, same
 
 
 def parameters() -> list:
     """pytest's parameters: the examples of each page in its order, named by page and line.
 
-    Of the pages that start Spark, but for README.md, some run a day (tests/support/turns.py), and those that changed,
+    Of the pages that start Spark, but for README.md, some run a day (tests/harness/turns.py), and those that changed,
     or whose part of the sources did: docs/spark/export.md tells of src/flintmq/spark/jobs/export/ and lake/export.py.
     """
     found = []
@@ -66,7 +66,7 @@ def check(example: Example, folder: Path, one_java: OneJava) -> None:
         if example.kind == "console" or example.output is not None:
             assert same(command.output, found), (
                 f"{example.where}: {command.code}\nprints:\n{found}\nif that is right: "
-                f"python -m tests.support.pages --write {example.where.partition(':')[0]}"
+                f"python -m tests.harness.pages --write {example.where.partition(':')[0]}"
             )
 
 

@@ -12,7 +12,7 @@ from types import ModuleType
 import pytest
 
 import flintmq
-from tests.support import pages
+from tests.harness import pages
 
 ROOT = Path(__file__).resolve().parent.parent
 

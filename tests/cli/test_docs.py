@@ -18,8 +18,8 @@ from flintmq.cli import docs
 from flintmq.message import COLUMNS
 from tests.cli.conftest import Run
 from tests.compat.stores import Golden
-from tests.support import pages
-from tests.support.one_java import OneJava
+from tests.harness import pages
+from tests.harness.one_java import OneJava
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / docs.PAGE).read_text(encoding="utf-8")

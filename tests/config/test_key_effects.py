@@ -51,7 +51,7 @@ ACTS = {
         "store/index/test_durable_point.py::test_a_store_that_ran_without_an_index_makes_no_mark_of_it",
     "messageDelayLevel": "store/services/test_external.py::test_delayed_messages_wait_for_a_store_that_dispatches",
     "brokerRole": "store/test_message_store.py::test_a_slave_takes_no_puts",
-    "flushDiskType": "robustness/crash/test_syscalls.py::test_line_1_a_sync_ends_well_before_each_answer",
+    "flushDiskType": "robustness/failing_calls/test_syscalls.py::test_line_1_a_sync_ends_well_before_each_answer",
     "flushIntervalCommitLog": "store/test_acting_keys.py::test_when_the_log_is_flushed",
     "flushCommitLogLeastPages": "store/test_acting_keys.py::test_when_the_log_is_flushed",
     "flushCommitLogThoroughInterval": "store/test_acting_keys.py::test_when_the_log_is_flushed",

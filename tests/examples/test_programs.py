@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.one_java import OneJava
-from tests.support.pages import ROOT, Command, commands, run, same
+from tests.harness.one_java import OneJava
+from tests.harness.pages import ROOT, Command, commands, run, same
 
 PROGRAMS = {path.stem: path for path in sorted((ROOT / "examples").glob("*.py"))}
 

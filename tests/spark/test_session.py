@@ -10,7 +10,7 @@ import pytest
 
 from flintmq.errors import MissingExtraError
 from flintmq.spark.session import _is_local
-from tests.support import class_archive
+from tests.harness import class_archive
 
 session_module = sys.modules["flintmq.spark.session"]
 

@@ -19,7 +19,7 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any
 
-from tests.support import class_archive
+from tests.harness import class_archive
 
 ROOT = Path(__file__).resolve().parents[2]
 COLUMNS = "physical_offset,topic,queue_id,queue_offset,body"

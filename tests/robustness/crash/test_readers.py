@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.robustness.crash.test_syscalls import STRACE, WHY_NOT
+from tests.robustness.failing_calls.test_syscalls import STRACE, WHY_NOT
 from tests.support.engine import open_small, put_all, tree
 
 pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "-")

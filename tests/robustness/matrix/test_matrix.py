@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from tests.harness import turns
 from tests.robustness.matrix.run import run_share, share
 from tests.robustness.matrix.stores import CASES
-from tests.support import turns
 
 TURN = turns.day()
 

@@ -1,6 +1,6 @@
 """A state machine against a model in a dict (T16): put, batches, flush, dispatch, clean, crash, reopen, and all reads.
 
-Short in the suite, with other runs each day (tests/support/turns.py: FLINTMQ_TURN names a day's); FLINTMQ_MACHINE=20000
+Short in the suite, with other runs each day (tests/harness/turns.py: FLINTMQ_TURN names a day's); FLINTMQ_MACHINE=20000
 gives so many runs, by chance. The store starts no thread, so that a crash, which is a copy of its directory, is what
 `kill -9` leaves at that moment.
 """
@@ -31,7 +31,7 @@ from flintmq.message import GetMessageStatus, Message, Outcome, PutResult
 from flintmq.store.message_store import MessageStore
 from flintmq.testing.sim.invariants import check_invariants
 from flintmq.testing.strategies import NAMES
-from tests.support import turns
+from tests.harness import turns
 from tests.support.crashed import Clock, small_and_quick
 from tests.support.engine import KEYS, index_items, tree
 

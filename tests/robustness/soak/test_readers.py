@@ -14,7 +14,7 @@ import pytest
 
 from flintmq.store.message_store import MessageStore
 from tests.robustness.crash.test_readers import CHANGES, harm
-from tests.robustness.crash.test_syscalls import STRACE, WHY_NOT
+from tests.robustness.failing_calls.test_syscalls import STRACE, WHY_NOT
 from tests.robustness.soak.processes import KEYS, READERS, Aging
 from tests.support.engine import message, put_all
 

@@ -39,7 +39,7 @@ class Run:
 RUNS = (
     Run("kill -9", "tests.robustness.crash.loop --cycles 5000", resumes=True),
     Run("power cuts, ext4 and XFS", "tests.robustness.crash.cuts --cuts 1000", resumes=True),
-    Run("each call fails", "tests.robustness.crash.syscalls", resumes=True, tracked=True),
+    Run("each call fails", "tests.robustness.failing_calls.syscalls", resumes=True, tracked=True),
     Run(
         "power cuts, simulated",
         "flintmq.testing.sim.crash --states {n}00000 --jobs 2 --state-file "
@@ -52,7 +52,7 @@ RUNS = (
     Run("stale tails", "tests.robustness.torture.seeds stale-tail --first {n}000", parts=50),
     Run("clock steps", "tests.robustness.torture.seeds clock-steps"),
     Run("what is derived", "tests.robustness.torture.seeds derived --count 2560"),
-    Run("slow syncs", "pytest -q tests/robustness/crash/test_slow_sync.py", parts=50),
+    Run("slow syncs", "pytest -q tests/robustness/failing_calls/test_slow_sync.py", parts=50),
     Run("flipped bits", "tests.robustness.hostile.bits", resumes=True, tracked=True),
     Run("pages, lengths, names, subsets", "tests.robustness.hostile.pages", resumes=True, tracked=True),
     Run(

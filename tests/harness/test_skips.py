@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import skips
+from tests.harness import skips
 
 ROOT = Path(__file__).resolve().parents[2]
 CONFTEST = """
-from tests.support.skips import register
+from tests.harness.skips import register
 
 def pytest_configure(config):
     register(config)
@@ -46,7 +46,7 @@ def run(folder: Path, test: str, *words: str) -> tuple[int, str]:
 def test_a_reason_that_is_not_in_the_list_fails_the_run(tmp_path: Path, reason: str, code: int, words: list[str]):
     got, said = run(tmp_path, TESTS.format(reason=reason), *words)
     assert got == code, said
-    assert ("not in tests/support/allowed_skips.txt: it fails on Mondays" in said) == bool(code)
+    assert ("not in tests/harness/allowed_skips.txt: it fails on Mondays" in said) == bool(code)
 
 
 def test_a_module_that_is_skipped_counts_too(tmp_path: Path):

@@ -1,6 +1,7 @@
 """Every system call of a store's life failed, with each error, once and from then on: `make syscalls`.
 
-    python -m tests.robustness.crash.syscalls [--seconds S] [--state FILE] [--report FILE] [--only THREAD,CALL,N,...]
+    python -m tests.robustness.failing_calls.syscalls [--seconds S] [--state FILE] [--report FILE]
+                                                     [--only THREAD,CALL,N,...]
 
 A child recovers a store that was killed, puts through roll-overs, reads, and closes ("goes on"), or dies after the
 first answer that is not OK ("crash next"). Call n of one of its threads is refused (`refusing.py`); n runs over all
@@ -42,7 +43,9 @@ from flintmq.message import Outcome
 from flintmq.store.message_store import MessageStore
 from flintmq.testing.sim.contract import SMALL as KEYS
 from flintmq.testing.sim.contract import ContractReport, PutLedger
-from tests.robustness.crash.call_cases import (
+from tests.robustness.crash.lives import Life, puts
+from tests.robustness.crash.verdict import COUNTS, judge
+from tests.robustness.failing_calls.call_cases import (
     ENDS,
     KINDS,
     Case,
@@ -54,10 +57,8 @@ from tests.robustness.crash.call_cases import (
     most,
     order,
 )  # fmt: skip
-from tests.robustness.crash.lives import Life, puts
-from tests.robustness.crash.refusing import CALLS, MEMORY, NOT_YET, Answer, Call, Watch, send, why_not
-from tests.robustness.crash.sites import Sites, kind_of
-from tests.robustness.crash.verdict import COUNTS, judge
+from tests.robustness.failing_calls.refusing import CALLS, MEMORY, NOT_YET, Answer, Call, Watch, send, why_not
+from tests.robustness.failing_calls.sites import Sites, kind_of
 from tests.robustness.torture import report
 from tests.support.engine import tree
 

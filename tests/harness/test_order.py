@@ -1,4 +1,4 @@
-"""tests/support/order.py: the files of the list are there, and workers get them first."""
+"""tests/harness/order.py: the files of the list are there, and workers get them first."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from tests.support import order
+from tests.harness import order
 
 
 def test_the_files_of_the_list_are_there() -> None:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.robustness.crash.test_syscalls import CONFIG, STRACE, WHY_NOT, WRITER
+from tests.robustness.failing_calls.test_syscalls import CONFIG, STRACE, WHY_NOT, WRITER
 from tests.support.engine import check_derived, open_small, put_all, records
 
 pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "-")

@@ -1,4 +1,4 @@
-"""Fail a run that skipped a test for a reason that is not in tests/support/allowed_skips.txt. Registered by
+"""Fail a run that skipped a test for a reason that is not in tests/harness/allowed_skips.txt. Registered by
 tests/conftest.py."""
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Skips:
         """Say which, and what to do."""
         for reason, test in self.unknown.items():
             terminalreporter.write_line(
-                f"FAILED {test}: skipped for a reason that is not in tests/support/allowed_skips.txt: {reason}; run "
+                f"FAILED {test}: skipped for a reason that is not in tests/harness/allowed_skips.txt: {reason}; run "
                 f"it, or add "
                 f"the reason there if it is one of the machine's", red=True,
             )  # fmt: skip

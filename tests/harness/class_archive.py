@@ -1,6 +1,6 @@
 """Write Spark's classes, as Java has them once they are loaded and checked, into one file that later Java machines map.
 
-    python -m tests.support.class_archive            (what `make test` does first, once an environment)
+    python -m tests.harness.class_archive            (what `make test` does first, once an environment)
 
 Of the processor time of a Spark session that lives for seconds nearly half goes into loading its classes: 18.8 s
 without the file, 10.5 s with it (one small query, two cores that had other work). A Java that cannot use the file,

@@ -1,7 +1,7 @@
 """Spark examples of pages, one after the other in one process: Java's start is most of what each costs alone.
 
 Every command and every program makes its session and ends it, as in a process of its own; only the Java machine stays,
-with its working directory, which is why they share one. Used by the tests of pages; `python -m tests.support.pages`
+with its working directory, which is why they share one. Used by the tests of pages; `python -m tests.harness.pages`
 runs each example in a new process, as a reader does.
 """
 

@@ -13,8 +13,8 @@ One rule for what varies: **`...` stands for any text in a line, and alone on a 
 each page twice, in two directories. An output that still is as the page says stays as it is, so what an author left out
 stays left out; any other is written as printed, with `...` for each word that differs between the two runs.
 
-    python -m tests.support.pages --write docs/operations/runbooks  # outputs anew; alone: the runbooks, the first hour
-    python -m tests.support.pages --fresh  # compare, in a new environment with FlintMQ installed
+    python -m tests.harness.pages --write docs/operations/runbooks  # outputs anew; alone: the runbooks, the first hour
+    python -m tests.harness.pages --fresh  # compare, in a new environment with FlintMQ installed
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from tests.compat.stores import GOLDEN_NAMES, Golden
-from tests.support.one_java import FITS, OneJava
+from tests.harness.one_java import FITS, OneJava
 from tests.support.scenes import SCENES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -340,7 +340,7 @@ def fresh_environment() -> Iterator[Path]:
 
 def main(words: Sequence[str]) -> int:
     """Compare or write pages; gives the exit code."""
-    parser = argparse.ArgumentParser(prog="python -m tests.support.pages", description=(__doc__ or "").splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m tests.harness.pages", description=(__doc__ or "").splitlines()[0])
     parser.add_argument("pages", nargs="*", help=f"pages or directories (default: {' '.join(WRITTEN)})")
     way = parser.add_mutually_exclusive_group()
     way.add_argument("--write", action="store_true", help="write the outputs of now into the pages")

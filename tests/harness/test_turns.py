@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.support import turns
+from tests.harness import turns
 
 VERSIONS = [f"tests/a.py::test_x[{version}-basic]" for version in ("5.3.3", "5.4.0", "5.5.0")]
 MARKED = [f"tests/b.py::test_p[{page}:{line}]" for page in ("one", "two", "three", "four") for line in (1, 2)]

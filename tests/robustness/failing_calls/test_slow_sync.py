@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.robustness.crash.test_syscalls import CONFIG, FIRST_FILE, STRACE, WHY_NOT
+from tests.robustness.failing_calls.test_syscalls import CONFIG, FIRST_FILE, STRACE, WHY_NOT
 from tests.support.engine import check_derived, records
 
 pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "-")

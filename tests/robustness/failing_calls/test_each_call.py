@@ -1,5 +1,5 @@
 """System calls of a store's life failed, one at a time (T3, T5, T6; short form of `python -m
-tests.robustness.crash.syscalls`)."""
+tests.robustness.failing_calls.syscalls`)."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.robustness.crash import call_cases, refusing, syscalls
-from tests.robustness.crash.sites import kind_of
-from tests.robustness.crash.syscalls import Case
 from tests.robustness.crash.verdict import ContractReport
+from tests.robustness.failing_calls import call_cases, refusing, syscalls
+from tests.robustness.failing_calls.sites import kind_of
+from tests.robustness.failing_calls.syscalls import Case
 from tests.robustness.torture import report
 
 SAMPLE = [

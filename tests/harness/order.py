@@ -50,7 +50,7 @@ LONGEST_FIRST = (
     "robustness/soak/test_run.py",
     "spark/test_source.py",
     "robustness/crash/test_leaks.py",
-    "robustness/crash/test_any_call.py",
+    "robustness/failing_calls/test_any_call.py",
     "spark/jobs/test_verify.py",
     "testing/sim/test_explorer.py",
     "spark/stream/test_kafka_micro_batch.py",

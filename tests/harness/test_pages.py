@@ -1,4 +1,4 @@
-"""tests/support/pages.py: how examples are found, run, compared and written anew; tests/support/scenes.py: the same
+"""tests/harness/pages.py: how examples are found, run, compared and written anew; tests/support/scenes.py: the same
 bytes each time."""
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from flintmq.forensics.verify.run import verify
-from tests.support import pages
-from tests.support.pages import Command, commands, masked, same
+from tests.harness import pages
+from tests.harness.pages import Command, commands, masked, same
 from tests.support.salvaging import tree
 from tests.support.scenes import SCENES
 

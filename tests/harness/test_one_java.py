@@ -1,4 +1,4 @@
-"""tests/support/one_java.py: what runs there, and what comes back. Spark itself runs in the tests of pages."""
+"""tests/harness/one_java.py: what runs there, and what comes back. Spark itself runs in the tests of pages."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.one_java import FITS, OneJava
+from tests.harness.one_java import FITS, OneJava
 
 
 @pytest.fixture
