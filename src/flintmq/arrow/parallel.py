@@ -24,7 +24,6 @@ from flintmq.arrow.batches import joined
 from flintmq.arrow.options import ScanOptions
 from flintmq.errors import FlintError
 from flintmq.format.record_view import store_times
-from flintmq.kernels.walk import CHECK_TIME
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.resync import first_record
@@ -115,7 +114,7 @@ def parallel_batches(
     yield from joined(held)
     if end is None or done < end:
         rest = walk(done, end, report)
-        rest.last_time = last_time
+        rest.continue_at(rest.position, last_time)
         yield from gather(rest, report)
 
 
@@ -152,7 +151,7 @@ def _read(segment: _Segment, walk: Walk, gather: Gather, timed: bool) -> _Segmen
     """Read a segment on its own. Errors are left to the plain walk that follows."""
     source = walk(segment.begin, segment.end, segment.report)
     if timed:
-        source.flags |= CHECK_TIME
+        source.check_times()
     try:
         with closing(_watched(source, segment)) as pieces:
             segment.batches = list(gather(pieces, segment.report))

@@ -128,7 +128,8 @@ class VerifyPass:
     def begin_at(self, offset: int) -> None:
         """Begin at a record, as if the log before it had expired."""
         assert self.last is None and self.queues.count == 0  # what was taken is not judged again
-        self.begin = self.queues.begin = self.ground.log_begin = self.log.end = self.walk.position = offset
+        self.begin = self.queues.begin = self.ground.log_begin = self.log.end = offset
+        self.walk.continue_at(offset)
         if self.index is not None:
             self.items[:] = [items for items in self.items if items.header.end_physical_offset >= offset]
             self.index = IndexCheck(self.items, self.ground)
@@ -149,7 +150,7 @@ class VerifyPass:
     def pass_blank(self, file: LogFile) -> None:
         """Skip the end-of-file record, if there is one at the position."""
         if magic_at(head_at(self.walk.log, file, self.position - file.start)) == MAGIC_BLANK:
-            self.walk.position = file.start + max(file.size, self.walk.log.file_size)
+            self.walk.continue_at(file.start + max(file.size, self.walk.log.file_size))
 
     def finish(self) -> None:
         """Judge what is left after the log's end."""
@@ -197,7 +198,8 @@ class VerifyPass:
             )
         if state["begin"] is not None:
             self.begin_at(state["begin"])
-        self.walk.position, self.walk.last_time, self.last = state["position"], state["last_time"], last
+        self.walk.continue_at(state["position"], state["last_time"])
+        self.last = last
         self.ground.lost.restore(state["lost"])
         self.log.restore(state["log"])
         self.queues.restore(state["queues"], self.dispatcher)

@@ -17,6 +17,7 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from enum import Enum
 
 from flintmq.config.text import check_choice
 from flintmq.errors import CorruptStoreError, LostLogError
@@ -63,6 +64,14 @@ REFUSED = (
     "nothing was changed; `flintmq verify` lists all damage, `flintmq salvage` repairs the store or saves the rest"
 )
 """The advice if a store is opened for writing."""
+
+
+class AfterStop(Enum):
+    """The way a walk goes on after it stopped at a position without a record."""
+
+    READ_AGAIN = "read the same position again, because a writer may be completing it"
+    GO_ON = "read on at `position`"
+    OVER = "the walk is over, and `verdict` says why"
 
 
 @dataclass(slots=True)
@@ -146,7 +155,22 @@ class LogWalk:
         self.verdict: Verdict | None = None
         self._not_older_at = -1  # a record at or after this offset ...
         self._not_older_time = -1  # ... has this store time
-        self._judged_twice = self._looked_again = -1
+        self._read_twice = self._completed = -1  # the last positions that were read again, and why
+
+    def continue_at(self, position: int, last_time: int | None = None) -> None:
+        """Continue where another walk of this log ended; not amid an iteration.
+
+        Args:
+            position: log offset of a record or of the log's end.
+            last_time: store time in ms of the record before; None: it does not change.
+        """
+        self.position = position
+        if last_time is not None:
+            self.last_time = last_time
+
+    def check_times(self) -> None:
+        """Stop at decreasing store times, as a walk without `end` does; call it before iterating."""
+        self.flags |= kernel.CHECK_TIME
 
     def __iter__(self) -> Iterator[Piece]:
         """Yield pieces in log order. Files that appear after the walk was made are not seen."""
@@ -288,7 +312,10 @@ class LogWalk:
                 if not count:
                     self._effort.failed(need)
                 source.near_stop()
-                self._stopped(file, self.position, reason, not any(data[stop : min(stop + HEAD_SIZE, filled)]))
+                zeros = not any(data[stop : min(stop + HEAD_SIZE, filled)])
+                if self._judge_stop(file, self.position, reason, zeros) is AfterStop.OVER:
+                    assert self.verdict is not None  # or `__iter__` would read the next file
+                    return
             need = 0
 
     @staticmethod
@@ -298,24 +325,23 @@ class LogWalk:
 
     # -- what a stop means --------------------------------------------------------------------------------------
 
-    def _stopped(self, file: LogFile, p: int, reason: int, zeros: bool) -> None:
-        """Judge the stop at p: set the verdict, move the position, or raise."""
+    def _judge_stop(self, file: LogFile, p: int, reason: int, zeros: bool) -> AfterStop:
+        """Judge the stop at p: set the verdict, or move the position, or raise."""
         if zeros and self.facts.zeros_end is not None and p >= self.facts.zeros_end:
             self.verdict = Verdict.END
-            return
-        if (not self.facts.clean or self.facts.live) and self._judged_twice != p:
-            self._judged_twice = p  # another process may be writing: read the position again before judging it
-            return
+            return AfterStop.OVER
+        if (not self.facts.clean or self.facts.live) and self._read_twice != p:
+            self._read_twice = p  # another process may be writing: read the position again before judging it
+            return AfterStop.READ_AGAIN
         if reason == kernel.TIME:
-            self._step_back(p)
-            return
+            return self._judge_step_back(p)
         where = f"{kernel.REASONS[reason]}"
         own = self.facts.mark.flushed is not None
         below = own and p < (self.facts.mark.flushed or 0)
         follower, follows = self._what_follows(p + 1, whatever_its_time=below)
-        if follower is not None and self._looked_again != p and self._stands_now(p):
-            self._looked_again = p  # a writer completed the record between the two reads
-            return
+        if follower is not None and self._completed != p and self._is_complete_now(p):
+            self._completed = p  # a writer completed the record between the two reads
+            return AfterStop.READ_AGAIN
         if not own and follower is not None and follows is Follows.NOT_OLDER:
             below = self._time_at(follower) < self.facts.physic_time
         verdict = Verdict.DAMAGE
@@ -329,13 +355,14 @@ class LogWalk:
                 lost=self.facts.power_cut or self._zero_sector(file, p, follower),
             )
         if verdict is Verdict.DAMAGE or (verdict is Verdict.UNORDERED and not self.cut_unordered):
-            self._damage(file, p, where, verdict, follower)
-            return
+            return self._pass_damage(file, p, where, verdict, follower)
         self.verdict = verdict
         if verdict is not Verdict.END:
             self.report.note(verdict.name.lower(), f"{file.path}, position {p - file.start}: {verdict.value} ({where})")
+        return AfterStop.OVER
 
-    def _damage(self, file: LogFile, p: int, where: str, verdict: Verdict, follower: int | None) -> None:
+    def _pass_damage(self, file: LogFile, p: int, where: str, verdict: Verdict, follower: int | None) -> AfterStop:
+        """Report damage at p, and continue at the record that follows; raise if the walk is strict."""
         text = where if verdict is Verdict.DAMAGE else f"{verdict.value}: {where}"
         if self.strict:
             behind = "no valid record follows" if follower is None else f"records go on at offset {follower}"
@@ -346,21 +373,24 @@ class LogWalk:
         self.report.damage(Damage(file.path, p - file.start, p, resume - p, text))
         assert resume > p or follower is None  # or the walk would stop here for ever
         self.position = resume
-        if follower is None and self.end is None:
-            self.verdict = verdict
+        if follower is not None or self.end is not None:
+            return AfterStop.GO_ON
+        self.verdict = verdict
+        return AfterStop.OVER
 
-    def _step_back(self, p: int) -> None:
+    def _judge_step_back(self, p: int) -> AfterStop:
         """Judge a decreasing store time: an aligned stale tail, or a clock that was set back."""
         last = self.last_time
         own = (
             self.facts.mark.flushed is not None
         )  # FlintMQ zeroes what it truncates, so only the clock can be the reason
-        if not own and self.facts.physic_time >= last > 0 and not self._not_older_behind(p, last):
+        if not own and self.facts.physic_time >= last > 0 and not self._not_older_after(p, last):
             self.verdict = Verdict.STALE_TAIL
             self.report.note("stale_tail", f"offset {p}: store time steps back, and nothing newer follows")
-            return
+            return AfterStop.OVER
         self.report.note("time_step", f"offset {p}: store time steps back below {last} ms")
-        self.last_time = self._time_at(p)
+        self.last_time = self._time_at(p)  # with which the kernel takes the record at p
+        return AfterStop.GO_ON
 
     def _what_follows(self, offset: int, whatever_its_time: bool) -> tuple[int | None, Follows]:
         """Find the next valid record after a stop, and whether any valid one is not older.
@@ -372,9 +402,9 @@ class LogWalk:
             return None, Follows.NOTHING
         if self.end is not None or whatever_its_time or self._time_at(first) >= self.last_time:
             return first, Follows.NOT_OLDER
-        return first, Follows.NOT_OLDER if self._not_older_behind(first, self.last_time) else Follows.OLDER
+        return first, Follows.NOT_OLDER if self._not_older_after(first, self.last_time) else Follows.OLDER
 
-    def _not_older_behind(self, offset: int, time: int) -> bool:
+    def _not_older_after(self, offset: int, time: int) -> bool:
         """Return whether a valid record at `offset` or later has at least this store time."""
         if offset <= self._not_older_at and time <= self._not_older_time:
             return True
@@ -388,7 +418,7 @@ class LogWalk:
                     return True
         return False
 
-    def _stands_now(self, p: int) -> bool:
+    def _is_complete_now(self, p: int) -> bool:
         """Return whether p holds a valid record or a blank by now; a writer may be faster."""
         return magic_at(self._bytes(p, HEAD_SIZE)) == MAGIC_BLANK or next_record(self.log, p, p + 1) == p
 
