@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from flintmq.kernels import encode
+from flintmq.store.commitlog.bulk_writer import LogRoom
 from flintmq.testing.rows import Rows
 from tests.compat.stores import Golden
 
@@ -66,7 +67,7 @@ def write_again(rows: Rows, file_size: int, total: int, buffer_bytes: int) -> by
     log, out = bytearray(), bytearray(buffer_bytes)
     row, base, status = 0, 0, encode.ROOM
     while status != encode.DONE:
-        row, at, status = rows.append(out, 0, file_size - base % file_size, base, row)
+        row, at, status = rows.append(LogRoom(out, 0, file_size - base % file_size, base), row)
         assert status in (encode.DONE, encode.ROOM, encode.ROLL)
         assert at > 0, "no progress"
         log += out[:at]
@@ -99,7 +100,7 @@ def test_checksum_property_of_java_comes_out_the_same(golden: Callable[[str], Go
         assert properties[-20:-11] == b"__CRC32#\x01"
         rows.properties.set(row, properties[:-20])
     out = bytearray(file_size)
-    last, at, status = rows.append(out, 0, file_size, 0, flags=encode.CRC_PROPERTY)
+    last, at, status = rows.append(LogRoom(out, 0, file_size, 0, flags=encode.CRC_PROPERTY))
     assert status in (encode.DONE, encode.ROLL)
     assert last > 100
     assert out[:at] == log[:at]
@@ -136,7 +137,7 @@ def one(topic: bytes = b"To", body: bytes = b"hi", properties: bytes = b"A\x01B"
 
 def test_one_record_byte_for_byte() -> None:
     out, rows = bytearray(200), one()
-    assert rows.append(out, 16, 200, 0) == (1, 16 + 98, encode.DONE)
+    assert rows.append(LogRoom(out, 16, 200, 0)) == (1, 16 + 98, encode.DONE)
     assert out[16:114] == bytes.fromhex(ONE)
     assert out[:16] == bytes(16)
     assert out[114:] == bytes(86)
@@ -146,40 +147,41 @@ def test_one_record_byte_for_byte() -> None:
 
 def test_the_last_eight_bytes_of_a_file_stay_free() -> None:
     out = bytearray(200)
-    assert one().append(out, 0, 98 + 8, 0) == (1, 98, encode.DONE)
+    assert one().append(LogRoom(out, 0, 98 + 8, 0)) == (1, 98, encode.DONE)
     out = bytearray(200)
-    assert one().append(out, 10, 10 + 98 + 7, 1000) == (0, 18, encode.ROLL)
+    assert one().append(LogRoom(out, 10, 10 + 98 + 7, 1000)) == (0, 18, encode.ROLL)
     assert out == bytes(10) + bytes.fromhex("00000069 cbd43194") + bytes(182)
 
 
 def test_a_batch_rolls_over_as_a_whole() -> None:
     rows = one()
     out = bytearray(300)
-    assert rows.append(out, 0, 300, 0, reserve=292) == (1, 98, encode.DONE)
-    assert rows.append(out, 0, 300, 0, reserve=293) == (0, 8, encode.ROLL)
-    assert rows.append(out, 0, 300, 0, reserve=2**63 - 1) == (0, 8, encode.ROLL)
+    assert rows.append(LogRoom(out, 0, 300, 0), reserve=292) == (1, 98, encode.DONE)
+    assert rows.append(LogRoom(out, 0, 300, 0), reserve=293) == (0, 8, encode.ROLL)
+    assert rows.append(LogRoom(out, 0, 300, 0), reserve=2**63 - 1) == (0, 8, encode.ROLL)
 
 
 def test_a_full_buffer_is_reported_before_anything_is_written() -> None:
     out = bytearray(97)
-    assert one().append(out, 0, 1000, 0) == (0, 0, encode.ROOM)
-    assert one().append(out, 90, 105, 0) == (0, 90, encode.ROOM)  # 7 bytes: the blank record does not fit either
+    assert one().append(LogRoom(out, 0, 1000, 0)) == (0, 0, encode.ROOM)
+    # 7 bytes: the blank record does not fit either
+    assert one().append(LogRoom(out, 90, 105, 0)) == (0, 90, encode.ROOM)
     assert out == bytes(97)
-    assert one().append(bytearray(), 0, 1000, 0) == (0, 0, encode.ROOM)
+    assert one().append(LogRoom(bytearray(), 0, 1000, 0)) == (0, 0, encode.ROOM)
 
 
 def test_v2_from_128_bytes_of_topic_on() -> None:
     out = bytearray(1000)
-    one(topic=b"t" * 127).append(out, 0, 1000, 0)
+    one(topic=b"t" * 127).append(LogRoom(out, 0, 1000, 0))
     assert (out[4:8], out[90]) == (bytes.fromhex("daa320a7"), 127)
     size = 92 + 2 + 128 + 3
-    assert one(topic=b"t" * 128).append(out, 0, 1000, 0) == (1, size, encode.DONE)
+    assert one(topic=b"t" * 128).append(LogRoom(out, 0, 1000, 0)) == (1, size, encode.DONE)
     assert (out[:8], out[90:92]) == (struct.pack(">iI", size, 0xDAA320AB), b"\x00\x80")
 
 
 def test_an_empty_body_has_no_crc() -> None:
     out = bytearray(200)
-    assert one(body=b"", topic=b"", properties=b"").append(out, 0, 200, 0) == (1, 91, encode.DONE)
+    assert one(body=b"", topic=b"", properties=b"").append(LogRoom(out, 0, 200, 0)) == (1, 91, encode.DONE)
     assert out[8:12] == bytes(4)
 
 
@@ -195,26 +197,27 @@ def test_an_empty_body_has_no_crc() -> None:
 )
 def test_properties_end_at_32767_bytes(properties: bytes, flags: int, status: int) -> None:
     out = bytearray(40_000)
-    row, at, got = one(properties=properties).append(out, 0, 40_000, 0, flags=flags)
+    row, at, got = one(properties=properties).append(LogRoom(out, 0, 40_000, 0, flags=flags))
     assert (row, got, any(out)) == (int(got == encode.DONE), status, got == encode.DONE)
 
 
 def test_what_makes_no_record_is_refused() -> None:
     out = bytearray(70_000)
-    assert one().append(out, 0, 70_000, 0, max_size=98)[2] == encode.DONE
-    assert one().append(out, 0, 70_000, 0, max_size=97)[2] == encode.REFUSED
-    assert one(topic=b"t" * 32768).append(out, 0, 70_000, 0)[2] == encode.REFUSED
-    assert one(sys_flag=0x20).append(out, 0, 70_000, 0)[2] == encode.REFUSED  # 20 bytes of host where 8 are left
+    assert one().append(LogRoom(out, 0, 70_000, 0, max_size=98))[2] == encode.DONE
+    assert one().append(LogRoom(out, 0, 70_000, 0, max_size=97))[2] == encode.REFUSED
+    assert one(topic=b"t" * 32768).append(LogRoom(out, 0, 70_000, 0))[2] == encode.REFUSED
+    # 20 bytes of host where 8 are left
+    assert one(sys_flag=0x20).append(LogRoom(out, 0, 70_000, 0))[2] == encode.REFUSED
     for column in ("bodies", "topics", "properties"):
         for start, end in [(-1, 1), (2, 1), (0, 1000), (2**62, 2**62 + 1), (-(2**63), 2**63 - 1)]:
             rows = one()
             part = getattr(rows, column)
             part.starts[0], part.ends[0] = start, end
-            assert rows.append(out, 0, 70_000, 0) == (0, 0, encode.REFUSED), (column, start, end)
+            assert rows.append(LogRoom(out, 0, 70_000, 0)) == (0, 0, encode.REFUSED), (column, start, end)
     for host in (-1, 9, 2**63 - 1):
         rows = one()
         rows.born_host_starts[0] = host
-        assert rows.append(out, 0, 70_000, 0) == (0, 0, encode.REFUSED)
+        assert rows.append(LogRoom(out, 0, 70_000, 0)) == (0, 0, encode.REFUSED)
 
 
 def test_misuse_is_an_error() -> None:
@@ -226,4 +229,4 @@ def test_misuse_is_an_error() -> None:
         (0, 200, 0, 2),
     ]:
         with pytest.raises(ValueError, match=r"must lie in|fewer rows"):
-            one().append(bytearray(200), at, file_end, 0, first, last)
+            one().append(LogRoom(bytearray(200), at, file_end, 0), first, last)

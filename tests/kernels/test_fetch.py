@@ -10,6 +10,7 @@ import pytest
 
 from flintmq.kernels import fetch
 from flintmq.message import StoredMessage
+from flintmq.store.commitlog.bulk_writer import LogRoom
 from flintmq.testing.rows import Rows
 from tests.compat.stores import Golden
 
@@ -27,7 +28,7 @@ def log_of(count: int, topic: bytes = b"T", sys_flag: int = 0, base: int = 0) ->
     for number in range(count):
         rows.add(topic, 3, 100 + number, b"body %d" % number, sys_flag=sys_flag, born_host=host)
     out = bytearray(10_000)
-    _, end, _ = rows.append(out, 0, 20_000, base)
+    _, end, _ = rows.append(LogRoom(out, 0, 20_000, base))
     units = b"".join(unit(rows.physical_offsets[row], rows.size(row)) for row in range(count))
     return bytes(out[:end]), units, rows
 

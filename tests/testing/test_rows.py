@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 from flintmq.format import record
 from flintmq.kernels import encode
+from flintmq.store.commitlog.bulk_writer import LogRoom
 from flintmq.testing.rows import Column, Rows
 from flintmq.testing.strategies import messages
 
@@ -28,7 +29,7 @@ def test_any_message_comes_back_from_the_reference_codec(given_messages: list[di
         rows.add(**message)
     out = bytearray(10_000)
     flags = encode.CRC_PROPERTY if with_crc else 0
-    count, end, status = rows.append(out, 0, 20_000, 0, flags=flags)
+    count, end, status = rows.append(LogRoom(out, 0, 20_000, 0, flags=flags))
     assert (count, status) == (len(given_messages), encode.DONE)
     at = 0
     for row, message in enumerate(given_messages):

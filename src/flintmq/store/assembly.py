@@ -45,9 +45,10 @@ from flintmq.store.recovery.find_end import without_empty_last
 from flintmq.store.recovery.lost_log import lost_directory
 from flintmq.store.services.checkpointer import Checkpointer
 from flintmq.store.services.consumer_offsets import bring_back
+from flintmq.store.services.delay import DelayService
 from flintmq.store.services.dispatch_service import DispatchService
 from flintmq.store.services.expire_derived import Expiry
-from flintmq.store.services.housekeeping import Housekeeping
+from flintmq.store.services.housekeeping import ConfigTables, Housekeeping, KnownTopics
 from flintmq.store.services.ownership import Ownership
 from flintmq.store.services.retention import Retention
 
@@ -270,33 +271,31 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
     open_state = OpenState(root, lock)
     reader = LiveReader(files, queues, config, open_state.check)
     retention = Retention(
-        files,
-        lock=commit_log.lock,
+        commit_log,
         dispatched=(lambda: commit_log.end) if external else (lambda: small.mark.dispatched),
         paths=loaded.places,
         root=root,
         follow=_nothing if external else Expiry(root, config, queues, effects).follow,
         config=config,
         effects=effects,
-        refuse=commit_log.refuse,
     )
 
     def flushed_all() -> bool:
         flush.flush_once()
         return not failure
 
+    tables = ConfigTables.of(root, config, effects, peer)
     housekeeping = Housekeeping(
-        root,
         config,
-        peer,
         effects,
-        places=lambda: list(commit_log.next_offsets),
-        batch=loaded.batches,
-        new_batch=loaded.dispatcher.learn_batch_topic,
+        tables=tables,
+        known=KnownTopics(
+            queues=lambda: list(commit_log.next_offsets),
+            batch=loaded.batches,
+            new_batch=loaded.dispatcher.learn_batch_topic,
+        ),
         flush=flushed_all,
-        queues=queues,
-        lookup=reader.record,
-        put=puts.put,
+        delay=DelayService(queues, reader.record, puts.put, tables.delays, config, effects),
         retention=retention,
     )
     checkpointer = Checkpointer(

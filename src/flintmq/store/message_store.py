@@ -26,7 +26,7 @@ from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.store_url import local_only
 from flintmq.store import arguments, assembly
 from flintmq.store.append.flush import unflushed
-from flintmq.store.append.stats import StoreStats
+from flintmq.store.append.stats import LogPositions, StoreStats
 from flintmq.store.consumer.consumer import Consumer, new_consumer
 from flintmq.store.consumer.group import ConsumerGroup
 from flintmq.store.consumer.source import StoreSource
@@ -483,15 +483,18 @@ class MessageStore(Putter):
         parts = self._parts
         parts.state.check()
         log_end, files, pool = parts.log.end, parts.files.files, parts.files.pool
-        return parts.counters.read(
-            parts.log.next_offsets,
-            log_end,
-            parts.flush.times,
-            longest_in_lock_ms=parts.log.slow.longest_ms,
+        positions = LogPositions(
+            begin=parts.files.min_offset,
+            end=log_end,
             committed=log_end if parts.commits is None else parts.commits.done[1],
             flushed=parts.files.flushed_where,
             dispatch_behind=parts.dispatch.behind,
-            log_begin=parts.files.min_offset,
+        )
+        return parts.counters.read(
+            parts.log.next_offsets,
+            positions,
+            parts.flush.times,
+            longest_in_lock_ms=parts.log.slow.longest_ms,
             pool_buffers_free=-1 if pool is None else pool.available,
             mapped=(len(files), sum(file.size for file in files)),
         )

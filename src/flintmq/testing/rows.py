@@ -5,6 +5,7 @@ from __future__ import annotations
 from array import array
 
 from flintmq.kernels import encode
+from flintmq.store.commitlog.bulk_writer import LogRoom
 
 
 class Column:
@@ -96,30 +97,18 @@ class Rows:
         body, topic, properties = (part.ends[row] - part.starts[row] for part in parts)
         return encode.size_of(body, topic, properties, self.sys_flags[row])
 
-    def append(
-        self,
-        out: bytearray | memoryview,
-        at: int,
-        file_end: int,
-        base: int,
-        first: int = 0,
-        last: int | None = None,
-        *,
-        reserve: int = 0,
-        max_size: int = 4_259_840,
-        flags: int = 0,
-    ) -> tuple[int, int, int]:
-        """Run kernels/encode over rows first..last-1, with the kernel's arguments and result."""
+    def append(self, room: LogRoom, first: int = 0, last: int | None = None, reserve: int = 0) -> tuple[int, int, int]:
+        """Run kernels/encode over rows first..last-1, with the kernel's result."""
         return encode.append(
-            out,
-            at,
-            file_end,
-            base,
+            room.out,
+            room.at,
+            room.file_end,
+            room.base,
             first,
             len(self) if last is None else last,
             reserve,
-            max_size,
-            flags,
+            room.max_size,
+            room.flags,
             self.bodies.data,
             self.bodies.starts,
             self.bodies.ends,

@@ -13,7 +13,7 @@ from flintmq.errors import StoreError, UsageError
 from flintmq.format import config_json
 from flintmq.message import Message
 from flintmq.store.layout.config_reader import read_config
-from flintmq.store.services.housekeeping import Housekeeping
+from flintmq.store.services.housekeeping import ConfigTables, Housekeeping, KnownTopics
 from tests.support.engine import FIRST_LOG, open_small
 from tests.support.faults import Faulty
 
@@ -95,7 +95,7 @@ def test_a_topic_has_one_type_of_queues_for_good(tmp_path: Path):
         with pytest.raises(UsageError, match="SimpleCQ or BatchCQ"):
             store.create_topic("new", 2, "RocksDBCQ")
     with open_small(tmp_path) as store:
-        assert store._parts.housekeeping.batch == {"batch"}
+        assert store._parts.housekeeping.known.batch == {"batch"}
     assert read_config(str(tmp_path)).is_batch("batch")
 
 
@@ -115,13 +115,18 @@ class Around:
     def __init__(self, root: Path, peer: str = "5.3.3", **keys: str) -> None:
         self.places: list[tuple[bytes, int]] = []
         self.flushes, self.new, self.disk = True, [], Still()
-        self.queues, self.lookup, self.put = SimpleNamespace(plain={}), object(), object()
-        self.retention = SimpleNamespace(clean_once=lambda: False)
-        given: Any = (self.queues, self.lookup, self.put, self.retention)
+        self.delay: Any = SimpleNamespace(deliver_once=lambda: False)
+        self.retention: Any = SimpleNamespace(clean_once=lambda: False)
+        config = StoreConfig().with_keys(keys)
         self.keeping = Housekeeping(
-            str(root), StoreConfig().with_keys(keys), peer, self.disk, lambda: self.places, set(), self.new.append,
-            lambda: self.flushes, *given,
-        )  # fmt: skip
+            config,
+            self.disk,
+            tables=ConfigTables.of(str(root), config, self.disk, peer),
+            known=KnownTopics(lambda: self.places, set(), self.new.append),
+            flush=lambda: self.flushes,
+            delay=self.delay,
+            retention=self.retention,
+        )
 
 
 @pytest.mark.parametrize(("lmq", "offsets"), [("false", "consumerOffset.json"), ("true", "lmqConsumerOffset.json")])
@@ -162,7 +167,7 @@ def test_when_its_services_run(tmp_path: Path, keys: dict[str, str], expected: d
     """Seconds between two runs, and before the first one; what is slow has a thread of its own."""
     around = Around(tmp_path, **keys)
     keeping = around.keeping
-    names = {keeping.save_once: SAVE, around.retention.clean_once: CLEAN, keeping.delay.deliver_once: DELIVER}
+    names = {keeping.save_once: SAVE, around.retention.clean_once: CLEAN, around.delay.deliver_once: DELIVER}
     threads = {upkeep._service.name: upkeep._jobs for upkeep in (keeping._upkeep, keeping._cleaning)}
     jobs = [job for each in threads.values() for job in each]
     got = {names[job.step]: (job.interval, pytest.approx(job.due - 500.0)) for job in jobs}
@@ -171,12 +176,13 @@ def test_when_its_services_run(tmp_path: Path, keys: dict[str, str], expected: d
 
 
 def test_its_services_work_on_the_parts_of_the_store(tmp_path: Path):
+    with open_small(tmp_path / "store") as store:
+        parts = store._parts
+        delay = parts.housekeeping.delay
+        assert (delay.queues, delay.lookup, delay.put) == (parts.queues, parts.reader.record, parts.puts.put)
+        assert delay.file.name == "delayOffset.json" and delay.file in parts.housekeeping.files
+        assert delay.effects is parts.small.effects and parts.housekeeping.retention is parts.retention
     around = Around(tmp_path, messageDelayLevel="1s 5s 10s")
-    delay = around.keeping.delay
-    assert (delay.queues, delay.lookup, delay.put, delay.effects) == (
-        around.queues, around.lookup, around.put, around.disk,
-    )  # fmt: skip
-    assert delay.file.name == "delayOffset.json" and around.keeping.retention is around.retention
     around.places = [(b"SCHEDULE_TOPIC_XXXX", 0)]
     assert around.keeping.save_once() is False, "nothing is left to do: else it would be called again at once"
     assert around.keeping.topics.queue_count("SCHEDULE_TOPIC_XXXX") == 3

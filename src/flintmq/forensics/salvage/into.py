@@ -30,7 +30,7 @@ from flintmq.kernels import encode
 from flintmq.storage.filesystem import REAL
 from flintmq.storage.staging import bring_in, staging_for
 from flintmq.storage.store_url import local_only, outside_store
-from flintmq.store.commitlog.bulk_writer import LogWriter
+from flintmq.store.commitlog.bulk_writer import LogRoom, LogWriter
 from flintmq.store.commitlog.end_of_log import NO_FACTS, Verdict
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.predicate import Predicate, Selector
@@ -288,20 +288,9 @@ class PieceRows:
         """Report the last run, after the log is written."""
         self._run.finish()
 
-    def append(
-        self,
-        out: bytearray,
-        at: int,
-        file_end: int,
-        base: int,
-        first: int,
-        last: int,
-        *,
-        reserve: int,
-        max_size: int,
-        flags: int,
-    ) -> tuple[int, int, int]:
-        """Append rows first..last-1 to `out` from `at` on; return (row, position, reason to stop)."""
+    def append(self, room: LogRoom, first: int, last: int, reserve: int) -> tuple[int, int, int]:
+        """Append rows first..last-1; return (row, position, reason to stop)."""
+        out, at = room.out, room.at
         for row in range(first, last):
             data, old = self._record(row)
             size = len(data)
@@ -309,12 +298,12 @@ class PieceRows:
                 continue
             if at + size > len(out):
                 return row, at, encode.ROOM
-            if at + size + BLANK_SIZE > file_end:
-                out[at : at + BLANK_SIZE] = encode_blank(file_end - at)
+            if at + size + BLANK_SIZE > room.file_end:
+                out[at : at + BLANK_SIZE] = encode_blank(room.file_end - at)
                 return row, at + BLANK_SIZE, encode.ROLL
-            self.renumber.place(data, old, base + at)
+            self.renumber.place(data, old, room.base + at)
             out[at : at + size] = data
-            self._run.take(old, base + at, size)
+            self._run.take(old, room.base + at, size)
             self.records += 1
             at += size
         return last, at, encode.DONE

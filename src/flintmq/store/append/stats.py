@@ -104,6 +104,24 @@ class WaitTimes:
             self.counts[first] += len(seconds)
 
 
+@dataclass(frozen=True, slots=True)
+class LogPositions:
+    """The positions of a store in its log at one moment.
+
+    Attributes:
+        begin, end: log offsets of the first byte, and after the last whole record.
+        committed: log offset up to which the pool was copied into files; `end` without a pool.
+        flushed: log offset up to which the log is on disk.
+        dispatch_behind: bytes of log that are not dispatched yet.
+    """
+
+    begin: int
+    end: int
+    committed: int
+    flushed: int
+    dispatch_behind: int
+
+
 class Counters:
     """Counters for numbers that positions do not contain.
 
@@ -139,18 +157,14 @@ class Counters:
     def read(
         self,
         next_offsets: Mapping[tuple[bytes, int], int],
-        end: int,
+        log: LogPositions,
         times: WaitTimes,
         *,
         longest_in_lock_ms: int,
-        committed: int,
-        flushed: int,
-        dispatch_behind: int,
-        log_begin: int,
         pool_buffers_free: int,
         mapped: tuple[int, int] = (0, 0),
     ) -> StoreStats:
-        """Compute the statistics now, from the store's positions as log offsets."""
+        """Compute the statistics now."""
         topics: dict[str, int] = {}
         for (topic, queue_id), offset in list(next_offsets.items()):  # list: in one step, while others put
             count = offset - self._offsets.get((topic, queue_id), 0)
@@ -162,11 +176,26 @@ class Counters:
         memory, resident = process_memory(self._effects)
         with self._lock:
             return StoreStats(
-                self._effects.monotonic() - self._opened, puts, dict(self._refused), end - self._end, topics,
-                dict(zip(LABELS, [max(puts - sum(slow), 0), *slow], strict=True)), longest_in_lock_ms,
-                self._found, self._missed, self._messages, max(end - committed, 0), max(end - flushed, 0),
-                dispatch_behind, end - log_begin, pool_buffers_free, memory, resident, *mapped,
-            )  # fmt: skip
+                seconds=self._effects.monotonic() - self._opened,
+                puts=puts,
+                puts_refused=dict(self._refused),
+                put_bytes=log.end - self._end,
+                puts_by_topic=topics,
+                put_times=dict(zip(LABELS, [max(puts - sum(slow), 0), *slow], strict=True)),
+                longest_in_lock_ms=longest_in_lock_ms,
+                gets_found=self._found,
+                gets_missed=self._missed,
+                messages_got=self._messages,
+                commit_behind_bytes=max(log.end - log.committed, 0),
+                flush_behind_bytes=max(log.end - log.flushed, 0),
+                dispatch_behind_bytes=log.dispatch_behind,
+                log_bytes=log.end - log.begin,
+                pool_buffers_free=pool_buffers_free,
+                memory_bytes=memory,
+                mapped_bytes=resident,
+                mapped_files=mapped[0],
+                mapped_virtual_bytes=mapped[1],
+            )
 
 
 def process_memory(effects: Effects) -> tuple[int, int]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Protocol
 
 from flintmq.errors import UsageError
@@ -16,23 +17,37 @@ from flintmq.kernels import encode
 BUFFER = 1 << 20
 
 
+@dataclass(frozen=True, slots=True)
+class LogRoom:
+    """Room for records in a log file: a buffer of its bytes, and the rules for them.
+
+    Attributes:
+        out: the buffer.
+        at: position in the buffer at which the next record begins.
+        file_end: position in the buffer of the end of the file; may be beyond the buffer.
+        base: log offset of out[0].
+        max_size: largest record in bytes.
+        flags: of kernels/encode.
+    """
+
+    out: bytearray | memoryview
+    at: int
+    file_end: int
+    base: int
+    max_size: int = 4_259_840
+    flags: int = 0
+
+
 class WritableRows(Protocol):
     """Messages that can be written."""
 
-    def append(
-        self,
-        out: bytearray,
-        at: int,
-        file_end: int,
-        base: int,
-        first: int,
-        last: int,
-        *,
-        reserve: int,
-        max_size: int,
-        flags: int,
-    ) -> tuple[int, int, int]:
-        """Run kernels/encode over rows [first, last), with the kernel's arguments and result."""
+    def append(self, room: LogRoom, first: int, last: int, reserve: int) -> tuple[int, int, int]:
+        """Append rows [first, last), of which the first `reserve` bytes must go to one file.
+
+        Returns:
+            As kernels/encode.append: the first row that was not written, the position in the buffer after the last
+            record, and the reason to stop.
+        """
 
 
 class LogWriter:
@@ -74,17 +89,9 @@ class LogWriter:
             OSError: the disk is full, or a file exists already.
         """
         while first < last:
-            row, self.at, status = rows.append(
-                self.buffer,
-                self.at,
-                self.file_end - self.base,
-                self.base,
-                first,
-                last,
-                reserve=reserve,
-                max_size=min(self.max_size, self.file_size - BLANK_SIZE),
-                flags=self.flags,
-            )
+            largest = min(self.max_size, self.file_size - BLANK_SIZE)
+            room = LogRoom(self.buffer, self.at, self.file_end - self.base, self.base, largest, self.flags)
+            row, self.at, status = rows.append(room, first, last, reserve)
             assert first <= row <= last and 0 <= self.at <= len(self.buffer)
             if status == encode.REFUSED or reserve > self.file_size - BLANK_SIZE:
                 raise UsageError(f"message {row} makes no record that a log file of {self.file_size} bytes can hold")

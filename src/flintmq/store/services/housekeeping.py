@@ -6,79 +6,105 @@ This module only wires: `topics`, `consumer_offsets`, `delay` and `retention` do
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection
+from dataclasses import dataclass
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreError, UsageError
 from flintmq.format.text import java_encode
-from flintmq.message import Message, PutResult
 from flintmq.storage.filesystem import Effects
-from flintmq.store.consumequeue.live_queues import ConsumeQueues
 from flintmq.store.layout import config_reader
 from flintmq.store.layout.config_writer import ConfigFile, save
-from flintmq.store.services import delay
 from flintmq.store.services.consumer_offsets import GROUPS, OFFSETS, ConsumerOffsets
-from flintmq.store.services.delay import DelayService, Lookup
+from flintmq.store.services.delay import FIRST_MS as FIRST_DELIVERY_MS
+from flintmq.store.services.delay import STEP_MS, DelayService
+from flintmq.store.services.delay import TABLE as DELAYS
 from flintmq.store.services.retention import FIRST_MS, Retention
 from flintmq.store.services.scheduler import Upkeep
 from flintmq.store.services.topics import TABLE, Topics
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigTables:
+    """The files of config/ that a store keeps."""
+
+    topics: ConfigFile
+    groups: ConfigFile
+    offsets: ConfigFile
+    delays: ConfigFile
+
+    @classmethod
+    def of(cls, root: str, config: StoreConfig, effects: Effects, peer: str) -> ConfigTables:
+        """Read the files of the store at `root`."""
+
+        def file(name: str, *tables: str) -> ConfigFile:
+            return ConfigFile(root, name, tables, effects, peer)
+
+        return cls(
+            topics=file(config_reader.TOPICS, TABLE),
+            groups=file(config_reader.GROUPS, GROUPS, "forbiddenTable"),
+            offsets=file(config_reader.LMQ_OFFSETS if config.enable_lmq else config_reader.OFFSETS, OFFSETS),
+            delays=file(config_reader.DELAYS, DELAYS),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class KnownTopics:
+    """The topics of a store, as its log and its dispatcher know them.
+
+    Attributes:
+        queues: returns (topic, queue id) of every queue that has a record.
+        batch: topics whose queues are of type BatchCQ; `create` adds to it.
+        new_batch: called with each topic that is added, before it may be put to.
+    """
+
+    queues: Callable[[], Collection[tuple[bytes, int]]]
+    batch: set[str]
+    new_batch: Callable[[str], None]
 
 
 class Housekeeping:
     """Services of one open store that no put waits for.
 
     Args:
-        root, config, peer, effects: of the store.
-        places: (topic, queue id) of every queue that has a record.
-        batch: topics whose queues are of type BatchCQ; `create_topic` adds to it.
-        new_batch: called with each topic that is added, before it may be put to.
+        config, effects: of the store.
+        tables: the files to keep.
+        known: the topics that have records, and those of type BatchCQ.
         flush: makes the log durable up to now and returns False if it cannot.
-        queues, lookup, put: for DelayService.
+        delay: delivers delayed messages.
         retention: deletes old files.
 
     Attributes:
         topics, offsets: the tables.
-        delay: the service of delayed messages.
 
     Thread: any.
     """
 
     def __init__(
         self,
-        root: str,
         config: StoreConfig,
-        peer: str,
         effects: Effects,
-        places: Callable[[], Iterable[tuple[bytes, int]]],
-        batch: set[str],
-        new_batch: Callable[[str], None],
+        *,
+        tables: ConfigTables,
+        known: KnownTopics,
         flush: Callable[[], bool],
-        queues: ConsumeQueues,
-        lookup: Lookup,
-        put: Callable[[Message], PutResult],
+        delay: DelayService,
         retention: Retention,
     ) -> None:
-        def file(name: str, *tables: str) -> ConfigFile:
-            return ConfigFile(root, name, tables, effects, peer)
-
-        self.config, self.places, self.batch, self.new_batch, self.flush = config, places, batch, new_batch, flush
-        topics, groups = file(config_reader.TOPICS, TABLE), file(config_reader.GROUPS, GROUPS, "forbiddenTable")
-        offsets = file(config_reader.LMQ_OFFSETS if config.enable_lmq else config_reader.OFFSETS, OFFSETS)
-        delays = file(config_reader.DELAYS, delay.TABLE)
-        self.files = topics, groups, offsets, delays
-        self.topics = Topics(topics, config.default_topic_queue_nums, len(config.delay_ms))
-        self.offsets = ConsumerOffsets(offsets, groups)
-        self._places_seen = -1
+        self.config, self.known, self.flush = config, known, flush
+        self.delay, self.retention = delay, retention
+        self.files = tables.topics, tables.groups, tables.offsets, tables.delays
+        self.topics = Topics(tables.topics, config.default_topic_queue_nums, len(config.delay_ms))
+        self.offsets = ConsumerOffsets(tables.offsets, tables.groups)
+        self._queues_seen = -1
         self._saving = threading.Lock()
         self._upkeep = Upkeep("flintmq-upkeep", effects)
-        self.delay = DelayService(queues, lookup, put, delays, config, effects)
         interval = min(config.flush_consumer_offset_interval, config.flush_delay_offset_interval)
-        self._upkeep.every(max(interval, delay.STEP_MS), self.save_once)
-        self.retention = retention
+        self._upkeep.every(max(interval, STEP_MS), self.save_once)
         self._cleaning = Upkeep("flintmq-retention", effects)  # waits between deletions, so it has its own thread
         self._cleaning.every(max(config.clean_resource_interval, 1), retention.clean_once, first_ms=FIRST_MS)
         if config.broker_role != "SLAVE":  # a master delivers, and its slaves get what it delivered
-            self._upkeep.every(delay.STEP_MS, self.delay.deliver_once, delay.FIRST_MS)
+            self._upkeep.every(STEP_MS, delay.deliver_once, FIRST_DELIVERY_MS)
 
     def save_once(self) -> bool:
         """Add new topics and write changed files of config/; return False: nothing remains.
@@ -107,10 +133,10 @@ class Housekeeping:
                 raise StoreError("offsets are not written: the log could not be flushed; restart the store")
 
     def _save(self) -> int:
-        places = list(self.places())
-        if len(places) != self._places_seen:
-            self.topics.learn(places, self.batch)
-            self._places_seen = len(places)
+        queues = self.known.queues()
+        if len(queues) != self._queues_seen:
+            self.topics.learn(queues, self.known.batch)
+            self._queues_seen = len(queues)
         return save(self.files, self.flush)
 
     def create(self, topic: str, queues: int, queue_type: str) -> None:
@@ -119,14 +145,14 @@ class Housekeeping:
         with self._saving:
             if not batch and queue_type != config_reader.SIMPLE_TYPE:
                 raise UsageError(f"queue_type={queue_type!r}; give SimpleCQ or BatchCQ")
-            if batch != (topic in self.batch):
+            if batch != (topic in self.known.batch):
                 raw = java_encode(topic)
-                if self.topics.queue_count(topic) is not None or any(name == raw for name, _ in self.places()):
+                if self.topics.queue_count(topic) is not None or any(name == raw for name, _ in self.known.queues()):
                     raise UsageError(f"topic {topic!a} is there with queues of the other type; take another name")
             self.topics.create(topic, queues, batch=batch)
-            if batch and topic not in self.batch:
-                self.new_batch(topic)
-                self.batch.add(topic)
+            if batch and topic not in self.known.batch:
+                self.known.new_batch(topic)
+                self.known.batch.add(topic)
         self.save_once()
 
     def start(self) -> None:

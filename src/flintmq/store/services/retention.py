@@ -25,7 +25,7 @@ from dataclasses import dataclass
 from flintmq.config.keys import StoreConfig
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.mapped_file import MappedFile
-from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.store.append.commit_log import CommitLog
 from flintmq.store.services.expire_derived import remove
 from flintmq.store.services.retention_rules import RetentionRules, RetentionVerdict, may_go
 
@@ -85,13 +85,12 @@ class Retention:
     """Deletes the old files of one store.
 
     Args:
-        files, lock: of the log, and its put lock.
+        commit_log: refuses puts while a disk is too full.
         dispatched: returns the log offset below which all queue units are on disk.
         paths: directories of the log.
         root: of the store, for the disk that queues are on.
         follow: truncates queues and index to a new beginning of the log.
         config, effects: of the store.
-        refuse: called with whether puts are refused, each time that this changes.
 
     Attributes:
         full: whether puts are refused because a disk is too full.
@@ -101,22 +100,22 @@ class Retention:
 
     def __init__(
         self,
-        files: MappedFileQueue,
-        lock: threading.Lock,
+        commit_log: CommitLog,
+        *,
         dispatched: Callable[[], int],
         paths: Sequence[str],
         root: str,
         follow: Callable[[int], None],
         config: StoreConfig,
         effects: Effects,
-        refuse: Callable[[bool], None] = lambda full: None,
     ) -> None:
-        self.refuse, self.rules = refuse, RetentionRules.of(config)
-        self.files, self.lock, self.dispatched, self.paths, self.root = files, lock, dispatched, paths, root
+        self.rules = RetentionRules.of(config)
+        self.commit_log, self.files = commit_log, commit_log.files
+        self.dispatched, self.paths, self.root = dispatched, paths, root
         self.follow, self.config, self.effects = follow, config, effects
         self.hanging: list[Hanging] = []
         self._full_log = self._full_queues = False
-        self._followed = files.min_offset
+        self._followed = self.files.min_offset
         self._step, self._doubt = threading.Lock(), Doubt(effects)
 
     @property
@@ -156,7 +155,7 @@ class Retention:
         self._full_queues = self.rules.refuses(queues_used, self._full_queues)
         used = max(log_used, queues_used)
         if self.full != was_full:
-            self.refuse(self.full)
+            self.commit_log.refuse(self.full)
             log.error("%s: the disk is %d %% full, puts are %s", self.root, used,
                       "refused" if self.full else "taken again")  # fmt: skip
         return self.rules.verdict(used, self.effects.now_ms())
@@ -175,7 +174,7 @@ class Retention:
                 break
             if deleted:
                 self.effects.sleep(self.config.delete_commit_log_files_interval / 1000)
-            with self.lock:
+            with self.commit_log.lock:
                 file = self.files.drop_first()
             assert not self.hanging or self.hanging[-1].file.start < file.start  # their names go in this order
             self.hanging.append(Hanging(file, rule, self.effects.monotonic()))

@@ -15,6 +15,7 @@ from flintmq.format import record
 from flintmq.format.message_id import parse_host
 from flintmq.spark.jobs.replay.refusals import checked
 from flintmq.spark.jobs.replay.rows import Records, RowRules, SourceRow, messages, rows_after
+from flintmq.store.commitlog.bulk_writer import LogRoom
 
 RULES = RowRules(1 << 20, 1 << 19)
 
@@ -44,8 +45,7 @@ def test_the_bytes_are_those_of_the_reference() -> None:
     records.count({("T", 0): 5})
     assert records.rise(0) == 2000
     out = bytearray(4096)
-    flags = {"reserve": 0, "max_size": RULES.max_size, "flags": 0}
-    row, end, _ = records.append(out, 0, 1 << 20, 1000, 0, len(ROWS), **flags)
+    row, end, _ = records.append(LogRoom(out, 0, 1 << 20, 1000, RULES.max_size), 0, len(ROWS), 0)
     assert (row, end) == (len(ROWS), sizes.sum())
     at = 0
     for number, given in enumerate(ROWS):

@@ -148,7 +148,17 @@ def replay(
     writer_id = f"replay of {source}"
     writer_id += (" with system topics" if system_topics else "") + (f" where {where.strip()}" if where else "")
     job = _Job(
-        spark, read, into, config, where, system_topics, fail_on_data_loss, skip_refused, peer, writer_id, progress
+        spark=spark,
+        source=read,
+        into=into,
+        config=config,
+        where=where,
+        system_topics=system_topics,
+        strict=fail_on_data_loss,
+        skip_refused=skip_refused,
+        peer=peer,
+        writer_id=writer_id,
+        progress=progress,
     )
     if live or exists:
         return job.dry(LIVE) if dry_run else job.live(pace)

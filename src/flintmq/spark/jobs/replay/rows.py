@@ -32,6 +32,7 @@ from flintmq.format.record import (
 )
 from flintmq.format.record_view import WIDER_HOST
 from flintmq.kernels import encode
+from flintmq.store.commitlog.bulk_writer import LogRoom
 
 LEAST_MS = -(2**62)
 NO_HOST = bytes(8)
@@ -216,23 +217,13 @@ class Records:
             last = int(self.store_times[-1])
         return last
 
-    def append(
-        self,
-        out: bytearray,
-        at: int,
-        file_end: int,
-        base: int,
-        first: int,
-        last: int,
-        *,
-        reserve: int,
-        max_size: int,
-        flags: int,
-    ) -> tuple[int, int, int]:
-        """Run kernels/encode over the rows first..last-1; arguments and result are the kernel's."""
+    def append(self, room: LogRoom, first: int, last: int, reserve: int) -> tuple[int, int, int]:
+        """Run kernels/encode over the rows first..last-1, with the kernel's result."""
         if not self._columns:
             self._columns = self._kernel_columns()
-        return encode.append(out, at, file_end, base, first, last, reserve, max_size, flags, *self._columns)
+        return encode.append(
+            room.out, room.at, room.file_end, room.base, first, last, reserve, room.max_size, room.flags, *self._columns
+        )
 
     def _kernel_columns(self) -> tuple[Any, ...]:
         """Return the columns in the kernel's order, after queue offsets and store times are set."""
