@@ -121,6 +121,7 @@ docs: install ## Write the generated pages of docs/ again
 	$(BIN)/python -m flintmq.format.docs --write
 	$(BIN)/python -m flintmq.cli.docs --write
 	$(BIN)/python -m flintmq.config.docs --write
+	$(BIN)/python -m flintmq.forensics.verify.docs --write
 	$(BIN)/python -m tests.harness.pages --write
 
 site: $(SITE)/.installed ## Build the documentation site, strictly, into build/site (makes .venv-site)

@@ -2,6 +2,11 @@
 
 `StoredMessage` keeps the record's bytes and decodes a field when it is read. Its attributes are the columns of
 the one schema (the same in scan, Arrow, Spark and JSON), with the same meaning.
+
+Columns describe the record in the log. The options `decompress` and `explode` change the rows that a reader sees:
+`decompress` changes only `body`; `explode` makes a row of each message of an inner batch, with that message's own
+`body`, `flag`, `queue_offset`, `properties`, `tags`, `keys` and `msg_id`. All others, such as `size`, `sys_flag` and
+`body_crc`, stay those of the record.
 """
 
 from __future__ import annotations
@@ -23,7 +28,8 @@ from flintmq.kernels.message import raise_for
 _topic_text = lru_cache(1024)(java_decode)
 _host_text = lru_cache(1024)(message_id.host_text)
 
-# The one schema, in its order. Types and nullability are declared once for Arrow in flintmq.arrow.schema.
+# The one schema, in its order; a new column goes last. Types and nullability are declared once for Arrow in
+# flintmq.arrow.schema.
 COLUMNS = (
     "topic",
     "queue_id",

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
+
 import pyarrow as pa
 import pytest
 
 from flintmq.arrow.schema import FIRST_COLUMNS, SCHEMA, SPARK_SCHEMA, narrow
 from flintmq.errors import UsageError
 
+ROOT = Path(__file__).resolve().parents[2]
 # Written out here on purpose: users rely on it, so a change must be seen twice.
 EXPECTED = """
 topic: string
@@ -44,6 +48,16 @@ def test_added_columns_come_after_the_first_21() -> None:
     """Else Delta tables that exports made before are refused, and so are replays of them."""
     assert len(FIRST_COLUMNS) == 21
     assert [*FIRST_COLUMNS, *SCHEMA.names[21:]] == SCHEMA.names
+
+
+def test_the_pages_name_all_columns_in_order() -> None:
+    guide = (ROOT / "docs" / "guide" / "arrow.md").read_text(encoding="utf-8")
+    table = guide.partition("| column | Arrow type | meaning |\n|---|---|---|\n")[2].partition("\n\n")[0]
+    found = [tuple(cell.strip() for cell in line.split("|")[1:3]) for line in table.splitlines()]
+    assert found == [(field.name, str(field.type).replace("tz=", "")) for field in SCHEMA]
+    lines = (ROOT / "docs" / "guide" / "python.md").read_text(encoding="utf-8").splitlines()
+    [line] = [line for line in lines if line.startswith("A message has the columns of the [schema]")]
+    assert sorted(re.findall(r"`(\w+)`", line)) == sorted([*SCHEMA.names, "raw"])
 
 
 def test_spark_has_microseconds() -> None:

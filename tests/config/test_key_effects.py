@@ -13,7 +13,7 @@ from typing import get_type_hints
 
 import pytest
 
-from flintmq.config.docs import PAGE, TYPES, page, types
+from flintmq.config.docs import PAGE, TYPES, main, page, types
 from flintmq.config.key_effects import LINES, Effect, not_kept, refuse_to_write, text_of, without_effect
 from flintmq.config.keys import KEYS, StoreConfig
 from flintmq.config.typed import Settings
@@ -205,6 +205,17 @@ def test_the_engine_says_once_what_has_no_effect(tmp_path: Path, caplog: pytest.
 def test_keys_in_snake_case_have_rocketmqs_own_capitals(tmp_path: Path):
     with MessageStore(tmp_path, enabled_append_prop_crc=True, dev=True) as store:
         assert store.config.enabled_append_prop_crc
+
+
+def test_check_and_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+    for made in (PAGE, TYPES):
+        (tmp_path / made).parent.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert main(["--check"]) == 1 and "--write" in capsys.readouterr().err
+    assert main(["--write"]) == 0 and main(["--check"]) == 0
+    (tmp_path / TYPES).write_text("edited by hand")
+    assert main(["--check"]) == 1
+    assert main([]) == 2
 
 
 def test_the_page_is_current():

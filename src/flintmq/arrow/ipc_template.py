@@ -1,6 +1,6 @@
 """Makes a record batch in one call: its memory is an Arrow IPC message, read in place.
 
-Making a batch of 21 columns buffer by buffer costs a quarter of a millisecond, as much as gathering a thousand rows.
+Making a batch of all columns buffer by buffer costs a quarter of a millisecond, as much as gathering a thousand rows.
 Arrow's IPC format has the same information in one header: the number of rows, and length and position of every buffer
 in the body after it. Reading such a message copies nothing. The headers of one schema's batches differ only in numbers,
 so a header that pyarrow wrote serves as the template: this module finds the positions of its numbers (as the format's

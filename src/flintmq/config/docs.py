@@ -1,6 +1,6 @@
 """Generates docs/operations/configuration.md and typed.py from the configuration keys.
 
-`python -m flintmq.config.docs --write` writes both; tests check that they are current.
+`python -m flintmq.config.docs --write` writes both; `--check` and tests say whether they are current.
 """
 
 from __future__ import annotations
@@ -89,10 +89,19 @@ def types() -> str:
     return TYPES_HEAD + "".join(f"    {name}: {kinds[name]}\n" for name in KEYS.values())
 
 
-if __name__ == "__main__":
+def main(words: list[str]) -> int:
+    """Write both files below the current directory, or check them; return the exit code."""
+    if words not in (["--write"], ["--check"]):
+        sys.stderr.write("usage: python -m flintmq.config.docs --write | --check\n")
+        return 2
     for made, text in ((PAGE, page()), (TYPES, types())):
-        if sys.argv[1:] == ["--write"]:
+        if words == ["--write"]:
             made.write_text(text, encoding="utf-8")
-            print(f"{made}: written")
-        elif not made.exists() or made.read_text(encoding="utf-8") != text:
-            raise SystemExit(f"{made} is not current; run python -m flintmq.config.docs --write")
+        elif not made.is_file() or made.read_text(encoding="utf-8") != text:
+            sys.stderr.write(f"{made} does not match the keys; run: python -m flintmq.config.docs --write\n")
+            return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -5,6 +5,9 @@
 agree; `key_effects` says what each key does here. `given` names the keys that somebody set: sizes found on disk win
 over a default, and a given key wins over both.
 
+All keys are RocketMQ's, because a broker reads the same broker.conf: a choice that only FlintMQ has is an argument
+(of `MessageStore`, a command, a job), not a key. The one exception are the keys `s3.*` of object storage (`s3.py`).
+
 RocketMQ misspells some keys (`mapperFileSizeBatchConsumeQueue`, `warmMapedFileEnable`); FlintMQ keeps its spelling.
 """
 

@@ -13,7 +13,8 @@ from flintmq.errors import ConfigError, StoreAccessError, UsageError
 
 CONF_BYTES_MAX = 1 << 20
 
-UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": 86_400_000, "w": 604_800_000}
+DAY_MS = 86_400_000
+UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": DAY_MS, "w": 7 * DAY_MS}
 """Milliseconds of each unit of time; a place that takes durations says which units it takes."""
 
 

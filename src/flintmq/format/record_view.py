@@ -53,7 +53,10 @@ HEADER_SIZE_MAX: Final = _BODY_LENGTH_AT[_HOSTS] + WIDTHS["i32"]
 
 
 def number_at(field: str) -> int:
-    """Return the position of a number in a record with two IPv4 hosts."""
+    """Return the position of a number in a record with two IPv4 hosts.
+
+    `body` gives the position of its length, the last number that has a fixed place.
+    """
     return RECORD.offset(field, {"sys_flag": 0})
 
 

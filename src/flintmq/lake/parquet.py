@@ -19,6 +19,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from flintmq.config.text import DAY_MS
 from flintmq.storage.filesystem import REAL
 from flintmq.storage.whole_file import sync_file
 
@@ -27,7 +28,7 @@ PENDING_BYTES = 96 << 20  # of all groups' rows in memory
 OPEN_FILES = 32
 BATCH_COST = 16 << 10  # of a waiting batch besides its values
 PAGE_BYTES = 256 << 10  # of a column's values: the unit of compression fits into the cache
-DAY_US = 86_400_000_000
+DAY_US = 1000 * DAY_MS
 PARTITIONS = ("topic_name", "date")
 TEXT_MOST = 32  # characters of a text in Delta's statistics
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # Spark, Hive and Arrow read it as null

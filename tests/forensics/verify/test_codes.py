@@ -10,14 +10,6 @@ from flintmq.forensics.verify import codes
 ROOT = Path(__file__).resolve().parents[3]
 
 
-def test_the_documentation_has_these_tables():
-    text = (ROOT / "docs" / "operations" / "verify.md").read_text(encoding="utf-8")
-    for table in codes.tables().strip().split("\n\n"):
-        assert table in text, (
-            "run: python -m flintmq.forensics.verify.codes, and put its tables into docs/operations/verify.md"
-        )
-
-
 def test_every_code_is_used_somewhere_and_every_used_one_is_known():
     """A code that nothing gives is a promise that nobody keeps."""
     used = set()

@@ -13,11 +13,10 @@ from flintmq import Message, MessageStore
 from flintmq.config.keys import StoreConfig
 from flintmq.forensics.salvage.in_place import plan_in_place
 from flintmq.forensics.verify.codes import DEFECTS
-from flintmq.forensics.verify.repair_hints import MENDS, NOTHING, in_place, mend, table
+from flintmq.forensics.verify.repair_hints import MENDS, NOTHING, in_place, mend
 from flintmq.forensics.verify.run import verify
 from tests.support.makers import patch
 
-ROOT = Path(__file__).resolve().parents[3]
 COMMAND = r"(rm STORE/\w+ && )?flintmq (recover STORE|rebuild STORE --into DIR|salvage STORE (--into DIR|--in-place))"
 
 
@@ -26,13 +25,6 @@ def test_every_code_has_one():
     for code, command in MENDS.items():
         assert command == NOTHING or re.fullmatch(COMMAND, command), code
     assert [code for code, command in MENDS.items() if command == NOTHING] == ["blank-size"]
-
-
-def test_the_documentation_has_this_table():
-    text = (ROOT / "docs" / "operations" / "verify.md").read_text(encoding="utf-8")
-    assert table() in text, (
-        "run: python -m flintmq.forensics.verify.repair_hints, and put its table into docs/operations/verify.md"
-    )
 
 
 def test_a_shell_can_take_it():

@@ -240,7 +240,7 @@ class Derived:
             known, why = checkpoint.decode(data), "it named records that the log does not have"
         except FormatError:
             known, why = checkpoint.Checkpoint(), "it cannot be read; with zeros a broker checks the whole log"
-        physic, logics, index = (min(max(time, 0), look.seen.last_time) for time in known[:3])
+        physic, logics, index = (min(max(time, 0), look.seen.latest_time) for time in known[:3])
         flushed, confirm = (offset if 0 <= offset <= look.seen.log_end else 0 for offset in known[3:5])
         mended = checkpoint.Checkpoint(physic, logics, index, flushed, confirm)
         self._put("checkpoint", checkpoint.encode(mended), why)

@@ -1,11 +1,10 @@
 """The codes of verify: meaning, cost and advice of each defect, meaning of each note.
 
-docs/operations/verify.md holds these tables (`python -m flintmq.forensics.verify.codes` prints them; a test compares).
+`docs.py` writes them into docs/operations/verify.md.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Final, NamedTuple
 
 
@@ -210,24 +209,3 @@ NOTES: Final[dict[str, str]] = {
     "unknown-file": "A file or directory that RocketMQ 5.3.3 to 5.5.0 do not create.",
     "not-checked": "A part of the store that verify does not check.",
 }
-
-
-def tables() -> str:
-    """Return the two tables of docs/operations/verify.md."""
-    return "\n".join(_lines()) + "\n"
-
-
-def _lines() -> Iterator[str]:
-    yield "| defect | meaning | cost | what to do |"
-    yield "|---|---|---|---|"
-    for name, code in DEFECTS.items():
-        yield f"| `{name}` | {code.meaning} | {code.cost} | {code.advice} |"
-    yield ""
-    yield "| note | meaning |"
-    yield "|---|---|"
-    for name, meaning in NOTES.items():
-        yield f"| `{name}` | {meaning} |"
-
-
-if __name__ == "__main__":
-    print(tables(), end="")

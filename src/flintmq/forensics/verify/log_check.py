@@ -22,7 +22,16 @@ ODD_TEXTS = 20  # records with odd text that are reported one by one
 
 
 class LogReport(Report):
-    """Turns the walk's report into findings, and keeps the damaged ranges for later checks."""
+    """Turns the walk's report into findings, and keeps the damaged ranges for later checks.
+
+    The end of a walk (`end_of_log.Verdict`) becomes:
+
+    END          no finding
+    TORN_TAIL    note `torn-tail`
+    STALE_TAIL   note `stale-tail`
+    UNORDERED    defect `log-unordered`
+    DAMAGE       defect `record-damaged`; `log-gap` if files are missing
+    """
 
     def __init__(self, ground: Ground) -> None:
         super().__init__()
@@ -86,24 +95,30 @@ class LogCheck:
     Attributes:
         records: number of records.
         end: log offset after the last one.
-        last_time: the latest store time in ms, 0 without records.
+        latest_time: the latest store time in ms, 0 without records.
     """
 
     def __init__(self, log: LogFiles, ground: Ground) -> None:
         self.log, self.ground, self.findings = log, ground, ground.findings
         self.records = 0
         self.end = log.min_offset
-        self.last_time = 0
+        self.latest_time = 0
         self._file: LogFile | None = None
         self._odd = 0
 
     def state(self) -> list[int | None]:
         """Return everything, for JSON."""
-        return [self.records, self.end, self.last_time, self._odd, self._file.start if self._file is not None else None]
+        return [
+            self.records,
+            self.end,
+            self.latest_time,
+            self._odd,
+            self._file.start if self._file is not None else None,
+        ]
 
     def restore(self, state: list[int | None]) -> None:
         """Restore the result of `state`."""
-        self.records, self.end, self.last_time, self._odd = (int(number or 0) for number in state[:4])
+        self.records, self.end, self.latest_time, self._odd = (int(number or 0) for number in state[:4])
         self._file = self.log.find(state[4]) if state[4] is not None else None
 
     def take(self, piece: Piece) -> None:
@@ -115,7 +130,7 @@ class LogCheck:
         self.end = piece.base + piece.end
         at = 0
         while True:
-            at, self.last_time, odd = kernel.scan(piece.data, piece.positions, at, piece.count, self.last_time)
+            at, self.latest_time, odd = kernel.scan(piece.data, piece.positions, at, piece.count, self.latest_time)
             if not odd:
                 return
             self._odd_text(piece, at)

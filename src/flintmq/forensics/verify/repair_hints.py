@@ -1,13 +1,11 @@
 """The command that mends each defect of verify, for the table in the manual.
 
-`codes.py` describes the defects. docs/operations/verify.md holds this table (`python -m
-flintmq.forensics.verify.repair_hints` prints it; a test compares).
+`codes.py` describes the defects; `docs.py` writes both into docs/operations/verify.md.
 """
 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Iterator
 from typing import Final
 
 NOTHING: Final = "nothing needs mending"
@@ -63,20 +61,3 @@ def mend(code: str, root: str) -> str:
 def in_place(code: str) -> bool:
     """Return whether `flintmq salvage --in-place` mends this defect."""
     return MENDS[code] == _IN_PLACE
-
-
-def table() -> str:
-    """Return the table of docs/operations/verify.md: the defects that each command mends."""
-    return "\n".join(_lines()) + "\n"
-
-
-def _lines() -> Iterator[str]:
-    yield "| command | mends |"
-    yield "|---|---|"
-    for command in dict.fromkeys(MENDS.values()):
-        codes = ", ".join(f"`{code}`" for code, mending in MENDS.items() if mending == command)
-        yield f"| {command if command == NOTHING else f'`{command}`'} | {codes} |"
-
-
-if __name__ == "__main__":
-    print(table(), end="")

@@ -4,6 +4,10 @@ One walk through the log derives the units and keys that must be on disk, by the
 use. They are compared in log order with those on disk (`queue_check.py`, `index_check.py`). Memory holds only a cursor
 for each queue, one index file's slots and a piece of the log, so a store of any size takes about the same memory.
 
+A check has one of three places: before the walk (`VerifyRun.run`: names and sizes of files), on the walk (each piece:
+`VerifyPass.take`; the log's end: `VerifyPass.finish`) or after it (`VerifyRun._finish`: small files, compared with the
+log's end). The job on Spark shares the first and the last; `spark/jobs/verify.py` has a walk of its own.
+
 Verify never writes, takes no lock, and never stops at damage: it reports it, skips it and continues.
 docs/operations/verify.md describes each finding.
 """
@@ -140,7 +144,7 @@ class VerifyResult:
     """The results of the walk, for the checks after it.
 
     Attributes:
-        records, log_end, last_time, ending: see Verification; last_time is the latest store time in ms.
+        records, log_end, latest_time, ending: see Verification; latest_time is the latest store time in ms.
         queues, units, index_files, index_items: see Verification.
         end_of: queue offset after the last message of a queue; None for a queue that does not exist.
         part_begin, part_end, stopped: see Verification.
@@ -148,7 +152,7 @@ class VerifyResult:
 
     records: int
     log_end: int
-    last_time: int
+    latest_time: int
     ending: str
     queues: int
     units: int
@@ -218,7 +222,7 @@ class VerifyRun:
 
     def _finish(self, seen: VerifyResult) -> None:
         """Check the small files and committed offsets, once the log's end is known."""
-        check_checkpoint(self.root, self.checkpoint, seen.log_end, seen.last_time, self.findings)
+        check_checkpoint(self.root, self.checkpoint, seen.log_end, seen.latest_time, self.findings)
         check_mark(self.root, self.findings, self.effects)
         check_config(self.root, self.findings, self.effects)
         if not self.facts.live:
@@ -300,7 +304,7 @@ class VerifyRun:
         return VerifyResult(
             records=course.log.records,
             log_end=course.log.end,
-            last_time=course.log.last_time,
+            latest_time=course.log.latest_time,
             ending=(verdict or Verdict.END).name.lower() if stopped is None else UNSEEN,
             queues=queues.count,
             units=queues.met,

@@ -86,21 +86,25 @@ def read_checkpoint(root: str, findings: Findings, effects: Effects) -> checkpoi
     return found
 
 
-def check_checkpoint(root: str, found: checkpoint.Checkpoint, log_end: int, last_time: int, findings: Findings) -> None:
+def check_checkpoint(
+    root: str, found: checkpoint.Checkpoint, log_end: int, latest_time: int, findings: Findings
+) -> None:
     """Compare the checkpoint with the log: it may lag, but never be ahead.
 
     Args:
         root: of the store.
         found: its content before the log was read.
         log_end: log offset after the last record.
-        last_time: latest store time in ms of the log's records; 0 without records.
+        latest_time: latest store time in ms of the log's records; 0 without records.
     """
     path = os.path.join(root, "checkpoint")
     for field in ("physic_timestamp", "logics_timestamp", "index_timestamp"):
         value, at = getattr(found, field), checkpoint.CHECKPOINT.offset(field)
-        if value > last_time:
+        if value > latest_time:
             last = (
-                f"up to {last_time}, when the last record was stored" if last_time else "0, since the log has no record"
+                f"up to {latest_time}, when the last record was stored"
+                if latest_time
+                else "0, since the log has no record"
             )
             findings.defect("checkpoint-ahead", path, at, expected=f"{field} {last}", found=str(value))
     for field in ("confirm_physical_offset", "logics_physical_offset"):

@@ -187,7 +187,7 @@ class SparkRun(VerifyRun):
         return VerifyResult(
             records=sum(answer["records"] for answer in ranges),
             log_end=last,
-            last_time=max((answer["last_time"] for answer in ranges), default=0),
+            latest_time=max((answer["latest_time"] for answer in ranges), default=0),
             ending=log_end.verdict.name.lower(),
             queues=sum(answer["queues"] for answer in queues),
             units=sum(answer["units"] for answer in queues),
@@ -239,7 +239,7 @@ def check_range(plan: VerifyPlan, part: LogRange) -> dict[str, Any]:
     check_end(walk, plan.log, part.end, plan.end)
     log.finish()
     answer = {"findings": findings_answer(ground.findings), "lost": report.ranges, "records": log.records}
-    return {**writer.finish(dispatcher), **answer, "last_time": log.last_time, "end": log.end}
+    return {**writer.finish(dispatcher), **answer, "latest_time": log.latest_time, "end": log.end}
 
 
 def check_index(plan: VerifyPlan) -> dict[str, Any]:

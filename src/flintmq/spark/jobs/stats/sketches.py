@@ -19,6 +19,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from flintmq.config.text import DAY_MS
+
 Numbers = npt.NDArray[np.int64]
 FOLDS: dict[str, Callable[[int, int], int]] = {"+": lambda one, other: one + other, "<": min, ">": max}
 
@@ -233,7 +235,7 @@ def cell_begin(cell: int) -> int:
 WIDTHS = [
     *(1, 5, 10, 50, 100, 500, 1000, 5000, 10_000, 30_000),
     *(minutes * 60_000 for minutes in (1, 5, 10, 30, 60, 360, 1440)),
-    *(days * 86_400_000 for days in (5, 10, 50, 100, 500, 1000, 5000, 10_000, 100_000, 1_000_000)),
+    *(days * DAY_MS for days in (5, 10, 50, 100, 500, 1000, 5000, 10_000, 100_000, 1_000_000)),
 ]
 
 

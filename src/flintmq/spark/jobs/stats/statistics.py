@@ -8,6 +8,7 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from flintmq.config.text import DAY_MS
 from flintmq.spark.jobs.stats.accumulate import SEPARATOR, Tally, Values
 from flintmq.spark.jobs.stats.lag import Lag
 from flintmq.spark.jobs.stats.sketches import STEPS, WIDTHS, Histogram, Series, cell_begin
@@ -300,7 +301,7 @@ def ms_text(value: float) -> str:
     ):
         if abs(value) < limit:
             return f"{value / size:.3g} {unit}"
-    return f"{value / 86_400_000:,.1f} days"
+    return f"{value / DAY_MS:,.1f} days"
 
 
 def time_text(ms: int | None, digits: int = 3) -> str:

@@ -1,0 +1,59 @@
+"""Writes the tables of docs/operations/verify.md from the codes.
+
+`python -m flintmq.forensics.verify.docs --write` writes them; `--check` and a test say whether they are current.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from flintmq.forensics.verify.codes import DEFECTS, NOTES
+from flintmq.forensics.verify.repair_hints import MENDS, NOTHING
+
+PAGE = Path("docs/operations/verify.md")
+
+
+def tables() -> Iterator[str]:
+    """Yield the tables of the page: defects, notes, and the defects that each command mends."""
+    rows = (f"| `{name}` | {code.meaning} | {code.cost} | {code.advice} |" for name, code in DEFECTS.items())
+    yield _table("| defect | meaning | cost | what to do |", "|---|---|---|---|", *rows)
+    yield _table("| note | meaning |", "|---|---|", *(f"| `{name}` | {meaning} |" for name, meaning in NOTES.items()))
+    codes = {command: [code for code, mend in MENDS.items() if mend == command] for command in MENDS.values()}
+    named = ((command if command == NOTHING else f"`{command}`", mends) for command, mends in codes.items())
+    rows = (f"| {command} | {', '.join(f'`{code}`' for code in mends)} |" for command, mends in named)
+    yield _table("| command | mends |", "|---|---|", *rows)
+
+
+def _table(*lines: str) -> str:
+    return "\n".join(lines)
+
+
+def filled(text: str) -> str:
+    """Replace each table of the page by the current one, which has the same first line."""
+    for table in tables():
+        head = table.partition("\n")[0]
+        before, found, after = text.partition(head)
+        if not found:
+            raise ValueError(f"{PAGE} has no table {head}")
+        text = before + table + "\n\n" + after.partition("\n\n")[2]
+    return text
+
+
+def main(words: list[str]) -> int:
+    """Write or check the page below the current directory; return the exit code."""
+    if words not in (["--write"], ["--check"]):
+        sys.stderr.write("usage: python -m flintmq.forensics.verify.docs --write | --check\n")
+        return 2
+    text = PAGE.read_text(encoding="utf-8")
+    if words == ["--write"]:
+        PAGE.write_text(filled(text), encoding="utf-8")
+    elif filled(text) != text:
+        sys.stderr.write(f"{PAGE} does not match the codes; run: python -m flintmq.forensics.verify.docs --write\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,44 @@
+"""The tables of docs/operations/verify.md are those of the codes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from flintmq.forensics.verify import docs
+from flintmq.forensics.verify.codes import DEFECTS, NOTES
+from flintmq.forensics.verify.repair_hints import MENDS
+
+ROOT = Path(__file__).resolve().parents[3]
+TEXT = (ROOT / docs.PAGE).read_text(encoding="utf-8")
+
+
+def test_the_page_is_current() -> None:
+    assert docs.filled(TEXT) == TEXT, "run: python -m flintmq.forensics.verify.docs --write"
+
+
+def test_the_page_has_a_row_for_each_code() -> None:
+    rows = TEXT.splitlines()
+    for code, (meaning, cost, advice) in DEFECTS.items():
+        assert f"| `{code}` | {meaning} | {cost} | {advice} |" in rows
+    for code, meaning in NOTES.items():
+        assert f"| `{code}` | {meaning} |" in rows
+    for command in set(MENDS.values()):
+        [row] = [row for row in rows if row.startswith((f"| `{command}` | ", f"| {command} | "))]
+        assert row.split(" | ")[1].rstrip(" |") == ", ".join(f"`{code}`" for code in MENDS if MENDS[code] == command)
+
+
+def test_check_and_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    page = tmp_path / docs.PAGE
+    page.parent.mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    page.write_text(TEXT)
+    assert docs.main(["--check"]) == 0
+    page.write_text(TEXT.replace("| note | meaning |\n", "| note | meaning |\n| `gone` | A line too many. |\n"))
+    assert docs.main(["--check"]) == 1 and "--write" in capsys.readouterr().err
+    assert docs.main(["--write"]) == 0 and page.read_text() == TEXT
+    assert docs.main([]) == 2
+    page.write_text("# Verify\n")
+    with pytest.raises(ValueError, match="has no table"):
+        docs.main(["--write"])
