@@ -84,6 +84,10 @@ class AllocationService:
         self.leaves_spares = self._failing = False
         self._service = ServiceThread("flintmq-allocation", self._run, self._wake.set)
 
+    def leave_spares(self) -> None:
+        """Keep the files that were made and never used."""
+        self.leaves_spares = True
+
     # -- the writer's side ------------------------------------------------------------------------------------------
 
     def file_at(self, start: int) -> MappedFile:

@@ -111,6 +111,20 @@ class MappedFile(AppendTarget):
         """
         return self.wrote if self._borrowed is None else self._committed
 
+    def on_reserve(self, listener: Callable[[MappedFile, int], None]) -> None:
+        """Register the listener that gets the file and a position at each `reserve`."""
+        self.asked = listener
+
+    def allocate_all(self) -> None:
+        """Allocate the whole file, so that every byte may be stored to.
+
+        Raises:
+            OSError: no space.
+        """
+        while self.allocated < self.size:
+            self.allocate(self.allocated + 1)
+        self.reserved = self.allocated
+
     def reserve(self, position: int) -> None:
         """Allocate until every byte below `position` may be stored to.
 

@@ -149,7 +149,7 @@ class MappedFileQueue:
 
     def _ready(self, file: MappedFile) -> MappedFile:
         if self.allocation is not None:
-            file.asked = self.allocation.asked
+            file.on_reserve(self.allocation.asked)
         if self._random:
             try:
                 self.effects.advise_random(file.map)
@@ -246,7 +246,7 @@ class MappedFileQueue:
     def leave_spares(self) -> None:
         """Keep files made in advance at the end: another process may own them by now."""
         if self.allocation is not None:
-            self.allocation.leaves_spares = True
+            self.allocation.leave_spares()
 
     def check_invariants(self) -> None:
         """Assert that files are contiguous, only the last has room, and durable bytes were flushed.

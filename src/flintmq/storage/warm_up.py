@@ -42,9 +42,7 @@ class WarmUp:
             OSError: no space, or a sync failed; the file must not be used.
         """
         began = self.effects.monotonic()
-        while file.allocated < file.size:
-            file.allocate(file.allocated + 1)
-        file.reserved = file.allocated
+        file.allocate_all()
         dirty = 0
         for position in range(0, file.size, STEP):
             count = min(STEP, file.size - position)

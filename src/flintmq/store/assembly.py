@@ -22,6 +22,7 @@ from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.append.commit_log import CommitLog
 from flintmq.store.append.disk_failure import DiskFailure
 from flintmq.store.append.flush import FlushService
+from flintmq.store.append.follower import DispatchAndFlush, Follower
 from flintmq.store.append.pool_commit import CommitService
 from flintmq.store.append.service import PutService
 from flintmq.store.append.stats import Counters
@@ -262,8 +263,7 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
         config,
         log=commit_log,
         flush=flush,
-        commits=commits,
-        dispatch=dispatch,
+        follower=_follower_of_puts(config, flush, commits, dispatch),
         failure=failure,
         counters=counters,
         peer=peer,
@@ -402,6 +402,21 @@ def _confirmed(
 
 def _nothing(log_begin: int) -> None:
     """Do nothing: another process expires queues and index."""
+
+
+def _follower_of_puts(
+    config: StoreConfig, flush: FlushService, commits: CommitService | None, dispatch: DispatchService
+) -> Follower:
+    """Return the service that a put wakes if it does not wait for the disk.
+
+    Under SYNC_FLUSH that is the flush service, with the transient pool the commit service; `_connect` says whom these
+    wake next. Otherwise it is dispatch.
+    """
+    if flush.sync:
+        return flush
+    if commits is not None:
+        return commits
+    return DispatchAndFlush(dispatch, flush) if config.wake_flush_when_put_message else dispatch
 
 
 def _connect(parts: StoreParts, ownership: Ownership) -> None:

@@ -117,7 +117,7 @@ class MessageStore(Putter):
         )
         self.config, self.recovered = parts.config, parts.recovered
         self.waits = parts.flush.sync
-        self.follower = parts.flush if parts.flush.sync else parts.commits or parts.dispatch
+        self.follower = parts.puts.follower
         # The fast way is closed for a slave, which accepts no puts, and if each put must wake the flush service.
         slow = self.config.wake_flush_when_put_message or self.config.broker_role == "SLAVE"
         self.quick = None if slow else parts.log.appender
@@ -531,7 +531,8 @@ class MessageStore(Putter):
             return
         amid = reentered(self.root)
         if amid and not state.closing:
-            state.closing, self.quick = True, None
+            state.begin_closing()
+            self.quick = None
             self._closer = threading.Thread(target=self._close, name="flintmq-close")
             self._closer.start()  # no daemon: the interpreter waits for it
         elif not amid and self._closer is not None:
@@ -544,8 +545,7 @@ class MessageStore(Putter):
         with parts.log.lock:  # whoever puts now is through before the log is closed
             if parts.state.closed.is_set():
                 return
-            parts.state.closing = True
-            parts.state.closed.set()
+            parts.state.close()
             parts.log.close()
         assembly.stop(parts, self._external)
 

@@ -43,6 +43,15 @@ class OpenState:
             raise UsageError(f"{self.root}: this store {why}; open it again")
         refuse_handler(self.root)
 
+    def begin_closing(self) -> None:
+        """Refuse every later call; the rest of `close` is left to another thread."""
+        self.closing = True
+
+    def close(self) -> None:
+        """Note that no further put can come."""
+        self.closing = True
+        self.closed.set()
+
     def __str__(self) -> str:
         """Return the state in a word or two."""
         return "closed" if self.closed.is_set() else "open" if self.lock.held else "of another process"

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from flintmq.message import Message, PutMessageStatus
+from flintmq.store.append.follower import DispatchAndFlush, Follower
 from tests.support.engine import FIRST_LOG, message, open_small
 from tests.support.faults import Faulty
 
@@ -61,3 +62,40 @@ def test_a_put_wakes_the_flusher_if_it_is_told_to(tmp_path: Path, wakes: str):
         store.put(message(0))
         assert woken == ([True] if wakes == "true" else [])
         del store._parts.flush.wake  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize(
+    ("keys", "follower"),
+    [
+        ({}, "DispatchService"),
+        ({"flushDiskType": "SYNC_FLUSH"}, "FlushService"),
+        ({"flushDiskType": "SYNC_FLUSH", "wakeFlushWhenPutMessage": "true"}, "FlushService"),
+        ({"transientStorePoolEnable": "true", "flushDiskType": "ASYNC_FLUSH"}, "CommitService"),
+        ({"transientStorePoolEnable": "true", "wakeFlushWhenPutMessage": "true"}, "CommitService"),
+        ({"wakeFlushWhenPutMessage": "true"}, "DispatchAndFlush"),
+    ],
+    ids=str,
+)
+def test_both_ways_of_a_put_wake_the_same_service(tmp_path: Path, keys: dict[str, str], follower: str):
+    with open_small(tmp_path, **keys) as store:
+        assert type(store.follower).__name__ == follower and store._parts.puts.follower is store.follower
+
+
+class Woken(Follower):
+    """Notes the sizes with which it is woken."""
+
+    def __init__(self, needs_wake: bool) -> None:
+        self.needs_wake, self.sizes = needs_wake, []
+
+    def wake(self, size: int = 0) -> None:
+        self.sizes.append(size)
+
+
+@pytest.mark.parametrize("sleeps", [True, False])
+def test_with_each_put_the_flusher_is_woken_and_dispatch_if_it_sleeps(sleeps: bool):
+    dispatch, flush = Woken(sleeps), Woken(False)
+    both = DispatchAndFlush(dispatch, flush)
+    assert both.needs_wake
+    both.wake(7)
+    both.wake()
+    assert (dispatch.sizes, flush.sizes) == ([7, 0] if sleeps else [], [0, 0])

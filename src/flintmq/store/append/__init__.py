@@ -9,6 +9,7 @@ multi_queue      assigns several queue offsets to one message
 delayed_message  converts a message with a delay level to its waiting form, and back
 unique_keys      gives messages their UNIQ_KEY
 slow_section     measures the part of a put that may hold the lock for long
+follower         is woken by a put: flush, pool_commit or dispatch
 flush            makes the log durable
 group_commit     answers puts that wait for the disk, a group at a time
 async_puts       answers puts that an event loop waits for

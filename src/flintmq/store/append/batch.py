@@ -145,7 +145,7 @@ def _append(log: CommitLog, batch: Batch) -> list[PutResult]:
         return [PutResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)] * len(batch.messages)
     at = file.wrote
     nexts = ((topic, first.queue_id, offset + len(batch.messages)),)
-    begun = log.appender.begun = PendingAppend(file, at, at + batch.size, nexts, now, len(batch.messages))
+    begun = log.begin(PendingAppend(file, at, at + batch.size, nexts, now, len(batch.messages)))
     results = []
     for number, (message, properties) in enumerate(zip(batch.messages, batch.properties, strict=True)):
         end = log.encode(file, at, message, topic, properties, batch.hosts, offset + number, now)
@@ -155,7 +155,7 @@ def _append(log: CommitLog, batch: Batch) -> list[PutResult]:
         results.append(PutResult(PutMessageStatus.PUT_OK, offset + number, *told))
         at = end
     log.count_record(begun, at)
-    log.appender.target = file if log.fast else None
+    log.open_fast_way(file)
     return results
 
 

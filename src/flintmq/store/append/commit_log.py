@@ -309,6 +309,21 @@ class CommitLog:
             self._lacks("")
         return file
 
+    def begin(self, pending: PendingAppend) -> PendingAppend:
+        """Note an append under way, which the next put settles if a signal interrupts it.
+
+        Thread: the one that holds the put lock.
+        """
+        self.appender.begun = pending
+        return pending
+
+    def open_fast_way(self, file: MappedFile) -> None:
+        """Let plain messages go the fast way into this file, the last one.
+
+        Thread: the one that holds the put lock.
+        """
+        self.appender.target = file if self.fast else None
+
     def _topic(self, name: str) -> Topic | None:
         """Create a topic; None if it is refused."""
         raw = java_encode(name)

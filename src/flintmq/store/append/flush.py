@@ -15,7 +15,6 @@ import threading
 from collections.abc import Callable
 
 from flintmq.config.keys import StoreConfig
-from flintmq.kernels.fast_append import PutListener
 from flintmq.kernels.handoff import INTERRUPTED, Latch, Signal
 from flintmq.message import PutMessageStatus, PutResult
 from flintmq.storage.filesystem import Effects
@@ -23,6 +22,7 @@ from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.storage.service_thread import ServiceThread
 from flintmq.store.append.commit_log import CommitLog
 from flintmq.store.append.disk_failure import DiskFailure, reason_of
+from flintmq.store.append.follower import Follower
 from flintmq.store.append.group_commit import Waiters
 from flintmq.store.append.pool_commit import CommitService
 from flintmq.store.append.stats import WaitTimes
@@ -35,7 +35,7 @@ def unflushed(result: PutResult) -> PutResult:
     return result.with_status(PutMessageStatus.FLUSH_DISK_TIMEOUT)
 
 
-class FlushService(PutListener):
+class FlushService(Follower):
     """Flushes one commit log.
 
     Args:
@@ -48,7 +48,7 @@ class FlushService(PutListener):
         ours: returns whether this process still owns the store; called before a flush counts.
 
     Attributes:
-        needs_wake: always true; a put that does not wait under SYNC_FLUSH requests a flush soon.
+        needs_wake: always true; under SYNC_FLUSH a put that does not wait requests a flush soon.
         waiters: puts that wait for a flush.
         timeout_s: maximum wait (syncFlushTimeout).
         times: histogram of waits.
@@ -159,7 +159,7 @@ class FlushService(PutListener):
 
     def serve_itself(self) -> None:
         """Work without a thread: each put that waits flushes itself."""
-        self._service.stopping = True
+        self._service.stop()
 
     def stop(self) -> None:
         """Stop the thread after a last flush of everything."""
@@ -167,7 +167,7 @@ class FlushService(PutListener):
         self.commit_group()
         self.flush_once()
 
-    def wake(self) -> None:
+    def wake(self, size: int = 0) -> None:
         """Ask for a flush soon."""
         self._wake.set()
 

@@ -10,20 +10,20 @@ import threading
 from collections.abc import Callable
 
 from flintmq.config.keys import StoreConfig
-from flintmq.kernels.fast_append import PutListener
 from flintmq.kernels.handoff import Signal
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.storage.service_thread import ServiceThread
 from flintmq.store.append.commit_log import CommitLog
 from flintmq.store.append.disk_failure import DiskFailure, reason_of
+from flintmq.store.append.follower import Follower
 
 PAGE = 4096
 LINGER_S = 0.001  # interval of checking while puts come, so that they need not wake it
 LINGERS = 20  # checks with too little to commit before it sleeps
 
 
-class CommitService(PutListener):
+class CommitService(Follower):
     """Commits the buffers of one log.
 
     Args:
@@ -85,7 +85,7 @@ class CommitService(PutListener):
             listener()
         return True
 
-    def wake(self) -> None:
+    def wake(self, size: int = 0) -> None:
         """Wake the thread: a record was put."""
         self._wake.set()
 

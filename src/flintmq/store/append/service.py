@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from types import ModuleType
-from typing import Any, Protocol
+from typing import Any
 
 from flintmq.config.keys import StoreConfig
 from flintmq.format.index import PEER_533
@@ -16,23 +16,10 @@ from flintmq.store.append.columns import put_columns
 from flintmq.store.append.commit_log import CommitLog
 from flintmq.store.append.disk_failure import DiskFailure
 from flintmq.store.append.flush import FlushService, unflushed
-from flintmq.store.append.pool_commit import CommitService
+from flintmq.store.append.follower import Follower
 from flintmq.store.append.stats import Counters
 
 OK = PutMessageStatus.PUT_OK
-
-
-class Wakeable(Protocol):
-    """A service that takes records after the puts, such as DispatchService.
-
-    Attributes:
-        needs_wake: whether the putting thread must call `wake`.
-    """
-
-    needs_wake: bool
-
-    def wake(self, size: int = 0) -> None:
-        """Wake the service after a put of `size` bytes, if many."""
 
 
 class PutService:
@@ -40,8 +27,8 @@ class PutService:
 
     Args:
         config: of the store.
-        log, flush, dispatch: its parts.
-        commits: commits the transient pool, if there is one.
+        log, flush: its parts.
+        follower: woken by puts that do not wait for the disk.
         failure, counters: of the store.
         peer: version whose batches are followed, "5.3.3", "5.4.0" or "5.5.0".
 
@@ -53,13 +40,12 @@ class PutService:
         config: StoreConfig,
         log: CommitLog,
         flush: FlushService,
-        commits: CommitService | None,
-        dispatch: Wakeable,
+        follower: Follower,
         failure: DiskFailure,
         counters: Counters,
         peer: str = PEER_533,
     ) -> None:
-        self.config, self.log, self.flush, self.commits, self.dispatch = config, log, flush, commits, dispatch
+        self.config, self.log, self.flush, self.follower = config, log, flush, follower
         self.failure, self.counters, self.peer = failure, counters, peer
         self._async: ModuleType | None = None
 
@@ -179,13 +165,5 @@ class PutService:
 
     def _carry_on(self, size: int = 0) -> None:
         """Wake the service that takes new records (`size` bytes, if many) when no put waits."""
-        if self.flush.sync:
-            self.flush.wake()
-        elif self.commits is not None:
-            if self.commits.needs_wake:
-                self.commits.wake()
-        else:
-            if self.dispatch.needs_wake:
-                self.dispatch.wake(size)
-            if self.config.wake_flush_when_put_message:
-                self.flush.wake()
+        if self.follower.needs_wake:
+            self.follower.wake(size)

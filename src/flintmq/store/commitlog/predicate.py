@@ -123,6 +123,10 @@ class _Texts:
     table: array[int] = field(default_factory=lambda: array("q", (0, kernel.FREE, 0)))
     arena: bytearray = field(default_factory=lambda: bytearray(1))
 
+    def close(self) -> None:
+        """Keep all texts from now on: one that is not in the table is unwanted."""
+        self.closed = True
+
     def add(self, text: bytes, verdict: int) -> None:
         """Add a verdict. A large open table is cleared first: it only saves repeated questions."""
         if len(self.verdicts) >= _MOST_TEXTS and not self.closed:
@@ -169,7 +173,7 @@ class Selector:
         self._rules = array("q", (kernel.END, 0, 0))
         self._topics, self._tags = _Texts(), _Texts()
         topic_mode = self._fill_topics() if predicate.asks_topics else 0
-        self._tags.closed = True
+        self._tags.close()
         for tag in _encoded(predicate.tags or ()):
             self._tags.add(tag, 0)
         tag_mode = int(predicate.tags is not None)
@@ -184,7 +188,7 @@ class Selector:
         named = self.predicate.named_topics
         if named is None or any("\ufffd" in topic for topic in named):
             return 1  # U+FFFD may represent bytes that cannot be enumerated
-        self._topics.closed = True
+        self._topics.close()
         for raw in _encoded(named):
             self._topics.add(raw, self._judge_topic(raw))
         return 2

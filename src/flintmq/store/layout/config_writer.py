@@ -56,6 +56,10 @@ class ConfigFile:
             found = self.value[name] = {}
         return found
 
+    def mark_changed(self) -> None:
+        """Note that `value` was changed, so that `encode` returns it."""
+        self.changed = True
+
     def encode(self) -> bytes | None:
         """Encode the file with the next data version; None if nothing changed since the last time."""
         with self.lock:
@@ -114,5 +118,5 @@ def save(files: Iterable[ConfigFile], flush: Callable[[], bool]) -> int:
                 written += 1
     finally:
         for file, _ in encoded[written:]:
-            file.changed = True
+            file.mark_changed()
     return written

@@ -126,6 +126,14 @@ class StoreFiles:
             replace_file(os.path.join(self.root, "checkpoint"), checkpoint.encode(numbers), self.effects)
             self.checkpoint, self.mark = numbers, DurableMark(flushed_offset, dispatched_offset, indexed)
 
+    def trust(self, mark: DurableMark) -> None:
+        """Take over what a start believes of the mark on disk; nothing is written."""
+        self.mark = mark
+
+    def distrust_all(self) -> None:
+        """Believe neither the mark nor the checkpoint on disk any more; nothing is written."""
+        self.checkpoint, self.mark = Checkpoint(), UNKNOWN
+
     def retreat(self, mark: DurableMark) -> None:
         """Lower what the mark says; call it before anything is changed that the mark covers.
 

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from flintmq.config.keys import StoreConfig
-from flintmq.format.checkpoint import Checkpoint
 from flintmq.storage.filesystem import Effects
 from flintmq.store.append.commit_log import LogState
 from flintmq.store.commitlog.end_of_log import StopFacts, Verdict
@@ -26,7 +25,7 @@ from flintmq.store.dispatch.dispatcher import Dispatcher
 from flintmq.store.index.index_service import KeyIndex, remove_unsynced
 from flintmq.store.layout import directories
 from flintmq.store.layout.config_reader import read_config
-from flintmq.store.layout.mark import UNKNOWN, DurableMark
+from flintmq.store.layout.mark import UNKNOWN
 from flintmq.store.layout.queue_name import queue_names
 from flintmq.store.layout.small_files import StoreFiles, page_cache_lasted, written_by_flintmq
 from flintmq.store.recovery.decisions import Decisions
@@ -107,7 +106,7 @@ class Recovery:
             OSError: the disk refused.
         """
         check_files(self.files, self.config.mapped_file_size_commit_log)
-        self.small.mark = self.facts.mark
+        self.small.trust(self.facts.mark)
         search = EndSearch(self.root, self.files, self.facts, self.small.checkpoint, self.effects, self.decisions)
         log_end = search.find(accept_lost=accept_lost)
         self.end, self.compared = log_end.offset, search.compared
@@ -125,7 +124,7 @@ class Recovery:
     def _distrust_all(self) -> None:
         """Distrust all small files, which belong to a log that is lost; keep them until the end."""
         self.facts = replace(self.facts, live=False, clean=False, mark=UNKNOWN)
-        self.small.checkpoint, self.small.mark = Checkpoint(), UNKNOWN
+        self.small.distrust_all()
         self.compared, self.ends = self.end, {}
 
     def _situation(self) -> Situation:
@@ -155,17 +154,13 @@ class Recovery:
         known_ends.forget(self.root, self.effects)
 
     def _write_mark(self) -> None:
-        self.small.write(self.end, self.small.checkpoint)
+        self.small.write(self.end, self.small.checkpoint)  # of the log alone
 
     def _make_abort(self) -> None:
         self.small.make_abort()
 
     def _truncate_log(self) -> None:
         truncate_log(self.root, self.files, self.end, self.effects, self.decisions)
-
-    def _mark_log_end(self) -> None:
-        self.small.mark = DurableMark(self.end)
-        self.small.write_mark()
 
     def _leave_derived(self) -> None:
         self.small.retreat(self.small.mark.with_units_below(-1))
@@ -194,7 +189,7 @@ STEPS = {
     Step.WRITE_MARK: Recovery._write_mark,
     Step.MAKE_ABORT: Recovery._make_abort,
     Step.TRUNCATE_LOG: Recovery._truncate_log,
-    Step.MARK_LOG_END: Recovery._mark_log_end,
+    Step.MARK_LOG_END: Recovery._write_mark,
     Step.LEAVE_DERIVED: Recovery._leave_derived,
     Step.RECOVER_DERIVED: Recovery._recover_derived,
 }

@@ -74,7 +74,7 @@ class ConsumerOffsets:
                 queues.pop(str(queue_id), None)
                 queues[queue_id] = offset
                 self._note_topic(group, topic)
-            self.file.changed = True
+            self.file.mark_changed()
 
     def _note_topic(self, group: str, topic: str) -> None:
         table = self.file.table(_TOPICS_OF)
@@ -89,7 +89,7 @@ class ConsumerOffsets:
             table = self.groups.table(GROUPS)
             if not isinstance(table.get(group), dict):
                 table[group] = _fresh(group)
-                self.groups.changed = True
+                self.groups.mark_changed()
 
 
 def bring_back(
@@ -124,7 +124,8 @@ def bring_back(
         light = file.table(LIGHT_OFFSETS) if LIGHT_OFFSETS in file.value else {}
         for key in list(light):
             within(str(key).partition("@")[0], 0, light, key)
-        file.changed = bool(told)
+        if told:
+            file.mark_changed()
     if told:
         log.warning("offsets beyond the end of their queue come back to it: %s", "; ".join(told[:5]))
         save([file], lambda: True)

@@ -147,4 +147,4 @@ class DelayService:
             table = self.file.table(TABLE)
             table.pop(str(level), None)
             table[level] = offset
-            self.file.changed = True
+            self.file.mark_changed()

@@ -13,10 +13,10 @@ import threading
 import time
 from collections.abc import Callable, Iterable
 
-from flintmq.kernels.fast_append import PutListener
 from flintmq.kernels.handoff import Signal
 from flintmq.storage.service_thread import ServiceThread
 from flintmq.store.append.disk_failure import DiskFailure
+from flintmq.store.append.follower import Follower
 from flintmq.store.commitlog.own_log import LogTail
 from flintmq.store.commitlog.walk import LogWalk, Piece
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
@@ -36,7 +36,7 @@ FAR = 32 << 20  # bytes of lag before puts wait for dispatch
 YIELD_S = 0.0005  # how long such a put waits
 
 
-class DispatchService(PutListener):
+class DispatchService(Follower):
     """Dispatches one store's log.
 
     Args:

@@ -96,7 +96,7 @@ class Topics:
         if not isinstance(found, dict):
             found = table[topic] = _fresh(topic, batch)
         found.update(readQueueNums=queues, writeQueueNums=queues)
-        self.file.changed = True
+        self.file.mark_changed()
 
 
 def _fresh(topic: str, batch: bool) -> JsonObject:

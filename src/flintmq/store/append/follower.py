@@ -1,0 +1,35 @@
+"""Services that work on records after a put, and are woken by it.
+
+A store chooses one when it is opened (`store/assembly.py`, `_follower_of_puts`). The compiled put and PutService wake
+the same one.
+"""
+
+from __future__ import annotations
+
+from flintmq.kernels.fast_append import PutListener
+
+
+class Follower(PutListener):
+    """Works on records in a thread of its own.
+
+    Attributes:
+        needs_wake: whether the putting thread must call `wake`.
+    """
+
+    def wake(self, size: int = 0) -> None:
+        """Wake the thread after a put of `size` bytes, if many."""
+        raise NotImplementedError
+
+
+class DispatchAndFlush(Follower):
+    """Wakes dispatch, and the flush service with each put (wakeFlushWhenPutMessage)."""
+
+    def __init__(self, dispatch: Follower, flush: Follower) -> None:
+        self.dispatch, self.flush = dispatch, flush
+        self.needs_wake = True
+
+    def wake(self, size: int = 0) -> None:
+        """Wake both."""
+        if self.dispatch.needs_wake:
+            self.dispatch.wake(size)
+        self.flush.wake()
