@@ -8,6 +8,7 @@ command         the base of all commands: clamped numbers, needed packages, usag
 options         arguments and options that several commands share
 values          parses the values of options: times, sizes, places, tags
 output          prints: a console for people, or JSON for programs
+table           makes tables for people
 text            formats values for a terminal
 signals         ends a command early at a signal
 template        formats messages by the user's own template

@@ -27,11 +27,16 @@ from flintmq.errors import CorruptStoreError, FlintError
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
+    from flintmq.store.commitlog.report import Report
+
 BLOCK_BYTES = 1 << 16
 """Rows are collected into blocks of about this many bytes before they are written."""
 
 PIPED_WIDTH = 10_000
 """Columns of a table that goes to a file: no line is broken."""
+
+DAMAGES_SHOWN = 20
+"""Damaged places reported one by one; further ones are only counted."""
 
 Progress = Callable[[int, int], None]
 """Called with (done, total) in any unit; the total may be 0 while it is not known."""
@@ -206,6 +211,15 @@ class Json(Output):
 def output(as_json: bool) -> Output:
     """Return the output that an option `--json` asks for."""
     return Json() if as_json else Console()
+
+
+def report_damage(out: Output, report: Report) -> int:
+    """Report the damaged places that were skipped on stderr; return the exit code."""
+    for damage in report.damages[:DAMAGES_SHOWN]:
+        out.note(f"skipped {damage.lost} bytes at {damage.file}, position {damage.position}: {damage.reason}")
+    if report.damage_count > DAMAGES_SHOWN:
+        out.note(f"skipped {report.damage_count} places in all, {report.lost_bytes} bytes")
+    return 1 if report.damage_count else 0
 
 
 def dumps(value: Any) -> str:

@@ -12,7 +12,7 @@ import string
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from flintmq.cli.message_lines import properties_json
+from flintmq.cli.message_lines import json_line, line, properties_json
 from flintmq.cli.text import iso, printable, printable_bytes, shorten_text
 from flintmq.errors import UsageError
 from flintmq.message import COLUMNS
@@ -30,6 +30,19 @@ _BODY: dict[str, Callable[[bytes], str]] = {
 _ESCAPES = (("\\t", "\t"), ("\\n", "\n"))
 
 Part = Callable[["StoredMessage", bytes], str]
+
+
+def message_writer(template: str | None, as_json: bool) -> Part:
+    """Return the function that formats a message: as JSON, by a template, or for people.
+
+    Raises:
+        UsageError: both are wanted, or the template has unknown fields.
+    """
+    if template is None:
+        return json_line if as_json else line
+    if as_json:
+        raise UsageError("--format and --json exclude each other; --json always prints the whole schema")
+    return compile_template(template)
 
 
 def compile_template(template: str) -> Part:

@@ -8,6 +8,7 @@ passes through `printable` before a person sees it. The escapes are Python's: `\
 from __future__ import annotations
 
 import unicodedata
+from collections.abc import Iterator, Mapping
 
 from flintmq.config.text import UNIT_MS
 from flintmq.format.text import iso as iso
@@ -60,6 +61,12 @@ def size(count: int) -> str:
         if abs(value) < 1024:
             return f"{value:.1f} {unit}"
     return f"{value / 1024:.1f} TiB"
+
+
+def note_lines(notes: Mapping[str, int]) -> Iterator[str]:
+    """Yield a line for each code of the notes of a job, with its count."""
+    for code, count in sorted(notes.items()):
+        yield f"note     {code} ({count}x)"
 
 
 def duration(ms: int) -> str:

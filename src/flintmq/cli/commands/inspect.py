@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from flintmq.cli.options import JsonOption, SetOption, StoreArgument, examples
 from flintmq.cli.output import output
+from flintmq.cli.table import plain_table, plain_text
 from flintmq.cli.text import duration, iso, printable, shorten_text, size
 from flintmq.cli.values import store_config
 
@@ -66,7 +67,9 @@ def _named(what: str, names: Sequence[str]) -> Iterator[Any]:
     """List names without further facts, in one line."""
     if names:
         shown = ", ".join(shorten_text(printable(name), NAME_CHARS) for name in names[:NAMES_SHOWN])
-        yield _text(f"{what}: {shown}" + (f", and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""))
+        yield plain_text(
+            f"{what}: {shown}" + (f", and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else "")
+        )
 
 
 def _overview(found: Inspection) -> Table:
@@ -86,7 +89,7 @@ def _overview(found: Inspection) -> Table:
         timer = found.timer
         rows.append(("timer", f"{timer.log_files} log files, delivered up to {iso(timer.last_read_time)}"))
     for name, value in rows:
-        table.add_row(name, _text(value))
+        table.add_row(name, plain_text(value))
     return table
 
 
@@ -124,7 +127,9 @@ def _topics(topics: Sequence[TopicSummary]) -> Table:
     for topic in sorted(topics, key=lambda topic: -topic.messages)[:TOPICS_SHOWN]:
         name = printable(topic.name) + (" (not configured)" if topic.configured is False else "")
         numbers = (str(topic.messages), str(len(topic.queues)))
-        table.add_row(_text(shorten_text(name, NAME_CHARS)), topic.type, *numbers, _text(_offsets(topic.queues)))
+        table.add_row(
+            plain_text(shorten_text(name, NAME_CHARS)), topic.type, *numbers, plain_text(_offsets(topic.queues))
+        )
     return table
 
 
@@ -136,12 +141,12 @@ def _offsets(queues: Sequence[QueueSummary]) -> str:
 def _groups(groups: Sequence[GroupSummary]) -> Table:
     table = plain_table("group", "lag>", "topic", "committed offsets (queue: offset of max)")
     for group in groups[:TOPICS_SHOWN]:
-        name = _text(shorten_text(printable(group.name), NAME_CHARS))
+        name = plain_text(shorten_text(printable(group.name), NAME_CHARS))
         for topic in sorted({offset.topic for offset in group.offsets})[:TOPICS_SHOWN]:
             mine = [offset for offset in group.offsets if offset.topic == topic]
             places = ", ".join(f"{o.queue_id}: {o.offset} of {o.max_offset}" for o in mine[:QUEUES_SHOWN])
             lag = str(sum(offset.lag for offset in mine))
-            table.add_row(name, lag, _text(shorten_text(printable(topic), NAME_CHARS)), _text(places))
+            table.add_row(name, lag, plain_text(shorten_text(printable(topic), NAME_CHARS)), plain_text(places))
     return table
 
 
@@ -152,22 +157,5 @@ def _index(found: Inspection) -> Table:
     for file in found.index[-INDEX_SHOWN:]:
         offsets = f"{file.begin_offset} to {file.end_offset}"
         times = f"{iso(file.begin_time)} to {iso(file.end_time)}"
-        table.add_row(_text(printable(file.name)), str(file.items), offsets, times)
+        table.add_row(plain_text(printable(file.name)), str(file.items), offsets, times)
     return table
-
-
-def plain_table(*columns: str, header: bool = True) -> Table:
-    """Return a table without lines; a name that ends with > marks a column of numbers."""
-    from rich.table import Table
-
-    table = Table(box=None, pad_edge=False, show_header=header, header_style="bold", padding=(0, 2, 0, 0))
-    for name in columns:
-        table.add_column(name.rstrip(">"), justify="right" if name.endswith(">") else "left")
-    return table
-
-
-def _text(value: str) -> Any:
-    """Return text that rich prints unchanged, without parsing markup."""
-    from rich.text import Text
-
-    return Text(value)

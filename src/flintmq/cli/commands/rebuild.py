@@ -22,7 +22,7 @@ from flintmq.cli.options import (
     examples,
 )
 from flintmq.cli.output import output
-from flintmq.cli.text import printable, size
+from flintmq.cli.text import note_lines, printable, size
 from flintmq.cli.values import store_config
 from flintmq.errors import UsageError
 
@@ -88,6 +88,5 @@ def _render(done: Rebuilt, into: str) -> Iterable[Any]:
     yield f"records  {done.records} in {size(done.log_bytes)} of log"
     yield f"queues   {done.queues} with {done.units} units"
     yield f"index    {done.index_files} files with {done.keys} keys"
-    for code, count in sorted(done.notes.items()):
-        yield f"note     {code} ({count}x)"
+    yield from note_lines(done.notes)
     yield f"result   {printable(into)}"

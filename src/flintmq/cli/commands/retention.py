@@ -11,6 +11,7 @@ import typer
 
 from flintmq.cli.options import JsonOption, SetOption, StoreArgument, broker_conf_option, examples
 from flintmq.cli.output import output
+from flintmq.cli.table import plain_table, plain_text
 from flintmq.cli.text import duration, iso, printable, shorten_text, size
 from flintmq.cli.values import parse_time, store_config
 
@@ -71,8 +72,8 @@ def _render(plan: RetentionPlan) -> Iterator[Any]:
     rules = plan.rules
     hours = ", ".join(f"{hour:02d}" for hour in rules["hours"]) or "none"
     force = f"above {rules['force_at']} % whatever its age" if rules["may_force"] else "never before it is old"
-    yield _plain(f"store  {printable(plan.root)}")
-    yield _plain(f"at     {_local(plan.at)}")
+    yield plain_text(f"store  {printable(plan.root)}")
+    yield plain_text(f"at     {_local(plan.at)}")
     yield f"rules  a file goes {rules['reserved_hours']} h after it was last written, in the hours {hours}, and at any"
     yield f"       hour above {rules['delete_at']} % of the disk; {force}; {rules['at_once']} at a time"
     yield f"disk   {plan.used} % used" + (": puts are refused" if plan.refuses_puts else "")
@@ -81,7 +82,7 @@ def _render(plan: RetentionPlan) -> Iterator[Any]:
         if plan.now
         else "now    no cleaning: not an hour of deleteWhen, and no lack of space"
     )
-    yield _plain(_next(plan))
+    yield plain_text(_next(plan))
     yield ""
     yield _files(plan)
     if len(plan.files) > SHOWN:
@@ -114,8 +115,6 @@ def _local(ms: int) -> str:
 
 
 def _files(plan: RetentionPlan) -> Any:
-    from flintmq.cli.commands.inspect import plain_table
-
     found = plain_table("file", "size>", "last written", "goes", "why")
     for fate in plan.files[:SHOWN]:
         written = "unknown" if fate.written is None else iso(fate.written)
@@ -130,20 +129,11 @@ def _when(fate: FileFate, plan: RetentionPlan) -> str:
 
 
 def _groups(rows: list[Unread]) -> Any:
-    from flintmq.cli.commands.inspect import plain_table
-
     found = plain_table("unread by group", "topic", "queue>", "committed>", "goes>", "of it unread>")
     for row in rows:
         group = "-" if row.group is None else shorten_text(printable(row.group), NAME_CHARS)
         numbers = ("none" if row.committed is None else str(row.committed), str(row.messages), str(row.unread))
         found.add_row(
-            _plain(group), _plain(shorten_text(printable(row.topic), NAME_CHARS)), str(row.queue_id), *numbers
+            plain_text(group), plain_text(shorten_text(printable(row.topic), NAME_CHARS)), str(row.queue_id), *numbers
         )
     return found
-
-
-def _plain(text: str) -> Any:
-    """Return text that rich prints unchanged."""
-    from rich.text import Text
-
-    return Text(text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
@@ -25,22 +25,18 @@ from flintmq.cli.options import (
     examples,
     template_option,
 )
-from flintmq.cli.output import Output, Progress, no_progress, output
+from flintmq.cli.output import Progress, no_progress, output, report_damage
 from flintmq.cli.values import parse_tags, store_config, time_range
-from flintmq.errors import UsageError
 
 if TYPE_CHECKING:
     from flintmq.config.keys import StoreConfig
     from flintmq.message import StoredMessage
     from flintmq.store.commitlog.predicate import Predicate
-    from flintmq.store.commitlog.report import Report
 
 EPILOG = examples(
     "flintmq scan /var/rocketmq/store --topic Orders --since -15m",
     "flintmq scan /var/rocketmq/store --limit 5 --format '{store_timestamp:iso} {topic} {body}'",
 )
-DAMAGES_SHOWN = 20
-"""Damaged places reported one by one; further ones are only counted."""
 
 
 @dataclass(frozen=True)
@@ -146,9 +142,10 @@ def command(
     schema. Prepared and rolled-back transactions are records too. Damage ends the scan with exit code 1 after the
     records before it, unless --skip-damage is given. Torn and stale tails are ends, not damage.
     """
+    from flintmq.cli.template import message_writer
     from flintmq.store.commitlog.predicate import Predicate
 
-    write = writer(template, as_json)
+    write = message_writer(template, as_json)
     first, end = time_range(since, until)
     predicate = Predicate(
         topics=frozenset(topic) if topic else None,
@@ -180,29 +177,3 @@ def _must_have(store: str, topics: list[str], config: StoreConfig) -> None:
 
     with flintmq.open_store(store, config=config) as view:
         must_have(view, topics)
-
-
-def writer(template: str | None, as_json: bool) -> Callable[[StoredMessage, bytes], str]:
-    """Return the function that formats a message: as JSON, by a template, or for people.
-
-    Raises:
-        UsageError: both are wanted, or the template has unknown fields.
-    """
-    from flintmq.cli.message_lines import json_line, line
-
-    if template is None:
-        return json_line if as_json else line
-    if as_json:
-        raise UsageError("--format and --json exclude each other; --json always prints the whole schema")
-    from flintmq.cli.template import compile_template
-
-    return compile_template(template)
-
-
-def report_damage(out: Output, report: Report) -> int:
-    """Report the damaged places that were skipped on stderr; return the exit code."""
-    for damage in report.damages[:DAMAGES_SHOWN]:
-        out.note(f"skipped {damage.lost} bytes at {damage.file}, position {damage.position}: {damage.reason}")
-    if report.damage_count > DAMAGES_SHOWN:
-        out.note(f"skipped {report.damage_count} places in all, {report.lost_bytes} bytes")
-    return 1 if report.damage_count else 0

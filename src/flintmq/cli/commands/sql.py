@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flintmq.cli import signals
-from flintmq.cli.commands.scan import report_damage
 from flintmq.cli.options import (
     Access,
     AccessOption,
@@ -22,7 +21,7 @@ from flintmq.cli.options import (
     examples,
     topics_option,
 )
-from flintmq.cli.output import output
+from flintmq.cli.output import output, report_damage
 from flintmq.cli.values import parse_size, store_config, time_range
 from flintmq.config.text import check_choice
 from flintmq.errors import UsageError

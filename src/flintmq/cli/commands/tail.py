@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from flintmq.cli.body_option import Bodies
-from flintmq.cli.commands.scan import writer
 from flintmq.cli.options import (
     DecompressOption,
     JsonOption,
@@ -96,8 +95,10 @@ def command(
         raise UsageError("--since and --lines exclude each other; give a time, or a number of messages")
     if until is not None and (begin is None or follow):
         raise UsageError("--until goes with --since, and not with --follow; give both ends of the time")
+    from flintmq.cli.template import message_writer
+
     since, end = time_range(begin, until)
-    show = writer(template, as_json)
+    show = message_writer(template, as_json)
     import flintmq
     from flintmq.forensics.topic_tail import TopicTail
 

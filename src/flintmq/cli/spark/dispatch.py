@@ -24,7 +24,7 @@ from flintmq.cli.options import (
 )
 from flintmq.cli.output import output
 from flintmq.cli.spark_job import spark_job
-from flintmq.cli.text import printable, size
+from flintmq.cli.text import note_lines, printable, size
 from flintmq.cli.values import store_config
 
 if TYPE_CHECKING:
@@ -89,6 +89,5 @@ def _render(done: Dispatched, into: str) -> Iterable[Any]:
         yield f"records  {done.records} in {size(done.log_bytes)} of log, offsets {done.begin} to {done.end}"
         yield f"queues   {done.queues}, {done.units} units added"
         yield f"index    {done.index_files} files, {done.keys} keys added"
-    for code, count in sorted(done.notes.items()):
-        yield f"note     {code} ({count}x)"
+    yield from note_lines(done.notes)
     yield f"result   {printable(into)}"

@@ -23,7 +23,7 @@ from flintmq.cli.options import (
 )
 from flintmq.cli.output import output
 from flintmq.cli.spark_job import spark_job
-from flintmq.cli.text import printable, size
+from flintmq.cli.text import note_lines, printable, size
 from flintmq.cli.values import parse_partitions, parse_size, store_config
 from flintmq.errors import UsageError
 
@@ -181,6 +181,5 @@ def _render(done: Exported, into: str) -> Iterable[Any]:
         yield f"skipped {done.damages} damaged places, {done.lost_bytes} bytes"
     if done.bad_bodies:
         yield f"bodies   {done.bad_bodies} could not be converted; their bytes are in the column body_raw"
-    for code, count in sorted(done.notes.items()):
-        yield f"note     {code} ({count}x)"
+    yield from note_lines(done.notes)
     yield f"result   {printable(into)}"
