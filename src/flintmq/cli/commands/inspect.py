@@ -67,9 +67,8 @@ def _named(what: str, names: Sequence[str]) -> Iterator[Any]:
     """List names without further facts, in one line."""
     if names:
         shown = ", ".join(shorten_text(printable(name), NAME_CHARS) for name in names[:NAMES_SHOWN])
-        yield plain_text(
-            f"{what}: {shown}" + (f", and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else "")
-        )
+        more = f", and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
+        yield plain_text(f"{what}: {shown}{more}")
 
 
 def _overview(found: Inspection) -> Table:

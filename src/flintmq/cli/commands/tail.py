@@ -95,14 +95,12 @@ def command(
         raise UsageError("--since and --lines exclude each other; give a time, or a number of messages")
     if until is not None and (begin is None or follow):
         raise UsageError("--until goes with --since, and not with --follow; give both ends of the time")
-    from flintmq.cli.template import message_writer
-
     since, end = time_range(begin, until)
-    show = message_writer(template, as_json)
     import flintmq
+    from flintmq.cli.template import message_writer
     from flintmq.forensics.topic_tail import TopicTail
 
-    out, bodies = output(as_json), Bodies(decompress)
+    out, bodies, show = output(as_json), Bodies(decompress), message_writer(template, as_json)
     with flintmq.open_store(store, config=store_config(settings)) as view:
         tail = TopicTail(view, topic, queue, parse_tags(tag), expected=follow)
         first = tail.last(LINES if lines is None else lines) if since is None else tail.since(since, end)
