@@ -11,10 +11,11 @@ from flintmq.errors import CorruptStoreError
 from flintmq.lake import splits
 from flintmq.lake.splits import SPLIT_BYTES_LEAST, LogRange, check_end, equal_ranges, resolve_cuts, shares, split_count
 from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.log_end import find_end
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.resync import first_record
-from flintmq.store.commitlog.walk import LogWalk, find_end
-from tests.store.commitlog.test_late_begin import Far
+from flintmq.store.commitlog.walk import LogWalk
+from tests.store.commitlog.test_log_end import Far
 
 
 def files_of(path):

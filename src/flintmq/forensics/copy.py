@@ -29,10 +29,10 @@ from flintmq.storage.staging import bring_in, staging_for
 from flintmq.storage.store_url import effects_for, is_remote, local_only, outside_store
 from flintmq.store.commitlog.end_of_log import LOST, StopFacts, read_facts
 from flintmq.store.commitlog.files import LogFiles, file_start
+from flintmq.store.commitlog.log_end import refuse_damaged_ends
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import Snapshot
-from flintmq.store.commitlog.walk import refuse_damaged_ends
 from flintmq.store.layout import directories
 from flintmq.store.message_store import MessageStore
 

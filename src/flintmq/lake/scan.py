@@ -22,10 +22,11 @@ from flintmq.lake.scan_bounds import scan_bounds
 from flintmq.lake.splits import LogRange, check_end, resolve_cuts
 from flintmq.storage.store_url import absolute
 from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.log_end import refuse_damaged_ends
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import Snapshot
-from flintmq.store.commitlog.walk import LogWalk, Piece, refuse_damaged_ends
+from flintmq.store.commitlog.walk import LogWalk, Piece
 
 BATCH_BYTES = 4 << 20  # fastest in Spark: 1 MiB takes a sixth more time, 32 MiB twice as much
 

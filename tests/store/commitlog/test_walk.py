@@ -10,8 +10,9 @@ from flintmq.errors import CorruptStoreError, UsageError
 from flintmq.format import record
 from flintmq.store.commitlog.end_of_log import StopFacts, Verdict, read_facts
 from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.log_end import find_end
 from flintmq.store.commitlog.report import Report
-from flintmq.store.commitlog.walk import LogWalk, find_end
+from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.layout.mark import DurableMark
 from tests.compat.stores import Golden
 from tests.support.small_logs import FILE_SIZE, SIZE, full_file, log_of, make

@@ -39,8 +39,9 @@ from flintmq.spark.jobs import staged
 from flintmq.spark.jobs.staged import Stage
 from flintmq.spark.jobs.tasks import parallelism, run_tasks, scaled
 from flintmq.storage.store_url import absolute, local_only
+from flintmq.store.commitlog.log_end import find_end
 from flintmq.store.commitlog.report import Report
-from flintmq.store.commitlog.walk import LogWalk, find_end
+from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.consumequeue.writer import BatchQueueWriter, OpenFiles, QueueWriter
 from flintmq.store.dispatch.dispatcher import Dispatcher
 from flintmq.store.index.builder import IndexFileBuilder

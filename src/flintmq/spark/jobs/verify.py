@@ -40,8 +40,9 @@ from flintmq.spark.jobs.tasks import Progress, parallelism, run_tasks, scaled
 from flintmq.storage.store_url import absolute, effects_for
 from flintmq.store.commitlog.end_of_log import LOST
 from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.log_end import find_end
 from flintmq.store.commitlog.report import Damage, Report
-from flintmq.store.commitlog.walk import LogWalk, find_end
+from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.dispatch.dispatcher import Dispatcher, UnitBlock
 from flintmq.store.layout import directories
 from flintmq.store.layout.config_reader import read_config

@@ -4,8 +4,8 @@ files        lists the log's files as one sequence of bytes
 walk         walks records in pieces, and judges each stop
 sources      supplies a walk with bytes, by pread or mapped
 resync       finds the next valid record after a bad position
-late_begin   chooses where to start the search for the end of a remote log
-end_of_log   decides where a log ends, by one table
+end_of_log   decides what it means that a walk stopped, by one table
+log_end      finds the log's end by reading only its last file
 records      reads one record again and checks it in full
 report       collects damage and notes of a walk
 snapshot     captures a log at one moment

@@ -21,9 +21,9 @@ from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.store_url import effects_for
 from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.log_end import LogEnd, find_end
 from flintmq.store.commitlog.records import RecordReader, record_at
 from flintmq.store.commitlog.report import Report
-from flintmq.store.commitlog.walk import LogEnd, find_end
 from flintmq.store.layout import directories as store_directories
 from flintmq.store.layout.config_reader import BrokerConfig, read_config
 

@@ -49,7 +49,6 @@ from flintmq.store.commitlog.end_of_log import (
     zeros_to_sector,
 )
 from flintmq.store.commitlog.files import LogFile, LogFiles
-from flintmq.store.commitlog.late_begin import late_begin
 from flintmq.store.commitlog.report import Damage, Report
 from flintmq.store.commitlog.resync import WINDOW, ResyncBudget, next_record
 from flintmq.store.commitlog.sources import FIRST_PIECE, OWN, SOURCES, Mapped, Own, Pieces
@@ -455,65 +454,3 @@ def youngest(log: LogFiles, enough: int) -> int:
         if found >= enough:
             break
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class LogEnd:
-    """The end of a log.
-
-    Attributes:
-        offset: log offset after the last valid record (or after the blank record of the last file).
-        verdict: what is there.
-        last: log offset of that last record; None if there is none. A later search can begin there.
-    """
-
-    offset: int
-    verdict: Verdict
-    last: int | None = None
-
-
-def find_end(
-    log: LogFiles, facts: StopFacts = NO_FACTS, report: Report | None = None, begin: int | None = None
-) -> LogEnd:
-    """Find the log's end by reading only the last file with data.
-
-    Files begin with records, and a stale tail can only be in the last file that was written. Damage inside that file is
-    skipped; readers of that range meet it themselves.
-
-    Args:
-        log, facts, report: as for LogWalk.
-        begin: log offset of a record known to be before the end, to begin there; None to search for a file.
-
-    Raises:
-        StoreAccessError: a file may not be read.
-    """
-    if begin is None and log.effects.remote:
-        begin = late_begin(log, facts)
-    elif begin is None:
-        begin = log.min_offset
-        for file in reversed(log.files):
-            if next_record(log, file.start, file.start + max(file.size, 1)) is not None:
-                begin = file.start
-                break
-    walk = LogWalk(log, facts, begin, strict=False, report=report)
-    end, last = begin, None
-    for piece in walk:
-        end, last = piece.base + piece.end, piece.base + piece.positions[piece.count - 1]
-    assert last is None or begin <= last < end
-    verdict = walk.verdict or Verdict.END
-    return LogEnd(end, verdict, last)
-
-
-def refuse_damaged_ends(log: LogFiles, facts: StopFacts, end: LogEnd) -> None:
-    """Raise what a strict walk would raise at the end of a log that is read in ranges.
-
-    Raises:
-        LostLogError: log files are missing at the end.
-        CorruptStoreError: the log ends with damage, or begins after a link or odd file with the name of a log file.
-        StoreAccessError: a file may not be read.
-    """
-    if end.verdict in (Verdict.DAMAGE, Verdict.UNORDERED):
-        for _ in LogWalk(log, facts, end.offset if end.last is None else end.last):
-            pass
-    if log.odd:
-        LogWalk(log, facts, end=log.min_offset).look_for_odd()

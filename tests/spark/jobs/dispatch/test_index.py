@@ -13,7 +13,7 @@ from flintmq.spark.jobs.dispatch.job import dispatch
 from flintmq.spark.jobs.dispatch.state import IndexState, load
 from flintmq.spark.jobs.rebuild import stage_range
 from flintmq.spark.jobs.staged import Stage, keys
-from flintmq.store.commitlog.walk import find_end
+from flintmq.store.commitlog.log_end import find_end
 from tests.spark.jobs.dispatch.dispatching import derived, tasks_as_calls
 
 ITEMS = 6  # five keys a file

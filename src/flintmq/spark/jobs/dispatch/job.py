@@ -39,9 +39,9 @@ from flintmq.spark.jobs.staged import Stage
 from flintmq.spark.jobs.tasks import parallelism, run_tasks
 from flintmq.storage.dispatch_lock import DispatchLock
 from flintmq.storage.store_url import absolute, outside_store
+from flintmq.store.commitlog.log_end import LogEnd, find_end, refuse_damaged_ends
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import Snapshot, list_log
-from flintmq.store.commitlog.walk import LogEnd, find_end, refuse_damaged_ends
 from flintmq.store.consumequeue.writer import WriterState
 from flintmq.store.layout.store_config import batch_topics
 

@@ -5,9 +5,8 @@ import pytest
 from flintmq.config.keys import StoreConfig
 from flintmq.storage.filesystem import Effects
 from flintmq.store.commitlog.end_of_log import read_facts
-from flintmq.store.commitlog.late_begin import late_begin
+from flintmq.store.commitlog.log_end import find_end, late_begin
 from flintmq.store.commitlog.snapshot import list_log
-from flintmq.store.commitlog.walk import find_end
 from flintmq.testing.write_store import write_store
 
 

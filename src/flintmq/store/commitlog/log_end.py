@@ -1,0 +1,96 @@
+"""Finds the end of a log by reading only its last file with data.
+
+On a local disk the last file is walked, whose holes cost nothing. From a server that would be up to a gigabyte for each
+plan, so the search begins later there, by a few small reads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from flintmq.store.commitlog.end_of_log import NO_FACTS, StopFacts, Verdict
+from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.records import record_at
+from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.resync import next_record
+from flintmq.store.commitlog.walk import LogWalk
+
+
+@dataclass(frozen=True, slots=True)
+class LogEnd:
+    """The end of a log.
+
+    Attributes:
+        offset: log offset after the last valid record (or after the blank record of the last file).
+        verdict: what is there.
+        last: log offset of that last record; None if there is none. A later search can begin there.
+    """
+
+    offset: int
+    verdict: Verdict
+    last: int | None = None
+
+
+def find_end(
+    log: LogFiles, facts: StopFacts = NO_FACTS, report: Report | None = None, begin: int | None = None
+) -> LogEnd:
+    """Find the log's end by reading only the last file with data.
+
+    Files begin with records, and a stale tail can only be in the last file that was written. Damage inside that file is
+    skipped; readers of that range meet it themselves.
+
+    Args:
+        log, facts, report: as for LogWalk.
+        begin: log offset of a record known to be before the end, to begin there; None to search for a file.
+
+    Raises:
+        StoreAccessError: a file may not be read.
+    """
+    if begin is None and log.effects.remote:
+        begin = late_begin(log, facts)
+    elif begin is None:
+        begin = log.min_offset
+        for file in reversed(log.files):
+            if next_record(log, file.start, file.start + max(file.size, 1)) is not None:
+                begin = file.start
+                break
+    walk = LogWalk(log, facts, begin, strict=False, report=report)
+    end, last = begin, None
+    for piece in walk:
+        end, last = piece.base + piece.end, piece.base + piece.positions[piece.count - 1]
+    assert last is None or begin <= last < end
+    verdict = walk.verdict or Verdict.END
+    return LogEnd(end, verdict, last)
+
+
+def refuse_damaged_ends(log: LogFiles, facts: StopFacts, end: LogEnd) -> None:
+    """Raise what a strict walk would raise at the end of a log that is read in ranges.
+
+    Raises:
+        LostLogError: log files are missing at the end.
+        CorruptStoreError: the log ends with damage, or begins after a link or odd file with the name of a log file.
+        StoreAccessError: a file may not be read.
+    """
+    if end.verdict in (Verdict.DAMAGE, Verdict.UNORDERED):
+        for _ in LogWalk(log, facts, end.offset if end.last is None else end.last):
+            pass
+    if log.odd:
+        LogWalk(log, facts, end=log.min_offset).look_for_odd()
+
+
+def late_begin(log: LogFiles, facts: StopFacts) -> int:
+    """Return the log offset of a record before the log's end, as late as small reads can prove.
+
+    That is the last record in the newest index file, if the store stopped cleanly and the checkpoint has no later time:
+    then it is not part of a stale tail, which is older than the log's last record. Otherwise it is the first record of
+    the last file that begins with one: for a store that was copied while it was written, one file must be walked.
+
+    Raises:
+        StoreAccessError: a file may not be read.
+    """
+    if facts.named is not None and facts.clean and not facts.live:
+        named = record_at(log, facts.named)
+        if named is not None and named.store_timestamp >= facts.latest > 0:
+            return facts.named
+    starts = (file.start for file in reversed(log.files))
+    return next((start for start in starts if record_at(log, start) is not None), log.min_offset)
