@@ -10,7 +10,7 @@ import pytest
 from flintmq.forensics.verify.context import Ground
 from flintmq.forensics.verify.findings import Findings
 from flintmq.forensics.verify.queue_files import Disk, UnitFiles
-from flintmq.forensics.verify.queue_findings import HELD, QueueKind, UnitFindings
+from flintmq.forensics.verify.queue_findings import MOST_KEPT, QueueKind, UnitFindings
 from flintmq.storage.filesystem import REAL
 from flintmq.store.layout.queue_name import QueueName
 
@@ -71,12 +71,12 @@ def test_units_that_point_ahead_wait_for_a_new_life_of_the_queue(tmp_path: Path)
     told.begun_again(0)
     told.finish(1, 1)
     assert (found.defect_count, found.note_counts) == (0, {"queue-restarted": 1})
-    for number in range(HELD + 3):
+    for number in range(MOST_KEPT + 3):
         told.contradiction(number, unit(100), unit(900))
     told.contradiction(9, unit(100), unit(50))  # points back: wrong at once
     assert found.defect_count == 1
     told.finish(1, 1)
-    assert found.defect_count == 1 + HELD + 1
+    assert found.defect_count == 1 + MOST_KEPT + 1
 
 
 def test_what_needs_no_record(tmp_path: Path):
@@ -98,6 +98,6 @@ def test_most_times_of_delivery_decide(tmp_path: Path):
     told.delivered_after(10, 1)
     told.finish(11, 11)
     assert (found.note_counts, found.defect_counts) == ({"delay-level": 1}, {"unit-wrong": 1})
-    for number in range(HELD + 20):
+    for number in range(MOST_KEPT + 20):
         told.delivered_after(number, number)
     assert found.defect_counts["unit-wrong"] == 1 + 21  # a hundred are kept, two of them from before

@@ -47,18 +47,18 @@ class UnitCheck:
     """
 
     __slots__ = (
-        "_accounted", "_end", "_last_address", "cursor", "extension", "files", "found", "kind", "log_end", "matched",
-        "name",
+        "_end", "_explained_to", "_last_address", "cursor", "extension", "files", "findings", "kind", "log_end",
+        "matched", "name",
     )  # fmt: skip
 
     def __init__(
         self, name: QueueName, files: UnitFiles, kind: QueueKind, ground: Ground, extension: ExtQueue | None = None
     ) -> None:
         self.name, self.files, self.kind, self.extension = name, files, kind, extension
-        self.found = UnitFindings(name, files, kind, ground)
+        self.findings = UnitFindings(name, files, kind, ground)
         self.cursor = files.first
         self.matched = self.log_end = self._end = 0
-        self._accounted = 0  # units before this number have been checked; the cursor may go back, this does not
+        self._explained_to = 0  # units before this number are explained; the cursor may go back, this does not
         self._last_address = -(1 << 63) - 1
 
     @property
@@ -68,8 +68,8 @@ class UnitCheck:
 
     def state(self) -> list[Any]:
         """Return the progress of the comparison, for JSON."""
-        numbers = [self.cursor, self.matched, self.log_end, self._end, self._accounted, self._last_address]
-        return [numbers, self.found.state(), sorted(self.files.blocked)]
+        numbers = [self.cursor, self.matched, self.log_end, self._end, self._explained_to, self._last_address]
+        return [numbers, self.findings.state(), sorted(self.files.blocked)]
 
     def begin_at(self, offset: int) -> None:
         """Compare from a log offset on: files that are entirely before it are left out."""
@@ -78,8 +78,8 @@ class UnitCheck:
 
     def restore(self, state: list[Any]) -> None:
         """Continue from the result of `state`."""
-        self.cursor, self.matched, self.log_end, self._end, self._accounted, self._last_address = state[0]
-        self.found.restore(state[1])
+        self.cursor, self.matched, self.log_end, self._end, self._explained_to, self._last_address = state[0]
+        self.findings.restore(state[1])
         self.files.blocked |= set(state[2])
 
     # -- units from the log ---------------------------------------------------------------------------------------
@@ -99,8 +99,13 @@ class UnitCheck:
         i = 0
         while i < count:
             i = self._equal(first, units, i, count)
-            if i < count:
-                i += self._resolve(first + i, units, i, count, times)
+            if i == count:
+                break
+            cursor, done = self.cursor, self._resolve(first + i, units, i, count, times)
+            # Otherwise this loop has no end. The cursor goes back only to a unit of this record, which is taken next.
+            key = units[i * self.kind.width :][:_KEY]
+            assert done > 0 or self.cursor > cursor or self.files.one(self.cursor)[:_KEY] == key
+            i += done
 
     def _pass_doubled(self, q: int, key: bytes) -> None:
         """Pass over units before q that point to its record; salvage leaves them for lost ones."""
@@ -109,9 +114,9 @@ class UnitCheck:
             begin -= 1
         begin += self.files.one(begin)[:_KEY] != key
         if begin < q:
-            self._account(self.cursor, begin)
-            self.found.passed["units-doubled"] += q - begin
-            self._accounted, self.cursor = max(self._accounted, q), q
+            self._explain(self.cursor, begin)
+            self.findings.passed["units-doubled"] += q - begin
+            self._explained_to, self.cursor = max(self._explained_to, q), q
 
     def _equal(self, first: int, units: bytes, i: int, count: int) -> int:
         """Pass over expected units that equal those at the cursor; return the first other one."""
@@ -131,10 +136,10 @@ class UnitCheck:
 
     def _met(self, queue_offset: int, count: int) -> None:
         """Advance past `count` units on disk that belong to the records at this queue offset."""
-        self.found.met(self.cursor, count, self.cursor - queue_offset if self.kind.indexed else 0)
+        self.findings.met(self.cursor, count, self.cursor - queue_offset if self.kind.indexed else 0)
         self.matched += count
         self.cursor += count
-        self._accounted = max(self._accounted, self.cursor)
+        self._explained_to = max(self._explained_to, self.cursor)
 
     def _resolve(self, q: int, units: bytes, i: int, count: int, times: Sequence[int]) -> int:
         """Decide about expected unit i and the unit at the cursor, which differ.
@@ -145,42 +150,45 @@ class UnitCheck:
         width, indexed = self.kind.width, self.kind.indexed
         expected, found = units[i * width : (i + 1) * width], self.files.one(self.cursor)
         key = expected[:_KEY]
-        if found[:_KEY] == key:
+        if found[:_KEY] == key:  # of the same record: another field differs
             self._compare(expected, found, times[i])
             self._met(q, 1)
             return 1
         if indexed and q != self.cursor and self.files.one(q)[:_KEY] == key:
+            # The record's unit is at its place, and only the cursor is not: units before it belong to no record, or the
+            # topic was created again and its offsets start over.
             if q > self.cursor:
-                self._account(self.cursor, q)
+                self._explain(self.cursor, q)
             else:
-                self.found.begun_again(q)
+                self.findings.begun_again(q)
             self.cursor = q
             return 0
         offset, size = POINTER.unpack_from(found)
-        at_its_place = self.kind.placed and q == self.cursor
+        at_its_place = self.kind.placed and q == self.cursor  # so no other record can own the unit at the cursor
         if not any(found) or (not at_its_place and (offset < 0 or size <= 0)):
+            # No unit is here. Where units have no fixed places the record's may come later.
             return 0 if self._look_ahead(key) else self._missing(q, 1, expected)
-        if not at_its_place and self.found.harmless(offset, size) is not None:
-            self._account(self.cursor, self.cursor + 1)
+        if not at_its_place and self.findings.harmless(offset, size) is not None:  # it needs no record
+            self._explain(self.cursor, self.cursor + 1)
             self.cursor += 1
             return 0
         ahead = _find(units, found[:_KEY], i + 1, min(count, i + LOOK_AHEAD), width)
-        if ahead is not None:
+        if ahead is not None:  # it is of a later record: those before that one have no units
             return self._missing(q, ahead - i, expected)
         if self._look_ahead(key):
             return 0
-        if indexed and q != self.cursor:
+        if indexed and q != self.cursor:  # the unit at the cursor is still due for another queue offset
             return self._missing(q, 1, expected)
-        if self.files.one(self.cursor + 1)[:_KEY] == key:
-            self._account(self.cursor, self.cursor + 1)
+        if self.files.one(self.cursor + 1)[:_KEY] == key:  # one unit too many
+            self._explain(self.cursor, self.cursor + 1)
             self.cursor += 1
             return 0
-        self.found.contradiction(self.cursor, expected, found)
+        self.findings.contradiction(self.cursor, expected, found)
         self.cursor += 1
         return 1
 
     def _missing(self, queue_offset: int, count: int, expected: bytes) -> int:
-        self.found.missing(queue_offset, count, POINTER.unpack_from(expected)[0])
+        self.findings.missing(queue_offset, count, POINTER.unpack_from(expected)[0])
         return count
 
     def _look_ahead(self, key: bytes) -> bool:
@@ -191,39 +199,39 @@ class UnitCheck:
         at = _find(self.files.read(self.cursor + 1, count), key, 0, count, self.kind.width)
         if at is None:
             return False
-        self._account(self.cursor, self.cursor + 1 + at)
+        self._explain(self.cursor, self.cursor + 1 + at)
         self.cursor += 1 + at
         return True
 
-    def _account(self, start: int, stop: int) -> None:
+    def _explain(self, start: int, stop: int) -> None:
         """Explain every unit in [start, stop) that has no record and was not checked before."""
-        start, self._accounted = max(start, self._accounted), max(stop, self._accounted)
+        start, self._explained_to = max(start, self._explained_to), max(stop, self._explained_to)
         for number, data in self.files.blocks(start, stop):
             for at in range(0, len(data), self.kind.width):
                 offset, size = POINTER.unpack_from(data, at)
                 if offset < 0 or size <= 0:
                     continue  # no unit here: its record is reported as missing one
-                why = self.found.harmless(offset, size)
+                why = self.findings.harmless(offset, size)
                 if why is not None:
-                    self.found.passed[why] += 1
+                    self.findings.passed[why] += 1
                 else:
-                    self.found.extra(number + at // self.kind.width, offset)
+                    self.findings.extra(number + at // self.kind.width, offset)
 
     # -- the other fields of a unit ------------------------------------------------------------------------------------
 
     def _compare(self, expected: bytes, found: bytes, time: int) -> None:
         if self.kind.width == BATCH_UNIT_SIZE:
             ours, theirs = BATCH_UNIT.unpack(expected), BATCH_UNIT.unpack(found)
-            self.found.wrong(self.cursor, str(tuple(ours)), str(tuple(theirs)))
+            self.findings.wrong(self.cursor, str(tuple(ours)), str(tuple(theirs)))
             return
         code, other = UNIT.unpack(expected).tags_code, UNIT.unpack(found).tags_code
         if ext.is_address(other):
             self._compare_extension(code, other, time)
         elif self.kind.schedule and not self.kind.delays_known and other >= time and code > time:
             if code != other:
-                self.found.delivered_after(self.cursor, other - time)
+                self.findings.delivered_after(self.cursor, other - time)
         elif code != other:
-            self.found.wrong(self.cursor, f"tags code {code}", f"tags code {other}")
+            self.findings.wrong(self.cursor, f"tags code {code}", f"tags code {other}")
 
     def _compare_extension(self, code: int, address: int, time: int) -> None:
         unit = self.extension.unit(address) if self.extension is not None else None
@@ -236,7 +244,7 @@ class UnitCheck:
         else:
             self._last_address = address
             return
-        self.found.wrong(self.cursor, f"tags code {code}, time {time} in the extension", found, "ext-wrong")
+        self.findings.wrong(self.cursor, f"tags code {code}, time {time} in the extension", found, "ext-wrong")
 
     # -- the end ---------------------------------------------------------------------------------------------------
 
@@ -244,11 +252,11 @@ class UnitCheck:
         """Judge the rest of both sides, when the log has no more units for this queue."""
         self.stop()
         self._count_after()
-        self.found.report_passed()
+        self.findings.report_passed()
 
     def stop(self) -> None:
         """Report what was held back at the end of a part; later units are not judged."""
-        self.found.finish(self.cursor, self.matched)
+        self.findings.finish(self.cursor, self.matched)
 
     def _count_after(self) -> None:
         """Count the units after the last one that the log gives."""
@@ -260,7 +268,7 @@ class UnitCheck:
                 offset, size = POINTER.unpack_from(data, at)
                 if offset == 0 and size == 0:
                     continue
-                self.found.passed[self.found.harmless(offset, size) or "units-ghost"] += 1
+                self.findings.passed[self.findings.harmless(offset, size) or "units-ghost"] += 1
                 if self.kind.indexed:
                     self._end = number + at // width + 1
                 else:

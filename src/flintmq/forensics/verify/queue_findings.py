@@ -16,7 +16,7 @@ from flintmq.forensics.verify.queue_files import UnitFiles
 from flintmq.format.consume_queue import POINTER, PRE_BLANK_SIZE, UNIT_SIZE
 from flintmq.store.layout.queue_name import QueueName
 
-HELD = 100  # findings of a kind kept until the queue's end explains them
+MOST_KEPT = 100  # findings of a kind kept until the queue's end explains them
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,15 +71,15 @@ class UnitFindings:
         passed: units that need no record: code of the note -> number.
     """
 
-    __slots__ = ("_delays", "_displaced", "_extra", "_held", "_held_count", "_missing", "files", "ground", "kind",
+    __slots__ = ("_ahead", "_ahead_count", "_delays", "_displaced", "_extra", "_missing", "files", "ground", "kind",
                  "name", "passed")  # fmt: skip
 
     def __init__(self, name: QueueName, files: UnitFiles, kind: QueueKind, ground: Ground) -> None:
         self.name, self.files, self.kind, self.ground = name, files, kind, ground
         self.passed: Counter[str] = Counter()
         self._missing, self._displaced, self._extra = _UnitRun(), _UnitRun(), _UnitRun()
-        self._held: list[tuple[int, bytes, bytes]] = []
-        self._held_count = 0
+        self._ahead: list[tuple[int, bytes, bytes]] = []  # units that point to a later record than the one due
+        self._ahead_count = 0
         self._delays: dict[int, tuple[int, int]] = {}  # ms -> (units, number of the first one)
 
     @property
@@ -96,16 +96,16 @@ class UnitFindings:
 
     def state(self) -> list[Any]:
         """Return everything not reported yet, for JSON."""
-        held = [(number, expected.hex(), found.hex()) for number, expected, found in self._held]
+        ahead = [(number, expected.hex(), found.hex()) for number, expected, found in self._ahead]
         runs = [astuple(run) for run in (self._missing, self._displaced, self._extra)]
-        return [dict(self.passed), runs, held, self._held_count, [[d, *seen] for d, seen in self._delays.items()]]
+        return [dict(self.passed), runs, ahead, self._ahead_count, [[d, *seen] for d, seen in self._delays.items()]]
 
     def restore(self, state: list[Any]) -> None:
         """Restore the result of `state`."""
-        passed, runs, held, self._held_count, delays = state
+        passed, runs, ahead, self._ahead_count, delays = state
         self.passed = Counter(passed)
         self._missing, self._displaced, self._extra = (_UnitRun(*run) for run in runs)
-        self._held = [(number, bytes.fromhex(expected), bytes.fromhex(found)) for number, expected, found in held]
+        self._ahead = [(number, bytes.fromhex(expected), bytes.fromhex(found)) for number, expected, found in ahead]
         self._delays = {delay: (count, first) for delay, count, first in delays}
 
     # -- during the comparison -----------------------------------------------------------------------------------------
@@ -130,9 +130,9 @@ class UnitFindings:
         if POINTER.unpack_from(found)[0] <= POINTER.unpack_from(expected)[0]:
             self._contradicts(number, expected, found)
             return
-        self._held_count += 1
-        if len(self._held) < HELD:
-            self._held.append((number, expected, found))
+        self._ahead_count += 1
+        if len(self._ahead) < MOST_KEPT:
+            self._ahead.append((number, expected, found))
 
     def extra(self, number: int, offset: int) -> None:
         """Take a unit that points to a log offset where no record of this queue begins."""
@@ -166,13 +166,13 @@ class UnitFindings:
     def begun_again(self, queue_offset: int) -> None:
         """Note that the queue's offsets begin again here; the files hold the later units."""
         self._note("queue-restarted", f"begins again at offset {queue_offset}")
-        self._held.clear()
-        self._held_count = 0
+        self._ahead.clear()
+        self._ahead_count = 0
         self._missing = _UnitRun()
 
     def delivered_after(self, number: int, delay: int) -> None:
         """Take a time of delivery that is not its level's: another table of levels, or damage."""
-        if delay not in self._delays and len(self._delays) >= HELD:
+        if delay not in self._delays and len(self._delays) >= MOST_KEPT:
             self.wrong(number, "the time of delivery that the delay level gives", f"store time + {delay} ms")
             return
         count, first = self._delays.get(delay, (0, number))
@@ -199,10 +199,10 @@ class UnitFindings:
             self._report_missing(cursor, hole=False)
         if self._displaced.count:
             self._report_displaced()
-        for held in self._held:
-            self._contradicts(*held)
-        if self._held_count > len(self._held):
-            further = f"{self._held_count - len(self._held)} further units point ahead"
+        for unit in self._ahead:
+            self._contradicts(*unit)
+        if self._ahead_count > len(self._ahead):
+            further = f"{self._ahead_count - len(self._ahead)} further units point ahead"
             self._defect("unit-wrong", cursor, f"units of earlier records of queue {self.label}", further)
         self._report_delays(matched)
 
