@@ -222,6 +222,7 @@ class Builder:
         directory = os.path.join(plan.staging, "index")
         self.index = None
         if plan.rules.index:
+            plan.disk.mkdirs(directory)
             self.index = IndexWriter(directory, plan.sizes.slots, plan.sizes.items, plan.disk, IndexFileBuilder)
         self.units = self.keys = 0
 

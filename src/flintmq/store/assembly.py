@@ -138,12 +138,14 @@ def assemble(choices: Choices) -> StoreParts:
 def _locked(choices: Choices, opened: ExitStack) -> StoreLock:
     """Take the lock of a store that may be opened and that no other process dispatches."""
     root, config, effects = choices.root, choices.config, choices.effects
+    # A refused opening leaves the directory as it was, so nothing is made before these checks.
     lost_directory(root, config, effects, accept=choices.accept_lost_log)
+    directories.refuse_other_kinds(root, effects)
+    directories.log_directories(root, config, effects)
     effects.make_folder(os.path.join(root, directories.LOG))
     if effects.size(os.path.join(root, "checkpoint")) is None:  # or a kill came before the name was on disk
         effects.sync_dir(os.path.dirname(root))
     directories.open_root(root, config, effects)
-    directories.refuse_rocksdb_queues(root, effects)
     lock = effects.lock_store(root)
     opened.callback(lock.release)
     effects.guard(root)

@@ -27,6 +27,7 @@ def test_the_files_are_those_of_the_map(tmp_path: Path, keys: int) -> None:
     offsets = array("q", (300 * n for n in range(keys)))
     times = array("q", (1_700_000_000_000 + 400 * n for n in range(keys)))
     for name, make in (("map", IndexFileWriter), ("made", IndexFileBuilder)):
+        (tmp_path / name).mkdir()
         writer = IndexWriter(str(tmp_path / name), 50, 40, make=make)
         for first in range(0, keys, 9):
             end = min(first + 9, keys)

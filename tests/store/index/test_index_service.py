@@ -46,6 +46,7 @@ def insert(found: KeyIndex, keys: Keys) -> None:
 
 def opened(root: Path, log_end: int = 1 << 60) -> KeyIndex:
     found = KeyIndex(str(root), CONFIG, REAL)
+    found.make_folder()
     found.recover(log_end, StoreFiles(str(root), REAL))
     found.check_invariants()
     return found

@@ -60,6 +60,8 @@ def test_a_full_file_is_followed_by_one_that_repeats_its_end(tmp_path: Path) -> 
 
 
 def test_records_without_keys_make_the_file_that_java_makes(tmp_path: Path) -> None:
+    for name in "abc":
+        (tmp_path / name).mkdir()
     writer = IndexWriter(str(tmp_path / "a"), 5, 4)
     writer.finish(700, 5000)
     assert headers(tmp_path / "a") == [Header(0, 0, 0, 0, 0, 0)]

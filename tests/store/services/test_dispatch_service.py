@@ -39,6 +39,7 @@ class Setup:
         self.log = CommitLog(self.files, config, LogState(0, 0, {}), self.effects)
         self.queues = ConsumeQueues(str(root), config, self.effects, Report())
         self.index = KeyIndex(str(root), config, self.effects)
+        self.index.make_folder()
         self.confirmed: int | None = None
         self.dispatch = DispatchService(
             LogTail(self.files), lambda: self.log.end if self.confirmed is None else self.confirmed,

@@ -147,6 +147,14 @@ class KeyIndex:
         self.writer = IndexWriter(self.folder, shape.slots, shape.items, effects)
         self.writer.take_over(file.path for file in self.found)
 
+    def make_folder(self) -> None:
+        """Make the directory if it is missing; call it before `recover`.
+
+        Raises:
+            OSError: it cannot be made.
+        """
+        self.effects.mkdirs(self.folder)
+
     def recover(self, log_end: int, small: StoreFiles, log_begin: int = 0) -> RecoveredIndex:
         """Remove half-made items and those beyond the log's end, then continue the last file.
 

@@ -266,7 +266,7 @@ class IndexWriter:
     """A directory of index files that takes keys in log order.
 
     Args:
-        directory: their directory, created if it is missing.
+        directory: their directory; it must exist before the first file is made.
         slots, items: their geometry.
         make: makes a new one, with the arguments of IndexFileWriter.
     """
@@ -286,7 +286,6 @@ class IndexWriter:
         self.current: NewIndexFile | None = None
         self.end_offset = self.end_time = 0
         self.done = 0  # number of keys of the last call that are in
-        effects.mkdirs(directory)
 
     def insert(self, hashes: Numbers, offsets: Numbers, times: Numbers, count: int) -> None:
         """Append items for the first `count` keys, making files as they are needed.

@@ -93,6 +93,17 @@ def in_rocksdb(root: str, effects: Effects = REAL) -> dict[str, str]:
     }
 
 
+def refuse_other_kinds(root: str, effects: Effects = REAL) -> None:
+    """Refuse a directory in which a store of a kind that FlintMQ does not write is, before a store is made there.
+
+    Raises:
+        UnsupportedFormatError: a DLedger log, or consume queues in RocksDB.
+        StoreAccessError: a directory may not be listed.
+    """
+    _refuse_dledger(root, effects.listdir(root))
+    refuse_rocksdb_queues(root, effects)
+
+
 def refuse_rocksdb_queues(root: str, effects: Effects = REAL) -> None:
     """Raise UnsupportedFormatError if a store to be written keeps its queues in RocksDB."""
     for folder, what in in_rocksdb(root, effects).items():

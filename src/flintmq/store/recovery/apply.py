@@ -112,6 +112,8 @@ class Recovery:
         self.end, self.compared = log_end.offset, search.compared
         if search.lost:
             self._distrust_all()
+        if self.index is not None:
+            self.index.make_folder()  # not before: an opening that is refused makes nothing
         for step in plan(self._situation()):
             STEPS[step](self)
         return Recovered(
