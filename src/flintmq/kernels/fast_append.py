@@ -379,7 +379,7 @@ class Putter:
             result = quick.append(message)
             if result is not None:
                 if self.waits and message.wait:
-                    return self._wait_flushed(result)
+                    return self._settle(result)
                 if self.follower.needs_wake:
                     self.follower.wake()
                 return result
@@ -389,8 +389,8 @@ class Putter:
         """Put a message that is not plain."""
         raise NotImplementedError
 
-    def _wait_flushed(self, result: PutResult):
-        """Wait until a stored message is on disk; return the final result."""
+    def _settle(self, result: PutResult):
+        """Return the final result of a stored message, after the wait for the disk."""
         raise NotImplementedError
 
 

@@ -62,7 +62,7 @@ class Choices:
 
     Attributes:
         root: absolute path.
-        config: its keys as given; sizes that the files tell are not in it yet.
+        config: its keys as given; sizes that the files have are not in it yet.
         effects: the disk and the clock.
         peer: version to follow on disk.
         external: another process makes queues and index.
@@ -244,12 +244,7 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
     )
     counters = Counters(state.next_offsets, state.end, effects)
     flushed_time = state.last_time or small.checkpoint.physic_timestamp
-    marked = index.mark.indexed if index is not None else None
-    if (
-        loaded.facts.mark.flushed != state.end or small.mark.indexed != marked
-    ):  # everything that recovery kept is on disk
-        known = small.checkpoint._replace(physic_timestamp=flushed_time)
-        small.write(state.end, known, min(small.mark.dispatched, state.end), marked)
+    _write_mark_if_changed(loaded, flushed_time)
     commits = CommitService(files, commit_log, config, failure, effects) if files.pool is not None else None
     flush = FlushService(files, commit_log, config, failure, effects, commits=commits, ours=ownership.is_ours)
     dispatch = DispatchService(
@@ -272,32 +267,15 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
     )
     open_state = OpenState(root, lock)
     reader = LiveReader(files, queues, config, open_state.check)
-    retention = Retention(
-        commit_log,
-        dispatched=(lambda: commit_log.end) if external else (lambda: small.mark.dispatched),
-        paths=loaded.places,
-        root=root,
-        follow=_nothing if external else Expiry(root, config, queues, effects).follow,
-        config=config,
-        effects=effects,
-    )
-
-    def flushed_all() -> bool:
-        flush.flush_once()
-        return not failure
-
-    tables = ConfigTables.of(root, config, effects, peer)
-    housekeeping = Housekeeping(
-        config,
-        effects,
-        tables=tables,
-        known=KnownTopics(
-            queues=lambda: list(commit_log.next_offsets),
-            batch=loaded.batches,
-            new_batch=loaded.dispatcher.learn_batch_topic,
-        ),
-        flush=flushed_all,
-        delay=DelayService(queues, reader.record, puts.put, tables.delays, config, effects),
+    retention = _retention(choices, loaded, commit_log)
+    housekeeping = _housekeeping(
+        choices,
+        loaded,
+        commit_log=commit_log,
+        flush=flush,
+        failure=failure,
+        puts=puts,
+        reader=reader,
         retention=retention,
     )
     checkpointer = Checkpointer(
@@ -337,6 +315,70 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
     )
     _connect(parts, ownership)
     return parts
+
+
+def _write_mark_if_changed(loaded: _Loaded, flushed_time: int) -> None:
+    """Write checkpoint and mark after recovery, unless they say the same already.
+
+    Everything that recovery kept is on disk.
+
+    Args:
+        loaded: the recovered store.
+        flushed_time: store time in ms of the log's last record.
+    """
+    small, index, end = loaded.small, loaded.index, loaded.recovered.state.end
+    indexed = index.mark.indexed if index is not None else None
+    if loaded.facts.mark.flushed != end or small.mark.indexed != indexed:
+        numbers = small.checkpoint._replace(physic_timestamp=flushed_time)
+        small.write(end, numbers, min(small.mark.dispatched, end), indexed)
+
+
+def _retention(choices: Choices, loaded: _Loaded, commit_log: CommitLog) -> Retention:
+    """Make the service that deletes old log files; queues and index follow, unless another process expires them."""
+    root, effects, config, small = choices.root, choices.effects, loaded.config, loaded.small
+    return Retention(
+        commit_log,
+        dispatched=(lambda: commit_log.end) if choices.external else (lambda: small.mark.dispatched),
+        paths=loaded.places,
+        root=root,
+        follow=_nothing if choices.external else Expiry(root, config, loaded.queues, effects).follow,
+        config=config,
+        effects=effects,
+    )
+
+
+def _housekeeping(
+    choices: Choices,
+    loaded: _Loaded,
+    *,
+    commit_log: CommitLog,
+    flush: FlushService,
+    failure: DiskFailure,
+    puts: PutService,
+    reader: LiveReader,
+    retention: Retention,
+) -> Housekeeping:
+    """Make the service that keeps config/, delivers delayed messages and runs retention."""
+
+    def flushed_all() -> bool:
+        flush.flush_once()
+        return not failure
+
+    config, effects = loaded.config, choices.effects
+    tables = ConfigTables.of(choices.root, config, effects, choices.peer)
+    return Housekeeping(
+        config,
+        effects,
+        tables=tables,
+        known=KnownTopics(
+            queues=lambda: list(commit_log.next_offsets),
+            batch=loaded.batches,
+            new_batch=loaded.dispatcher.learn_batch_topic,
+        ),
+        flush=flushed_all,
+        delay=DelayService(loaded.queues, reader.record, puts.put, tables.delays, config, effects),
+        retention=retention,
+    )
 
 
 def _with_sizes(choices: Choices, listed: LogFiles) -> StoreConfig:
@@ -478,8 +520,8 @@ def stop(parts: StoreParts, external: bool) -> None:
     parts.flush.stop()
     parts.dispatch.stop()
     try:
-        behind = parts.dispatch.stopped_at or parts.dispatch.waits_for  # then the next start must dispatch the rest
-        if not parts.failure and behind is None:
+        undispatched = parts.dispatch.stopped_at or parts.dispatch.waits_for  # the next start dispatches the rest
+        if not parts.failure and undispatched is None:
             if parts.index is not None:
                 parts.index.close()
             parts.checkpointer.write(closing=True)

@@ -137,10 +137,10 @@ class MessageStore(Putter):
         self._parts.state.check()
         return self._parts.puts.put(message, tried=self.quick is not None)
 
-    def _wait_flushed(self, result: PutResult) -> PutResult:
-        if in_handler(self.root):  # what the signal came amid may be the flush
+    def _settle(self, result: PutResult) -> PutResult:
+        if in_handler(self.root):  # the code that the signal interrupted may be the flush
             return unflushed(result)
-        return self._parts.puts.wait_flushed(result)
+        return self._parts.puts.settle(result)
 
     def put_async(self, message: Message) -> Awaitable[PutResult]:
         """Store one message, and wait for the disk without a thread.
@@ -238,11 +238,13 @@ class MessageStore(Putter):
     def flush(self) -> None:
         """Make everything that was put so far durable.
 
+        That is the log; queues and index are made from it again if a power cut takes them.
+
         Raises:
             StoreError: the disk refused, now or before.
             UsageError: the store is closed.
 
-        Durability: on return.
+        Thread: any. Durability: on return.
         """
         self._parts.state.check()
         self._parts.flush.flush_once()
@@ -279,9 +281,9 @@ class MessageStore(Putter):
         arguments.texts(topic=topic)
         arguments.numbers(queue_id=queue_id, offset=offset, max_messages=max_messages, wait_ms=wait_ms)
         arguments.given_text("tags", tags)
-        found = self._parts.reader.get(topic, queue_id, offset, max_messages, tags, wait_ms)
-        self._parts.counters.got(len(found.messages))
-        return found
+        result = self._parts.reader.get(topic, queue_id, offset, max_messages, tags, wait_ms)
+        self._parts.counters.got(len(result.messages))
+        return result
 
     def get_batch(
         self,
@@ -297,8 +299,7 @@ class MessageStore(Putter):
         """Return messages of a queue from an offset on as a pyarrow.RecordBatch.
 
         No object is made for a row. Statuses and offsets are those of `get`. The limits are these two, not those of
-        RocketMQ's transfers; an answer
-        holds messages of one queue file, so it may be shorter.
+        RocketMQ's transfers; an answer holds messages of one queue file, so it may be shorter.
 
         Args:
             topic, queue_id, offset: from where.
@@ -325,17 +326,33 @@ class MessageStore(Putter):
             if error.name != "pyarrow":
                 raise
             raise MissingExtraError("get_batch needs pyarrow: pip install 'flintmq[arrow]'") from error
-        words = topic, queue_id, offset, max_messages, max_bytes, columns, wait_ms
-        found: GetBatchResult = module.get_batch(self._parts.reader, *words)
-        self._parts.counters.got(found.batch.num_rows)
-        return found
+        result: GetBatchResult = module.get_batch(
+            self._parts.reader,
+            topic=topic,
+            queue_id=queue_id,
+            offset=offset,
+            max_messages=max_messages,
+            max_bytes=max_bytes,
+            columns=columns,
+            wait_ms=wait_ms,
+        )
+        self._parts.counters.got(result.batch.num_rows)
+        return result
 
     def query(self, topic: str, key: str, begin: int | None = None, end: int | None = None) -> list[StoredMessage]:
         """Return the newest messages with a key, at most maxMsgsNumBatch, in log order.
 
+        A message need not be dispatched yet: the part of the log that the index does not cover is searched.
+
+        Args:
+            topic, key: of the messages; a unique key (`PutResult.msg_id`) is a key too.
+            begin, end: store times in Unix milliseconds, both inclusive; None: the first, the last.
+
         Raises:
             TypeError: an argument of another type.
             UsageError: the store is closed.
+
+        Thread: any.
         """
         self._parts.state.check()
         arguments.texts(topic=topic, key=key)
@@ -398,18 +415,29 @@ class MessageStore(Putter):
         if queues is not None:
             queues = list(queues)
             arguments.numbers(**{f"queues[{number}]": queue for number, queue in enumerate(queues)})
-        words = (
-            self._parts.reader,
-            self._parts.housekeeping,
-            self._parts.state.check,
-            self.offset_at_time,
-            self._parts.failure,
+        parts = self._parts
+        source = StoreSource(
+            self.root,
+            topic,
+            reader=parts.reader,
+            keeping=parts.housekeeping,
+            check=parts.state.check,
+            at_time=self.offset_at_time,
+            failure=parts.failure,
         )
-        source = StoreSource(self.root, topic, *words)
         return new_consumer(self._groups, source, group, topic, queues, tags, start, idle_ms)
 
     def view(self) -> StoreView:
-        """Return a read-only view of this store as it is now."""
+        """Return a read-only view of this store as it is now: its files, as another process sees them.
+
+        Close it, or use it in a `with` block. `StoreView.refresh` shows later messages.
+
+        Raises:
+            UsageError: the store is closed.
+            StoreAccessError: a file or directory may not be read.
+
+        Thread: any.
+        """
         self._parts.state.check()
         return open_store(self.root, config=self.config, effects=self.effects)
 
@@ -500,10 +528,20 @@ class MessageStore(Putter):
         )
 
     def wait_dispatched(self, timeout: float | None = None) -> bool:
-        """Wait until everything put so far can be read; return False after `timeout` seconds.
+        """Wait until everything put so far is in its queue and in the index, so that `get` finds it.
+
+        Under SYNC_FLUSH it is flushed first: only durable messages are dispatched.
+
+        Args:
+            timeout: seconds; None: no limit.
+
+        Returns:
+            False if the time was up, or the disk failed, or dispatch has stopped at damage.
 
         Raises:
             UsageError: the store is closed, or its dispatch is left to another process.
+
+        Thread: any.
         """
         self._check_dispatched("wait_dispatched")
         parts = self._parts

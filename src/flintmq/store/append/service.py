@@ -60,12 +60,12 @@ class PutService:
         if result.status is not OK:
             return result
         if self.flush.sync and message.wait:
-            return self.wait_flushed(result)
+            return self.settle(result)
         self._carry_on()
         return result
 
-    def wait_flushed(self, result: PutResult) -> PutResult:
-        """Wait until a stored message is on disk, or it is not known; return the final result."""
+    def settle(self, result: PutResult) -> PutResult:
+        """Return the final result of a stored message, after the wait for the disk."""
         done = self.flush.wait_flushed(result.physical_offset + result.size)
         return result if done else self._unflushed(result)
 
@@ -75,7 +75,7 @@ class PutService:
         def append(many: list[Message]) -> list[PutResult]:
             return self.log.append_many(many, until_refused, delivered)
 
-        return self._settled(messages, self._append_all(messages, append))
+        return self._settle_all(messages, self._append_all(messages, append))
 
     def put_batch(self, messages: list[Message], shared: Mapping[str, str] | None) -> list[PutResult]:
         """Put a batch, all or none, with one wait for the disk at the end."""
@@ -83,10 +83,10 @@ class PutService:
         def append(batch: list[Message]) -> list[PutResult]:
             return put_batch(self.log, batch, shared, self.peer)
 
-        return self._settled(messages, self._append_all(messages, append)) if messages else []
+        return self._settle_all(messages, self._append_all(messages, append)) if messages else []
 
-    def _settled(self, messages: list[Message], results: list[PutResult]) -> list[PutResult]:
-        """Return the results of appended messages after the wait for the disk."""
+    def _settle_all(self, messages: list[Message], results: list[PutResult]) -> list[PutResult]:
+        """Return the final results of appended messages, after one wait for the disk."""
         assert len(results) <= len(messages)  # callers match results to messages by index
         stored = [r for r in results if r.status is OK]
         if not stored:
