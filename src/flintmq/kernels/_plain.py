@@ -1,6 +1,8 @@
 """Python twins of the functions in `crc.h`, used by kernels that run uncompiled.
 
-They have the same names and the same results, without the speed.
+They have the same names and the same results, without the speed. In C the caller guarantees the bounds; here each
+function asserts them, for all bytes that its C form reads or writes, also those beyond the `n` that count. So the tests
+on uncompiled kernels find a call that would leave a buffer.
 """
 
 from __future__ import annotations
@@ -14,43 +16,60 @@ from typing import Any
 _U16, _U32, _I16, _I32, _I64 = (struct.Struct(f).unpack_from for f in (">H", ">I", ">h", ">i", ">q"))
 
 
+def _inside(p: Any, at: int, n: int) -> None:
+    """Assert that p has n bytes from `at` on."""
+    assert 0 <= at and 0 <= n and at + n <= len(p), f"{n} bytes at {at} of {len(p)}"
+
+
 def u16be(p: Any, at: int) -> int:
+    _inside(p, at, 2)
     return int(_U16(p, at)[0])
 
 
 def u32be(p: Any, at: int) -> int:
+    _inside(p, at, 4)
     return int(_U32(p, at)[0])
 
 
 def i16be(p: Any, at: int) -> int:
+    _inside(p, at, 2)
     return int(_I16(p, at)[0])
 
 
 def i32be(p: Any, at: int) -> int:
+    _inside(p, at, 4)
     return int(_I32(p, at)[0])
 
 
 def i64be(p: Any, at: int) -> int:
+    _inside(p, at, 8)
     return int(_I64(p, at)[0])
 
 
 def put16be(p: Any, at: int, x: int) -> None:
+    _inside(p, at, 2)
     struct.pack_into(">H", p, at, x & 0xFFFF)
 
 
 def put32be(p: Any, at: int, x: int) -> None:
+    _inside(p, at, 4)
     struct.pack_into(">I", p, at, x & 0xFFFFFFFF)
 
 
 def put64be(p: Any, at: int, x: int) -> None:
+    _inside(p, at, 8)
     struct.pack_into(">Q", p, at, x & 0xFFFFFFFFFFFFFFFF)
 
 
 def same_bytes(p: Any, at: int, q: Any, start: int, n: int) -> bool:
+    _inside(p, at, n)
+    _inside(q, start, n)
     return bytes(p[at : at + n]) == bytes(q[start : start + n])
 
 
 def copy_bytes(to: Any, at: int, p: Any, start: int, n: int) -> None:
+    _inside(to, at, n)
+    _inside(p, start, n)
     to[at : at + n] = p[start : start + n]
 
 
@@ -67,10 +86,12 @@ def prefetch_write(p: Any, at: int) -> None:
 
 
 def all_ascii(p: Any, at: int, n: int) -> bool:
+    _inside(p, at, n)
     return bytes(p[at : at + n]).isascii()
 
 
 def first_non_ascii(p: Any, at: int, end: int) -> int:
+    _inside(p, at, max(end - at, 0))
     text = bytes(p[at:end])
     if text.isascii():
         return end
@@ -78,10 +99,13 @@ def first_non_ascii(p: Any, at: int, end: int) -> int:
 
 
 def odd_bytes(p: Any, at: int) -> int:
+    _inside(p, at, 64)
     return sum(1 << i for i, byte in enumerate(bytes(p[at : at + 64])) if byte >= 0x80 or byte in (1, 2))
 
 
 def same_shape(p: Any, at: int, other: int, n: int, known: Any, to: int) -> bool:
+    _inside(p, at, n + -n % 64)
+    _inside(p, other, n + -n % 64)
     fixed = sum((known[to + word] & 0xFFFFFFFFFFFFFFFF) << (64 * word) for word in range(4))
     for i in range(n):
         byte = p[at + i]
@@ -98,14 +122,21 @@ def lowest_bit(bits: int) -> int:
 
 
 def copy_by_32(to: Any, at: int, p: Any, start: int, n: int) -> None:
+    steps = max(n + -n % 32, 32)
+    _inside(to, at, steps)
+    _inside(p, start, steps)
     to[at : at + n] = p[start : start + n]
 
 
 def put_hex8(to: Any, at: int, p: Any, start: int) -> None:
+    _inside(p, start, 8)
+    _inside(to, at, 16)
     to[at : at + 16] = bytes(p[start : start + 8]).hex().upper().encode()
 
 
 def put_host4(to: Any, at: int, p: Any, start: int) -> int:
+    _inside(p, start, 8)
+    _inside(to, at, 24)
     text = f"{p[start]}.{p[start + 1]}.{p[start + 2]}.{p[start + 3]}:{u16be(p, start + 6)}".encode()
     to[at : at + len(text)] = text
     return at + len(text)
@@ -113,17 +144,20 @@ def put_host4(to: Any, at: int, p: Any, start: int) -> int:
 
 def find_either(p: Any, at: int, end: int, a: int, b: int) -> int:
     """Return the first position in [at, end) of byte a or byte b, or end."""
+    _inside(p, at, max(end - at, 0))
     text = bytes(p[at:end])
     hits = [i for i in (text.find(a), text.find(b)) if i >= 0]
     return at + min(hits) if hits else end
 
 
 def find_magic(p: Any, at: int, end: int) -> int:
+    _inside(p, at, max(end - at, 0))
     found = bytes(p[at:end]).find(b"\xda\xa3\x20")
     return found + at if found >= 0 else -1
 
 
 def hash_ascii(h: int, p: Any, at: int, n: int) -> int:
+    _inside(p, at, n)
     for byte in bytes(p[at : at + n]):
         h = h * 31 + byte & 0xFFFFFFFF
     return h
@@ -138,6 +172,7 @@ def _fold(a: int, b: int) -> int:
 
 
 def seeded_hash(p: Any, at: int, n: int, more: int, seed: int, secret: int) -> int:
+    _inside(p, at, n)
     h = seed + n & 0xFFFFFFFFFFFFFFFF
     data = bytes(p[at : at + n])
     for start in range(0, n, 8):
@@ -147,10 +182,12 @@ def seeded_hash(p: Any, at: int, n: int, more: int, seed: int, secret: int) -> i
 
 
 def crc32_of(p: Any, at: int, n: int) -> int:
+    _inside(p, at, n)
     return zlib.crc32(p[at : at + n])
 
 
 def crc32_at_level(p: Any, at: int, n: int, most: int) -> int:
+    _inside(p, at, n)
     return zlib.crc32(p[at : at + n])
 
 
@@ -165,6 +202,7 @@ def present_bytes(p: Any, begin: int, end: int) -> int:
 
 
 def any_below(p: Any, at: int, n: int, limit: int) -> bool:
+    _inside(p, at, n)
     return any(byte < limit for byte in bytes(p[at : at + n]))
 
 
