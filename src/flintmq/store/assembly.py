@@ -334,7 +334,7 @@ def _write_mark_if_changed(loaded: _Loaded, flushed_time: int) -> None:
 
 
 def _retention(choices: Choices, loaded: _Loaded, commit_log: CommitLog) -> Retention:
-    """Make the service that deletes old log files; queues and index follow, unless another process expires them."""
+    """Make the service that deletes old log files; what is derived from them follows."""
     root, effects, config, small = choices.root, choices.effects, loaded.config, loaded.small
     return Retention(
         commit_log,

@@ -64,7 +64,7 @@ class MessageStore(Putter):
     Raises:
         StoreLockedError: another process has it open, or dispatches it while `dispatch` is "thread".
         LostLogError: log files are missing that were flushed once; nothing was changed.
-        CorruptStoreError: damage that is no tail; nothing was changed.
+        CorruptStoreError: damage that is no tail; no record was changed.
         ConfigError: an unknown key or an impossible value, or one that would break a promise
             (docs/operations/configuration.md).
         UnsupportedFormatError: a DLedger log, or consume queues in RocksDB.
@@ -428,7 +428,7 @@ class MessageStore(Putter):
         return new_consumer(self._groups, source, group, topic, queues, tags, start, idle_ms)
 
     def view(self) -> StoreView:
-        """Return a read-only view of this store as it is now: its files, as another process sees them.
+        """Return a read-only view of this store as it is now, as another process sees it.
 
         Close it, or use it in a `with` block. `StoreView.refresh` shows later messages.
 
@@ -528,7 +528,7 @@ class MessageStore(Putter):
         )
 
     def wait_dispatched(self, timeout: float | None = None) -> bool:
-        """Wait until everything put so far is in its queue and in the index, so that `get` finds it.
+        """Wait until everything put so far is in queues and index, so that `get` finds it.
 
         Under SYNC_FLUSH it is flushed first: only durable messages are dispatched.
 
