@@ -94,7 +94,7 @@ def in_rocksdb(root: str, effects: Effects = REAL) -> dict[str, str]:
 
 
 def refuse_other_kinds(root: str, effects: Effects = REAL) -> None:
-    """Refuse a directory in which a store of a kind that FlintMQ does not write is, before a store is made there.
+    """Refuse a directory that holds a store of a kind which FlintMQ does not write.
 
     Raises:
         UnsupportedFormatError: a DLedger log, or consume queues in RocksDB.
