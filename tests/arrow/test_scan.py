@@ -133,7 +133,7 @@ def test_nothing_is_read_before_the_reader_is(golden: Any, tmp_path: Path) -> No
     reader = scan_arrow(path)
     shutil.rmtree(path)
     assert reader.schema == SCHEMA
-    with pytest.raises(LostLogError, match="the checkpoint names a flushed record"):  # all of it cannot expire
+    with pytest.raises(LostLogError, match="the checkpoint records a flushed record"):  # all of it cannot expire
         reader.read_all()
 
 
@@ -157,8 +157,8 @@ def test_several_directories_and_keys(golden: Any, tmp_path: Path) -> None:
         ({"batch_bytes": 0}, UsageError, "batch_bytes"),
         ({"since": datetime.datetime(2026, 1, 1)}, UsageError, "no time zone"),
         ({"until": 2**70}, UsageError, "ms since 1970"),
-        ({"queues": [("T",)]}, UsageError, "no queue"),
-        ({"queues": ["T"]}, UsageError, "no queue"),
+        ({"queues": [("T",)]}, UsageError, "not a queue"),
+        ({"queues": ["T"]}, UsageError, "not a queue"),
         ({"queues": [1, ("T", 1)]}, UsageError, "all ids, or all of named topics"),
         ({"set": {"mappedFileSizeCommitlog": 1}}, ConfigError, "mappedFileSizeCommitLog"),
     ],

@@ -56,19 +56,19 @@ def test_every_field_of_the_schema_can_be_named(name: str) -> None:
 @pytest.mark.parametrize(
     ("template", "complaint"),
     [
-        ("{nope}", r"\{nope\} is no field; there are topic, queue_id"),
-        ("{}", r"\{\} is no field"),
-        ("{0}", r"\{0\} is no field"),
-        ("{topic.__class__}", r"\{topic.__class__\} is no field"),
-        ("{topic[0]}", "is no field"),
-        ("{topic!r}", "is no field"),
-        ("{TOPIC}", "is no field"),
+        ("{nope}", r"\{nope\} is not a field; there are topic, queue_id"),
+        ("{}", r"\{\} is not a field"),
+        ("{0}", r"\{0\} is not a field"),
+        ("{topic.__class__}", r"\{topic.__class__\} is not a field"),
+        ("{topic[0]}", "is not a field"),
+        ("{topic!r}", "is not a field"),
+        ("{TOPIC}", "is not a field"),
         ("{body:rot13}", r"\{body:rot13\} is not known; there is \{body:text\}, \{body:base64\}, \{body:hex\}"),
         ("{topic:>20}", r"\{topic:>20\} is not known; there is \{topic\} alone"),
         ("{store_timestamp:%Y}", r"there is \{store_timestamp:iso\}"),
         ("{topic", "--format: .*expected '}'"),
         ("topic}", "--format: single '}'"),
-        ("{" + "x" * 5000 + "}", "is no field"),
+        ("{" + "x" * 5000 + "}", "is not a field"),
     ],
 )
 def test_what_a_template_cannot_be(template: str, complaint: str) -> None:

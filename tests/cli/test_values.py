@@ -55,7 +55,7 @@ def test_an_empty_range_is_a_mistake(since: str, until: str) -> None:
 
 @pytest.mark.parametrize("option", ["since", "until"])
 def test_an_error_names_its_option(option: str) -> None:
-    with pytest.raises(UsageError, match=f"^--{option}: 'soon' is no time"):
+    with pytest.raises(UsageError, match=f"^--{option}: 'soon' is not a time"):
         time_range(**{"since": None, "until": None, option: "soon"})
 
 
@@ -102,7 +102,7 @@ def test_times(given: str, ms: int) -> None:
     ],
 )
 def test_what_is_no_time_is_refused_in_one_line_that_says_what_is(given: str) -> None:
-    with pytest.raises(UsageError, match=r"--since: .* is no time; write ISO 8601 .*-15m") as caught:
+    with pytest.raises(UsageError, match=r"--since: .* is not a time; write ISO 8601 .*-15m") as caught:
         parse_time("--since", given, NOW)
     assert "\n" not in str(caught.value) and caught.value.exit_code == 2
 
@@ -116,7 +116,7 @@ def test_byte_counts(given: str, count: int) -> None:
 
 @pytest.mark.parametrize("given", ["", "0", "0MiB", "-1", "1.5MiB", "128MB", "1e3", "MiB", "１", "1" * 16])
 def test_what_is_no_byte_count(given: str) -> None:
-    with pytest.raises(UsageError, match="--size: .* is no size"):
+    with pytest.raises(UsageError, match="--size: .* is not a size"):
         parse_size("--size", given)
 
 
@@ -132,7 +132,7 @@ def test_positions(given: str, position: int) -> None:
 
 @pytest.mark.parametrize("given", ["", "-1", "0x", "12.5", "1 KiB", "٣", "9223372036854775808"])
 def test_what_is_no_position(given: str) -> None:
-    with pytest.raises(UsageError, match=r"^--at: .* is no position; write a number of bytes"):
+    with pytest.raises(UsageError, match=r"^--at: .* is not a position; write a number of bytes"):
         parse_position("--at", given)
 
 

@@ -71,15 +71,15 @@ def test_values_in_their_types_or_as_text():
     [
         ("mapedFileSizeCommitLog", "1", "did you mean mappedFileSizeCommitLog?"),
         ("MAXINDEXNUM", "1", "did you mean maxIndexNum?"),
-        ("zzz\x1b", "1", "'zzz\\\\x1b' is no key of RocketMQ's store; use the names"),
-        ("mappedFileSizeCommitLog", "64k", "'64k' is no whole number from 100"),
-        ("mappedFileSizeCommitLog", "0", "is no whole number from 100"),
-        ("mappedFileSizeCommitLog", 2**31, "is no whole number from 100"),
-        ("mappedFileSizeCommitLog", "9" * 5000, "is no whole number from 100"),
-        ("maxIndexNum", True, "is no whole number"),
+        ("zzz\x1b", "1", "'zzz\\\\x1b' is not a key of RocketMQ's store; use the names"),
+        ("mappedFileSizeCommitLog", "64k", "'64k' is not a whole number from 100"),
+        ("mappedFileSizeCommitLog", "0", "is not a whole number from 100"),
+        ("mappedFileSizeCommitLog", 2**31, "is not a whole number from 100"),
+        ("mappedFileSizeCommitLog", "9" * 5000, "is not a whole number from 100"),
+        ("maxIndexNum", True, "is not a whole number"),
         ("enableLmq", "yes", "neither true nor false"),
         ("flushDiskType", "SOMETIMES", "is not one of ASYNC_FLUSH, SYNC_FLUSH"),
-        ("messageDelayLevel", "1s never", "messageDelayLevel: 'never' is no delay"),
+        ("messageDelayLevel", "1s never", "messageDelayLevel: 'never' is not a delay"),
     ],
 )
 def test_wrong_use_says_what_to_do(key, value, says):

@@ -36,7 +36,7 @@ def test_impossible_values(key, value):
 
 
 def test_unknown_keys_are_named_with_those_that_there_are():
-    with pytest.raises(ConfigError, match=r"'s3.access.key' is no key of object storage; these are: s3.endpoint, "):
+    with pytest.raises(ConfigError, match=r"'s3.access.key' is not a key of object storage; these are: s3.endpoint, "):
         StoreConfig.from_keys({"s3.access.key": "x"})
     assert len(S3_KEYS) == 5
 

@@ -125,7 +125,7 @@ def test_a_second_rebuild_over_the_first_is_refused_and_an_interrupted_one_is_be
     rebuild(str(store.path), str(tmp_path))
     assert not (tmp_path / "consumequeue" / "left").exists()
     before = files(tmp_path)
-    with pytest.raises(UsageError, match="are there already; give an empty directory"):
+    with pytest.raises(UsageError, match="exist already; give an empty directory"):
         rebuild(str(store.path), str(tmp_path))
     assert files(tmp_path) == before
 

@@ -72,13 +72,13 @@ def test_bodies_as_json():
 @pytest.mark.parametrize(
     "words, message",
     [
-        ({"properties": ["order-id"]}, "'order-id' is no name for a column; give NAME:COLUMN"),
+        ({"properties": ["order-id"]}, "'order-id' is not a valid column name; give NAME:COLUMN"),
         ({"properties": ["a:"]}, "'' is no name"),
         ({"properties": [":a"]}, "no name for a column"),
-        ({"properties": ["KEYS"]}, "a column 'KEYS' is there already"),
+        ({"properties": ["KEYS"]}, "column 'KEYS' exists already"),
         ({"properties": ["x:Topic_Name"]}, "is there already"),
         ({"properties": ["x:body_raw"]}, "is there already"),
-        ({"properties": ["a", "b:A"]}, "property 'b': a column 'A' is there already"),
+        ({"properties": ["a", "b:A"]}, "property 'b': column 'A' exists already"),
         ({"body": "xml"}, "'xml' is not one of: bytes, text, json"),
         ({"body": "json"}, "needs a body schema"),
         ({"body": "text", "schema": "a long"}, "only json takes one"),

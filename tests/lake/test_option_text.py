@@ -26,7 +26,7 @@ def test_names_are_compared_without_regard_to_case() -> None:
 def test_an_unknown_name_gets_the_closest_or_all(name: str, hint: str) -> None:
     with pytest.raises(UsageError) as caught:
         NAMES.spell({"path": "/s", name: "1"})
-    assert str(caught.value) == f"'{name}' is no option of the source flintmq; {hint}"
+    assert str(caught.value) == f"'{name}' is not an option of the source flintmq; {hint}"
 
 
 @pytest.mark.parametrize(
@@ -40,7 +40,7 @@ def test_numbers(text: str | None, value: int | None) -> None:
 def test_what_is_no_number(text: str) -> None:
     with pytest.raises(UsageError) as caught:
         number({"n": text}, "n", -3)
-    assert str(caught.value) == f"option n: {text!r} is no whole number from -3 to 9223372036854775807"
+    assert str(caught.value) == f"option n: {text!r} is not a whole number from -3 to 9223372036854775807"
 
 
 def test_flags_and_choices_have_defaults() -> None:
@@ -60,7 +60,7 @@ def test_durations(text: str, ms: int) -> None:
 
 @pytest.mark.parametrize("text", ["", "5", "1w", "-1s", "1.5h", "1  h"])
 def test_what_is_no_duration(text: str) -> None:
-    with pytest.raises(UsageError, match="^option d: .* is no duration such as 500ms, 30s, 15m or 1h$"):
+    with pytest.raises(UsageError, match="^option d: .* is not a duration such as 500ms, 30s, 15m or 1h$"):
         duration_ms({"d": text}, "d", "1h")
 
 

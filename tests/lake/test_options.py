@@ -73,17 +73,17 @@ def test_assign_with_offsets():
         ({"startingOffsets": '{"A": {"0": 5}}', "endingOffsets": '{"A/0": 4}'}, "is larger than endingOffsets (4)"),
         ({"startingOffsets": "nonsense", "startingTimestamp": "1"}, "is not JSON"),
         ({"subscribePattern": ""}, "matches no topic"),
-        ({"subscribePattern": "("}, "no regular expression"),
+        ({"subscribePattern": "("}, "not a regular expression"),
         ({"subscribe": "A,,B"}, "empty name"),
         ({"columns": ""}, "empty name"),
         ({"columns": "topic,topic"}, "one twice"),
         ({"tags": "A || "}, "empty tag"),
         ({"minPartitions": "0"}, "from 1 to"),
-        ({"minPartitions": "many"}, "no whole number"),
-        ({"minPartitions": "9" * 30}, "no whole number"),
+        ({"minPartitions": "many"}, "not a whole number"),
+        ({"minPartitions": "9" * 30}, "not a whole number"),
         ({"failOnDataLoss": "yes"}, "not one of true, false"),
         ({"access": "mmap"}, "not one of pread, map"),
-        ({"startingTimestamp": "2024-01-01"}, "no whole number"),
+        ({"startingTimestamp": "2024-01-01"}, "not a whole number"),
         ({"startingTimestamp": "6", "endingTimestamp": "5"}, "later than"),
         ({"subscribe": "A", "startingOffsets": '{"B": {"0": 5}}'}, "'B', which is not read"),
         ({"assign": '{"A": [0]}', "endingOffsets": '{"A": {"1": 5}}'}, "queue 1 of topic 'A', which is not read"),
@@ -132,7 +132,7 @@ def test_how_object_storage_is_reached():
     options = {"path": "s3://b/s", "S3.Endpoint": "http://127.0.0.1:9000/", "s3.region": "r1", "s3.attempts": "2"}
     s3 = ReadOptions.parse(options).config.s3
     assert (s3.endpoint, s3.region, s3.attempts, s3.timeout_s) == ("http://127.0.0.1:9000", "r1", 2, 20)
-    with pytest.raises(UsageError, match="s3.secret' is no option"):
+    with pytest.raises(UsageError, match="s3.secret' is not an option"):
         ReadOptions.parse({"path": "s3://b/s", "s3.secret": "x"})
 
 
@@ -141,7 +141,7 @@ def test_what_spark_adds_for_a_table_in_its_catalog():
     added = {"owner": "root", "k": "v", "provider": "flintmq", "comment": "x", "location": "file:/s"}
     options = ReadOptions.parse({**added, "path": "file:/s", "option.columns": "topic", "columns": "topic"})
     assert (options.path, options.columns) == ("/s", ("topic",))
-    with pytest.raises(UsageError, match="'colums' is no option"):
+    with pytest.raises(UsageError, match="'colums' is not an option"):
         ReadOptions.parse({**added, "path": "file:/s", "option.colums": "topic"})
 
 

@@ -136,7 +136,7 @@ def test_bad_batch_query_options(orders):
         ({"subscribe": ""}, "empty name"),
         ({"subscribePattern": ""}, "matches no topic"),
         ({"startingOffsetsByTimestampStrategy": "earliest"}, "not one of error, latest"),
-        ({"startingOffsetsByTimestamp": "{}"}, "no object such as"),
+        ({"startingOffsetsByTimestamp": "{}"}, "not an object such as"),
     ]  # fmt: skip
     for options, complaint in bad:
         source = FlintMQSource({"path": str(path), **options})

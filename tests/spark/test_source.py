@@ -229,7 +229,7 @@ def test_what_is_pushed_reaches_the_scan(spark, golden):
 @pytest.mark.parametrize(
     "options, complaint",
     [
-        ({"colums": "topic"}, "'colums' is no option of the source flintmq; did you mean columns?"),
+        ({"colums": "topic"}, "'colums' is not an option of the source flintmq; did you mean columns?"),
         ({"columns": "topics"}, "no column 'topics'; did you mean topic"),
         ({"minPartitions": "x"}, "option minPartitions"),
     ],

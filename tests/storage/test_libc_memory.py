@@ -167,7 +167,7 @@ def test_what_is_wrong_with_a_range_is_told(tmp_path: Path):
     map_ = mapped(tmp_path / "file", 2)
     with pytest.raises(ValueError) as caught:
         libc_memory.advise(map_, PAGE, 2 * PAGE, 1)
-    assert str(caught.value) == f"madvise: bytes {PAGE} to {3 * PAGE} are no pages of a map of {2 * PAGE}"
+    assert str(caught.value) == f"madvise: bytes {PAGE} to {3 * PAGE} are not whole pages of a map of {2 * PAGE}"
     with pytest.raises(ValueError, match="^madvise: bytes 1 to 2 are"):
         libc_memory.advise(map_, 1, 1, 1)
     libc_memory.advise(map_, 2 * PAGE, 0, 1)  # nothing, at the end
@@ -220,4 +220,4 @@ def test_a_refusal_of_other_systems_is_told(tmp_path: Path, monkeypatch: pytest.
     with pytest.raises(OSError) as caught:
         libc_memory.unlock(map_)
     told = caught.value
-    assert (told.errno, told.strerror) == (errno.ENOSYS, "locking and populating mapped memory are Linux's")
+    assert (told.errno, told.strerror) == (errno.ENOSYS, "mapped memory can be locked and populated on Linux only")

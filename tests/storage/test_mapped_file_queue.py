@@ -149,7 +149,7 @@ def test_advice_that_the_kernel_refuses_is_told_and_the_file_is_as_good(
     file = queue.append_file(0)
     assert effects.count("advise_random") == 1 and queue.files == (file,)
     assert [r.getMessage() for r in caplog.records] == [
-        f"{file.path}: the kernel takes no advice on its pages (Invalid argument)"
+        f"{file.path}: the kernel refuses advice on its pages (Invalid argument)"
     ]
     queue.close()
 
@@ -273,7 +273,9 @@ def test_a_file_made_ahead_that_somebody_replaced_is_left_to_them(tmp_path: Path
     path.unlink()
     assert queue.append_file(8192).start == 8192
     told = [r.getMessage() for r in caplog.records]
-    assert told == [f"{path} was removed by somebody and is made again"], "the one that was removed is forgotten"
+    assert told == [f"{path} was removed by another program and is created again"], (
+        "the one that was removed is forgotten"
+    )
     queue.close()
 
 

@@ -265,7 +265,9 @@ def test_follow_a_log_that_was_cut_below_what_was_read(golden, tmp_path):
     follower = open_store(copy).follow(rows_from(store)[-2], poll_ms=1)
     assert offsets([next(follower), next(follower)]) == rows_from(store)[-2:]
     os.truncate(copy / "commitlog" / f"{5 * BASIC_FILE:020d}", 0)
-    with pytest.raises(CorruptStoreError, match="the log was cut below what was read; begin again"):
+    with pytest.raises(
+        CorruptStoreError, match="the log was truncated below this offset after it was read; begin the scan again"
+    ):
         next(follower)
 
 
@@ -331,7 +333,7 @@ def test_files_that_vanish_between_two_questions(golden, tmp_path):
         view.get_at(row["physical_offset"])
     view.refresh()
     assert (view.topics(), list(view.messages(strict=False)), view.query(row["topic"], "k")) == ([], [], [])
-    with pytest.raises(LostLogError, match="the checkpoint names a flushed record"):
+    with pytest.raises(LostLogError, match="the checkpoint records a flushed record"):
         list(view.messages())
 
 

@@ -80,7 +80,7 @@ def test_again_and_others(flintmq_open, tmp_path):
         ("@pytest.mark.flintmq(flushDiskTyp='x')", "", "flushDiskTyp"),
         ("@pytest.mark.flintmq('SYNC_FLUSH')", "", r"pytest.mark.flintmq\('SYNC_FLUSH',\): give keys"),
         ("", "flintmq_config = maxMessageSize", "is not KEY=VALUE"),
-        ("", "flintmq_config = maxMessageSize=many", "maxMessageSize: 'many' is no whole number"),
+        ("", "flintmq_config = maxMessageSize=many", "maxMessageSize: 'many' is not a whole number"),
     ],
 )
 def test_what_cannot_be_is_said(tmp_path: Path, marker: str, ini: str, words: str):

@@ -207,7 +207,7 @@ def predicate_of(
             ids.append(queue)
             continue
         if not isinstance(queue, tuple) or len(queue) not in (2, 4):
-            raise UsageError(f"{queue!r:.60} is no queue; give an id, (topic, id) or (topic, id, first, stop)")
+            raise UsageError(f"{queue!r:.60} is not a queue; give an id, (topic, id) or (topic, id, first, stop)")
         pairs.append((queue[0], queue[1]))
         if len(queue) == 4:
             offsets.append((queue[0], queue[1], queue[2], MOST if queue[3] is None else queue[3]))
@@ -231,7 +231,7 @@ def _names(names: str | Iterable[str] | None) -> frozenset[str] | None:
 def _ms(time: int | datetime | None) -> int | None:
     if not isinstance(time, datetime):
         if time is not None and not LEAST <= time <= MOST:
-            raise UsageError(f"time {time!r:.40} is no number of ms since 1970")
+            raise UsageError(f"time {time!r:.40} is not a number of ms since 1970")
         return time
     if time.tzinfo is None:
         raise UsageError(f"time {time} has no time zone; give one, such as datetime.UTC")

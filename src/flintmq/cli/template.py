@@ -77,7 +77,7 @@ def _constant(text: str) -> Part:
 
 def _field(name: str, form: str, conversion: str | None) -> Part:
     if name not in COLUMNS or conversion:
-        raise UsageError(f"--format: {{{shorten_text(name, 40)}}} is no field; there are {', '.join(COLUMNS)}")
+        raise UsageError(f"--format: {{{shorten_text(name, 40)}}} is not a field; there are {', '.join(COLUMNS)}")
     if name == "body":
         if form and form not in _BODY:
             raise _no_form(name, form, _BODY)

@@ -61,7 +61,7 @@ def parse_time(option: str, text: str, now_ms: int | None = None) -> int:
         moment = datetime.fromisoformat(text)
     except ValueError:
         forms = "ISO 8601 (2024-11-20T11:24:33Z), ms since 1970, or an age such as -15m"
-        raise UsageError(f"{option}: {shorten_text(text, 60)!r} is no time; write {forms}") from None
+        raise UsageError(f"{option}: {shorten_text(text, 60)!r} is not a time; write {forms}") from None
     if moment.tzinfo is None:
         moment = moment.replace(tzinfo=UTC)
     return (moment - _EPOCH) // timedelta(milliseconds=1)
@@ -89,7 +89,7 @@ def parse_size(option: str, text: str) -> int:
     """
     found = re.fullmatch(r"([0-9]{1,15}) ?(|KiB|MiB|GiB)", text.strip(), re.ASCII)
     if found is None or not int(found[1]):
-        raise UsageError(f"{option}: {shorten_text(text, 60)!r} is no size; write bytes, or 64KiB, 128MiB, 1GiB")
+        raise UsageError(f"{option}: {shorten_text(text, 60)!r} is not a size; write bytes, or 64KiB, 128MiB, 1GiB")
     return int(found[1]) << _SHIFT[found[2]]
 
 
@@ -105,7 +105,7 @@ def parse_position(option: str, text: str) -> int:
         value = -1
     if not 0 <= value <= _INT64_MAX:
         raise UsageError(
-            f"{option}: {shorten_text(text, 60)!r} is no position; write a number of bytes, such as 12345 or 0x3039"
+            f"{option}: {shorten_text(text, 60)!r} is not a position; write a number of bytes, such as 12345 or 0x3039"
         )
     return value
 

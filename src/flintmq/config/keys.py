@@ -411,12 +411,12 @@ def _value(key: str, value: object) -> object:
     text = str(value).strip()
     if kind is float:
         if isinstance(value, bool) or not re.fullmatch(r"[0-9]{1,19}(\.[0-9]{1,19})?", text):
-            raise ConfigError(f"{key}: {short(value)} is no number, as 0.8")
+            raise ConfigError(f"{key}: {short(value)} is not a number such as 0.8")
         return float(text)
     low, high = _LIMITS.get(name, (0, I32_MAX))
     number = int(text) if not isinstance(value, bool) and re.fullmatch(r"[+-]?[0-9]{1,19}", text) else None
     if number is None or not low <= number <= high:
-        raise ConfigError(f"{key}: {short(value)} is no whole number from {low} to {high}")
+        raise ConfigError(f"{key}: {short(value)} is not a whole number from {low} to {high}")
     return number
 
 
@@ -432,10 +432,10 @@ def _text(key: str, name: str, value: object) -> str:
 
 def _unknown(key: str) -> ConfigError:
     if key.lower().startswith("s3."):
-        return ConfigError(f"{short(key)} is no key of object storage; these are: {', '.join(S3_KEYS)}")
+        return ConfigError(f"{short(key)} is not a key of object storage; these are: {', '.join(S3_KEYS)}")
     close = closest(key, _LOWERED)
     hint = f"; did you mean {close}?" if close else "; use the names of RocketMQ's broker.conf"
-    return ConfigError(f"{short(key)} is no key of RocketMQ's store{hint}")
+    return ConfigError(f"{short(key)} is not a key of RocketMQ's store{hint}")
 
 
 # Keys whose capitals do not follow from the name in snake case.

@@ -63,7 +63,7 @@ class S3Options:
             return replace(self, endpoint=text.rstrip("/"))
         if key == "s3.region":
             if not re.fullmatch(r"[A-Za-z0-9-]{1,64}", text):
-                raise ConfigError(f"{key}: {short(text)} is no region, such as eu-central-1")
+                raise ConfigError(f"{key}: {short(text)} is not a region, such as eu-central-1")
             return replace(self, region=text)
         if key == "s3.anonymous":
             if text.lower() not in ("true", "false"):
@@ -71,7 +71,7 @@ class S3Options:
             return replace(self, anonymous=text.lower() == "true")
         most = 600 if key == "s3.timeout" else 20
         if not re.fullmatch(r"[0-9]{1,4}", text) or not 1 <= int(text) <= most:
-            raise ConfigError(f"{key}: {short(text)} is no whole number from 1 to {most}")
+            raise ConfigError(f"{key}: {short(text)} is not a whole number from 1 to {most}")
         return replace(self, timeout_s=int(text)) if key == "s3.timeout" else replace(self, attempts=int(text))
 
     def with_environment(self, environment: Mapping[str, str] = os.environ) -> S3Options:

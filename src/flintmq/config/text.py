@@ -62,7 +62,7 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
         match = re.fullmatch(r"([0-9]{1,18})([smhd])", part.strip())
         level = int(match[1]) * UNIT_MS[match[2]] if match else 2**63
         if level >= 2**63:
-            raise ConfigError(f"messageDelayLevel: {short(part)} is no delay; levels look like 10s, 5m, 2h or 1d")
+            raise ConfigError(f"messageDelayLevel: {short(part)} is not a delay; levels look like 10s, 5m, 2h or 1d")
         levels.append(level)
     return tuple(levels)
 

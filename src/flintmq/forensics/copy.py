@@ -207,7 +207,7 @@ class _Whole:
             target = os.path.join(self.out, directories.LOG, os.path.basename(file.path))
             report_bytes = self._progress(file.start - log.min_offset, end - log.min_offset)
             if not self._file(file.path, target, count, file.size, report_bytes):
-                raise StoreError(f"{file.path}: it vanished during the copy (retention); copy again")
+                raise StoreError(f"{file.path}: it was deleted during the copy (retention); copy again")
         known = {file.path for file in log.files}
         for folder in sorted({os.path.dirname(path) for path in known}):
             for path in (os.path.join(folder, name) for name in self.effects.listdir(folder)):
@@ -300,7 +300,10 @@ class _Whole:
         with MessageStore(self.out, own, peer=self.peer) as store:
             end = store.recovered.state.end
         if not end == self.done.end == self._end_now():  # for example a delayed message came due just then
-            raise StoreError(f"{self.root}: the copy does not end at log offset {self.done.end} any more; copy again")
+            raise StoreError(
+                f"{self.root}: something was put during the copy, which was to end at log offset "
+                f"{self.done.end}; copy again"
+            )
 
     def _end_now(self) -> int:
         return Snapshot(self.out, StoreConfig()).end

@@ -111,7 +111,7 @@ def plan_rebuild(
     into, disk = plan.into, plan.disk
     taken = [name for name in RESULTS if disk.is_dir(os.path.join(into, name))]
     if taken:
-        raise UsageError(f"{into}: {', '.join(taken)} are there already; give an empty directory")
+        raise UsageError(f"{into}: {', '.join(taken)} exist already; give an empty directory")
     if is_live(into):
         raise UsageError(f"{into}: a running store holds its lock; stop it or give another directory")
     return plan

@@ -63,7 +63,7 @@ class ExportColumns:
         taken = {name.casefold() for name in (*SPARK_SCHEMA.names, *OWN_NAMES)}
         for name, column in pairs or ():
             if column.casefold() in taken:
-                raise UsageError(f"property {name[:60]!r}: a column {column!r} is there already; give NAME:COLUMN")
+                raise UsageError(f"property {name[:60]!r}: column {column!r} exists already; give NAME:COLUMN")
             taken.add(column.casefold())
         return cls(pairs, body, None if schema is None else body_schema(schema))
 
@@ -122,7 +122,8 @@ def _pair(text: str) -> tuple[str, str]:
         name = column
     if not name or not re.fullmatch(r"[^\W\d]\w*", column):
         raise UsageError(
-            f"property {text[:60]!r}: {column[:40]!r} is no name for a column; give NAME:COLUMN with letters, digits, _"
+            f"property {text[:60]!r}: {column[:40]!r} is not a valid column name; give NAME:COLUMN with letters, "
+            "digits, _"
         )
     return name, column
 

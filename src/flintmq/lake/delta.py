@@ -93,7 +93,7 @@ class DeltaTarget(ExportTarget):
         if table is None:
             others = [name for name in os.listdir(self.root) if self.is_own(name)]
             if others:
-                raise UsageError(f"{self.root} holds {others[0]!a} and no Delta table; give an empty directory")
+                raise UsageError(f"{self.root} holds {others[0]!a} but no Delta table; give an empty directory")
             return
         assert self._newest >= 0  # `last` was called
         if not self._newest and table.file_uris():

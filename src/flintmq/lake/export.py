@@ -200,7 +200,7 @@ def next_begin(target: ExportTarget, last: Manifest | None, plan: ScanPlan, choi
     if last.end < log.min_offset and plan.options.fail_on_data_loss:
         raise StoreError(
             f"the log begins at offset {log.min_offset}, the last export ended at {last.end}: the messages in "
-            "between have expired; failOnDataLoss=false (--skip-damage) goes on without them"
+            "between have expired; failOnDataLoss=false (--skip-damage) continues without them"
         )
     return max(last.end, log.min_offset)
 
@@ -283,7 +283,7 @@ def write_files(
     if last is not None:
         record = record_at(log, last)
         if record is None:
-            raise StoreError(f"the record at log offset {last} went away while it was exported; try again")
+            raise StoreError(f"the record at log offset {last} was deleted during the export; export again")
         anchor = (record.physical_offset, record.size, record.store_timestamp, record.body_crc)
     found = {"damages": report.damage_count, "lost_bytes": report.lost_bytes, "bad_bodies": bad_bodies}
     return {"rows": rows, "files": parts_of(writer, f"{begin:020d}"), "anchor": anchor, **found}

@@ -93,7 +93,7 @@ def parsed(bodies: Iterable[bytes], schema: StructType) -> tuple[pa.Array[Any], 
 
 
 def _refused(text: str) -> Any:
-    raise ValueError(f"{text} is no JSON")
+    raise ValueError(f"{text} is not JSON")
 
 
 def _converter(kind: DataType, place: str) -> Converter:
@@ -125,7 +125,7 @@ def _object(kind: StructType, place: str = "") -> Converter:
     fields: list[tuple[str, Converter]] = []
     for field in kind.fields:
         if any(field.name == name for name, _ in fields):
-            raise UsageError(f"body schema: {place}{field.name} is there twice")
+            raise UsageError(f"body schema: {place}{field.name} occurs twice")
         fields.append((field.name, _maybe(_converter(field.dataType, f"{place}{field.name}"))))
 
     def convert(value: Any) -> dict[str, Any]:

@@ -48,7 +48,9 @@ def parse_assignment(option: str, text: str) -> dict[str, frozenset[int]]:
     assigned = {}
     for topic, ids in _json_object(option, text, '{"topic": [0, 1]}').items():
         if not isinstance(ids, list) or not ids or not all(_is_whole(n, 0, 2**31 - 1) for n in ids):
-            raise UsageError(f"option {option}: the queues of {short(topic)} are no list of queue ids such as [0, 1]")
+            raise UsageError(
+                f"option {option}: the queues of {short(topic)} are not a list of queue ids such as [0, 1]"
+            )
         assigned[topic] = frozenset(ids)
     return assigned
 
@@ -75,7 +77,7 @@ def parse_flat(option: str, offsets: Mapping[str, object], *, lowest: int = -(2*
             continue
         topic, _, queue = key.rpartition("/")
         if not topic or not _is_queue_id(queue, lowest) or not _is_whole(offset, EARLIEST, 2**63 - 1):
-            raise UsageError(f'{option}: {short(key)} and its value are no offset of a queue such as "Orders/0": 5')
+            raise UsageError(f'{option}: {short(key)} and its value are not an offset of a queue such as "Orders/0": 5')
         parsed[topic, int(queue)] = cast(int, offset)
     return parsed
 
@@ -128,8 +130,8 @@ def parse_json_offsets(option: str, text: str) -> dict[Queue, int]:
     for topic, word in words.items():
         if word.lower() not in WORDS:
             raise UsageError(
-                f'option {option}: {short(word)} is no offset of topic {short(topic)}; give "earliest", "latest" or '
-                'queues such as {"0": 5}'
+                f'option {option}: {short(word)} is not an offset of topic {short(topic)}; give "earliest", "latest" '
+                'or queues such as {"0": 5}'
             )
         offsets[topic, ANY_QUEUE] = WORDS[word.lower()]
     rest = {key: value for key, value in given.items() if key not in words and not _is_flat(key, value)}
@@ -150,11 +152,11 @@ def _of_queues(option: str, given: Mapping[str, object], what: str, least: int) 
     found = {}
     for topic, queues in given.items():
         if not isinstance(queues, dict) or not queues:
-            raise UsageError(f'option {option}: the {what} of {short(topic)} are no object such as {{"0": 5}}')
+            raise UsageError(f'option {option}: the {what} of {short(topic)} are not an object such as {{"0": 5}}')
         for queue, number in queues.items():
             if not _is_queue_id(queue, 0):
                 raise UsageError(
-                    f"option {option}: {short(topic)}: {short(queue)} is no queue id; they go from 0 to {2**31 - 1}"
+                    f"option {option}: {short(topic)}: {short(queue)} is not a queue id; they go from 0 to {2**31 - 1}"
                 )
             if not _is_whole(number, least, 2**63 - 1):
                 raise UsageError(f'option {option}: {short(topic)} needs queue ids and {what} such as {{"0": 5}}')
@@ -176,7 +178,7 @@ def _json_object(option: str, text: str, example: str) -> dict[str, object]:
     except (ValueError, RecursionError) as error:
         raise UsageError(f"option {option}: {short(text)} is not JSON such as {example}") from error
     if not isinstance(value, dict) or not value:
-        raise UsageError(f"option {option}: {short(text)} is no object such as {example}")
+        raise UsageError(f"option {option}: {short(text)} is not an object such as {example}")
     return value
 
 

@@ -39,7 +39,7 @@ class OptionNames:
         if known is None:
             close = closest(name, self._by_lower)
             hint = f"did you mean {close}?" if close else f"options are {', '.join(self.own)}"
-            raise UsageError(f"{short(name)} is no option of the {self.owner} flintmq; {hint}")
+            raise UsageError(f"{short(name)} is not an option of the {self.owner} flintmq; {hint}")
         return known
 
 
@@ -74,7 +74,7 @@ def number(given: Mapping[str, str], option: str, low: int, high: int = 2**63 - 
     if text is None:
         return None
     if not re.fullmatch(r"[+-]?[0-9]{1,19}", text) or not low <= int(text) <= high:
-        raise UsageError(f"option {option}: {short(text)} is no whole number from {low} to {high}")
+        raise UsageError(f"option {option}: {short(text)} is not a whole number from {low} to {high}")
     return int(text)
 
 
@@ -87,7 +87,7 @@ def duration_ms(given: Mapping[str, str], option: str, default: str) -> int:
     text = given.get(option, default)
     match = re.fullmatch(r"([0-9]{1,9}) ?(ms|s|m|h|d)", text)
     if match is None:
-        raise UsageError(f"option {option}: {short(text)} is no duration such as 500ms, 30s, 15m or 1h")
+        raise UsageError(f"option {option}: {short(text)} is not a duration such as 500ms, 30s, 15m or 1h")
     return int(match[1]) * UNIT_MS[match[2]]
 
 

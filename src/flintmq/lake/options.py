@@ -108,7 +108,7 @@ class ReadOptions:
                 raise UsageError(f"option {name} is for spark.readStream; a batch read reads everything")
         if not given.get("path"):
             raise UsageError(
-                "which store? give its directory: .load(STORE), or the option path (Spark keeps the options of "
+                "no store given; name its directory: .load(STORE), or the option path (Spark keeps the options of "
                 "CREATE TABLE to itself; use CREATE TEMPORARY VIEW)"
             )
         chosen = [name for name in _ONE_OF if name in given]
@@ -244,7 +244,7 @@ def _view(given: Mapping[str, str]) -> str:
     )
     others = [name for name in given if name in OWN_NAMES and name not in allowed] if view == "queues" else []
     if others:
-        raise UsageError(f"option {others[0]} means nothing for view queues; leave it out")
+        raise UsageError(f"option {others[0]} does not apply to view queues; leave it out")
     return view
 
 
@@ -254,5 +254,5 @@ def _pattern(text: str) -> str:
     try:
         re.compile(text)
     except (re.error, OverflowError, RecursionError) as error:
-        raise UsageError(f"option subscribePattern: {short(text)} is no regular expression ({error})") from error
+        raise UsageError(f"option subscribePattern: {short(text)} is not a regular expression ({error})") from error
     return text

@@ -302,7 +302,7 @@ def locked(path: str | os.PathLike[str], kind: type[ExportTarget] = ExportTarget
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise UsageError(f"{root}: another export into it is running; wait for its end") from error
+            raise UsageError(f"{root}: another export into it is running; wait until it ends") from error
         yield target
         target.sweep()
     finally:

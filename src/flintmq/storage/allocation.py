@@ -267,4 +267,4 @@ class AllocationService:
                 while not self._service.stopping and self.step():
                     pass
             except Exception:  # of a step ahead of the writer, who can do without it; his own files are handled above
-                log.exception("a step ahead of the writer failed")
+                log.exception("preparing log files ahead of the writer failed")

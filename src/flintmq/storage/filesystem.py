@@ -106,7 +106,9 @@ class Effects:
         """
         below = _base(path) if below is None and _guarded else below
         if path.endswith("/lock") and lock.holds(path):
-            raise StoreAccessError(f"{path}: this process writes the store and holds this file; nobody else opens it")
+            raise StoreAccessError(
+                f"{path}: this process writes the store and has this file open; it is not opened twice"
+            )
         try:
             if below is None:
                 fd = os.open(path, _READ)

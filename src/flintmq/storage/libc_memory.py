@@ -27,14 +27,16 @@ SYNC_FILE_RANGE_WRITE = 2
 @functools.cache
 def _libc() -> ctypes.CDLL:
     if sys.platform != "linux":
-        raise OSError(errno.ENOSYS, "locking and populating mapped memory are Linux's")
+        raise OSError(errno.ENOSYS, "mapped memory can be locked and populated on Linux only")
     return ctypes.CDLL(None, use_errno=True)
 
 
 def _call(name: str, memory: mmap.mmap, position: int, count: int, *rest: int) -> None:
     """Call a function of libc on a range of a map, which cannot be closed meanwhile."""
     if position % mmap.PAGESIZE or position < 0 or count < 0 or position + count > len(memory):
-        raise ValueError(f"{name}: bytes {position} to {position + count} are no pages of a map of {len(memory)}")
+        raise ValueError(
+            f"{name}: bytes {position} to {position + count} are not whole pages of a map of {len(memory)}"
+        )
     export = ctypes.c_char.from_buffer(memory, position) if count else None
     if export is None:
         return

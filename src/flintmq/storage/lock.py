@@ -77,7 +77,7 @@ class StoreLock:
         self.pid = os.getpid()
         with _table:
             if holds(self.path):
-                raise StoreLockedError(f"{root}: this process has the store open already; use that one, or close it")
+                raise StoreLockedError(f"{root}: this process has opened the store already; use that one, or close it")
             try:
                 self._take(root)
             except BaseException:

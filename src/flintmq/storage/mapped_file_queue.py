@@ -120,7 +120,7 @@ class MappedFileQueue:
             file = self.allocation.file_at(start)
             if not self.effects.is_named(file.fd, path):
                 # A RocketMQ that is started beside a running store removes the file before it meets the lock.
-                log.warning("%s was removed by somebody and is made again", path)
+                log.warning("%s was removed by another program and is created again", path)
                 self._making.discard(path)
                 self.allocation.used(start + self.file_size)
                 file.close()
@@ -154,7 +154,7 @@ class MappedFileQueue:
             try:
                 self.effects.advise_random(file.map)
             except OSError as error:
-                log.info("%s: the kernel takes no advice on its pages (%s)", file.path, error.strerror)
+                log.info("%s: the kernel refuses advice on its pages (%s)", file.path, error.strerror)
         return file
 
     def gone(self) -> str | None:

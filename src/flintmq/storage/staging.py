@@ -38,9 +38,9 @@ def staging_for(into: str, what: str) -> Iterator[str]:
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
-            raise UsageError(f"{into}: another {what} into it is running; wait for its end") from error
+            raise UsageError(f"{into}: another {what} into it is running; wait until it ends") from error
         if os.fstat(handle).st_nlink == 0:
-            raise UsageError(f"{into}: another {what} into it has just ended; look at what it made")
+            raise UsageError(f"{into}: another {what} into it has just ended; look at its result")
         _empty(folder)
         try:
             yield folder

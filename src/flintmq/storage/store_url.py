@@ -161,7 +161,7 @@ def outside_store(
     for real in {os.path.realpath(path), beside}:
         own = root_itself and _identity(real) == _identity(os.path.realpath(source))
         if not own and any(_identity(above) in taken for above in _upward(real)):
-            raise UsageError(f"{path} is inside the store, where nothing is written; give another place")
+            raise UsageError(f"{path} is inside the store, where this command writes nothing; give another place")
     return path
 
 

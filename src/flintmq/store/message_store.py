@@ -249,7 +249,9 @@ class MessageStore(Putter):
         self._parts.state.check()
         self._parts.flush.flush_once()
         if self._parts.failure:
-            raise StoreError(f"{self.root}: {self._parts.failure.reason}; restart the store to see what is on disk")
+            raise StoreError(
+                f"{self.root}: {self._parts.failure.reason}; restart the store, which recovers the messages on disk"
+            )
 
     # -- read -------------------------------------------------------------------------------------------------------
 

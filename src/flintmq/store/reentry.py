@@ -77,6 +77,6 @@ def refuse_handler(root: str) -> None:
     """
     if in_handler(root):
         raise UsageError(
-            f"{root}: called by a signal handler amid a call of this store; only `close` may be, so let the handler "
-            "note what is to be done"
+            f"{root}: called by a signal handler during another call of this store, where only `close` is allowed; let "
+            "the handler note what is to be done"
         )

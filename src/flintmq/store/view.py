@@ -313,7 +313,9 @@ class StoreView:
         while True:
             last = None if last is not None and last < snapshot.log.min_offset else last
             if last is not None and snapshot.record(last) is None:
-                raise CorruptStoreError(self.root, last, "the log was cut below what was read", "begin again")
+                raise CorruptStoreError(
+                    self.root, last, "the log was truncated below this offset after it was read", "begin the scan again"
+                )
             # Begin the walk with the last message returned, so that a decreasing store time is noticed.
             start = position if last is None else last
             for piece in LogWalk(snapshot.log, snapshot.facts, start, access=self.access):

@@ -52,7 +52,7 @@ def test_the_peer_decides_whether_tags_are_indexed(peer: str, run: Run, golden, 
 def test_nothing_is_overwritten(run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     assert run("rebuild", golden("basic").path, "--into", tmp_path).code == 0
     result = run("rebuild", golden("basic").path, "--into", tmp_path)
-    assert result.code == 2 and "are there already" in result.err and len(result.err.splitlines()) == 1
+    assert result.code == 2 and "exist already" in result.err and len(result.err.splitlines()) == 1
 
 
 def test_damage_is_an_error_and_leaves_nothing(run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

@@ -23,7 +23,7 @@ def test_a_dry_run_says_what_would_be_cut_and_writes_nothing(run: Run, golden, t
     assert result.out.splitlines() == [
         "log ends  at offset 37575 (stale tail)",
         "decision  the last stop was clean",
-        "decision  4 records after the end would be copied to quarantine/ and cut",
+        "decision  4 records after the log's end would be copied to quarantine/ and truncated",
     ]
     assert sorted(path.name for path in copy.rglob("*")) == before and result.code == 0
 
@@ -40,7 +40,10 @@ def test_a_dry_run_names_files_that_would_go(run: Run, tmp_path: Path) -> None:
     told = f"{spare}, which holds nothing yet (it was made ahead), would be removed"
     assert json.loads(run(*words).out)["decisions"][-1] == told
     spare.write_bytes(bytes(4000) + b"x" * 96)
-    assert json.loads(run(*words).out)["decisions"][-1] == f"{spare}, which holds bytes after the end, would be removed"
+    assert (
+        json.loads(run(*words).out)["decisions"][-1]
+        == f"{spare}, which holds bytes after the log's end, would be removed"
+    )
     assert spare.exists()
 
 

@@ -63,7 +63,7 @@ def test_groups_come_first(run: Run, golden) -> None:  # type: ignore[no-untyped
 @pytest.mark.parametrize(
     ("words", "code", "text"),
     [
-        (("--at", "soon"), 2, "--at: 'soon' is no time"),
+        (("--at", "soon"), 2, "--at: 'soon' is not a time"),
         (("--used", "101"), 2, "--used"),
         (("--set", "fileReservedTim=3"), 2, "did you mean fileReservedTime"),
         (("--config", "nothing.conf"), 5, "cannot be read"),

@@ -91,7 +91,7 @@ def test_options_narrow(run: Run, golden: Any) -> None:
         (["select 1", "--format", "csv", "--json"], "exclude each other"),
         (["select 1", "--format", "parquet"], "--output"),
         (["select 1", "--output", "x.unknown"], "--format"),
-        (["select 1", "--output", "/nowhere/x.csv"], "no directory"),
+        (["select 1", "--output", "/nowhere/x.csv"], "not a directory"),
         (["select 1", "--memory", "much"], "--memory"),
         (["select * from messages a, messages b order by a.body", "--memory", "1MiB"], "--memory"),
     ],

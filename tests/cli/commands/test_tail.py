@@ -38,7 +38,7 @@ def test_the_newest_as_scan_shows_them(run: Run, golden) -> None:  # type: ignor
     [
         (("Order",), 7, "topics are Orders, Payments"),
         (("Orders", "--queue", 7), 7, "its queues are 0, 1, 2, 3"),
-        (("Orders", "--from", "noon"), 2, "--since: 'noon' is no time"),
+        (("Orders", "--from", "noon"), 2, "--since: 'noon' is not a time"),
         (("Orders", "--from", "now", "-n", "1"), 2, "exclude each other"),
         (("Orders", "--format", "{nothing}"), 2, "nothing"),
         (("Orders", "--json", "--format", "{topic}"), 2, "exclude each other"),

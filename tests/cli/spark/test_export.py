@@ -37,8 +37,11 @@ def test_the_defaults(run: Run, spark: Calls) -> None:
 @pytest.mark.parametrize(
     "words, message",
     [
-        (["--target-file-size", "12MB"], "--target-file-size: '12MB' is no size; write bytes, or 64KiB, 128MiB, 1GiB"),
-        (["--target-file-size", "0"], "is no size"),
+        (
+            ["--target-file-size", "12MB"],
+            "--target-file-size: '12MB' is not a size; write bytes, or 64KiB, 128MiB, 1GiB",
+        ),
+        (["--target-file-size", "0"], "is not a size"),
         (["--body", "xml"], "xml"),
     ],
 )

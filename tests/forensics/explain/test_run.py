@@ -107,7 +107,7 @@ def test_what_cannot_be_explained_is_one_line(tmp_path: Path) -> None:
         look(tmp_path / "link", kind="text")
     with pytest.raises(StoreAccessError, match="not a regular file"):
         look(tmp_path / "pipe", kind="text")
-    with pytest.raises(UsageError, match="'queue' is no kind of file; there are commitlog, consumequeue, "):
+    with pytest.raises(UsageError, match="'queue' is not a kind of file; there are commitlog, consumequeue, "):
         look(tmp_path / "bytes", kind="queue")
     with pytest.raises(ConfigError):
         look(tmp_path / "bytes", kind="text", config=from_settings(["noSuchKey=1"]))

@@ -43,6 +43,6 @@ def test_what_is_refused(tmp_path: Path) -> None:
         with pytest.raises(StoreLockedError):
             forget(str(tmp_path / "s"), "q")
     WriterIds(str(tmp_path / "s")).set("replay of /a", {"after": None, "log_end": 3, "rows": 5, "running": False})
-    with pytest.raises(UsageError, match="nothing is noted of 'q'; there is: replay of /a"):
+    with pytest.raises(UsageError, match="no record of query 'q'; there are records of: replay of /a"):
         forget(str(tmp_path / "s"), "q")
     assert forget(str(tmp_path / "s"), "replay of /a").rows == 5 and WriterIds(str(tmp_path / "s")).of("") == {}

@@ -126,7 +126,7 @@ while True:
     "options, complaint",
     [
         ({"maxOffsetsPerTriger": "1"}, "did you mean maxOffsetsPerTrigger?"),
-        ({"maxBytesPerTrigger": "none"}, "option maxBytesPerTrigger: 'none' is no whole number"),
+        ({"maxBytesPerTrigger": "none"}, "option maxBytesPerTrigger: 'none' is not a whole number"),
         ({"endingOffsets": '{"A/0": 5}'}, "option endingOffsets is for spark.read"),
     ],
 )

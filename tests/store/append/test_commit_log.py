@@ -285,7 +285,7 @@ def test_a_full_disk_is_told_once_and_again_when_it_is_over(tmp_path: Path, capl
             effects.rules.clear()
             assert store.put(Message("T", bytes(300))).status is PutMessageStatus.PUT_OK
             told = [r for r in caplog.records if "commit log file" in r.message or "no space" in r.message]
-            over = [r for r in caplog.records if "taken again" in r.message]
+            over = [r for r in caplog.records if "accepted again" in r.message]
             made = [r for r in caplog.records if r.message.startswith("the log file at offset")]
             assert len(told) == len(over) == turn + 1 and len(made) <= turn + 1
 

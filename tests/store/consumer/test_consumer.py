@@ -310,7 +310,7 @@ def test_what_left_the_store_is_told_and_passed(store, caplog):
         queue = store._parts.queues.find(b"T", 0)
         queue.raise_minimum(10)  # as retention does
         assert consumer.poll(1)[0].queue_offset == 10
-        assert consumer.expired == 9 and "offsets 1 to 9 had left" in caplog.text
+        assert consumer.expired == 9 and "offsets 1 to 9 expired before" in caplog.text
         assert consumer.lag() == {0: 30}, "what is gone is not waited for"
 
 
@@ -324,7 +324,7 @@ def test_what_left_the_log_is_told_before_the_queue_follows_it(store, caplog):
         kept = next(m.queue_offset for m in store if m.physical_offset >= store._parts.files.min_offset)
         assert 2 < kept < 10 and store._parts.queues.find(b"T", 0).min_offset == 0
         assert consumer.poll(9)[0].queue_offset == kept and consumer.expired == kept - 1
-        assert f"T/0: offsets 1 to {kept - 1} had left" in caplog.text
+        assert f"T/0: offsets 1 to {kept - 1} expired before" in caplog.text
         assert some.poll(1)[0].queue_offset == 7 and some.expired == kept - 2
         consumer.poll(3), some.poll(3)
         assert (consumer.expired, some.expired) == (kept - 1, kept - 2), "tags that nobody wants are no loss"

@@ -66,7 +66,7 @@ def test_queues_that_were_asked_for_belong_to_nobody_else(store):
     one = store.consumer("G", "T", queues=[1, 7])
     two = store.consumer("G", "T")
     assert one.queues == [1] and two.queues == [0, 2, 3]
-    with pytest.raises(UsageError, match=r"queues \[1\] belong to another consumer"):
+    with pytest.raises(UsageError, match=r"queues \[1\] belong to another of its consumers"):
         store.consumer("G", "T", queues=[1, 2])
     with pytest.raises(UsageError, match=r"not this consumer's; its queues are \[0, 2, 3\]"):
         two.seek(1, 0)

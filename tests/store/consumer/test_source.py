@@ -60,7 +60,7 @@ def test_offsets_outside_of_the_queue(tmp_path, caplog):
         assert source.read(0, 50, 1, None) == consumer_source.QueueRead([], 2, 0)
         source._bounds = {0: (1, 2)}
         assert source.read(0, 0, 1, None) == consumer_source.QueueRead([], 1, 1)
-        assert "offset 50 is after the end" in caplog.text and "offsets 0 to 0 had left" in caplog.text
+        assert "offset 50 is after the end" in caplog.text and "offsets 0 to 0 expired before" in caplog.text
         assert source.read(7, 0, 1, None) == consumer_source.QueueRead([], 0)
         assert source.at_time(0, 0) == 0
         with view.consumer("G", "T", queues=[0]) as consumer:

@@ -131,7 +131,7 @@ def test_headers_that_cannot_be(tmp_path):
     assert log_range_of(short) is None
     (tmp_path / "short").write_bytes(b"abc")
     assert log_range_of(short) is None
-    with pytest.raises(ConfigError, match=r"its size \(3\) does not determine its division"), short.open():
+    with pytest.raises(ConfigError, match=r"its size \(3\) does not determine its slots and items"), short.open():
         pass
 
 

@@ -53,7 +53,7 @@ def test_index_geometry_of_every_golden_index(golden_store):
 def test_index_geometry_of_the_default_size_and_of_sizes_that_fit_nothing(tmp_path):
     assert index_geometry("i", 420_000_040, PLAIN) == IndexGeometry(5_000_000, 20_000_000)
     for size in (0, 39, 40, 41, 40 + 84 * 5 + 4):
-        with pytest.raises(ConfigError, match=f"its size \\({size}\\) does not determine its division"):
+        with pytest.raises(ConfigError, match=f"its size \\({size}\\) does not determine its slots and items"):
             index_geometry("i", size, PLAIN)
     with pytest.raises(ConfigError, match="i: 60 bytes are too few for maxHashSlotNum=20; correct these keys"):
         index_geometry("i", 60, PLAIN.with_keys({"maxHashSlotNum": 20}))
@@ -79,7 +79,7 @@ def test_a_guess_that_the_items_contradict(golden, tmp_path, damage):
     }[damage]
     data[at : at + 4] = value.to_bytes(4, "big", signed=True)
     (tmp_path / file.name).write_bytes(data)
-    with pytest.raises(ConfigError, match="does not determine its division"):
+    with pytest.raises(ConfigError, match="does not determine its slots and items"):
         geometry(tmp_path / file.name)
 
 
@@ -115,7 +115,7 @@ def test_the_division_of_the_newest_index_file_that_holds_its_items(tmp_path):
     assert found(True, given) == found(False, given) == (IndexGeometry(100, 400), spoilt)
     # Without them it does not tell its division: who would go on in it must know, who makes new files need not.
     assert found(False) == (IndexGeometry(100, 400), spoilt)
-    with pytest.raises(ConfigError, match="does not determine its division"):
+    with pytest.raises(ConfigError, match="does not determine its slots and items"):
         found(True)
 
 

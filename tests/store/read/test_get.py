@@ -253,9 +253,9 @@ HIT = 2  # the offset whose unit is written over
     ("unit", "words"),
     [
         (bytes(20), "has no unit in its queue file"),
-        (UNIT.pack(Unit(1 << 40, 100, 0)), f"has a unit that leads to no record of its size, at log offset {1 << 40}"),
-        (UNIT.pack(Unit(0, 1 << 30, 0)), "has a unit that leads to no record of its size, at log offset 0"),
-        (None, "has a unit that leads to a record of another place, at log offset 0"),
+        (UNIT.pack(Unit(1 << 40, 100, 0)), f"has a unit that points to no record of its size, at log offset {1 << 40}"),
+        (UNIT.pack(Unit(0, 1 << 30, 0)), "has a unit that points to no record of its size, at log offset 0"),
+        (None, "has a unit that points to the record of another queue offset, at log offset 0"),
         (UNIT.pack(Unit(0, 0x7FFFFFFF, 0)), ""),
     ],
     ids=["zeros", "behind the log", "no such size", "another record", "pre-blank"],

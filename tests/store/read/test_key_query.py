@@ -132,7 +132,7 @@ def test_items_that_lead_nowhere_hide_nothing_if_they_are_the_last(golden, tmp_p
 def test_an_index_whose_division_is_unknown_is_not_used(golden, caplog):
     store = golden("crash-keys")
     check(store.path, StoreConfig(), store, 10)
-    assert "does not determine its division" in caplog.text and "the log is searched instead" in caplog.text
+    assert "does not determine its slots and items" in caplog.text and "the log is searched instead" in caplog.text
 
 
 def test_an_index_that_ends_in_items_of_a_cut_log(golden, tmp_path):

@@ -226,7 +226,7 @@ def test_queues_that_lost_files_or_more_than_was_read_are_made_again_from_the_lo
     more: dict[str, Any] = {"lowered": lowered, "report": told.append}
     assert load_derived(files, queues, None, rules, END, at(4), ends=ends, **more) == 6
     assert lowered == [BEGIN]
-    assert told == ["4 queues lost files (T/0, B/2, C/3); units are made again from the log's begin"]
+    assert told == ["4 queues lost files (T/0, B/2, C/3); their units are rebuilt from the log"]
     queues, lowered[:] = Noted(at(4), refuses=1), []
     assert load_derived(files, queues, None, rules, END, at(5), ends={}, **more) == 6
     assert (lowered, queues.taken, len(told)) == ([at(4), BEGIN], [*range(6)], 1)

@@ -271,8 +271,8 @@ def test_everything_behind_the_end_is_zeroed_and_told(tmp_path: Path, monkeypatc
     line = {"offset": FILE_SIZE, "size": SIZE, "topic": "T", "cut_at": 3 * SIZE}
     assert recovery.decisions.lines == [
         f"quarantine: {json.dumps(line)}",
-        f"removed {second}, which lies after the end",
-        f"zeroed 10 bytes of {first} after position {3 * SIZE}",
+        f"removed {second}, which begins after the log's end",
+        f"zeroed 10 bytes of {first} from position {3 * SIZE}",
     ]
     names = [(name, path) for name, path in effects.calls if name != "pwrite"]
     folder = str(kept.parent)
@@ -293,7 +293,7 @@ def test_a_file_that_begins_at_the_end_stays_and_is_zeroed(tmp_path: Path):
     assert [path.name for path in sorted((tmp_path / "log").iterdir())] == [f"{n:020d}" for n in (0, FILE_SIZE)]
     assert Path(files.files[0].path).read_bytes() == some(0, 0, full=FILE_SIZE).ljust(FILE_SIZE, b"\0")
     assert Path(files.files[1].path).read_bytes() == bytes(FILE_SIZE)
-    assert recovery.decisions.lines[-1] == f"zeroed {FILE_SIZE} bytes of {files.files[1].path} after position 0"
+    assert recovery.decisions.lines[-1] == f"zeroed {FILE_SIZE} bytes of {files.files[1].path} from position 0"
 
 
 RECORD_1 = some(0, 0, 1)[SIZE:]  # the one that is copied first

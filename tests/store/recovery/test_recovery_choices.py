@@ -114,7 +114,10 @@ def test_a_preview_tells_of_a_tail_that_holds_no_record(tmp_path: Path):
     killed(tmp_path, flushed=kept[6].physical_offset)
     zero(tmp_path, kept[7].physical_offset + 100, kept[7].size - 100)
     told = preview(str(tmp_path), CONFIG)["decisions"]
-    assert told == ["the last stop was unclean", "the bytes after the end are no whole record, and would be zeroed"]
+    assert told == [
+        "the last stop was unclean",
+        "the bytes after the log's end are not a whole record and would be zeroed",
+    ]
     with open_small(tmp_path, Clock()) as store:
         assert any(line.startswith("zeroed ") for line in store.recovered.decisions)
         assert store.recovered.state.end == kept[7].physical_offset
@@ -122,7 +125,7 @@ def test_a_preview_tells_of_a_tail_that_holds_no_record(tmp_path: Path):
 
 def test_what_a_preview_says_is_what_recovery_then_does(tmp_path: Path):
     kept = make(tmp_path, count=20, size=600)
-    assert preview(str(tmp_path), CONFIG)["decisions"] == ["the last stop was clean", "nothing would be cut"]
+    assert preview(str(tmp_path), CONFIG)["decisions"] == ["the last stop was clean", "nothing would be truncated"]
     zero(tmp_path, kept[5].physical_offset, 1200)
     killed(tmp_path, flushed=kept[2].physical_offset)
     ahead = tmp_path / "commitlog" / f"{8 * FILE_SIZE:020d}"
@@ -143,10 +146,11 @@ def test_what_a_preview_says_is_what_recovery_then_does(tmp_path: Path):
     assert isinstance(decisions, list)
     count = len(quarantined(tmp_path))
     assert decisions[:2] == [
-        "the last stop was unclean", f"{count} records after the end would be copied to quarantine/ and cut",
+        "the last stop was unclean",
+        f"{count} records after the log's end would be copied to quarantine/ and truncated",
     ]  # fmt: skip
     named = [line for line in decisions if line.endswith("would be removed")]
-    assert any("which holds bytes after the end" in line for line in named)
+    assert any("which holds bytes after the log's end" in line for line in named)
     assert f"{ahead}, which holds nothing yet (it was made ahead), would be removed" in named
     assert not ahead.exists()
 
@@ -184,7 +188,7 @@ def test_queues_without_an_index_are_made_again(tmp_path: Path, caplog: pytest.L
         assert [m.queue_offset for m in store.get("T", 0, 0, 32).messages] == list(range(10)), "a file at a time"
     assert tree(tmp_path, "consumequeue") == before
     assert any(
-        "1 queues lost files (T/0); units are made again from the log's begin" in r.getMessage() for r in caplog.records
+        "1 queues lost files (T/0); their units are rebuilt from the log" in r.getMessage() for r in caplog.records
     )
 
 
@@ -261,7 +265,7 @@ def test_the_order_in_which_small_files_say_less_and_more(
         (
             "killed, RocketMQ's",
             12288,
-            ["1 index files that were not synced are made anew", "20 records were dispatched again"],
+            ["1 index files that were not synced are rebuilt", "20 records were dispatched again"],
         ),
     ],
 )
@@ -314,5 +318,5 @@ def test_queues_and_index_are_made_again_with_what_recovery_knows(
         assert known == [(store._parts.queues, end, clean, read_from, {(b"T", 0): 20})]
         assert store._parts.queues.files.unsure is False and lowered == [end]
         assert indexed == {"killed, RocketMQ's": [None], "power cut": [end]}.get(how, [])
-        told = ["7 index files that were not synced are made anew"] * len(indexed)
+        told = ["7 index files that were not synced are rebuilt"] * len(indexed)
         assert store.recovered.verdict is Verdict.END and store.recovered.decisions[1:-1] == told

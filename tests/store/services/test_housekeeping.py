@@ -218,7 +218,7 @@ def test_what_is_saved_now_is_durable_or_refused(tmp_path: Path, changed: bool, 
 def test_a_topic_that_was_put_a_moment_ago_has_a_type_already(tmp_path: Path):
     around = Around(tmp_path)
     around.places = [(b"put", 0)]
-    with pytest.raises(UsageError, match="topic 'put' is there with queues of the other type"):
+    with pytest.raises(UsageError, match="topic 'put' exists with queues of the other type"):
         around.keeping.create("put", 2, "BatchCQ")
     around.keeping.create("other", 2, "BatchCQ")
     assert around.new == ["other"]

@@ -97,7 +97,7 @@ def _ask(what: str) -> None:
         UsageError: stdin is no terminal, or the answer is another one.
     """
     if sys.stdin is None or not sys.stdin.isatty():
-        raise UsageError(f"--yes is needed to {what} because stdin is no terminal")
+        raise UsageError(f"--yes is needed to {what} because stdin is not a terminal")
     sys.stderr.write(f"type yes to {what}: ")
     sys.stderr.flush()
     if sys.stdin.readline().strip() != "yes":

@@ -133,9 +133,9 @@ def _check(target: str, store: str, config: StoreConfig) -> None:
     outside_store(target, store, config)
     path = os.path.realpath(target)
     if os.path.lexists(target):
-        raise UsageError(f"{target} is there; remove it or give another name")
+        raise UsageError(f"{target} exists; remove it or give another name")
     if not os.path.isdir(os.path.dirname(path)):
-        raise UsageError(f"{os.path.dirname(path)} is no directory; make it first, or give another --output")
+        raise UsageError(f"{os.path.dirname(path)} is not a directory; make it first, or give another --output")
 
 
 def _write(form: str, target: str, answer: pa.RecordBatchReader) -> None:

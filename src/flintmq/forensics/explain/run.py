@@ -121,7 +121,7 @@ def _limit(limit: int | None, at: int | None, kind: str) -> int:
 
 def _place(named: str, full: str, source: FileSource, kind: str | None) -> FilePlace:
     if kind is not None and kind not in file_kinds.KINDS:
-        raise UsageError(f"--as: {kind!r} is no kind of file; there are {file_kinds.words()}")
+        raise UsageError(f"--as: {kind!r} is not a kind of file; there are {file_kinds.words()}")
     place = file_kinds.by_path(full)
     if kind is None and place is not None:
         return place

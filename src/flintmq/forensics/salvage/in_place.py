@@ -248,7 +248,7 @@ class Mending:
             OSError: the disk refused; the next run finishes the work, `undo_in_place` reverts it.
         """
         if self.lock is None:
-            raise UsageError(f"{self.root}: this was planned as a dry run; plan again without")
+            raise UsageError(f"{self.root}: this was planned as a dry run; plan again without dry_run")
         assert self._open  # the store's lock is held since the plan was made
         self.journal.planned = {"ranges": self.mended.ranges, "changes": self.mended.changes}
         self.journal.commit()

@@ -134,7 +134,7 @@ class SalvageJournal:
         """
         if self.state == DONE and self.checkpoint != self._digest():
             raise UsageError(f"{self.root}: a broker has written it since {os.path.basename(self.folder)}; "
-                             "undoing would take its messages back")  # fmt: skip
+                             "undoing would remove its messages")  # fmt: skip
         if self.state != UNDO:
             self.state = UNDO
             self._save()

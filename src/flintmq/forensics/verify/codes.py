@@ -181,7 +181,7 @@ NOTES: Final[dict[str, str]] = {
     "live": "A process holds the store's lock. Its writes meanwhile are not judged.",
     "spare-file": "A log file of zeros after the last used one, allocated in advance.",
     "empty-file": "An empty file, which RocketMQ deletes at start.",
-    "torn-tail": "Bytes after the log's end that are no record: the last write was cut short.",
+    "torn-tail": "Bytes after the log's end that are not a record: the last write was cut short.",
     "stale-tail": "Old records after the log's end, left over from an earlier truncation.",
     "time-step": "A record was stored at an earlier time than the one before it: the broker's clock was set back.",
     "vanished": "A log file was deleted while the log was read, as retention does.",

@@ -319,7 +319,9 @@ class IndexCheck:
         if self._file is not None:
             if self._file.hopeless:
                 self.ground.findings.note(
-                    "not-checked", f"{self._file.path}: too much is wrong to go on", self._file.path
+                    "not-checked",
+                    f"{self._file.path}: too many defects; the rest of the file is not checked",
+                    self._file.path,
                 )
             self._file.finish()
             self.items += self._file.number - 1

@@ -36,7 +36,7 @@ def index_items(root: str, config: StoreConfig, disk: Disk, ground: Ground) -> I
         if index.NAME.fullmatch(name):
             paths.append(path)
         else:
-            ground.findings.note("unknown-file", f"{path} is no index file", path)
+            ground.findings.note("unknown-file", f"{path} is not an index file", path)
     found = [file for path in paths if (file := _open(path, config, disk, ground)) is not None]
     found = [
         file for file in _of_one_size(found, config, ground) if _holds_items(file, file.path == paths[-1], disk, ground)

@@ -84,7 +84,7 @@ def check_files(log: LogFiles, directories: list[str], findings: Findings, effec
         for name in effects.listdir(directory):
             path = os.path.join(directory, name)
             if file_start(name) is None:
-                findings.note("unknown-file", f"{path} is no log file; RocketMQ may refuse to start", path)
+                findings.note("unknown-file", f"{path} is not a log file; RocketMQ may refuse to start", path)
             elif effects.size(path) is None and name in effects.listdir(directory):
                 findings.defect("log-file-unreadable", path, None, expected="a regular file", found="something else")
 
@@ -141,7 +141,7 @@ class LogCheck:
         if self._odd <= ODD_TEXTS:
             offset = piece.base + piece.positions[at]
             topic = stored_message(piece.data, piece.positions[at]).topic
-            text = f"log offset {offset}: topic {topic[:60]!r} or its properties are no text, or hold a NUL"
+            text = f"log offset {offset}: topic {topic[:60]!r} or its properties are not UTF-8, or hold a NUL"
             self.findings.note("text-odd", text, piece.file.path, offset - piece.file.start)
 
     def _blank(self, file: LogFile) -> None:
@@ -172,7 +172,7 @@ def check_spares(log: LogFiles, end: int, ground: Ground) -> None:
         if head_at(log, file, 0) == bytes(HEAD_SIZE):
             ground.findings.note("spare-file", f"{file.path} holds nothing yet", file.path)
         elif file.size and file.start not in ground.lost:
-            text = f"{file.path}: bytes after the log's end that are no record"
+            text = f"{file.path}: bytes after the log's end that are not a record"
             ground.findings.note("torn-tail", text, file.path)
 
 

@@ -60,7 +60,7 @@ class Part:
     def __post_init__(self) -> None:
         if (self.begin or 0) < 0 or (self.end is not None and self.end <= (self.begin or 0)):
             raise UsageError(
-                f"from {self.begin or 0} to {self.end}: the end must be after the begin, and neither below 0"
+                f"from {self.begin or 0} to {self.end}: the end must be after the beginning; neither may be negative"
             )
         if self.max_seconds is not None and not 0 < self.max_seconds < math.inf:
             raise UsageError(f"a time of {self.max_seconds} seconds: give more than 0")
@@ -193,8 +193,8 @@ class VerifyPass:
         last, head = state["last"]
         if last is not None and self._head(last) != head:
             raise UsageError(
-                f"the record at log offset {last}, the last one that was looked at, is not there any more: the log is "
-                "another one, or has been cut or deleted up to there"
+                f"the last record that was checked, at log offset {last}, is gone: this is another log, or it was "
+                "truncated or deleted there; remove the state to begin again"
             )
         if state["begin"] is not None:
             self.begin_at(state["begin"])

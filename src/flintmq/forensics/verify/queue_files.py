@@ -125,7 +125,7 @@ class UnitFiles:
             path = os.path.join(self.folder, name)
             start, size = file_start(name), self.disk.effects.size(path)
             if start is None:
-                self.findings.note("unknown-file", f"{path} is no queue file", path)
+                self.findings.note("unknown-file", f"{path} is not a queue file", path)
             elif size is None:
                 if name in self._names():  # else it was deleted meanwhile
                     self.findings.defect(

@@ -93,7 +93,7 @@ class TimerStoreCheck:
             path = os.path.join(self.folder, name)
             start, size = file_start(name), effects.size(path)
             if start is None or size is None:
-                self.findings.note("unknown-file", f"{path} is no timer log file", path)
+                self.findings.note("unknown-file", f"{path} is not a timer log file", path)
             else:
                 self.files.append((start, size, path))
         due = common_size((size for _, size, _ in self.files), 0)

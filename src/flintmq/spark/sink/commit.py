@@ -233,7 +233,7 @@ def _writer_id(options: SinkOptions, batch: int | None, query: str | None, rows:
     if not rows:
         return None
     raise UsageError(
-        f"Spark does not tell which query writes, and {short(options.checkpoint) or 'its checkpoint'} has no id that "
+        f"Spark does not report which query writes, and {short(options.checkpoint) or 'its checkpoint'} has no id that "
         "can be read; give the option queryId: a name that stays the same"
     )
 
@@ -255,7 +255,7 @@ def _look(store: MessageStore, files: Sequence[str]) -> None:
                 if why:
                     raise UsageError(
                         f"{store.root}: row {row} of staged file {file}, topic {short(message.topic)}, queue "
-                        f"{message.queue_id}: {why}; nothing of the batch was put: mend it, or leave the row out"
+                        f"{message.queue_id}: {why}; nothing of the batch was put: correct the row, or leave it out"
                     )
                 row += 1
 
@@ -431,7 +431,7 @@ def _begun(writer_id: str, value: dict[str, Any]) -> str:
 
 def _way_out(root: str, writer_id: str) -> str:
     query = writer_id.removeprefix(PREFIX)
-    return f"`flintmq spark sink {root}` lists it, `--forget {query}` gives it up"
+    return f"`flintmq spark sink {root}` lists it, `--forget {query}` drops it"
 
 
 def _log_line(text: str) -> None:

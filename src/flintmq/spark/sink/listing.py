@@ -124,7 +124,7 @@ def forget(root: str, query: str) -> RecordedWriter:
         ledger = WriterIds(root)
         if found is None:
             names = ", ".join(sorted(writer.query for writer in read_puts(root).givers)) or "none"
-            raise UsageError(f"{root}: nothing is noted of {query[:100]!r}; there is: {names[:300]}")
+            raise UsageError(f"{root}: no record of query {query[:100]!r}; there are records of: {names[:300]}")
         name = (PREFIX if found.kind == "sink" else "") + query
         value = ledger.get(name) or {}
         ledger.set(name, None)

@@ -63,7 +63,7 @@ class SinkOptions:
         """
         given = _NAMES.spell(options)
         if not given.get("path"):
-            raise UsageError("which store? give its directory: .save(STORE) or .start(STORE), or the option path")
+            raise UsageError("no store given; name its directory: .save(STORE) or .start(STORE), or the option path")
         path = os.path.abspath(local_only(given["path"]))
         query = given.get("queryId") or None
         if stream:

@@ -53,7 +53,7 @@ def check_columns(schema: StructType) -> None:
     for field in schema.fields:
         found, right = field.dataType.simpleString(), ours.get(field.name)
         if right is None:
-            raise UsageError(f"column {short(field.name)} is none of: {', '.join(ours)}; leave it out")
+            raise UsageError(f"column {short(field.name)} is not one of: {', '.join(ours)}; leave it out")
         if found != right and not (field.name == "body" and found == "string"):
             raise UsageError(f"column {field.name} is of type {found}, not {right}; cast it")
     missing = [name for name in REQUIRED if name not in schema.fieldNames()]
@@ -78,7 +78,7 @@ def to_schema(batch: pa.RecordBatch, config: StoreConfig) -> pa.RecordBatch:
     return filled
 
 
-WAYS = "mend it, leave the row out, or let the option badRowsPath collect such rows"
+WAYS = "correct it, leave the row out, or let the option badRowsPath collect such rows"
 
 
 def named(batch: pa.RecordBatch, row: int, which: str) -> str:

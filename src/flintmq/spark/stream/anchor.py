@@ -44,7 +44,7 @@ def anchor_in(offset: Mapping[str, Any]) -> StreamAnchor | None:
         return None
     found = [offset.get(mark) for mark in MARKS]
     if any(not isinstance(number, int) or isinstance(number, bool) for number in found):
-        raise UsageError(f"the query's checkpoint: {' and '.join(MARKS)} are no numbers; begin with a new checkpoint")
+        raise UsageError(f"the query's checkpoint: {' and '.join(MARKS)} are not numbers; begin with a new checkpoint")
     return StreamAnchor(*found)  # type: ignore[arg-type]
 
 

@@ -51,7 +51,7 @@ class StreamOptions:
         if most is not None and least > most:
             raise UsageError(f"option minOffsetsPerTrigger ({least}) is larger than maxOffsetsPerTrigger ({most})")
         if "maxTriggerDelay" in given and not least:
-            raise UsageError("option maxTriggerDelay means nothing without minOffsetsPerTrigger; give both")
+            raise UsageError("option maxTriggerDelay has no effect without minOffsetsPerTrigger; give both")
         return cls(
             read=replace(read, predicate=predicate),
             start=_start(given, read),

@@ -381,7 +381,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
                     queues,
                     name,
                     least,
-                    f"the queue was deleted and made again; offsets up to {low} were read of the one before",
+                    f"the queue was deleted and made again; offsets up to {low} of the earlier queue were read",
                 )
                 low = least
             elif name in begin and low > most and name in bounds:

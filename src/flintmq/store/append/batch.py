@@ -66,7 +66,7 @@ def put_batch(
     first = messages[0]
     for name in SHARED:
         if any(getattr(message, name) != getattr(first, name) for message in messages):
-            raise UsageError(f"the messages of a batch differ in {name}; put those that do in a batch of their own")
+            raise UsageError(f"the messages of a batch differ in {name}; put them in separate batches")
     if log.unique is not None:
         for message in messages:
             log.unique.add_to(message)

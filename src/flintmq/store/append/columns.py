@@ -110,7 +110,7 @@ def _append(commit_log: CommitLog, topic: Topic, columns: kernel.Columns, queue_
             changed = RULES[columns.changed]  # changed since it was checked
             break
         elif row == before:
-            raise AssertionError("a row that was found good did not fit the window that was reserved for it")
+            raise AssertionError("a row that was found valid did not fit the window that was reserved for it")
     columns.let_go()
     if changed is not None:
         refused = _refused(changed, row)
@@ -132,7 +132,7 @@ def _append(commit_log: CommitLog, topic: Topic, columns: kernel.Columns, queue_
 
 def _refused(rule: PutRule, row: int) -> ColumnsResult:
     """Return the result of columns with a refused row."""
-    log.warning("row %d makes no message: %s", row, rule)
+    log.warning("row %d is not a valid message: %s", row, rule)
     return ColumnsResult(rule.status, reason=rule, row=row)
 
 
@@ -149,7 +149,7 @@ def check_schema(batch: Any) -> None:
     """
     for name in batch.schema.names:
         if name not in WANTED:
-            raise UsageError(f"column {name!r} is none of: {', '.join(WANTED)}; leave it out")
+            raise UsageError(f"column {name!r} is not one of: {', '.join(WANTED)}; leave it out")
         found = str(batch.column(name).type)
         if found not in WANTED[name]:
             raise UsageError(f"column {name!r} is {found}; cast it to {' or '.join(WANTED[name])}")
@@ -158,7 +158,7 @@ def check_schema(batch: Any) -> None:
         if name == "properties" and batch.column(name).items.null_count:
             raise UsageError("a property has the value null; leave it out")
     if "body" not in batch.schema.names:
-        raise UsageError("there is no column 'body'; every message has one, if only of no bytes")
+        raise UsageError("there is no column 'body'; add one; a body may be empty")
 
 
 def columns_of(topic: bytes, batch: Any, unique: UniqueKeys | None = None) -> kernel.Columns:

@@ -534,9 +534,9 @@ class CommitLog:
         if bool(what) != self._lacking:
             self._lacking = bool(what)
             if what:
-                log.warning("%s; puts are refused until that is over", what)
+                log.warning("%s; puts are refused until this is resolved", what)
             else:
-                log.info("puts are taken again")
+                log.info("puts are accepted again")
 
     def _store_time(self) -> int:
         """Return the clock's time, not before the last record unless it was set back an hour."""
@@ -545,5 +545,7 @@ class CommitLog:
             return now
         if last - now < CLOCK_SET_BACK_MS:
             return last
-        log.warning("the clock is %d s behind the last record; store times follow it", (last - now) // 1000)
+        log.warning(
+            "the clock is %d s earlier than the last record; store times follow the clock", (last - now) // 1000
+        )
         return now

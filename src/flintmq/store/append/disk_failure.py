@@ -41,4 +41,4 @@ class DiskFailure:
             self.reason = reason
             for listener in self._listeners:
                 listener()
-            log.error("%s; the store takes no more puts, restart it to read what is on disk", reason)
+            log.error("%s; the store refuses puts from now on: restart it, which recovers the messages on disk", reason)

@@ -50,4 +50,4 @@ class SlowPart:
         self.since = 0.0
         self.longest_ms = max(self.longest_ms, took)
         if took > SLOW_MS:
-            log.warning("a put held the put lock for %d ms while it waited for room", took)
+            log.warning("a put held the put lock for %d ms while it waited for a file or disk blocks", took)

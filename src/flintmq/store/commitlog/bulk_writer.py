@@ -94,7 +94,9 @@ class LogWriter:
             row, self.at, status = rows.append(room, first, last, reserve)
             assert first <= row <= last and 0 <= self.at <= len(self.buffer)
             if status == encode.REFUSED or reserve > self.file_size - BLANK_SIZE:
-                raise UsageError(f"message {row} makes no record that a log file of {self.file_size} bytes can hold")
+                raise UsageError(
+                    f"message {row} makes a record too large for a log file of {self.file_size} bytes; shorten its body"
+                )
             if row > first:
                 first, reserve = row, 0
             elif status == encode.ROOM and self.at == 0:

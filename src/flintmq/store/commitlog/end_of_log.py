@@ -135,11 +135,11 @@ def evidence_beyond(facts: StopFacts, position: int, youngest: int) -> str:
     if flushed is not None:
         if flushed <= position:
             return ""
-        return f"flintmq.mark says that it was flushed up to offset {flushed}, and there are files up to {position}"
+        return f"flintmq.mark records that it was flushed up to offset {flushed}, but its files end at {position}"
     if facts.physic_time <= youngest:
         return ""
-    last = f"the youngest record in the log is of {youngest}" if youngest else "there is no record"
-    return f"the checkpoint names a flushed record of {facts.physic_time} ms, and {last}"
+    last = f"the newest record in the log is of {youngest} ms" if youngest else "the log has no record"
+    return f"the checkpoint records a flushed record of {facts.physic_time} ms, but {last}"
 
 
 def zeros_to_sector(data: bytes | memoryview, position: int) -> bool:

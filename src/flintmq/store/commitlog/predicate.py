@@ -57,7 +57,7 @@ class Predicate:
         try:
             re.compile(self.topic_pattern or "")
         except (re.error, OverflowError, RecursionError) as error:
-            raise UsageError(f"{self.topic_pattern!r:.80} is no regular expression ({error})") from None
+            raise UsageError(f"{self.topic_pattern!r:.80} is not a regular expression ({error})") from None
 
     @property
     def everything(self) -> bool:

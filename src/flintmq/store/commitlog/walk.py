@@ -57,7 +57,7 @@ PIECE_BYTES = 1 << 20
 LEAST_TIME = -(1 << 63)
 MAX_ROWS = 65_536
 ACCESS = ("pread", "map")
-NO_FILE = "a link or no regular file has the name of a log file"
+NO_FILE = "a link, or something that is not a regular file, has the name of a log file"
 SALVAGE = "`flintmq salvage` saves the rest; --skip-damage (failOnDataLoss=false) reads around it"
 REFUSED = (
     "nothing was changed; `flintmq verify` lists all damage, `flintmq salvage` repairs the store or saves the rest"
@@ -222,7 +222,7 @@ class LogWalk:
         """Report a link or odd file named like a log file: its part of the log has not expired."""
         reason = NO_FILE
         if self.strict:
-            raise CorruptStoreError(odd.path, 0, reason, "put the file itself there")
+            raise CorruptStoreError(odd.path, 0, reason, "put the log file itself there")
         self.report.damage(Damage(odd.path, 0, odd.start, lost, reason))
 
     def _gap(self, file: LogFile) -> None:

@@ -67,7 +67,7 @@ class QueueLoader:
         queue.continue_at(min(units.first_kept(self.log_begin, whole), end), end)
         if gap is not None:
             last = units.unit(gap - 1) if gap > units.first else None
-            log.warning("%s lacks a file: units from offset %d on are made again", queue.folder, gap)
+            log.warning("%s: a file is missing, so units from offset %d on are rebuilt", queue.folder, gap)
         known = last is not None and UnitQueue.points_to_record(last)
         reached = last.physical_offset + last.size if last is not None and known else self.log_begin
         return LoadedQueue(reached, written > end or gap is not None)
@@ -81,7 +81,7 @@ class QueueLoader:
         written = end = units.end()
         gap = _gap(units, self.log_begin)
         if gap is not None:
-            log.warning("%s lacks a file: units from number %d on are made again", units.folder, gap)
+            log.warning("%s: a file is missing, so units from number %d on are rebuilt", units.folder, gap)
             end = gap
         end, last = self._last_valid(queue.name, units, end)
         zero_after(units.files, end * BATCH_UNIT.size, self.effects, written * BATCH_UNIT.size)

@@ -351,7 +351,9 @@ class QueueWriter:
         while first < end:
             offset = offsets[first]
             if offset < 0:
-                self.report.note("negative_offset", f"{self.path}: a record with queue offset {offset} has no place")
+                self.report.note(
+                    "negative_offset", f"{self.path}: a record has the queue offset {offset} and gets no unit"
+                )
                 first += 1
                 continue
             if offset != self.next and offset_is_implausible(offsets, first, end, self.next):
@@ -360,15 +362,17 @@ class QueueWriter:
                 continue
             if self.next >= 0 and offset < self.next:
                 if offset > 0:
-                    self.report.note("repeat", f"{self.path}: offset {offset} comes again; the first unit stays")
+                    self.report.note("repeat", f"{self.path}: offset {offset} occurs twice; the first unit is kept")
                     first += 1
                     continue
-                self.report.note("begun_again", f"{self.path}: offset 0 comes again; the queue was begun anew")
+                self.report.note("begun_again", f"{self.path}: offset 0 occurs again; the queue was created again")
                 self.units.remove()
                 self.next = -1
             run = group_units.run_length(offsets, first, end)
             if self._is_far(offset, run, record_offset_at(units, first)):
-                self.report.note("far_offset", f"{self.path}: offset {offset} is too far away to have a place")
+                self.report.note(
+                    "far_offset", f"{self.path}: offset {offset} is too far ahead; its record gets no unit"
+                )
                 first += 1
                 continue
             self._fill_to(offset)
@@ -381,7 +385,7 @@ class QueueWriter:
 
     def _deny(self, offset: int, physical_offset: int) -> None:
         """Report a record whose queue offset the next records contradict."""
-        self.report.note("denied", f"{self.path}: offset {offset} is denied by the next record; it has no place")
+        self.report.note("denied", f"{self.path}: offset {offset} contradicts the next record; it gets no unit")
 
     def _is_far(self, offset: int, run: int, physical_offset: int) -> bool:
         """Return whether a run of units has impossible queue offsets.

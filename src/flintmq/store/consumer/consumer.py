@@ -350,7 +350,7 @@ class Consumer:
 
     def _check(self) -> None:
         if self._closed:
-            raise UsageError(f"this consumer of group {self.group[:100]!a} is closed; make another")
+            raise UsageError(f"this consumer of group {self.group[:100]!a} is closed; create another")
         self._source.check()
 
     def _check_caller(self) -> None:
@@ -367,7 +367,9 @@ class Consumer:
         self._check_mine(queue_id)
         low, high = self._source.bounds(queue_id)
         if not low <= offset <= high:
-            raise UsageError(f"{self.topic[:100]!a}/{queue_id}: offset {offset}; the queue has {low} to {high}")
+            raise UsageError(
+                f"{self.topic[:100]!a}/{queue_id}: offset {offset} is outside the queue, which has {low} to {high}"
+            )
 
 
 def check_start(start: str) -> str:

@@ -67,7 +67,9 @@ class ConsumerGroup:
         for other in self.members:
             twice = (other.wanted or frozenset()) & (member.wanted or frozenset())
             if twice:
-                raise UsageError(f"group {self.name[:100]!a}: queues {sorted(twice)} belong to another consumer of it")
+                raise UsageError(
+                    f"group {self.name[:100]!a}: queues {sorted(twice)} belong to another of its consumers"
+                )
             if other.tags != member.tags:
                 asked = "all tags" if other.tags is None else "tags " + " || ".join(sorted(other.tags))
                 raise UsageError(

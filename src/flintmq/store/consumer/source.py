@@ -193,7 +193,7 @@ def _with_ends(messages: list[StoredMessage], following: int) -> list[tuple[Stor
 
 
 def _tell_expired(topic: str, queue_id: int, offset: int, low: int) -> None:
-    log.warning("%s/%d: offsets %d to %d had left the queue before they were consumed; going on at %d",
+    log.warning("%s/%d: offsets %d to %d expired before they were consumed; continuing at %d",
                 ascii(topic)[1:-1], queue_id, offset, low - 1, low)  # fmt: skip
 
 
@@ -203,6 +203,6 @@ def _expired(topic: str, queue_id: int, offset: int, low: int) -> QueueRead:
 
 
 def _beyond(topic: str, queue_id: int, offset: int, high: int) -> QueueRead:
-    log.warning("%s/%d: offset %d is after the end of the queue; going on at %d",
+    log.warning("%s/%d: offset %d is after the end of the queue; continuing at %d",
                 ascii(topic)[1:-1], queue_id, offset, high)  # fmt: skip
     return QueueRead([], high)

@@ -164,7 +164,7 @@ def restore_to_mark(file: IndexFileReader, indexed: Indexed) -> bool:
         effects.sync(writer.fd)
     finally:
         writer.close()
-    log.info("%s holds %d items again, as when it was synced last", file.path, count - 1)
+    log.info("%s: restored to the %d items of its last sync", file.path, count - 1)
     return True
 
 

@@ -193,7 +193,7 @@ class KeyIndex:
         removed_from = None
         while self.found and self.found[-1].path in self._spoilt:
             path = self.found.pop().path
-            log.warning("%s is too short for its items and is made again", path)
+            log.warning("%s is too short for its items and is rebuilt", path)
             self.effects.unlink(path)
             header = self.found[-1].header() if self.found else None
             removed_from = header.end_physical_offset if header is not None else 0

@@ -189,7 +189,7 @@ def index_geometry(
     guess = IndexGeometry(slots, 4 * slots)
     if slots < 1 or guess.file_size != size or (fd is not None and not _proves(fd, guess, effects)):
         raise ConfigError(
-            f"{path}: its size ({size}) does not determine its division; give maxHashSlotNum and maxIndexNum"
+            f"{path}: its size ({size}) does not determine its slots and items; give maxHashSlotNum and maxIndexNum"
         )
     return guess
 

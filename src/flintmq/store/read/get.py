@@ -179,7 +179,7 @@ class LiveReader:
             return None, "has no unit in its queue file"
         raw = self.files.read(unit.physical_offset, unit.size)
         if raw is None or size_at(raw) != unit.size:
-            return None, f"has a unit that leads to no record of its size, at log offset {unit.physical_offset}"
+            return None, f"has a unit that points to no record of its size, at log offset {unit.physical_offset}"
         message = StoredMessage(raw)
         place = raw, unit.physical_offset, len(raw) + BLANK_SIZE, len(raw), topic, queue_id, offset
         if fetch.check(unit_bytes(unit.physical_offset, unit.size, unit.tags_code), 0, 1, *place, self._position)[0]:
@@ -191,7 +191,10 @@ class LiveReader:
         there = (p for p in lmq_positions(message) if (p.queue_id, p.offset) == (queue_id, offset))
         if any(java_encode(p.topic) == topic for p in there):
             return message, ""
-        return None, f"has a unit that leads to a record of another place, at log offset {unit.physical_offset}"
+        return (
+            None,
+            f"has a unit that points to the record of another queue offset, at log offset {unit.physical_offset}",
+        )
 
 
 def _counts(raw: bytes, physical_offset: int) -> bool:

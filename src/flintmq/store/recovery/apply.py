@@ -148,7 +148,7 @@ class Recovery:
     def _reread_derived(self) -> None:
         on_disk = self.small.checkpoint.index_timestamp
         removed = remove_unsynced(self.root, self.config, self.effects, on_disk, self.facts.mark.indexed)
-        self.decisions.add(f"{removed} index files that were not synced are made anew")
+        self.decisions.add(f"{removed} index files that were not synced are rebuilt")
         if self.queues is not None:
             self.queues.fsync_and_drop_cache()
 

@@ -75,7 +75,7 @@ class DerivedLoader:
         lost = known_ends.lost(ends or {}, self.queues.next_offsets())
         if lost:
             shown = ", ".join(lost[:3])
-            self.report(f"{len(lost)} queues lost files ({shown}); units are made again from the log's begin")
+            self.report(f"{len(lost)} queues lost files ({shown}); their units are rebuilt from the log")
         self._lower_mark(log_begin if lost else dispatched)
         keys_to = None if indexed is None else self._keys_to(indexed, end, clean)
         start = dispatch_start(log_begin, dispatched, begin, lost=bool(lost), keys_to=keys_to)

@@ -189,7 +189,7 @@ def check_files(files: LogFiles, file_size: int) -> None:
     """
     before: LogFile | None = None
     if files.odd:
-        raise CorruptStoreError(files.odd[0].path, 0, NO_FILE, "put the file itself there")
+        raise CorruptStoreError(files.odd[0].path, 0, NO_FILE, "put the log file itself there")
     for file in files.files:
         if file.size != file_size:
             raise CorruptStoreError(

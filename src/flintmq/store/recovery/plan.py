@@ -22,9 +22,9 @@ class Step(Enum):
     FORGET_KNOWN_ENDS = "remove the list of where queues ended"
     WRITE_MARK = "write the mark that a clean store lacks"
     MAKE_ABORT = "make `abort`: this process runs the store"
-    TRUNCATE_LOG = "copy what counts after the log's end to quarantine/, remove later files, zero the rest"
+    TRUNCATE_LOG = "copy records after the log's end to quarantine/, remove later files, zero the rest"
     MARK_LOG_END = "write the mark: the log is on disk to its end"
-    LEAVE_DERIVED = "say nothing of queues and index, which another process makes"
+    LEAVE_DERIVED = "leave queues and index out of the mark: another process makes them"
     RECOVER_DERIVED = "load index and queues, and write units and keys from the last durable point on again"
 
 

@@ -71,16 +71,16 @@ def preview(root: str, config: StoreConfig, effects: Effects = REAL, *, accept_l
         offset = next_record(files, offset + (message.size if message is not None else 1))
     last = files.find(end)
     if later_records:
-        cut = f"{later_records} records after the end would be copied to quarantine/ and cut"
+        cut = f"{later_records} records after the log's end would be copied to quarantine/ and truncated"
     elif last is not None and has_data(last, effects, end - last.start):
-        cut = "the bytes after the end are no whole record, and would be zeroed"
+        cut = "the bytes after the log's end are not a whole record and would be zeroed"
     else:
-        cut = "nothing would be cut"
+        cut = "nothing would be truncated"
     decisions = [f"the last stop was {'clean' if facts.clean else 'unclean'}", cut]
     decisions += searched.lines[:1] if search.lost else []
     for file in files.files:
         if file.start > max(end, files.min_offset):
-            what = "bytes after the end" if has_data(file, effects) else "nothing yet (it was made ahead)"
+            what = "bytes after the log's end" if has_data(file, effects) else "nothing yet (it was made ahead)"
             decisions.append(f"{file.path}, which holds {what}, would be removed")
     if files.min_offset > 0 and broker.consumer_offsets:
         lookup = QueueLookup(now)

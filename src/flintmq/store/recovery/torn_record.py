@@ -22,7 +22,7 @@ from flintmq.store.commitlog.end_of_log import SECTOR
 from flintmq.store.commitlog.walk import Piece
 from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
 
-TORN = "its topic or properties did not arrive as a whole"
+TORN = "its topic or properties were not written completely"
 ODD = "a zero byte in its topic or properties"
 
 

@@ -41,7 +41,7 @@ def truncate_log(root: str, files: LogFiles, end: int, effects: Effects, decisio
         if file.start > end:
             effects.unlink(file.path)
             effects.sync_dir(os.path.dirname(file.path))
-            decisions.add(f"removed {file.path}, which lies after the end")
+            decisions.add(f"removed {file.path}, which begins after the log's end")
         elif file.start + file.size > end:
             _zero(file, end - file.start, effects, decisions)
 
@@ -62,7 +62,7 @@ def _zero(file: LogFile, position: int, effects: Effects, decisions: Decisions) 
             position += max(len(piece), 1)
         if zeroed:
             effects.sync(fd)  # before the first append: truncated bytes must not come back between its records
-            decisions.add(f"zeroed {zeroed} bytes of {file.path} after position {first}")
+            decisions.add(f"zeroed {zeroed} bytes of {file.path} from position {first}")
     finally:
         effects.close(fd)
 

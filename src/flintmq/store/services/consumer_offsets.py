@@ -60,7 +60,9 @@ class ConsumerOffsets:
         """
         check_names(group, topic)
         if not (0 <= queue_id < 1 << 31 and 0 <= offset < 1 << 63):
-            raise UsageError(f"{topic}/{queue_id}: offset {offset}; neither may be negative, or beyond 31 and 63 bits")
+            raise UsageError(
+                f"{topic}/{queue_id}: offset {offset}: give a queue id from 0 to 2^31 - 1 and offset from 0 to 2^63 - 1"
+            )
         self._know_group(group)
         key = f"{topic}@{group}"
         with self.file.lock:
@@ -127,7 +129,7 @@ def bring_back(
         if told:
             file.mark_changed()
     if told:
-        log.warning("offsets beyond the end of their queue come back to it: %s", "; ".join(told[:5]))
+        log.warning("committed offsets after the end of their queue are set back to that end: %s", "; ".join(told[:5]))
         save([file], lambda: True)
 
 

@@ -91,7 +91,7 @@ class DelayService:
         offset = told = self.offset(level)
         offset = min(max(offset, queue.min_offset), queue.max_offset)
         if offset != told:
-            log.warning("level %d: offset %d is outside of its queue; delivery goes on at %d", level, told, offset)
+            log.warning("level %d: offset %d is outside its queue; delivery continues at %d", level, told, offset)
             self._note(level, offset)
         head, due = self._heads.get(level, (-1, 0))
         if head == offset and self._waits(due, delay):

@@ -112,7 +112,7 @@ class DispatchService(Follower):
             self.waits_for, self._retry_at = refused, time.monotonic() + RETRY_S
         else:
             self.stopped_at = error
-            log.error("dispatch stands still at log offset %d: %s", self.position, error)
+            log.error("dispatch has stopped at log offset %d: %s", self.position, error)
             self.queues.wake()
 
     def halt(self, error: Exception) -> None:
@@ -162,7 +162,7 @@ class DispatchService(Follower):
         self.position = position
         self._note_reached()
         if self.waits_for is not None:
-            log.info("dispatch goes on at log offset %d", self.position)
+            log.info("dispatch continues at log offset %d", self.position)
             self.waits_for = None
         self.needs_wake = self._far = self.behind > FAR
 

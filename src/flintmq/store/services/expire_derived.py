@@ -60,7 +60,7 @@ class Expiry:
     def _delete(self, units: UnitQueue, log_begin: int) -> None:
         """Delete files whose last unit's record is gone."""
         for file in expired_units(units, log_begin):
-            self._remove(file.path, f"its messages stood before log offset {log_begin}")
+            self._remove(file.path, f"its messages were before log offset {log_begin}")
 
     def _delete_ext(self, queue: RunningQueue, name: QueueName) -> None:
         """Delete ext files that no unit of the queue points into any more."""
@@ -70,7 +70,7 @@ class Expiry:
 
     def _delete_index(self, log_begin: int) -> None:
         for file in expired_index(reader.discover(self.root, self.config, self.effects), log_begin):
-            self._remove(file.path, f"its keys stood before log offset {log_begin}")
+            self._remove(file.path, f"its keys were before log offset {log_begin}")
 
     def _remove(self, path: str, rule: str) -> None:
         self.queues.files.forget(path)

@@ -148,7 +148,7 @@ class Housekeeping:
             if batch != (topic in self.known.batch):
                 raw = java_encode(topic)
                 if self.topics.queue_count(topic) is not None or any(name == raw for name, _ in self.known.queues()):
-                    raise UsageError(f"topic {topic!a} is there with queues of the other type; take another name")
+                    raise UsageError(f"topic {topic!a} exists with queues of the other type; give another name")
             self.topics.create(topic, queues, batch=batch)
             if batch and topic not in self.known.batch:
                 self.known.new_batch(topic)

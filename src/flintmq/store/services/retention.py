@@ -157,7 +157,7 @@ class Retention:
         if self.full != was_full:
             self.commit_log.refuse(self.full)
             log.error("%s: the disk is %d %% full, puts are %s", self.root, used,
-                      "refused" if self.full else "taken again")  # fmt: skip
+                      "refused" if self.full else "accepted again")  # fmt: skip
         return self.rules.verdict(used, self.effects.now_ms())
 
     # -- what -------------------------------------------------------------------------------------------------------

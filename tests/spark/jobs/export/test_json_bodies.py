@@ -133,7 +133,7 @@ def test_types_without_json_values(tmp_path, kind):
 def test_a_name_twice(tmp_path):
     path = tmp_path / "schema.json"
     path.write_text(t.StructType([t.StructField("a", t.LongType())] * 2).json())
-    with pytest.raises(UsageError, match="a is there twice"):
+    with pytest.raises(UsageError, match="a occurs twice"):
         body_schema(str(path))
 
 

@@ -116,7 +116,7 @@ def test_pages_go_only_where_they_may(golden: Any, tmp_path: Path) -> None:
     (tmp_path / "mine.txt").write_text("mine")
     for out, why in (
         (tmp_path, "is a directory"),
-        (tmp_path / "no" / "r.html", "is no directory"),
+        (tmp_path / "no" / "r.html", "is not a directory"),
         (tmp_path / "mine.txt", "not a report of this command"),
         (golden("basic").path / "r.html", "is inside the store"),
         (golden("basic").path / "commitlog" / "00000000000000000000", "is inside the store"),

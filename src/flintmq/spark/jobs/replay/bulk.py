@@ -107,7 +107,7 @@ def load(
             raise StoreError(
                 f"the source has {answer['rows']} messages at log offsets {share.chunks[0].begin} to "
                 f"{share.chunks[-1].end} where it had {share.rows} before; replay again, with a condition that always "
-                "means the same"
+                "selects the same messages"
             )
         for name in answer["files"]:
             os.rename(os.path.join(answer["path"], name), os.path.join(log, name))

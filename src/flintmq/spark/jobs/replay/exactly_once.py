@@ -81,8 +81,8 @@ class WriterIds:
 
     def _refused(self, error: Exception) -> StoreAccessError:
         return StoreAccessError(
-            f"{self.path}: not readable ({error}); it says what was put already: bring it back from a backup, or "
-            "remove it if all that was put may be put again"
+            f"{self.path}: not readable ({error}); it records the messages that were put: restore it from a backup, or "
+            "remove it if they may be put again"
         )
 
 

@@ -268,8 +268,8 @@ class _Job:
         if after is not None and of_log and self.source.begin > after.physical_offset + after.size:
             raise StoreError(
                 f"the source's log begins at offset {self.source.begin}, the last replay ended at "
-                f"{after.physical_offset + after.size}: the messages in between have expired; --skip-damage goes on "
-                "without them"
+                f"{after.physical_offset + after.size}: the messages in between have expired; --skip-damage "
+                "continues without them"
             )
         span = self.config.mapped_file_size_commit_log
         size = max(LEAST_CHUNK, min(CHUNK_BYTES, span // 8))

@@ -78,7 +78,7 @@ class Pace:
         match = re.fullmatch(r"x([0-9]{1,9}(?:\.[0-9]{1,9})?)", text)
         factor = 1.0 if text == "original" else float(match[1]) if match else 0.0
         if factor <= 0:
-            raise UsageError(f"speed {text[:40]!r} is none of: original, xN (such as x10 or x0.5), max")
+            raise UsageError(f"speed {text[:40]!r} is not one of: original, xN (such as x10 or x0.5), max")
         return cls(factor)
 
     def wait(self, store_ms: int) -> float:

@@ -64,9 +64,7 @@ def why_refused(message: Message, config: StoreConfig, inner_topics: Collection[
     """
     topic, properties = java_encode(message.topic), message.properties_bytes or b""
     if topic_status(message.topic, topic) is not None:
-        return (
-            f"its topic has {len(topic)} bytes or is no directory's name; 1 to 127 bytes (%RETRY%, %DLQ%: 255) may be"
-        )
+        return f"its topic ({len(topic)} bytes) cannot be a directory's name; give 1 to 127 bytes (%RETRY%, %DLQ%: 255)"
     if b"\0" in properties:
         return "its properties contain a byte 0"
     try:

@@ -138,7 +138,7 @@ def check_target(out: str, root: str, config: StoreConfig | None = None) -> None
             if not file.read(len(MARK)).startswith(MARK.encode()):
                 raise UsageError(f"{out} exists and is not a report of this command; remove it or give another name")
     elif not os.path.isdir(os.path.dirname(path)):
-        raise UsageError(f"{os.path.dirname(path)} is no directory; make it first, or give another --out")
+        raise UsageError(f"{os.path.dirname(path)} is not a directory; make it first, or give another --out")
 
 
 def _write(out: str, text: str) -> None:
