@@ -97,11 +97,13 @@ def test_there_are_examples_for_every_command() -> None:
 
 
 def keys(heading: str, table: str = "key") -> list[str]:
-    """The first column of a table of docs/operations/json.md."""
+    """The keys in the first column of a table of docs/operations/json.md; a row may name several."""
     section = re.split(r"^## ", JSON_PAGE, flags=re.MULTILINE)
     [text] = [part for part in section if part.splitlines()[0] == heading]
     rows = text.partition(f"| {table} | value |\n|---|---|\n")[2].partition("\n\n")[0]
-    found = re.findall(r"^\| `(\w+)` \|", rows, re.MULTILINE)
+    found = [
+        key for names in re.findall(r"^\| ([`\w, ]+) \|", rows, re.MULTILINE) for key in re.findall(r"`(\w+)`", names)
+    ]
     assert found, (heading, table)
     return found
 

@@ -17,7 +17,7 @@ class Code(NamedTuple):
 
 
 _SALVAGE: Final = "`flintmq salvage`"
-_REBUILD: Final = f"{_SALVAGE} --in-place mends it; `flintmq rebuild` rebuilds queues and index in a directory"
+_REBUILD: Final = f"{_SALVAGE} --in-place, or `flintmq rebuild`"
 
 DEFECTS: Final[dict[str, Code]] = {
     # -- commit log
