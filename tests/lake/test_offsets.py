@@ -35,10 +35,10 @@ def test_ranges():
     [
         ("latest", "cannot have latest; use earliest"),
         ("", "is not JSON"),
-        ("5", "is no object"),
+        ("5", "is not an object"),
         ("{", "is not JSON"),
         ("[" * 100_000, "is not JSON"),
-        ("{}", "is no object"),
+        ("{}", "is not an object"),
         ('{"A": 5}', "not an object such as"),
         ('{"A": "first"}', "'first' is not an offset of topic 'A'"),
         ('{"A": {}}', "not an object such as"),

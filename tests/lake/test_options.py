@@ -102,7 +102,7 @@ def test_an_impossible_value_of_a_rocketmq_key():
 
 
 def test_a_path_is_needed():
-    with pytest.raises(UsageError, match="which store"):
+    with pytest.raises(UsageError, match="no store given"):
         ReadOptions.parse({})
 
 

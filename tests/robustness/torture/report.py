@@ -25,9 +25,20 @@ def write(report: Path, name: str, lines: list[str]) -> None:
 
 
 def table(head: list[str], rows: list[list[Any]]) -> list[str]:
-    """A table in Markdown; whole numbers with thousands."""
-    cells = [[f"{cell:,}" if isinstance(cell, int) else str(cell) for cell in row] for row in rows]
-    return [f"| {' | '.join(head)} |", "|---" * len(head) + "|", *(f"| {' | '.join(row)} |" for row in cells)]
+    """A table in Markdown; whole numbers with thousands. A line after it names the columns that are 0 in every row."""
+    zero = (
+        [type(cells[0]) is int and not any(cells) for cells in zip(*rows, strict=True)] if rows else [False] * len(head)
+    )
+    kept = [at for at, is_zero in enumerate(zero) if not is_zero]
+    cells = [[f"{row[at]:,}" if isinstance(row[at], int) else str(row[at]) for at in kept] for row in rows]
+    lines = [f"| {' | '.join(head[at] for at in kept)} |", "|---" * len(kept) + "|"]
+    lines += [f"| {' | '.join(row)} |" for row in cells]
+    if any(zero):
+        lines += [
+            "",
+            f"0 in every row: {', '.join(name for name, is_zero in zip(head, zero, strict=True) if is_zero)}.",
+        ]
+    return lines
 
 
 def today() -> str:

@@ -85,3 +85,20 @@ def test_the_day_of_several_commits_is_told_once():
     told = ["commit a, 1 May 2026", "commit b, 1 May 2026", "commit c, 2 May 2026"]
     assert report.commits(told) == "commits a, b, 1 May 2026; commit c, 2 May 2026"
     assert report.commits([report.commit()]) == report.commit()
+
+
+def test_columns_of_zeros_are_named_after_the_table():
+    assert report.table(["run", "done", "lost", "wrong"], [["a", 1200, 0, 0], ["b", 0, 0, 0]]) == [
+        "| run | done |",
+        "|---|---|",
+        "| a | 1,200 |",
+        "| b | 0 |",
+        "",
+        "0 in every row: lost, wrong.",
+    ]
+    assert report.table(["run", "lost"], [["a", 0], ["b", 1]]) == [
+        "| run | lost |",
+        "|---|---|",
+        "| a | 0 |",
+        "| b | 1 |",
+    ]

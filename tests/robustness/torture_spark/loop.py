@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.interop.java import Java, home
-from tests.robustness.torture.report import write
+from tests.robustness.torture.report import table, write
 from tests.robustness.torture_spark.actors import Engine, Exporter, Oracle, Writer
 from tests.robustness.torture_spark.check import Verdict, check_table, count, queued, records
 
@@ -32,7 +32,6 @@ KINDS = (("delta", "flintmq"), ("parquet", "flintmq"), ("delta", "5.3.3"), ("par
 VICTIMS = {"worker": 12, "writer": 6, "driver": 2, "java": 1, "all": 1}  # how often each
 STUCK_S = 120  # without a new row: then an export that is behind does not catch up any more
 FIGURES = tuple(Verdict.__dataclass_fields__)
-HEAD = "| table, writer | kills | " + " | ".join(VICTIMS) + " | in a task | gave up | " + " | ".join(FIGURES) + " |"
 
 
 @dataclass
@@ -193,11 +192,10 @@ def table_of(state: State) -> list[str]:
     """The lines of the report's table."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
     names = ("kills", *VICTIMS, "in a task", "gave up", *FIGURES)
-    lines = [f"Seed {state.seed}, {state.kills} kills, commit {commit or '-'}:", "", HEAD]
-    lines.append("|---" * (len(names) + 1) + "|")
-    for kind, sums in sorted(state.sums.items()):
-        lines.append(f"| {kind} | " + " | ".join(f"{sums.get(name, 0):,}" for name in names) + " |")
-    return lines
+    rows = [[kind, *(sums.get(name, 0) for name in names)] for kind, sums in sorted(state.sums.items())]
+    return [
+        f"Seed {state.seed}, {state.kills} kills, commit {commit or '-'}:", "", *table(["table, writer", *names], rows)
+    ]  # fmt: skip
 
 
 def main() -> int:

@@ -27,7 +27,7 @@ def test_a_batch_and_a_stream() -> None:
 @pytest.mark.parametrize(
     ("options", "stream", "text"),
     [
-        ({}, False, "which store"),
+        ({}, False, "no store given"),
         ({"path": "/s", "batchid": "1"}, False, "belong together"),
         ({"path": "/s", "queryId": "q"}, False, "belong together"),
         ({"path": "/s", "queryId": "q", "batchId": "-1"}, False, "batchId"),

@@ -44,7 +44,7 @@ DEFECTS: Final[dict[str, Code]] = {
     "log-file-unreadable": Code(
         "A log file cannot be read: permissions, an I/O error, not a regular file.",
         "its messages cannot be checked",
-        "mend permissions or disk and verify again",
+        "correct permissions or repair the disk, then verify again",
     ),
     "blank-size": Code(
         "An end-of-file record does not give the number of bytes left in the file.",
@@ -70,7 +70,7 @@ DEFECTS: Final[dict[str, Code]] = {
     "queue-file-unreadable": Code(
         "A queue file cannot be read: permissions, an I/O error, not a regular file.",
         "its units cannot be checked",
-        "mend permissions or disk and verify again",
+        "correct permissions or repair the disk, then verify again",
     ),
     "unit-missing": Code(
         "A record of the log has no unit in its queue, and the next start would not dispatch it.",
@@ -120,7 +120,7 @@ DEFECTS: Final[dict[str, Code]] = {
     ),
     "index-extra": Code(
         "An item belongs to no key of any record at its place.",
-        "a query can step through it in vain; the real key is compared, so no answer is wrong",
+        "a query reads it without result; the real key is compared, so no answer is wrong",
         _REBUILD,
     ),
     "index-wrong": Code(
