@@ -315,6 +315,7 @@ class LogWalk:
                 if self._judge_stop(file, self.position, reason, zeros) is AfterStop.OVER:
                     assert self.verdict is not None  # or `__iter__` would read the next file
                     return
+                # else the loop reads at `position`: again, or further on
             need = 0
 
     @staticmethod
