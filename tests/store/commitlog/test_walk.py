@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -9,10 +10,10 @@ import pytest
 from flintmq.errors import CorruptStoreError, UsageError
 from flintmq.format import record
 from flintmq.store.commitlog.end_of_log import StopFacts, Verdict, read_facts
-from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.files import LogFile, LogFiles
 from flintmq.store.commitlog.log_end import find_end
 from flintmq.store.commitlog.report import Report
-from flintmq.store.commitlog.walk import LogWalk
+from flintmq.store.commitlog.walk import AfterStop, LogWalk, Piece
 from flintmq.store.layout.mark import DurableMark
 from tests.compat.stores import Golden
 from tests.support.small_logs import FILE_SIZE, SIZE, full_file, log_of, make
@@ -298,3 +299,49 @@ def test_a_few_zeros_at_a_file_s_end_are_its_end_however_it_is_read(
     log = log_of(tmp_path, data, file_size=len(data) + left)
     walk = LogWalk(log, piece_bytes=piece_bytes)
     assert len(offsets(walk)) == 2 and walk.verdict is Verdict.END
+
+
+class Noted(LogWalk):
+    """Notes how the walk goes on after each stop."""
+
+    def __iter__(self) -> Iterator[Piece]:
+        self.after: list[AfterStop] = []
+        return super().__iter__()
+
+    def _judge_stop(self, file: LogFile, p: int, reason: int, zeros: bool) -> AfterStop:
+        self.after.append(super()._judge_stop(file, p, reason, zeros))
+        return self.after[-1]
+
+
+AGAIN, GO_ON, OVER = AfterStop.READ_AGAIN, AfterStop.GO_ON, AfterStop.OVER
+TORN = b"\x01" * SIZE  # where the third record should be
+
+
+@pytest.mark.parametrize(
+    ("third", "time", "facts", "end", "after"),
+    [
+        (b"", 1004, StopFacts(), None, [OVER]),  # zeros
+        (b"", 1004, UNCLEAN, None, [AGAIN, OVER]),
+        (b"", 1004, StopFacts(live=True), None, [AGAIN, OVER]),
+        (TORN, 1004, StopFacts(), None, [GO_ON, OVER]),  # damage, and then the end
+        (TORN, 1004, StopFacts(), 4 * SIZE, [GO_ON]),
+        (TORN, 1004, UNCLEAN, None, [AGAIN, GO_ON, AGAIN, OVER]),
+        (
+            make(2 * SIZE, 1003),
+            900,
+            StopFacts(mark=DurableMark(4 * SIZE)),
+            None,
+            [GO_ON, OVER],
+        ),  # the clock stepped back
+        (make(2 * SIZE, 1003), 900, StopFacts(physic_time=1003), None, [OVER]),  # a stale tail
+    ],
+    ids=range(8),
+)
+def test_a_judged_stop_says_how_the_walk_goes_on(
+    tmp_path: Path, third: bytes, time: int, facts: StopFacts, end: int | None, after: list[AfterStop]
+) -> None:
+    data = make(0, 1001) + make(SIZE, 1002) + third + (make(3 * SIZE, time) if third else b"")
+    walk = Noted(log_of(tmp_path, data), facts, end=end, strict=False)
+    found = offsets(walk)
+    assert walk.after == after
+    assert (3 * SIZE in found) is (GO_ON in after), "what is after a stop that ends the walk is not read"
