@@ -30,54 +30,77 @@ class Died(Exception):
     """The driver, at some place."""
 
 
-@pytest.mark.parametrize("by", [("topic_name", "date"), ()])
-@pytest.mark.parametrize("to", ["parquet", "delta"])
-@pytest.mark.parametrize("stream", [False, True])
-def test_it_dies_anywhere_and_goes_on(tmp_path, monkeypatch, to, by, stream):
-    """At a random call that changes the disk or the table, 12 times; a property more half way; checkpoints of Delta."""
-    chance = random.Random(f"{to}{by}{stream}")
-    countdown = [0]
+class Countdown:
+    """Lets the driver die before or after the n-th call of what it wraps; 0: never."""
 
-    def dying(function):
+    def __init__(self) -> None:
+        self.left = 0
+
+    def _step(self):
+        self.left -= 1
+        if self.left == 0:
+            raise Died
+
+    def dying(self, function):
         def call(*args, **named):
             if threading.current_thread() is not threading.main_thread():
                 return function(*args, **named)
-            countdown[0] -= 1
-            if countdown[0] == 0:
-                raise Died
+            self._step()
             answer = function(*args, **named)
-            countdown[0] -= 1
-            if countdown[0] == 0:
-                raise Died  # behind it
+            self._step()
             return answer
 
         return call
 
+
+@pytest.fixture
+def countdown(monkeypatch):
+    """Of all calls that change the disk or the table; tasks run here, without Spark, and checkpoints of Delta come."""
+
     def run_tasks(spark, task, items, progress=None):
         return [json.loads(json.dumps(task(item))) for item in items]
 
+    found = Countdown()
     for module in (batch_job, stream_job):
         monkeypatch.setattr(module, "run_tasks", run_tasks)
-    monkeypatch.setattr(batch_job, "parallelism", lambda spark: 2)
-    monkeypatch.setattr(stream_job, "parallelism", lambda spark: 2)
+        monkeypatch.setattr(module, "parallelism", lambda spark: 2)
     monkeypatch.setattr(delta_module, "CHECKPOINT_INTERVAL", 3)
     for name in ("rename", "replace", "fsync", "fdatasync"):
-        monkeypatch.setattr(target_module.os, name, dying(getattr(target_module.os, name)))
+        monkeypatch.setattr(target_module.os, name, found.dying(getattr(target_module.os, name)))
     for name in ("create_write_transaction", "create_checkpoint"):
-        monkeypatch.setattr(DeltaTable, name, dying(getattr(DeltaTable, name)))
-    store, out, put, deaths = tmp_path / "store", tmp_path / "out", 0, 0
+        monkeypatch.setattr(DeltaTable, name, found.dying(getattr(DeltaTable, name)))
+    return found
 
-    def more(count):
-        nonlocal put
-        countdown[0] = 0
-        with MessageStore(store, SMALL) as opened:
-            for _ in range(count):
-                body = b"%d" % put
-                assert (
-                    opened.put(Message(TOPICS[put % 4], body, properties={"a": "1", "b": "2"})).status.name == "PUT_OK"
-                )
-                put += 1
-            assert opened.wait_dispatched(20)
+
+def put_more(store, first, count):
+    """Put messages whose bodies are their numbers; return the number of the next one."""
+    with MessageStore(store, SMALL) as opened:
+        for number in range(first, first + count):
+            message = Message(TOPICS[number % 4], b"%d" % number, properties={"a": "1", "b": "2"})
+            assert opened.put(message).status.name == "PUT_OK"
+        assert opened.wait_dispatched(20)
+    return first + count
+
+
+def exported_rows(out, to, by):
+    """The rows of all exports; Polars sees the same topics in the names of the directories."""
+    if to == "delta":
+        return DeltaTable(str(out)).to_pyarrow_table()
+    if "topic_name" in by:
+        frame = polars.scan_parquet(out, hidden_file_prefix="_", missing_columns="insert", extra_columns="ignore")
+        named = {tuple(row) for row in frame.select("topic", "topic_name").collect().rows()}
+        assert named == {(topic, topic) for topic in TOPICS}
+    files = sorted(out.glob("export=*/**/*.parquet"))
+    return pa.concat_tables([pq.ParquetFile(file).read() for file in files], promote_options="default")
+
+
+@pytest.mark.parametrize("by", [("topic_name", "date"), ()])
+@pytest.mark.parametrize("to", ["parquet", "delta"])
+@pytest.mark.parametrize("stream", [False, True])
+def test_it_dies_anywhere_and_goes_on(tmp_path, countdown, to, by, stream):
+    """At a random call, 12 times; with a property more half way."""
+    chance = random.Random(f"{to}{by}{stream}")
+    store, out, put, deaths = tmp_path / "store", tmp_path / "out", 0, 0
 
     def run(properties):
         named = {"to": to, "partition_by": by, "properties": properties, "target_file_size": 64 << 10}
@@ -87,25 +110,17 @@ def test_it_dies_anywhere_and_goes_on(tmp_path, monkeypatch, to, by, stream):
             export(None, str(store), str(out), **named)
 
     for life in range(12):
-        more(chance.randrange(1, 12))
-        countdown[0] = chance.randrange(1, 60 if stream else 20)
+        countdown.left = 0
+        put = put_more(store, put, chance.randrange(1, 12))
+        countdown.left = chance.randrange(1, 60 if stream else 20)
         try:
             run(["a"] if life < 6 else ["a", "b"])
         except Died:
             deaths += 1
-    countdown[0] = 0
+    countdown.left = 0
     run(["a", "b"])
     assert deaths > 2
-    if to == "delta":
-        rows = DeltaTable(str(out)).to_pyarrow_table()
-    else:
-        files = sorted(out.glob("export=*/**/*.parquet"))
-        rows = pa.concat_tables([pq.ParquetFile(file).read() for file in files], promote_options="default")
-        if "topic_name" in by:
-            frame = polars.scan_parquet(out, hidden_file_prefix="_", missing_columns="insert", extra_columns="ignore")
-            assert {tuple(row) for row in frame.select("topic", "topic_name").collect().rows()} == {
-                (t, t) for t in TOPICS
-            }
+    rows = exported_rows(out, to, by)
     found = sorted(
         zip(map(int, rows["body"].to_pylist()), rows["topic"].to_pylist(), rows["a"].to_pylist(), strict=True)
     )
