@@ -404,9 +404,7 @@ def _recovered(
     # If another process writes queues, or wrote them, the list of their ends says nothing.
     ends = {} if external or facts.mark.flushed is None else known_ends.read(root, effects)
     recovery = Recovery(
-        root,
         config,
-        effects,
         files=listed,
         facts=facts,
         small=small,

@@ -13,7 +13,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from flintmq.config.keys import StoreConfig
-from flintmq.storage.filesystem import Effects
 from flintmq.store.append.commit_log import LogState
 from flintmq.store.commitlog.end_of_log import StopFacts, Verdict
 from flintmq.store.commitlog.files import LogFiles
@@ -62,12 +61,10 @@ class Recovery:
     """Recovers one store, whose lock is held.
 
     Args:
-        root: of the store.
         config: with the sizes that its files have.
-        effects: the disk.
         files: of its log.
         facts: of its last stop.
-        small: its small files.
+        small: its small files; they know the store's directory and disk.
         queues: not yet loaded; None: another process makes queues and index.
         index: not yet loaded; None: none is kept here.
         dispatcher: makes units and keys.
@@ -76,9 +73,7 @@ class Recovery:
 
     def __init__(
         self,
-        root: str,
         config: StoreConfig,
-        effects: Effects,
         *,
         files: LogFiles,
         facts: StopFacts,
@@ -88,7 +83,8 @@ class Recovery:
         dispatcher: Dispatcher,
         ends: Mapping[tuple[bytes, int], int],
     ) -> None:
-        self.root, self.config, self.effects, self.files, self.facts = root, config, effects, files, facts
+        self.root, self.effects = small.root, small.effects
+        self.config, self.files, self.facts = config, files, facts
         self.small, self.queues, self.index, self.dispatcher, self.ends = small, queues, index, dispatcher, ends
         self.decisions = Decisions()
         self.next_offsets: dict[tuple[bytes, int], int] = {}
