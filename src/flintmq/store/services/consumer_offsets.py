@@ -60,9 +60,7 @@ class ConsumerOffsets:
         """
         check_names(group, topic)
         if not (0 <= queue_id < 1 << 31 and 0 <= offset < 1 << 63):
-            raise UsageError(
-                f"{topic}/{queue_id}: offset {offset}: give a queue id from 0 to 2^31 - 1 and offset from 0 to 2^63 - 1"
-            )
+            raise UsageError(f"{topic}/{queue_id}: offset {offset}: queue ids are 0 to 2^31 - 1, offsets 0 to 2^63 - 1")
         self._know_group(group)
         key = f"{topic}@{group}"
         with self.file.lock:

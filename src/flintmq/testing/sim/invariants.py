@@ -24,7 +24,7 @@ def check_invariants(store: MessageStore) -> None:
             if index is not None:
                 index.check_invariants()
         if index is not None:
-            assert index.end_offset < log.end, f"the index tells of a record at {index.end_offset}, after {log.end}"
+            assert index.end_offset < log.end, f"the index has a record at {index.end_offset}, after {log.end}"
         assert dispatch.position <= log.end, f"dispatched up to {dispatch.position}, past the log's end {log.end}"
         assert dispatch.reached.position <= dispatch.position, f"{dispatch.reached} is beyond {dispatch.position}"
         ends = queues.next_offsets()
