@@ -309,7 +309,7 @@ def test_nothing_that_others_in_this_process_do_with_the_file_drops_the_lock(wha
     root.mkdir()
     held = StoreLock(str(root))
     FOREIGN[what](root / "lock")
-    assert held.held and held.stands() and is_live(str(root))
+    assert held.held and held.is_in_place() and is_live(str(root))
     with child_that_locks(root / "lock", 0, 1) as locked:  # as Java does
         assert not locked
     with pytest.raises(StoreLockedError):
@@ -335,7 +335,7 @@ def test_who_takes_the_lock_file_away_lets_no_second_one_in(what: str, tmp_path:
     root.mkdir()
     held = StoreLock(str(root))
     GONE[what](root / "lock")
-    assert held.held and not held.stands()
+    assert held.held and not held.is_in_place()
     if root.exists():
         assert taken_by_another(root).startswith("refused")
     held.release()
@@ -352,7 +352,7 @@ def test_only_who_says_that_the_file_is_gone_is_believed(tmp_path: Path, monkeyp
 
         with monkeypatch.context() as patch:
             patch.setattr(os, "stat", refused)
-            assert held.stands() is stands, number
+            assert held.is_in_place() is stands, number
     held.release()
 
 

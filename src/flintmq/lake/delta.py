@@ -198,13 +198,13 @@ class DeltaTarget(ExportTarget):
         """
         from deltalake import Schema
 
-        there = {field.name: field for field in table.schema().fields}
+        existing = {field.name: field for field in table.schema().fields}
         base = {*FIRST_COLUMNS, RAW, *partition_by}
         wanted = Schema.from_arrow(delta_schema(schema, partition_by)).fields
-        missing = [field for field in wanted if field.name not in there]
+        missing = [field for field in wanted if field.name not in existing]
         other = [field.name for field in missing if field.name in base]
-        other += [f.name for f in wanted if f.name in there and there[f.name].type != f.type]
-        other += [f.name for f in there.values() if not f.nullable and f.name not in {each.name for each in wanted}]
+        other += [f.name for f in wanted if f.name in existing and existing[f.name].type != f.type]
+        other += [f.name for f in existing.values() if not f.nullable and f.name not in {each.name for each in wanted}]
         if other:
             raise UsageError(
                 f"{self.root} is a Delta table with other columns than this export ({', '.join(other[:3])}); "

@@ -120,7 +120,7 @@ class StoreLock:
         """True in the process that took the lock, as long as it is held."""
         return self.fd >= 0 and self.pid == os.getpid()
 
-    def stands(self) -> bool:
+    def is_in_place(self) -> bool:
         """Return whether `lock` is still the file that was locked, not removed or replaced.
 
         True if the system does not answer.

@@ -20,7 +20,7 @@ SAMPLED = 64  # items checked to judge a guess
 _KEYS = ("maxHashSlotNum", "maxIndexNum")
 
 
-class _Found(NamedTuple):
+class _HeadedFile(NamedTuple):
     path: str
     size: int
     header: index.Header
@@ -37,17 +37,17 @@ def index_items(root: str, config: StoreConfig, disk: Disk, ground: Ground) -> I
             paths.append(path)
         else:
             ground.findings.note("unknown-file", f"{path} is not an index file", path)
-    found = [file for path in paths if (file := _open(path, config, disk, ground)) is not None]
-    found = [
-        file for file in _of_one_size(found, config, ground) if _holds_items(file, file.path == paths[-1], disk, ground)
+    files = [file for path in paths if (file := _open(path, config, disk, ground)) is not None]
+    files = [
+        file for file in _of_one_size(files, config, ground) if _holds_items(file, file.path == paths[-1], disk, ground)
     ]
     before: IndexItems | None = None
-    for file in _in_log_order(found, ground):
+    for file in _in_log_order(files, ground):
         before = IndexItems(file.path, file.header, file.shape, before, disk, ground)
         yield before
 
 
-def _holds_items(file: _Found, last: bool, disk: Disk, ground: Ground) -> bool:
+def _holds_items(file: _HeadedFile, last: bool, disk: Disk, ground: Ground) -> bool:
     """Return whether a file holds items; only the last one may have none, with empty slots."""
     if file.header.next_item > 1 and file.shape.items > 1:
         return True
@@ -64,7 +64,7 @@ def _holds_items(file: _Found, last: bool, disk: Disk, ground: Ground) -> bool:
     return False
 
 
-def _first_byte(file: _Found, disk: Disk) -> int | None:
+def _first_byte(file: _HeadedFile, disk: Disk) -> int | None:
     """Return the position of the first nonzero byte after the header, skipping holes."""
     position: int | None = index.HEADER.size
     below = os.path.dirname(file.path)
@@ -80,7 +80,7 @@ def _first_byte(file: _Found, disk: Disk) -> int | None:
     return None
 
 
-def _open(path: str, config: StoreConfig, disk: Disk, ground: Ground) -> _Found | None:
+def _open(path: str, config: StoreConfig, disk: Disk, ground: Ground) -> _HeadedFile | None:
     """Open a file; report it and return None if it is empty or cannot be understood."""
     size = disk.effects.size(path)
     below = os.path.dirname(path)
@@ -98,11 +98,11 @@ def _open(path: str, config: StoreConfig, disk: Disk, ground: Ground) -> _Found 
         return None
     header = index.HEADER.unpack(raw)
     try:
-        return _Found(path, size, header, index_geometry(path, size, config, fd, disk.effects))
+        return _HeadedFile(path, size, header, index_geometry(path, size, config, fd, disk.effects))
     except ConfigError as error:
         shape = _guess(path, size, header, disk)
         if shape is not None:
-            return _Found(path, size, header, shape)
+            return _HeadedFile(path, size, header, shape)
         _not_divided(path, size, str(error), config, ground)
         return None
 
@@ -137,22 +137,22 @@ def _guess(path: str, size: int, header: index.Header, disk: Disk) -> IndexGeome
     return IndexGeometry(slots, 4 * slots) if right * 2 > tried else None
 
 
-def _of_one_size(found: list[_Found], config: StoreConfig, ground: Ground) -> list[_Found]:
+def _of_one_size(files: list[_HeadedFile], config: StoreConfig, ground: Ground) -> list[_HeadedFile]:
     """Report and leave out files of another size than the others, or than the keys give."""
     given = config.given >= INDEX_KEYS
-    due = config.index_file_size if given else common_size((file.size for file in found), 0)
-    for file in found:
+    due = config.index_file_size if given else common_size((file.size for file in files), 0)
+    for file in files:
         if file.size != due:
             ground.findings.defect("index-file", file.path, None, expected=f"{due} bytes", found=f"{file.size} bytes")
-    return [file for file in found if file.size == due]
+    return [file for file in files if file.size == due]
 
 
-def _in_log_order(found: list[_Found], ground: Ground) -> list[_Found]:
+def _in_log_order(files: list[_HeadedFile], ground: Ground) -> list[_HeadedFile]:
     """Sort files by name, as RocketMQ does, or by offset if only that gives an order.
 
     Names do not follow the log if local time went back (a change of zone).
     """
-    holding = [file for file in found if file.header.next_item > 1]
+    holding = [file for file in files if file.header.next_item > 1]
     if not _overlaps(holding):
         return holding
     by_offset = sorted(holding, key=lambda file: file.header.begin_physical_offset)
@@ -169,7 +169,7 @@ def _in_log_order(found: list[_Found], ground: Ground) -> list[_Found]:
     return holding
 
 
-def _overlaps(files: list[_Found]) -> list[_Found]:
+def _overlaps(files: list[_HeadedFile]) -> list[_HeadedFile]:
     """Return the files that begin before the one before them ends."""
     return [
         file

@@ -48,16 +48,16 @@ class StateFile:
             UsageError: the file holds something else, or belongs to another store or other settings.
             StoreAccessError: it cannot be read.
         """
-        held = self._file.load(_checked)
-        if held is None:
+        saved = self._file.load(_checked)
+        if saved is None:
             return None
         for what in ("root", "settings"):
-            if held.get(what) != self._head[what]:
+            if saved.get(what) != self._head[what]:
                 raise UsageError(
-                    f"{self.path} belongs to a verification with {what} {held.get(what)}, not {self._head[what]}; "
+                    f"{self.path} belongs to a verification with {what} {saved.get(what)}, not {self._head[what]}; "
                     "name another file, or remove it to start again"
                 )
-        state: dict[str, Any] = held["state"]
+        state: dict[str, Any] = saved["state"]
         return state
 
     def refuse(self, error: Exception) -> UsageError:
@@ -87,7 +87,7 @@ class StateFile:
         return UsageError(f"{self.path} holds no state of this version's verify; remove it to start again")
 
 
-def _checked(held: dict[str, Any]) -> dict[str, Any]:
-    if not isinstance(held["state"], dict):
+def _checked(saved: dict[str, Any]) -> dict[str, Any]:
+    if not isinstance(saved["state"], dict):
         raise TypeError("no state")
-    return held
+    return saved

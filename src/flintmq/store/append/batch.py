@@ -151,8 +151,8 @@ def _append(log: CommitLog, batch: Batch) -> list[PutResult]:
         end = log.encode(file, at, message, topic, properties, batch.hosts, offset + number, now)
         if end in (kernel.FULL, kernel.REFUSED):
             raise AssertionError("a batch that was measured did not fit")
-        told = file.start + at, end - at, now, log.host, None, properties
-        results.append(PutResult(PutMessageStatus.PUT_OK, offset + number, *told))
+        common = file.start + at, end - at, now, log.host, None, properties
+        results.append(PutResult(PutMessageStatus.PUT_OK, offset + number, *common))
         at = end
     log.count_record(begun, at)
     log.open_fast_way(file)

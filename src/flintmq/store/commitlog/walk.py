@@ -191,14 +191,14 @@ class LogWalk:
         self.verdict = Verdict.END
         if self.end is not None or self.facts.live:
             return
-        told = evidence_beyond(self.facts, self.position, self.last_time)
-        if told and self.facts.mark.flushed is None:  # the last record need not be the youngest one
-            told = evidence_beyond(self.facts, self.position, youngest(self.log, self.facts.physic_time))
+        evidence = evidence_beyond(self.facts, self.position, self.last_time)
+        if evidence and self.facts.mark.flushed is None:  # the last record need not be the youngest one
+            evidence = evidence_beyond(self.facts, self.position, youngest(self.log, self.facts.physic_time))
         odd = next((file for file in self.log.odd if file.start >= self.position), None)
         if odd is not None:
             self._not_a_file(odd, max(self.facts.mark.flushed or 0, odd.start) - self.position)
-        elif told and not self.log.came_since(self.position):
-            path, text = self.log.path_of(self.position), f"{LOST}: {told}"
+        elif evidence and not self.log.came_since(self.position):
+            path, text = self.log.path_of(self.position), f"{LOST}: {evidence}"
             if self.strict:
                 raise LostLogError(path, 0, text, LOST_ADVICE + (GO_ON if self.cut_unordered else READ_ON))
             self.report.damage(

@@ -75,8 +75,8 @@ class IndexMark:
 
     def names(self, path: str, count: int) -> bool:
         """Return whether the mark counts items of this file from this number on."""
-        said = self.indexed
-        return said is not None and os.path.basename(path) == _name(said) and said.header.next_item > count
+        indexed = self.indexed
+        return indexed is not None and os.path.basename(path) == _name(indexed) and indexed.header.next_item > count
 
     def clear(self) -> None:
         """Note nothing: the file that it named is removed."""

@@ -135,17 +135,17 @@ class KeyIndex:
     def __init__(self, root: str, config: StoreConfig, effects: Effects) -> None:
         self.config, self.effects = config, effects
         self.folder = os.path.join(root, directories.INDEX)
-        self.found = reader.discover(root, config, effects)
-        self._had_files = bool(self.found)
+        self.files = reader.discover(root, config, effects)
+        self._had_files = bool(self.files)
         self.mark = IndexMark(self.folder, config, effects)
         self.complete = False
         self._some: int | None = None  # number of keys that are in of the record at end_offset; None: all
         self._spoilt: set[str] = set()  # the newest files, if they are too short for the items that they count
-        files = [IndexFile(file.path, file.size) for file in self.found]
+        files = [IndexFile(file.path, file.size) for file in self.files]
         shape, spoilt = index_division(files, config, effects, refuse=True)
         self._spoilt.update(spoilt)
         self.writer = IndexWriter(self.folder, shape.slots, shape.items, effects)
-        self.writer.take_over(file.path for file in self.found)
+        self.writer.take_over(file.path for file in self.files)
 
     def make_folder(self) -> None:
         """Make the directory if it is missing; call it before `recover`.
@@ -167,17 +167,17 @@ class KeyIndex:
         Raises:
             OSError: the disk refused.
         """
-        self.found = [file for file in self.found if self.effects.size(file.path) is not None]
+        self.files = [file for file in self.files if self.effects.size(file.path) is not None]
         removed_from = self._remove_spoilt()
         on_disk = small.checkpoint.index_timestamp
-        self.mark.prove(small.mark.indexed, self.found)
+        self.mark.prove(small.mark.indexed, self.files)
         if self.mark.indexed is None:
             small.retreat(small.mark.without_index())
         known_to = min(self.mark.indexed.offset, log_end) if self.mark.indexed is not None else 0
-        whole = known_whole(self.found, on_disk, self.mark.indexed)
-        self.writer.take_over([file.path for file in self.found], unsynced=[file.path for file in self.found[whole:-1]])
+        whole = known_whole(self.files, on_disk, self.mark.indexed)
+        self.writer.take_over([file.path for file in self.files], unsynced=[file.path for file in self.files[whole:-1]])
         self._remove_empty()
-        while self.found and self.writer.current is None:
+        while self.files and self.writer.current is None:
             removed = self._recover_newest(log_end, max(log_begin, known_to), on_disk, small)
             removed_from = removed_from if removed is None else removed
         return RecoveredIndex(
@@ -191,11 +191,11 @@ class KeyIndex:
             Log offset of the first record whose keys must be entered again; None if no file was removed.
         """
         removed_from = None
-        while self.found and self.found[-1].path in self._spoilt:
-            path = self.found.pop().path
+        while self.files and self.files[-1].path in self._spoilt:
+            path = self.files.pop().path
             log.warning("%s is too short for its items and is rebuilt", path)
             self.effects.unlink(path)
-            header = self.found[-1].header() if self.found else None
+            header = self.files[-1].header() if self.files else None
             removed_from = header.end_physical_offset if header is not None else 0
         return removed_from
 
@@ -219,7 +219,7 @@ class KeyIndex:
         Returns:
             Log offset of the first record whose items were removed; None if none were.
         """
-        path = self.found[-1].path
+        path = self.files[-1].path
         writer = self.writer.open_newest(path)
         if (before := writer.header().end_timestamp) < on_disk:
             small.lower_index_time(before)
@@ -233,13 +233,13 @@ class KeyIndex:
         if low > 1:
             header = writer.header()
             self.writer.continue_with(writer, header.end_physical_offset, header.end_timestamp)
-        elif len(self.found) == 1:
+        elif len(self.files) == 1:
             self.writer.continue_with(writer, -1, 0)
         else:
             self.writer.remove_current()
             if named:
                 self.mark.clear()
-            self.found.pop()
+            self.files.pop()
         return removed_from
 
     @staticmethod
@@ -361,13 +361,13 @@ class KeyIndex:
         Thread: the dispatcher's, or nobody dispatches.
         """
         self.writer.check_invariants()
-        file, said = self.writer.current, self.mark.indexed
+        file, indexed = self.writer.current, self.mark.indexed
         if file is not None:
             assert self.end_offset == self.writer.end_offset
-        if said is not None and file is not None:
-            header, newest = said.header, int(os.path.basename(file.path))
-            assert said.name <= newest, f"the mark names {said.name}, and {newest} is the newest file"
-            assert said.name < newest or header.next_item <= file.count, "the mark counts items that there are not"
+        if indexed is not None and file is not None:
+            header, newest = indexed.header, int(os.path.basename(file.path))
+            assert indexed.name <= newest, f"the mark names {indexed.name}, and {newest} is the newest file"
+            assert indexed.name < newest or header.next_item <= file.count, "the mark counts items that there are not"
 
     def close(self) -> None:
         """Flush and close.

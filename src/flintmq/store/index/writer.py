@@ -41,12 +41,12 @@ def file_name(store_time: int, taken: dict[str, int]) -> str:
     name = datetime.fromtimestamp(store_time // 1000).strftime("%Y%m%d%H%M%S") + f"{store_time % 1000:03d}"
     newest = next(reversed(taken), "")
     if name <= newest:
-        name = _behind(newest)
+        name = _next_name(newest)
     taken[name] = 0
     return name
 
 
-def _behind(name: str) -> str:
+def _next_name(name: str) -> str:
     """Return the name that is one millisecond later."""
     try:
         moment = datetime.strptime(name[:14], "%Y%m%d%H%M%S") + timedelta(milliseconds=int(name[14:]) + 1)

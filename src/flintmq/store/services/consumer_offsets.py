@@ -109,13 +109,13 @@ def bring_back(
     """
     name = config_reader.LMQ_OFFSETS if config.enable_lmq else config_reader.OFFSETS
     file = ConfigFile(root, name, (OFFSETS,), effects, peer)
-    told: list[str] = []
+    lowered: list[str] = []
 
     def within(topic: str, queue_id: int | None, table: JsonObject, field: str | int) -> None:
         end, offset = ends.get((java_encode(topic), queue_id or 0), 0), config_json.integer(table[field])
         if offset is not None and offset > end:
             table[field] = end
-            told.append(f"{topic}/{queue_id}: {offset} -> {end}")
+            lowered.append(f"{topic}/{queue_id}: {offset} -> {end}")
 
     with file.lock:
         for key, queues in file.table(OFFSETS).items():
@@ -124,10 +124,12 @@ def bring_back(
         light = file.table(LIGHT_OFFSETS) if LIGHT_OFFSETS in file.value else {}
         for key in list(light):
             within(str(key).partition("@")[0], 0, light, key)
-        if told:
+        if lowered:
             file.mark_changed()
-    if told:
-        log.warning("committed offsets after the end of their queue are set back to that end: %s", "; ".join(told[:5]))
+    if lowered:
+        log.warning(
+            "committed offsets after the end of their queue are set back to that end: %s", "; ".join(lowered[:5])
+        )
         save([file], lambda: True)
 
 

@@ -88,10 +88,10 @@ class DelayService:
         queue = self.queues.plain.get((RAW_TOPIC, level - 1))
         if queue is None or queue.max_offset == 0:
             return False
-        offset = told = self.offset(level)
+        offset = noted = self.offset(level)
         offset = min(max(offset, queue.min_offset), queue.max_offset)
-        if offset != told:
-            log.warning("level %d: offset %d is outside its queue; delivery continues at %d", level, told, offset)
+        if offset != noted:
+            log.warning("level %d: offset %d is outside its queue; delivery continues at %d", level, noted, offset)
             self._note(level, offset)
         head, due = self._heads.get(level, (-1, 0))
         if head == offset and self._waits(due, delay):

@@ -36,7 +36,7 @@ class Ownership:
 
         If not, nothing is written from now on.
         """
-        if not self._lock.stands():
+        if not self._lock.is_in_place():
             reason = f"{self._lock.path} was removed or replaced, so that another process may write this store"
         elif (gone := self._files.gone()) is not None:
             reason = f"{gone} was removed or replaced while the store writes it"

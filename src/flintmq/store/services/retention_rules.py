@@ -51,11 +51,11 @@ class RetentionRules:
     @staticmethod
     def of(config: StoreConfig) -> RetentionRules:
         """Read the rules from a configuration."""
-        told = (text.strip() for text in config.delete_when.split(";"))
+        hours = (text.strip() for text in config.delete_when.split(";"))
         forcibly = min(max(config.disk_space_clean_forcibly_ratio, 30), 85)
         return RetentionRules(
             config.file_reserved_time,
-            frozenset(int(text) for text in told if text.isdecimal()),
+            frozenset(int(text) for text in hours if text.isdecimal()),
             min(forcibly, max(config.disk_max_used_space_ratio, 10)),
             forcibly,
             min(max(config.disk_space_warning_level_ratio, 35), 90),

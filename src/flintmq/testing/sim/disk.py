@@ -56,7 +56,7 @@ class SimLock(StoreLock):
     def __init__(self) -> None:
         self.fd, self.pid, self.path = 0, os.getpid(), "lock"
 
-    def stands(self) -> bool:
+    def is_in_place(self) -> bool:
         return True
 
     def release(self) -> None:
