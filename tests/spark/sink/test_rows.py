@@ -39,7 +39,7 @@ def test_columns_that_may_be() -> None:
     ("fields", "text"),
     [
         ([("topic", StringType())], "no column body"),
-        ([("topic", StringType()), ("body", StringType()), ("tag", StringType())], "'?tag'? is none of"),
+        ([("topic", StringType()), ("body", StringType()), ("tag", StringType())], "'?tag'? is not one of"),
         ([("topic", StringType()), ("body", StringType()), ("queue_offset", IntegerType())], "not bigint"),
     ],
 )
