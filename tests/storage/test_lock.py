@@ -82,7 +82,7 @@ def test_this_process_s_own_lock_is_answered_without_opening_it(
 def test_one_store_one_writer(tmp_path: Path) -> None:
     first = StoreLock(str(tmp_path))
     assert first.held
-    with pytest.raises(StoreLockedError, match=f"{tmp_path}: this process has the store open"):
+    with pytest.raises(StoreLockedError, match=f"{tmp_path}: this process has opened the store already"):
         StoreLock(str(tmp_path))
     with pytest.raises(StoreLockedError):  # by another name
         (tmp_path / "again").symlink_to(tmp_path)

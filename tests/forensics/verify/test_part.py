@@ -164,7 +164,7 @@ def test_a_state_of_another_log_or_of_one_that_was_cut_is_refused(golden: Callab
     cut = root / "commitlog" / f"{262_144:020}"
     whole = cut.read_bytes()
     cut.write_bytes(whole[:20_000].ljust(len(whole), b"\0"))
-    with pytest.raises(UsageError, match="the log is another one, or has been cut"):
+    with pytest.raises(UsageError, match="this is another log, or it was truncated"):
         verify(root, config, part=Part(resume=state))
     cut.write_bytes(whole)
     with pytest.raises(UsageError, match="leave --from out"):
