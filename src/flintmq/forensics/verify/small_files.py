@@ -1,4 +1,8 @@
-"""Checks the checkpoint, configuration files, committed offsets, and other root files."""
+"""Checks the checkpoint, configuration files, committed offsets, and other root files.
+
+The syntax of both a JSON file and its `.bak` is checked; values are checked as the engine reads them, so those of
+`.bak` count where the file itself cannot be read. `format.config_json.members` gives the positions of keys.
+"""
 
 from __future__ import annotations
 
