@@ -89,7 +89,7 @@ class Tiny:
 
 
 def tiny(root: Path, *changes: dict[str, Any], begin: int = 0, log_size: int = LOG_SIZE) -> Tiny:
-    """A store whose log holds these records (as in tests.support.kernel_records), cleanly stopped; no queues, no index."""
+    """A store whose log holds these records (as in tests.support.kernel_records), without queues, cleanly stopped."""
     plain = {"store_timestamp": TIME, "properties": b"TAGS\x01a\x02"}
     data, positions = records(*({**plain, **change} for change in changes), base=begin)
     (root / "commitlog").mkdir(parents=True)

@@ -99,6 +99,14 @@ class Checkpointer:
             self._index.mark.indexed if self._index is not None else None,
         )
 
+    def _covered(self) -> tuple[int, int]:
+        """Return the log offsets up to which records are on disk, and dispatched records are.
+
+        Both, since dispatch may reach the end of the log after its last flush was recorded.
+        """
+        flushed = self._files.flushed_where
+        return flushed, min(self._dispatch.reached.position, flushed)
+
     def start(self) -> None:
         """Start the thread."""
         self._service.start()
@@ -108,15 +116,15 @@ class Checkpointer:
         self._service.stop()
 
     def _run(self) -> None:
-        """Write a checkpoint at each interval if the log was flushed since the last one."""
-        written = -1
+        """Write a checkpoint at each interval if more is on disk, or dispatched, than the last one says."""
+        written = (-1, -1)
         while not self._stop.wait(self._pause_s):
-            if not self._ownership.is_ours() or self._files.flushed_where == written or self._failure:
+            now = self._covered()
+            if not self._ownership.is_ours() or now == written or self._failure:
                 continue
             try:
-                flushed = self._files.flushed_where
                 self.write()
-                written = flushed  # only now: a failed attempt is repeated
+                written = now  # only now: a failed attempt is repeated
             except (OSError, FlintError) as error:
                 log.error("the checkpoint could not be written (%s)", error)
             except Exception:  # without a mark the next start takes longer; without the thread there are no more marks

@@ -1,0 +1,28 @@
+"""When the thread of checkpoints writes one."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+from tests.support.engine import open_small, put_all
+
+
+def test_dispatch_that_reaches_the_end_after_the_last_flush_is_recorded(tmp_path: Path):
+    """An idle store's mark would say for ever that its last records are to be dispatched again."""
+    with open_small(tmp_path, flushIntervalConsumeQueue=10, flushIntervalCommitLog=10) as store:
+        parts = store._parts
+        put_all(store, 5)
+        assert store.wait_dispatched(20)
+        first = parts.log.end
+        with parts.dispatch._step:
+            put_all(store, 5, first=5)
+            store.flush()
+            end = time.monotonic() + 20
+            while parts.small.mark.flushed < parts.log.end and time.monotonic() < end:
+                time.sleep(0.01)
+            assert parts.small.mark.flushed == parts.log.end and parts.small.mark.dispatched == first
+        assert store.wait_dispatched(20)
+        while parts.small.mark.dispatched < parts.log.end and time.monotonic() < end:
+            time.sleep(0.01)
+        assert parts.small.mark.dispatched == parts.log.end
