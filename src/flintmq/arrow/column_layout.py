@@ -2,7 +2,8 @@
 
 One allocation holds a whole batch: the header of an Arrow IPC message (see ipc_template), then a section for each
 column's numbers, offsets, bytes and validity bits, at multiples of 64 bytes. The bytes of text in a row are not known
-beforehand: Rates estimates them from batch to batch.
+beforehand: Rates estimates them from batch to batch. Every column is made by the kernel, one derived from another field
+too; a new kind of column goes after the last one in `kernels/gather.py`.
 """
 
 from __future__ import annotations

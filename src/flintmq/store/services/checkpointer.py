@@ -116,7 +116,7 @@ class Checkpointer:
         self._service.stop()
 
     def _run(self) -> None:
-        """Write a checkpoint at each interval if more is on disk, or dispatched, than the last one says."""
+        """Write a checkpoint at each interval if more is on disk or dispatched than before."""
         written = (-1, -1)
         while not self._stop.wait(self._pause_s):
             now = self._covered()
