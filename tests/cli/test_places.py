@@ -106,7 +106,10 @@ def test_no_command_writes_in_its_source(
         before = tree(tmp_path)
         found = run(*name.split(), root, *MORE.get((name, option), []), option, place)
         assert (found.code, found.out) == (2, ""), (what, found)
-        assert "is inside the store, where nothing is written" in found.err or "same" in found.err, (what, found.err)
+        assert "is inside the store, where this command writes nothing" in found.err or "same" in found.err, (
+            what,
+            found.err,
+        )
         assert tree(tmp_path) == before, what
 
 

@@ -31,8 +31,8 @@ def test_counts_are_those_of_the_messages(golden):
     "options, complaint",
     [
         ({"subscribe": "Order"}, "no topic 'Order'; did you mean 'Orders'"),
-        ({"columns": "topic"}, "option columns means nothing for view queues"),
-        ({"startingTimestamp": "5"}, "option startingTimestamp means nothing"),
+        ({"columns": "topic"}, "option columns does not apply to view queues"),
+        ({"startingTimestamp": "5"}, "option startingTimestamp does not apply to view queues"),
         ({"view": "topics"}, "not one of messages, queues"),
     ],
 )

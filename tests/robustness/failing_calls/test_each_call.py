@@ -164,13 +164,15 @@ def test_the_table_tells_how_far_it_came(tmp_path: Path):
     state.add("EIO once", cases=2, struck=1, acknowledged=50)
     assert syscalls.bits("a1") == {0, 5, 7} and syscalls.bits("0") == set()
     told = [("main", "fsync", "a b"[n % 3], "EIO", "once") for n in range(9)]
-    head, _, _, _, row, both = syscalls.lines(state, 30, told)
+    head, _, names, _, row, both, _, zeros = syscalls.lines(state, 30, told)
     assert head == (
         "3 of 30 cases, 0 of them wrong; commit 1, 1 May 2026. "
         "3 classes of calls (thread, lines of the sources, kind of file), "
         "3 of their 3 faults tried with one call at least. Calls of a life, at most: fsync 2."
     )
-    assert row.startswith("| EIO once | 2 | 1 | 0 | 0 | 50 |") and both.startswith("| all | 2 | 1 |")
+    assert names == "| error | cases | struck | acknowledged |"
+    assert row == "| EIO once | 2 | 1 | 50 |" and both == "| all | 2 | 1 | 50 |"
+    assert zeros.startswith("0 in every row: refused, ") and "lost, phantom, altered" in zeros
 
 
 def test_a_run_goes_on_and_tries_again_what_was_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
