@@ -29,7 +29,7 @@ class LoadedQueue(NamedTuple):
     """The progress of a queue that was loaded.
 
     Attributes:
-        reached: log offset up to which it has all of them.
+        reached: log offset up to which the queue has all its units.
         lacks: units or a file are missing after that.
     """
 
