@@ -3,6 +3,7 @@
 # Everything happens in the environment .venv, made on first use. Variables:
 #   PYTHON=python3.12   the interpreter that .venv is made of (default: the first that is there and new enough)
 #   ARGS="-k walk -x"   passed on by test, demo and bench
+#   LINES="P7 P8"       which lines bench measures
 #   SECONDS=60          how long fuzz runs
 #   WORKERS=2           how many files of tests run at a time
 
@@ -78,9 +79,9 @@ types: install ## Check the types, strictly
 imports: install ## Check that imports point one way (the layers in pyproject.toml)
 	NO_COLOR=1 $(BIN)/lint-imports
 
-bench: install ## Measure the ratios; writes bench/results.json and bench/RESULTS.md
+bench: install ## Measure the ratios into bench/RESULTS.md; LINES="P7 P8" some, ARGS=--resume goes on, ARGS=--report only judges
 	$(BIN)/python -m pip install --quiet -e '.[bench]'
-	$(BIN)/python bench/run.py $(ARGS)
+	$(BIN)/python bench/run.py $(if $(LINES),--only "$(LINES)") $(ARGS)
 
 crash: install ## kill -9 a store CYCLES times (1000) and check it; goes on where it stopped; docs/internals/reliability.md
 	$(BIN)/python -m tests.robustness.crash.loop --cycles $(or $(CYCLES),1000) --report docs/internals/reliability.md

@@ -24,7 +24,10 @@ KERNELS = Path("src/flintmq/kernels")
 CYTHONIZE = {
     "build_dir": "build/cython",  # keeps the generated C out of the source tree
     "include_path": ["src"],
-    "compiler_directives": {"show_performance_hints": False},  # bounds checks stay on, on purpose
+    "compiler_directives": {
+        "show_performance_hints": False,  # bounds checks stay on, on purpose
+        "freethreading_compatible": True,  # puts take a lock of their own where there is no GIL
+    },
     "quiet": True,
 }
 
@@ -51,6 +54,12 @@ def declarations(pxd: Path) -> set[Path]:
     return found
 
 
+def headers(of: set[Path]) -> list[str]:
+    """The C headers of this folder that declarations name."""
+    names = {name for path in of for name in re.findall(r'extern from "(\w+\.h)"', path.read_text())}
+    return [str(KERNELS / name) for name in sorted(names) if (KERNELS / name).exists()]
+
+
 def kernels() -> list[Extension]:
     """The extension modules to build: none where none are wanted or possible."""
     if os.environ.get("FLINTMQ_PURE", "") not in ("", "0"):
@@ -62,7 +71,7 @@ def kernels() -> list[Extension]:
         Extension(
             f"flintmq.kernels.{source.stem}",
             [str(source)],
-            depends=[*map(str, sorted(declarations(source.with_suffix(".pxd")))), *map(str, KERNELS.glob("*.h"))],
+            depends=[*map(str, sorted(used := declarations(source.with_suffix(".pxd")))), *headers(used)],
             include_dirs=[str(KERNELS)],
             extra_compile_args=["-O3", "-g0"],  # no names for debuggers: a fifth of the size
             extra_link_args=["-Wl,-S"] if sys.platform == "darwin" else ["-Wl,-s"],

@@ -107,11 +107,11 @@ def by_java(context: Context, threads: int, window: int, count: int) -> float:
         return float(line["seconds"] / line["count"] * 1e6)
 
 
-def bare(context: Context, count: int, *, allocated: bool) -> float:
-    """Microseconds of a pwrite and an fdatasync in a loop, with records of the same size."""
+def bare(context: Context, count: int, *, allocated: bool, group: int = 1) -> float:
+    """Microseconds a message of a pwrite and an fdatasync in a loop, with groups of records of the same size."""
     with folder(context, "bare") as path:
         fd = os.open(path / "file", os.O_RDWR | os.O_CREAT, 0o600)
-        record = bytes(91 + len("Bench") + len(BODY) + len("TAGS_TagA_"))
+        record = bytes(91 + len("Bench") + len(BODY) + len("TAGS_TagA_")) * group
         if allocated:
             os.posix_fallocate(fd, 0, 64 << 20)
         os.fsync(fd)
@@ -121,28 +121,89 @@ def bare(context: Context, count: int, *, allocated: bool) -> float:
             os.fdatasync(fd)
         took = time.perf_counter() - began
         os.close(fd)
-        return took / count * 1e6
+        return took / (count * group) * 1e6
 
 
 def p7(context: Context) -> list[Result]:
-    """16 and 64 puts under way; Java at the better of its two ways to have them."""
+    """16, 64 and 1024 puts under way by an event loop, with a bare group's share and Java's better way.
+
+    The bars of each number: to a bare group's share, its moonshot, to Java, its moonshot.
+    """
     java.home(context)
     count, results = 3_200 if context.quick else 32_000, []
-    for flight, bar, moonshot in ((16, 5.0, 12.0), (64, 4.0, 10.0)):
+    bars = {16: (2.4, 2.0, 1.5, 2.5), 64: (2.0, 1.6, 2.5, 3.5), 1024: (17.0, 12.0, None, None)}
+    for flight, (bar, moonshot, java_bar, java_moonshot) in bars.items():
+        many = count if flight < 1024 else 4 * count
         cases = {
-            "threads": lambda n=flight: by_threads(context, n, count),
-            "async": lambda n=flight: by_loop(context, n, count),
-            "java threads": lambda n=flight: by_java(context, n, 1, count),
-            "java window": lambda n=flight: by_java(context, 1, n, count),
+            "async": lambda n=flight, many=many: by_loop(context, n, many),
+            "bare": lambda n=flight: bare(context, max(200, count // n), allocated=True, group=n),
         }
-        if flight == 64:
-            cases["async 1024"] = lambda: by_loop(context, 1024, 4 * count)
+        if java_bar is not None:
+            cases["java threads"] = lambda n=flight: by_java(context, n, 1, count)  # type: ignore[misc]
+            cases["java window"] = lambda n=flight: by_java(context, 1, n, count)  # type: ignore[misc]
         found = rounds(context, cases)  # type: ignore[arg-type]
-        best = min(found["java threads"], found["java window"])
+        detail = {f"{name} us": round(value, 3) for name, value in found.items()}
+        what, bound = f"SYNC_FLUSH, {flight} puts under way by an event loop: ", "the event loop's tasks"
+        results.append(
+            Result(f"P7.{flight}.bare", what + "our time / a bare group's share", found["async"] / found["bare"], bar,
+                   True, moonshot, bound, detail)
+        )  # fmt: skip
+        if java_bar is not None:
+            best = min(found["java threads"], found["java window"])
+            results.append(
+                Result(f"P7.{flight}.java", what + "Java's time / ours", best / found["async"], java_bar, False,
+                       java_moonshot, bound, detail)
+            )  # fmt: skip
+    return results
+
+
+THREADS_SCRIPT = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+import os
+if sys.argv[5] == "pinned":
+    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+from flush_lines import by_threads
+from harness import Context
+print(by_threads(Context(Path(sys.argv[2]), 0, 0, False), int(sys.argv[3]), int(sys.argv[4])))
+"""
+
+
+def by_threads_of(context: Context, root: Path | None, threads: int, count: int, pinned: bool = False) -> float:
+    """Run `by_threads` in a process of its own, with the environment of another checkout if one is given."""
+    python = sys.executable if root is None else str(root / ".venv" / "bin" / "python")
+    words = [python, "-c", THREADS_SCRIPT, str(Path(__file__).resolve().parent), str(context.scratch)]
+    words += [str(threads), str(count), "pinned" if pinned else "free"]
+    return float(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
+
+
+def p7t(context: Context) -> list[Result]:
+    """16 and 64 threads, with Java's as many threads, and with an earlier commit that --beside names (4e52f3d)."""
+    java.home(context)
+    count, results = 3_200 if context.quick else 32_000, []
+    for flight, java_bar in ((16, 1.3), (64, 1.0)):
+        cases: dict[str, Callable[[], float]] = {
+            "threads": lambda n=flight: by_threads_of(context, None, n, count),  # type: ignore[misc]
+            "one core": lambda n=flight: by_threads_of(context, None, n, count, pinned=True),  # type: ignore[misc]
+            "java threads": lambda n=flight: by_java(context, n, 1, count),  # type: ignore[misc]
+        }
+        if context.beside is not None:
+            cases["before"] = lambda n=flight: by_threads_of(context, context.beside, n, count)  # type: ignore[misc]
+        found = rounds(context, cases)
         detail = {f"{name} us": round(value, 2) for name, value in found.items()}
-        for name, bound in (("threads", "handing the GIL from thread to thread"), ("async", "the event loop's tasks")):
-            what = f"SYNC_FLUSH, {flight} puts under way ({name}): Java's time / ours"
-            results.append(Result(f"P7.{flight}.{name}", what, best / found[name], bar, False, moonshot, bound, detail))
+        what, bound = f"SYNC_FLUSH, {flight} threads that put: ", "handing the GIL from thread to thread"
+        results.append(
+            Result(f"P7t.{flight}.java", what + "Java's time with as many threads / ours",
+                   found["java threads"] / found["threads"], java_bar, False, 2.0, bound, detail)
+        )  # fmt: skip
+        if context.beside is not None:
+            results.append(
+                Result(f"P7t.{flight}.before", what + "time of the commit beside it / ours",
+                       found["before"] / found["threads"], 1.3, bound=bound, detail=detail)
+            )  # fmt: skip
+    if context.beside is None:
+        context.say("  without --beside (a built checkout of 4e52f3d) the ratio to the commit before is not measured")
     return results
 
 
@@ -164,8 +225,8 @@ def p8(context: Context) -> list[Result]:
     bound = "the sync, and waking the flusher and back"
     what = "SYNC_FLUSH, one put at a time: our time / "
     return [
-        Result("P8.bare", what + "a bare pwrite+fdatasync loop", own / loop, 1.25, True, 1.05, bound, detail),
-        Result("P8.java", "SYNC_FLUSH, one put at a time: Java's time / ours", found["java"] / own, 2.0, False, 5.0,
+        Result("P8.bare", what + "a bare pwrite+fdatasync loop", own / loop, 1.2, True, 1.1, bound, detail),
+        Result("P8.java", "SYNC_FLUSH, one put at a time: Java's time / ours", found["java"] / own, 2.0, False, 2.5,
                bound, detail),
     ]  # fmt: skip
 
@@ -288,10 +349,10 @@ def a1(context: Context) -> list[Result]:
             "max ms": round(worst, 1),
         }
         results.append(
-            Result(f"A1.{number}", f"1 KB puts, {name}: wall with nothing / with this", base[0] / wall, 0.0,
+            Result(f"A1.{number}", f"1 KB puts, {name}: wall with nothing / with this", base[0] / wall,
                    bound="no bar: what each changes", detail=detail)
         )  # fmt: skip
     return results
 
 
-LINES = {"P7": p7, "P8": p8, "P16": p16, "A1": a1}
+LINES = {"P7": p7, "P7t": p7t, "P8": p8, "P16": p16, "A1": a1}

@@ -88,7 +88,6 @@ def beside_a_writer(context: Context, name: str, follow: Callable[[Path, Path, i
         f"S10.{name}",
         f"{name} beside a writer at full speed, {BODY} B bodies: rows a second / puts a second",
         writing / took,
-        0.0,
         bound="writer, stream and the JVM share the processors",
         detail=detail,
     )
@@ -183,7 +182,6 @@ def s11(context: Context) -> list[Result]:
                 f"S11.{name}",
                 f"export by topic and date, {what}: speed / df.write.partitionBy of the same source",
                 samples["DataFrame"].wall / samples["job"].wall,
-                0.0,
                 bound="Python's JSON parser" if parse else "Parquet's encoding, and writing the files",
                 detail=figures(samples),
             )
@@ -230,7 +228,6 @@ def s12(context: Context) -> list[Result]:
                 f"S12.{name}",
                 f"{WHAT[name]}, 1 KB bodies: MB/s with 7 times the log / with the log",
                 rates["large"] / rates["small"],
-                0.0,
                 bound="starting a job weighs less with a larger log; the disk takes what the page cache does not hold",
                 detail=figures(samples)
                 | {f"{size} log, MB": log_bytes(written) // 10**6 for size, written in stores.items()}

@@ -36,7 +36,7 @@ class Result:
         id: such as "P9b.map.100B"; the part before the first dot is the line of the design.
         what: the comparison in words.
         ratio: as the bar is put.
-        bar: what must hold.
+        bar: what must hold; None: the figure is the result.
         at_most: the ratio must not exceed the bar; else it must reach it.
         moonshot: where it could go, None if nothing was said.
         bound: what bounds it.
@@ -46,14 +46,17 @@ class Result:
     id: str
     what: str
     ratio: float
-    bar: float
+    bar: float | None = None
     at_most: bool = False
     moonshot: float | None = None
     bound: str = ""
     detail: Mapping[str, Any] = field(default_factory=dict)
 
     @property
-    def holds(self) -> bool:
+    def holds(self) -> bool | None:
+        """Whether the bar holds; None if there is none."""
+        if self.bar is None:
+            return None
         return self.ratio <= self.bar if self.at_most else self.ratio >= self.bar
 
 
@@ -68,6 +71,7 @@ class Context:
     keep: bool = False
     oracle: Path | None = None
     wanted: tuple[str, ...] = ()
+    beside: Path | None = None  # a built checkout of an earlier commit
     say: Callable[[str], None] = print
     stores: dict[str, Any] = field(default_factory=dict)
     shared: dict[str, Any] = field(default_factory=dict)  # what lines of one family share, such as a Spark session

@@ -1,9 +1,10 @@
 """One process that puts into a new store and tells what it cost: `python bench/put_peer.py DIR KIND SIZE COUNT WARM`.
 
-KIND is `one` (a Message made and put at a time), `timed` (the same with a clock around each), `four` (the same in four
-threads) or `columns` (Arrow, 64 Ki rows a time); `one+pool` puts through a transient pool of two buffers. Prints JSON:
-seconds of wall clock, user and system seconds of the process, dispatch included, warm-up not; of `timed` also p999_us,
-which one put in a thousand exceeds.
+KIND is `one` (a Message made and put at a time), `timed` (the same with a clock around each), `four` and `two` (the
+same in so many threads) or `columns` (Arrow, 64 Ki rows a time); `one+pool` puts through a transient pool of two
+buffers, and `one+unique` gives each message a unique key. Prints JSON: seconds of wall clock, user and system seconds
+of the process, dispatch included, warm-up not; of `timed` also p999_us and p9999_us, which one put in a thousand and
+in ten thousand exceeds.
 """
 
 from __future__ import annotations
@@ -27,7 +28,7 @@ def put_one(store: MessageStore, size: int, count: int, queue_id: int = 0) -> No
         put(Message("Bench", body, "TagA", queue_id=queue_id))
 
 
-def put_timed(store: MessageStore, size: int, count: int) -> float:
+def put_timed(store: MessageStore, size: int, count: int) -> tuple[float, float]:
     body, put, clock = bytes(range(256)) * 4, store.put, time.perf_counter_ns
     body, taken = body[:size], array("q", bytes(8 * count))
     for n in range(count):
@@ -35,15 +36,20 @@ def put_timed(store: MessageStore, size: int, count: int) -> float:
         began = clock()
         put(message)
         taken[n] = clock() - began
-    return sorted(taken)[int(count * 0.999)] / 1000
+    late = sorted(taken)
+    return late[int(count * 0.999)] / 1000, late[int(count * 0.9999)] / 1000
 
 
-def put_four(store: MessageStore, size: int, count: int) -> None:
-    threads = [threading.Thread(target=put_one, args=(store, size, count // 4, n)) for n in range(4)]
+def put_four(store: MessageStore, size: int, count: int, number: int = 4) -> None:
+    threads = [threading.Thread(target=put_one, args=(store, size, count // number, n)) for n in range(number)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
+
+
+def put_two(store: MessageStore, size: int, count: int) -> None:
+    put_four(store, size, count, 2)
 
 
 def put_columns(store: MessageStore, size: int, count: int) -> None:
@@ -57,12 +63,12 @@ def put_columns(store: MessageStore, size: int, count: int) -> None:
 
 
 POOL = {"transientStorePoolEnable": True, "transientStorePoolSize": 2}
-KINDS = {"one": put_one, "timed": put_timed, "four": put_four, "columns": put_columns}
+KINDS = {"one": put_one, "two": put_two, "timed": put_timed, "four": put_four, "columns": put_columns}
 
 
 def main(path: str, kind: str, size: int, count: int, warm: int) -> None:
-    kind, _, pool = kind.partition("+")
-    with MessageStore(path, POOL if pool else None, unique_keys=False) as store:
+    kind, _, more = kind.partition("+")
+    with MessageStore(path, POOL if more == "pool" else None, unique_keys=more == "unique") as store:
         KINDS[kind](store, size, warm)
         store.wait_dispatched()
         before, began = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
@@ -70,7 +76,8 @@ def main(path: str, kind: str, size: int, count: int, warm: int) -> None:
         store.wait_dispatched()
         seconds, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF)
     user, system = after.ru_utime - before.ru_utime, after.ru_stime - before.ru_stime
-    print(json.dumps({"seconds": seconds, "user": user, "system": system, "p999_us": late}))
+    p999, p9999 = late or (None, None)
+    print(json.dumps({"seconds": seconds, "user": user, "system": system, "p999_us": p999, "p9999_us": p9999}))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,7 @@
-"""bench/results.json (id -> ratio, bar, holds) and bench/RESULTS.md, which is made from it."""
+"""bench/results.json (id -> ratio, bar, commit) and bench/RESULTS.md, which is made from it.
+
+The page says of each line whether its bar is held or missed, or that the figure is older than the code it measures.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,14 @@ import json
 import os
 import platform
 import sys
+from collections import Counter
+from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from harness import Context, Result
+from provenance import HELD, MISSED, NO_BAR, STALE, Measured, Repository, mark
 
 FOLDER = Path(__file__).resolve().parent
 JSON, PAGE = FOLDER / "results.json", FOLDER / "RESULTS.md"
@@ -30,9 +36,29 @@ def machine() -> str:
     return f"{model}, {os.cpu_count()} cores, {memory} GiB, {platform.system()}; Python {python}, {versions}"
 
 
-def save(results: list[Result], context: Context, json_path: Path = JSON, page: Path = PAGE) -> None:
-    """Put these results over those of earlier runs, and write the page again."""
+def load(json_path: Path = JSON) -> dict[str, Any]:
+    """Return what is known of each id."""
     known: dict[str, Any] = json.loads(json_path.read_text(encoding="utf-8")) if json_path.exists() else {}
+    return known
+
+
+def save(
+    line: str,
+    results: list[Result],
+    context: Context,
+    before: Measured,
+    after: Measured,
+    code: Sequence[str],
+    json_path: Path = JSON,
+    page: Path = PAGE,
+) -> None:
+    """Put the results of a line in the place of its earlier ones, and write the page again.
+
+    Args:
+        before, after: what was checked out before and after the line was measured.
+        code: the paths that it measures.
+    """
+    known = {id_: entry for id_, entry in load(json_path).items() if id_.partition(".")[0] != line}
     date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
     for result in results:
         known[result.id] = {
@@ -45,45 +71,78 @@ def save(results: list[Result], context: Context, json_path: Path = JSON, page: 
             "bound": result.bound,
             "detail": dict(result.detail),
             "date": date,
+            "commit": before.commit,
+            "changed": before.changed or after != before,
+            "code": list(code),
             "machine": machine(),
             "rounds": context.rounds,
             "log_mib": context.mib,
         }
     known = dict(sorted(known.items(), key=lambda pair: order(pair[0])))
     json_path.write_text(json.dumps(known, indent=1) + "\n", encoding="utf-8")
-    page.write_text(render(known), encoding="utf-8")
+    page.write_text(render(known, Repository()), encoding="utf-8")
+
+
+def tell(json_path: Path = JSON, page: Path = PAGE, repository: Repository | None = None) -> int:
+    """Print the mark of each id and write the page again; return 0 if every bar is held."""
+    repository = repository or Repository()
+    known = load(json_path)
+    marks = {id_: mark(entry, repository) for id_, entry in known.items()}
+    for id_, found in marks.items():
+        print(f"{id_:<24} {found}")
+    page.write_text(render(known, repository), encoding="utf-8")
+    return int(any(found not in (HELD, NO_BAR) for found in marks.values()))
+
+
+def is_fresh(
+    line: str, mib: int, rounds: int, known: dict[str, Any] | None = None, repository: Repository | None = None
+) -> bool:
+    """Return whether the figures of a line are of the code as it is now, measured at this size."""
+    known, repository = load() if known is None else known, repository or Repository()
+    entries = [entry for id_, entry in known.items() if id_.partition(".")[0] == line]
+    return bool(entries) and all(
+        (entry["log_mib"], entry["rounds"]) == (mib, rounds) and not mark(entry, repository).startswith(STALE)
+        for entry in entries
+    )
 
 
 def order(id_: str) -> tuple[str, int, str]:
-    """P before S, by number."""
+    """P before S before U, by number."""
     head, _, rest = id_.partition(".")
     return head[0], int("".join(filter(str.isdigit, head))), head + rest
 
 
-def render(known: dict[str, Any]) -> str:
-    """The page."""
-    missed = [id_ for id_, line in known.items() if not line["holds"]]
-    newest = max((line["date"] for line in known.values()), default="never")
+def render(known: dict[str, Any], repository: Repository) -> str:
+    """Return the page, with the marks as they are for what is checked out."""
+    marks = {id_: mark(line, repository) for id_, line in known.items()}
+    words = Counter(found.split(" (")[0] for found in marks.values())
+    missed = [id_ for id_, found in marks.items() if found == MISSED]
     lines = [
         "# Results",
         "",
-        "Made by `make bench` (bench/run.py); what each line means stands in docs/internals/bench.md. Every ratio was "
-        "taken",
-        "within one run, in interleaved rounds, and is a ratio of medians. Do not compare seconds across lines.",
+        "Made by `make bench` (bench/run.py) from bench/results.json; docs/internals/bench.md says what each line "
+        "means.",
+        "Every ratio was taken within one run, in interleaved rounds, and is a ratio of medians. Do not compare "
+        "seconds across",
+        "lines. A line is *stale* if the code it measures has changed since: its figure then says nothing about the "
+        "bar.",
         "",
-        f"{len(known) - len(missed)} of {len(known)} bars hold"
-        + (f"; missed: {', '.join(missed)}." if missed else ".")
-        + f" Last run: {newest}.",
+        f"At commit {repository.head()[:8] or 'unknown'}: {words[HELD]} held, {words[MISSED]} missed, "
+        f"{words[STALE]} stale, {words[NO_BAR]} without a bar" + (f"; missed: {', '.join(missed)}." if missed else "."),
+        "`make bench ARGS=--report` says it anew for another commit.",
         "",
-        "| line | measure | ratio | bar | holds | moonshot | bound by |",
-        "|---|---|---|---|---|---|---|",
+        "| line | measure | ratio | bar | mark | commit | moonshot | bound by |",
+        "|---|---|---|---|---|---|---|---|",
     ]
     for id_, line in known.items():
         sign = "<=" if line["at_most"] else ">="
-        moonshot = "" if line["moonshot"] is None else f"{sign} {line['moonshot']:g}"
+        moonshot = "" if line["moonshot"] is None else f"{sign} {line['moonshot']:.3g}"
+        bar = "" if line["bar"] is None else f"{sign} {line['bar']:.3g}"
+        found = marks[id_] if marks[id_] in (HELD, NO_BAR) else f"**{marks[id_]}**"
+        commit = line.get("commit", "")[:8]
         lines.append(
-            f"| {id_} | {line['what']} | **{line['ratio']:.2f}** | {sign} {line['bar']:g} "
-            f"| {'yes' if line['holds'] else '**no**'} | {moonshot} | {line['bound']} |"
+            f"| {id_} | {line['what']} | **{line['ratio']:.2f}** | {bar} | {found} | {commit} | {moonshot} "
+            f"| {line['bound']} |"
         )
     runs = sorted({(line["machine"], line["log_mib"], line["rounds"]) for line in known.values()})
     lines += ["", "## Where", ""]

@@ -10,7 +10,6 @@ which tells how much of it is noise.
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import statistics
 import subprocess
@@ -24,18 +23,13 @@ COUNT, BODY = 200_000, 100
 BIG = 1024
 
 
-def processor() -> float:
-    times = os.times()
-    return times.user + times.system
-
-
 def least(work: Callable[[], object], repeat: int) -> float:
     """The least processor time of one call."""
     found = []
     for _ in range(repeat):
-        began = processor()
+        began = time.process_time()
         work()
-        found.append(processor() - began)
+        found.append(time.process_time() - began)
     return min(found)
 
 
@@ -46,7 +40,7 @@ def put(scratch: Path, size: int) -> float:
     with MessageStore(scratch / "put", unique_keys=False) as store:
 
         def work() -> None:
-            for _ in range(COUNT // 4):
+            for _ in range(COUNT):
                 store.put(Message("Bench", body, "TagA"))
             store.wait_dispatched()
 
@@ -59,7 +53,12 @@ def walk(source: Path) -> float:
     from flintmq.store.commitlog.walk import LogWalk
 
     log = LogFiles.discover([str(source / "commitlog")])
-    return least(lambda: sum(piece.count for piece in LogWalk(log, access="map", piece_bytes=8 << 20)), 8)
+
+    def work() -> None:
+        for _ in range(5):
+            sum(piece.count for piece in LogWalk(log, access="map", piece_bytes=8 << 20))
+
+    return least(work, 8)
 
 
 def rebuild(source: Path, scratch: Path) -> float:
@@ -76,7 +75,11 @@ def rebuild(source: Path, scratch: Path) -> float:
 def scan(source: Path) -> float:
     from flintmq import scan_arrow
 
-    return least(lambda: sum(batch.num_rows for batch in scan_arrow(source, access="map")), 6)
+    def work() -> None:
+        for _ in range(3):
+            sum(batch.num_rows for batch in scan_arrow(source, access="map"))
+
+    return least(work, 6)
 
 
 def get(source: Path, batch: bool) -> float:
@@ -88,9 +91,10 @@ def get(source: Path, batch: bool) -> float:
         first, end = queue.min_offset, queue.max_offset
 
         def batches() -> None:
-            offset = first
-            while offset < end:
-                offset = view.read(queue.topic, queue.queue_id, offset, 32).next_offset
+            for _ in range(4):
+                offset = first
+                while offset < end:
+                    offset = view.read(queue.topic, queue.queue_id, offset, 32).next_offset
 
         def singles() -> None:
             for offset in range(first, min(end, first + 20_000)):

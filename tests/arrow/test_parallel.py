@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from flintmq.arrow.options import ScanOptions
+from flintmq.arrow.parallel import own_bytes
 from flintmq.arrow.scan import batches, scan_arrow
 from flintmq.arrow.schema import SCHEMA
 from flintmq.errors import FlintError, UsageError
@@ -156,3 +157,13 @@ def test_how_many_threads(golden: Any) -> None:
         assert scan_arrow(golden("basic").path, threads=threads).read_all().num_rows == 3000
     with pytest.raises(UsageError, match="threads"):
         scan_arrow(golden("basic").path, threads=0)
+
+
+def test_bytes_that_columns_share_count_once(golden: Any) -> None:
+    (batch,) = scan_arrow(golden("basic").path, ["body", "keys", "msg_id"], views=True)
+    held = sum(buffer.size for buffer in batch.column(0).buffers()[2:])
+    bits = sum(buffer.size for column in batch.columns for buffer in column.buffers()[:1] if buffer is not None)
+    assert own_bytes(batch) == held + 3 * 16 * batch.num_rows + bits
+    assert batch.nbytes > own_bytes(batch)
+    (copied,) = scan_arrow(golden("basic").path, ["size", "queue_offset"])
+    assert own_bytes(copied) == 12 * copied.num_rows

@@ -13,9 +13,6 @@ import pytest
 import typer
 
 from flintmq.cli import app
-from flintmq.config.keys import StoreConfig
-from flintmq.errors import UsageError
-from flintmq.storage.store_url import outside_store
 from tests.cli.conftest import Run
 from tests.compat.stores import Golden
 
@@ -111,36 +108,3 @@ def test_no_command_writes_in_its_source(
             found.err,
         )
         assert tree(tmp_path) == before, what
-
-
-def test_directories_of_the_configuration_are_of_the_store(tmp_path: Path):
-    root, log, old = tmp_path / "store", tmp_path / "log", tmp_path / "old"
-    for folder in (root, log, old):
-        folder.mkdir()
-    config = StoreConfig.from_keys({"storePathCommitLog": str(log), "readOnlyCommitLogStorePaths": str(old)})
-    for place in (log / "x", old, root / "x"):
-        with pytest.raises(UsageError, match="is inside the store"):
-            outside_store(place, root, config)
-    assert outside_store(log / "x", root) == str(log / "x")
-
-
-def test_links_to_a_log_stand_for_the_store_of_that_log(tmp_path: Path):
-    (tmp_path / "real" / "commitlog").mkdir(parents=True)
-    (tmp_path / "real" / "checkpoint").touch()
-    (tmp_path / "view").mkdir()
-    (tmp_path / "view" / "commitlog").symlink_to(tmp_path / "real" / "commitlog")
-    with pytest.raises(UsageError, match="is inside the store"):
-        outside_store(tmp_path / "real" / "x", tmp_path / "view")
-    (tmp_path / "disk" / "commitlog").mkdir(parents=True)
-    (tmp_path / "other").mkdir()
-    (tmp_path / "other" / "commitlog").symlink_to(tmp_path / "disk" / "commitlog")
-    assert outside_store(tmp_path / "disk" / "x", tmp_path / "other") == str(tmp_path / "disk" / "x")
-
-
-@pytest.mark.parametrize("place", ["beside", "shop2/x", "shop-2", "a/b/c", "shop.html"])
-def test_other_places_are_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str):
-    (tmp_path / "shop" / "commitlog").mkdir(parents=True)
-    monkeypatch.chdir(tmp_path)
-    assert outside_store(place, "shop") == place
-    assert outside_store(place, "s3://bucket/shop") == place
-    assert outside_store("shop", "shop", root_itself=True) == "shop"

@@ -65,8 +65,9 @@ ACTS = {
     "syncFlushTimeout":
         "store/append/test_durability.py::test_a_sync_put_that_times_out_is_unknown_and_the_store_goes_on",
     "transientStorePoolEnable": "storage/test_allocation.py::test_a_slave_has_no_pool",
-    "transientStorePoolSize": "storage/test_allocation.py::test_fast_fail_refuses_a_file_without_a_buffer",
-    "fastFailIfNoBufferInStorePool": "storage/test_allocation.py::test_fast_fail_refuses_a_file_without_a_buffer",
+    "transientStorePoolSize": "storage/test_mapped_file_queue.py::test_a_pool_is_a_master_s",
+    "fastFailIfNoBufferInStorePool":
+        "storage/test_allocation.py::test_fast_fail_refuses_a_put_that_finds_the_ring_full",
     "warmMapedFileEnable":
         "storage/test_mapped_file_queue.py::test_new_files_are_warmed_where_the_configuration_says_so",
     "flushLeastPagesWhenWarmMapedFile":

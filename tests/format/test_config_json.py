@@ -156,6 +156,19 @@ def test_bounds() -> None:
         cj.parse(bytes(cj.MAX_BYTES + 1))
 
 
+@pytest.mark.parametrize(("opening", "closing"), [("{'a':", "}"), ("[", "]")])
+def test_64_levels_are_read_where_the_standard_library_reads_none(opening: str, closing: str) -> None:
+    """Single quotes are not JSON."""
+    deep = lambda levels: "{'a':" + opening * (levels - 1) + "1" + closing * (levels - 1) + "}"  # noqa: E731
+    value = cj.parse(deep(64).encode())
+    for _ in range(64):
+        (value,) = value.values() if isinstance(value, dict) else value
+    assert value == 1
+    with pytest.raises(FormatError, match="deeper than 64") as caught:
+        cj.parse(deep(65).encode())
+    assert caught.value.position == len("{'a':") + 63 * len(opening)
+
+
 def test_the_bound_of_bytes_is_itself_allowed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(cj, "MAX_BYTES", 7)
     assert cj.parse(b'{"a":1}') == {"a": 1}
@@ -249,6 +262,16 @@ def test_the_number_of_values_is_bounded(monkeypatch: pytest.MonkeyPatch) -> Non
     assert len(cj.parse(text.encode())["a"]) == 999
     with pytest.raises(FormatError, match="more than 1000 values"):
         cj.parse(text.replace("[{}", "[1,{}").encode())
+
+
+@pytest.mark.parametrize("text", ['{"a":1,"b":2,"c":3,"d":4}', '{"a":[[[[]]]]}', '{"a":{"a":{"a":{"a":1}}}}'])
+def test_values_of_every_kind_count(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Four values in each text; the standard library has no such bound."""
+    monkeypatch.setattr(cj, "MAX_VALUES", 4)
+    assert cj.parse(text.encode()) == json.loads(text)
+    monkeypatch.setattr(cj, "MAX_VALUES", 3)
+    with pytest.raises(FormatError, match="more than 3 values"):
+        cj.parse(text.encode())
 
 
 def test_members_have_the_places_of_the_text(golden_store: Golden) -> None:

@@ -36,6 +36,12 @@ def test_hand_written_bytes(unit: cq.Unit, data: str) -> None:
     assert cq.UNIT.unpack(bytes.fromhex(data)) == unit
 
 
+def test_the_record_that_a_unit_points_to() -> None:
+    """Bytes 0 to 7 of a unit, whichever it is; the units may follow a negative one."""
+    units = bytes.fromhex("ffffffffffffffff 0000006f 0000000000000007 0000000100000002 0000006f fffffffffffffffe")
+    assert (cq.record_offset_at(units), cq.record_offset_at(memoryview(units), 1)) == (-1, 0x1_00000002)
+
+
 def test_what_counts_as_written() -> None:
     assert cq.Unit(0, 1, 0).is_written and not cq.Unit(0, 1, 0).is_pre_blank
     assert cq.PRE_BLANK.is_written and cq.PRE_BLANK.is_pre_blank

@@ -65,6 +65,7 @@ def test_a_size_is_two_bytes_with_a_sign() -> None:
         assert ext.decode(bytes.fromhex(size) + b"\x7f" * 40) is None
     with pytest.raises(FormatError, match=r"size 1 is not in 20\.\.32"):
         ext.decode(bytes.fromhex("0001") + bytes(30))
+    assert [ext.size_at(bytes.fromhex(data)) for data in ("0014", "8000", "ffff00", "")] == [20, -32768, -1, 0]
 
 
 def test_the_longest_bitmap() -> None:

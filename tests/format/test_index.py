@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from flintmq.config.keys import StoreConfig
+from flintmq.errors import UsageError
 from flintmq.format import index
 from flintmq.format.consume_queue import UNIT_SIZE
 from flintmq.format.text import java_hash
@@ -50,6 +51,17 @@ def test_seconds() -> None:
     assert index.seconds(2_000_000_999, 1000) == 1_999_999
     assert index.seconds(5999, 0) == index.seconds(5999, -1) == index.seconds(1000, 5999) == 0
     assert index.seconds(1 << 62, 1) == 0x7FFFFFFF
+
+
+def test_a_peer_is_one_of_the_versions_that_are_followed() -> None:
+    assert [index.checked_peer(peer) for peer in index.PEERS] == ["5.3.3", "5.4.0", "5.5.0"]
+    for words, reason in (
+        (("5.2.0",), "peer: '5.2.0' is not one of 5.3.3, 5.4.0, 5.5.0"),
+        (("", "--peer"), "--peer: '' is not one of 5.3.3, 5.4.0, 5.5.0"),
+    ):
+        with pytest.raises(UsageError) as caught:
+            index.checked_peer(*words)
+        assert str(caught.value) == reason
 
 
 def test_keys_of() -> None:

@@ -276,6 +276,26 @@ def test_offsets_add_up() -> None:
     assert [UNIT.offset(field) for field in UNIT.type._fields] == [0, 8, 12]
     with pytest.raises(KeyError, match="'nothing'"):
         UNIT.offset("nothing")
+    assert [SAMPLE.offset("text", {"number": number}) for number in (1, -1)] == [7, 9]
+
+
+def test_some_numbers_of_a_value_are_read_by_their_own_struct() -> None:
+    """Numbers between them are skipped; docs/internals/format/consume-queue.md has the positions."""
+    data = b"??" + bytes.fromhex("0000000000001000 0000006f fffffffffffffffe")
+    for fields, size, expected in (
+        (("physical_offset", "size"), 12, (0x1000, 111)),
+        (("physical_offset", "tags_code"), 20, (0x1000, -2)),
+        (("size",), 12, (111,)),
+        (("tags_code",), 20, (-2,)),
+    ):
+        numbers = UNIT.numbers(*fields)
+        assert (numbers.size, numbers.unpack_from(data, 2)) == (size, expected)
+    with pytest.raises(AssertionError, match="out of order"):
+        UNIT.numbers("size", "physical_offset")
+
+
+def test_columns_are_big_endian_and_signed() -> None:
+    assert UNIT.columns() == [("physical_offset", ">q"), ("size", ">i"), ("tags_code", ">q")]
 
 
 @pytest.mark.parametrize(

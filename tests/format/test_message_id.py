@@ -122,6 +122,13 @@ def test_client_id(text: str, value: ids.ClientId) -> None:
     assert ids.client_id(value) == text
 
 
+@pytest.mark.parametrize(("text", "value"), CLIENT_IDS)
+def test_client_id_of_a_constant_part_and_a_number(text: str, value: ids.ClientId) -> None:
+    text = text.replace(" ", "")
+    assert ids.unique_key(text[:-12].encode(), value.month_ms << 16 | value.counter) == text
+    assert ids.unique_key(text[:-12].encode(), 10) == text[:-12] + "00000000000A"
+
+
 def test_client_id_of_another_width() -> None:
     with pytest.raises(FormatError, match="4 or 16"):
         ids.client_id(ids.ClientId(b"12345", 0, 0, 0, 0))

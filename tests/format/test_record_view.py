@@ -54,6 +54,14 @@ def test_what_is_read_in_place_is_what_decode_gives(hosts: int, magic: int, at: 
     assert (data[topic:topic_end], data[properties : at + record.size]) == (record.topic, record.properties)
 
 
+def test_the_first_record_needs_no_position() -> None:
+    """Positions by docs/internals/format/commit-log.md: the topic has a byte of length, the properties have two."""
+    data = encode(made(0)._replace(physical_offset=-2))
+    assert view.physical_offset_at(data) == -2, "a torn record may hold anything"
+    assert view.store_time_at(data) == 0x71727374_75767778
+    assert (view.body_at(data), view.texts_at(data)) == (88, (93, 98, 100))
+
+
 def test_store_times_of_several_records() -> None:
     records = [made(hosts)._replace(store_timestamp=hosts) for hosts in HOSTS]
     data = b"".join(map(encode, records))

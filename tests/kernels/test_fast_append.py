@@ -52,7 +52,7 @@ class Log:
         return self
 
     def data(self) -> bytes:
-        return bytes(self.files.files[0].buffer[: self.files.files[0].wrote])
+        return bytes(self.files.files[0].view[: self.files.files[0].wrote])
 
 
 @pytest.fixture
@@ -316,8 +316,10 @@ def test_two_names_of_one_topic_share_its_queues(log: Log):
     ]
 
 
-def test_fast_and_slow_puts_of_many_threads_are_one_prefix_without_holes(tmp_path: Path):
-    log = Log(tmp_path)
+@pytest.mark.parametrize("locks", [False, True], ids=["as it is here", "own lock"])
+def test_fast_and_slow_puts_of_many_threads_are_one_prefix_without_holes(tmp_path: Path, locks: bool):
+    log = Log(tmp_path, unique=True)
+    log.appender.locks = locks or log.appender.locks
     told: list[list[PutResult]] = [[] for _ in range(4)]
 
     def work(number: int) -> None:
@@ -336,6 +338,7 @@ def test_fast_and_slow_puts_of_many_threads_are_one_prefix_without_holes(tmp_pat
         at += found[at].size
     log.files.close()
     assert len(found) == 1600 and at == log.log.end
+    assert len({result.msg_id for results in told for result in results}) == 1600
     for number, results in enumerate(told):
         for n, result in enumerate(results):
             stored = found[result.physical_offset]
@@ -343,3 +346,93 @@ def test_fast_and_slow_puts_of_many_threads_are_one_prefix_without_holes(tmp_pat
             assert stored.queue_offset == result.queue_offset
     for queue in (0, 1):
         assert [r.queue_offset for r in found.values() if r.queue_id == queue] == list(range(800))
+
+
+# -- without a GIL ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def locked(tmp_path: Path):
+    """A log whose puts take a lock of their own, as where there is no GIL."""
+    made = Log(tmp_path, unique=True)
+    made.appender.locks = True
+    yield made.warm()
+    made.files.close()
+
+
+def test_without_a_gil_and_where_it_is_asked_for_puts_take_a_lock_of_their_own(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("FLINTMQ_PUT_LOCK", raising=False)
+    for enabled in (True, False):
+        monkeypatch.setattr(fast_append.sys, "_is_gil_enabled", lambda enabled=enabled: enabled, raising=False)
+        assert fast_append.own_lock() is not enabled
+    monkeypatch.delattr(fast_append.sys, "_is_gil_enabled")
+    assert not fast_append.own_lock(), "before 3.13 there is always a GIL"
+    for text, wanted in (("1", True), ("0", False), ("", False)):
+        monkeypatch.setenv("FLINTMQ_PUT_LOCK", text)
+        assert fast_append.own_lock() is wanted
+
+
+WAITING: dict[str, Any] = {
+    "append": lambda log: log.appender.append(Message("T", b"x")),
+    "append_list": lambda log: log.appender.append_list([Message("T", b"x")], 0, []),
+    "a slow put": lambda log: log.log.append_slowly(Message("T", b"x")),
+    "refuse": lambda log: log.log.refuse(True),
+    "refuse for good": lambda log: log.log.refuse_for_good(),
+}
+
+
+@only_compiled
+@pytest.mark.parametrize("name", WAITING)
+def test_with_a_lock_of_its_own_nothing_passes_a_put_that_is_under_way(locked: Log, name: str):
+    thread = threading.Thread(target=lambda: WAITING[name](locked))
+
+    def begin() -> int:
+        end = locked.log.end
+        thread.start()
+        thread.join(0.2)
+        assert thread.is_alive() and locked.log.end == end, "it waits for the lock"
+        assert not locked.appender.held and not locked.appender.refusing and not locked.appender.closed
+        return end
+
+    end = locked.appender.while_locked(begin)
+    thread.join(30)
+    assert not thread.is_alive()
+    assert (locked.log.end > end) is ("refuse" not in name)
+    assert locked.appender.refusing is (name == "refuse") and locked.appender.closed is (name == "refuse for good")
+
+
+@only_compiled
+def test_where_the_gil_is_the_lock_a_put_takes_no_other(log: Log):
+    log.appender.locks = False
+    assert log.appender.while_locked(lambda: log.appender.append(Message("T", b"x"))) is not None
+
+
+@only_compiled
+def test_the_child_of_a_fork_does_not_wait_for_a_lock_that_its_parent_had_taken(locked: Log):
+    def in_child() -> bool:
+        put, closing = Message("T", b"x"), locked.appender
+        taken = closing.append(put) is None and closing.append_list([put], 0, []) == 0
+        closing.held = closing.refusing = closing.closed = True
+        return taken and closing.forked and closing.closed
+
+    child = locked.appender.while_locked(os.fork)
+    if child == 0:
+        os._exit(0 if in_child() else 1)
+
+    def in_fork() -> int:
+        inner = os.fork()
+        if inner == 0:
+            os._exit(0 if in_child() else 1)
+        return inner
+
+    inner = locked.appender.while_locked(in_fork)
+    for pid in (child, inner):
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert locked.appender.append(Message("T", b"x")) is not None
+
+
+@only_compiled
+def test_a_wrong_element_of_a_list_leaves_the_lock_free(locked: Log):
+    with pytest.raises(TypeError):
+        locked.appender.append_list([Message("T", b"1"), None], 0, [])
+    assert locked.appender.append(Message("T", b"2")) is not None

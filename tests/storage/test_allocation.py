@@ -15,7 +15,6 @@ from flintmq.config.keys import StoreConfig
 from flintmq.storage.allocation import AllocationService
 from flintmq.storage.mapped_file import MappedFile
 from flintmq.storage.mapped_file_queue import MappedFileQueue
-from flintmq.storage.transient_pool import TransientStorePool
 from tests.support.faults import Faulty
 
 SIZE = 16384
@@ -138,7 +137,7 @@ def test_a_file_that_somebody_removed_is_made_again(tmp_path: Path):
     (tmp_path / "log" / f"{SIZE:020d}").unlink()
     file = queue.append_file(SIZE)
     file.reserve(5)
-    file.buffer[:5] = b"hello"
+    file.view[:5] = b"hello"
     assert (tmp_path / "log" / f"{SIZE:020d}").read_bytes()[:5] == b"hello"
     queue.close()
 
@@ -195,30 +194,38 @@ def test_an_interrupt_while_a_file_is_made_leaves_it_to_the_next_call(tmp_path: 
     assert names(tmp_path) == [0]
 
 
-def test_fast_fail_refuses_a_file_without_a_buffer(tmp_path: Path):
+def test_fast_fail_refuses_a_put_that_finds_the_ring_full(tmp_path: Path):
     keys = {"transientStorePoolEnable": "true", "transientStorePoolSize": "1", "fastFailIfNoBufferInStorePool": "true"}
     queue = queue_of(tmp_path, **keys)
     file = queue.append_file(0)
-    assert file.buffer is not file.view
-    assert not allocation(queue).step(), "no buffer, so nothing is made ahead"
-    with pytest.raises(OSError) as refused:
-        queue.append_file(SIZE)
-    assert (refused.value.errno, refused.value.strerror) == (errno.ENOBUFS, "the transient pool has no free buffer")
+    assert queue.pool is not None and file.pool is queue.pool
     file.wrote = SIZE
+    second = queue.append_file(SIZE)
+    assert queue.pool.ring.size == SIZE
+    with pytest.raises(OSError) as refused:
+        second.reserve(1)
+    assert (refused.value.errno, refused.value.strerror) == (errno.ENOBUFS, "the transient pool has no free buffer")
     queue.commit(SIZE)
-    assert queue.append_file(SIZE).start == SIZE
+    second.reserve(1)
     queue.close()
     assert names(tmp_path) == [0, 1]
 
 
-def test_d3_without_fast_fail_a_file_without_a_buffer_is_written_by_its_map(tmp_path: Path):
-    """D3: upstream's can be put into and never read."""
+def test_d3_without_fast_fail_a_put_that_finds_the_ring_full_writes_it(tmp_path: Path):
+    """D3: upstream's goes to a file that nobody can read."""
     queue = queue_of(tmp_path, transientStorePoolEnable="true", transientStorePoolSize="1")
-    first, second = queue.append_file(0), queue.append_file(SIZE)
-    assert first.buffer is not first.view and second.buffer is second.view
-    second.reserve(5)
-    second.buffer[:5] = b"hello"
+    first = queue.append_file(0)
+    with first.room(0) as room:
+        room[:SIZE] = b"x" * SIZE
+    first.wrote = SIZE
+    second = queue.append_file(SIZE)
+    assert queue.read(0, 5) is None, "put, and not committed"
+    second.reserve(SIZE // 2)
+    with second.room(0) as room:
+        room[:5] = b"hello"
     second.wrote = 5
+    assert queue.read(SIZE - 5, 5) == b"xxxxx" and queue.read(SIZE, 5) is None
+    queue.commit(SIZE + 5)
     assert second.committed == 5 and queue.read(SIZE, 5) == b"hello"
     queue.close()
 
@@ -290,6 +297,18 @@ def test_a_file_made_ahead_that_cannot_be_removed_is_told(tmp_path: Path, caplog
     assert line == f"{tmp_path}/log/{SIZE:020d} was made ahead and cannot be removed (Read-only file system)"
 
 
+def test_files_that_nobody_used_stay_where_another_process_may_own_them(tmp_path: Path):
+    queue = queue_of(tmp_path)
+    queue.append_file(0)
+    allocation(queue).step()
+    queue.leave_spares()
+    queue.close()
+    assert names(tmp_path) == [0, 1]
+    alone = MappedFileQueue([str(tmp_path / "other")], SIZE, Faulty())
+    alone.leave_spares()
+    alone.close()
+
+
 class Clock(Faulty):
     """Making a file takes it a second and a half."""
 
@@ -334,6 +353,24 @@ def test_failures_are_told_until_it_works_again_and_successes_with_their_time(
     service.stop()
 
 
+def test_an_error_of_any_kind_is_the_writers_and_a_later_call_may_succeed(tmp_path: Path):
+    def broken(*_: object) -> MappedFile:
+        raise ValueError("no file")
+
+    service: Any = service_of(tmp_path, Faulty(), wait_s=0.0)
+    make, service.make = service.make, broken
+    with pytest.raises(OSError) as failed:
+        service.file_at(0)
+    assert (failed.value.errno, failed.value.strerror) == (errno.EIO, "ValueError: no file")
+    service.make = make
+    assert service.file_at(0).start == 0
+    service.make = broken
+    assert service.step() is True, "the one ahead was tried"
+    service.make = make
+    assert service.file_at(SIZE).start == SIZE
+    service.stop()
+
+
 def test_after_a_failure_every_file_can_be_asked_for_again(tmp_path: Path):
     effects = Faulty()
     service = service_of(tmp_path, effects, wait_s=0.0)
@@ -374,24 +411,6 @@ def test_files_that_nobody_used_go_from_the_last_one_on(tmp_path: Path):
     assert [int(path[-20:]) // SIZE for name, path in effects.calls if name == "unlink"] == [2, 1, 0]
 
 
-def test_a_buffer_is_kept_for_every_file_that_is_asked_for(tmp_path: Path):
-    effects = Faulty()
-    service = service_of(tmp_path, effects, pool=TransientStorePool(2, SIZE, effects), fast_fail=True)
-    first = service.file_at(0)
-    service.used(SIZE)
-    second = service.file_at(SIZE)  # its buffer is the last one
-    assert not service.step() and names(tmp_path) == [0, 1]
-    service.used(2 * SIZE)
-    with pytest.raises(OSError, match="no free buffer"):
-        service.file_at(2 * SIZE)
-    service.fast_fail = service_of(tmp_path, effects).fast_fail
-    third = service.file_at(2 * SIZE)
-    assert third.buffer is third.view, "by default a file comes without one"
-    for file in (first, second):
-        file.close()
-    service.stop()
-
-
 class Follower:
     """An Ahead that notes what it is told."""
 
@@ -425,3 +444,22 @@ def test_the_thread_is_woken_when_the_writer_goes_on(tmp_path: Path):
     alone: Any = service_of(tmp_path, Faulty())
     alone.asked(file, 101)
     assert alone.step() is False, "nobody follows"
+
+
+def test_the_thread_outlives_an_error_of_a_step_ahead(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    class Broken(Follower):
+        def ahead_once(self) -> bool:
+            super().ahead_once()
+            raise ValueError("no pages")
+
+    follower = Broken()
+    service: Any = service_of(tmp_path, Faulty(), ahead=follower)
+    service.start()
+    for _ in range(2):
+        service.asked(object(), 101)
+        assert follower.worked.wait(5)
+        follower.worked.clear()
+    assert service.file_at(0).start == 0
+    service.stop()
+    told = {(r.levelname, r.getMessage(), str(r.exc_info and r.exc_info[1])) for r in caplog.records}
+    assert told == {("ERROR", "preparing log files ahead of the writer failed", "no pages")}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -143,8 +144,23 @@ def test_a_folder_that_may_not_be_listed_says_so(tmp_path: Path, monkeypatch: py
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     monkeypatch.setattr(os, "listdir", refused)
-    with pytest.raises(StoreAccessError, match=r"Permission denied; check its permissions"):
-        REAL.listdir(str(tmp_path))
+    path = str(tmp_path)
+    for call in (
+        lambda: REAL.listdir(path),
+        lambda: REAL.listdir(path, path),
+        lambda: REAL.regular_files(path, path),
+    ):
+        with pytest.raises(StoreAccessError, match=f"^{path}: Permission denied; check its permissions$"):
+            call()
+
+
+def test_a_file_that_goes_while_its_directory_is_listed_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Retention removes files beside a reader."""
+    (tmp_path / "a").write_bytes(b"12345")
+    monkeypatch.setattr(os, "listdir", lambda folder: ["a", "gone"])
+    assert REAL.regular_files(str(tmp_path), str(tmp_path)) == [("a", 5)]
 
 
 def test_what_is_asked_of_a_path(tmp_path: Path) -> None:
@@ -291,3 +307,60 @@ def test_a_disk_that_knows_no_directory_is_an_error_and_not_a_search_without_end
     monkeypatch.setattr(os.path, "isdir", unknown)
     with pytest.raises(FileExistsError):
         REAL.make_folder(str(tmp_path / "a"))
+
+
+def test_a_look_at_a_directory_is_what_single_calls_say(tmp_path: Path) -> None:
+    """Of all kinds of content; both from outside and from within the directory."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere" / "file").write_bytes(b"x" * 9000)
+
+    def file(folder: Path, size: int, name: str = "file", hole: bool = True) -> None:
+        (folder / name).write_bytes(b"x" * 4000 + bytes(0 if hole else size - 4000))
+        with open(folder / name, "r+b") as written:
+            written.truncate(size)
+            os.fsync(written.fileno())  # until then a file system may show more data than there is
+
+    kinds: dict[str, Callable[[Path], object]] = {
+        "empty": lambda folder: None,
+        "one": lambda folder: file(folder, 60_000),
+        "just so": lambda folder: file(folder, 4096),
+        "short": lambda folder: file(folder, 4095),
+        "no bytes": lambda folder: file(folder, 0),
+        "data after": lambda folder: (folder / "file").write_bytes(b"x" * 60_000),
+        "no hole": lambda folder: file(folder, 60_000, hole=False),
+        "two": lambda folder: [file(folder, 60_000, name) for name in "ba"],
+        "beside a directory": lambda folder: [file(folder, 60_000), (folder / "inner").mkdir()],
+        "a directory": lambda folder: (folder / "inner").mkdir(),
+        "a link": lambda folder: (folder / "file").symlink_to(tmp_path / "elsewhere" / "file"),
+        "a fifo": lambda folder: os.mkfifo(folder / "file"),
+    }
+    for name, make in kinds.items():
+        folder = tmp_path / "below" / name
+        folder.mkdir(parents=True)
+        make(folder)
+    (tmp_path / "below" / "linked").symlink_to(tmp_path / "elsewhere")
+    (tmp_path / "below" / "a file").write_bytes(b"x")
+    open_before = len(os.listdir("/proc/self/fd"))
+    seen = {}
+    for name in [*kinds, "linked", "a file", "missing", "missing/inner"]:
+        path, below = str(tmp_path / "below" / name), str(tmp_path / "below")
+        assert REAL.regular_files(path, below) == REAL._regular_files_singly(path, below)
+        seen[name] = REAL.only_file(path, below, 4096)
+        assert seen[name] == REAL._only_file_singly(path, below, 4096)
+        with REAL.entered(path, below):
+            assert REAL.regular_files(path, below) == seen[name][0]
+            assert REAL.only_file(path, below, 4096) == seen[name]
+    assert len(os.listdir("/proc/self/fd")) == open_before
+    first = b"x" * 4000 + bytes(96)
+    assert {name: data for name, (_, data) in seen.items() if data is not None} == {"one": first, "just so": first}
+    assert seen["two"][0] == [("a", 60_000), ("b", 60_000)]
+    assert seen["data after"][0] == [("file", 60_000)] and seen["a link"][0] == seen["linked"][0] == []
+
+
+def test_a_directory_that_may_not_be_looked_at_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refused(path: object) -> list[str]:
+        raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+
+    monkeypatch.setattr(os, "listdir", refused)
+    with pytest.raises(StoreAccessError, match="Permission denied; check its permissions"):
+        REAL.only_file(str(tmp_path), str(tmp_path), 4096)

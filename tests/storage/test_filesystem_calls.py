@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import mmap
 import os
+import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from flintmq.errors import StoreAccessError
 from flintmq.storage import libc_memory
 from flintmq.storage.filesystem import REAL
 
@@ -176,6 +178,56 @@ def test_the_lock_is_that_of_the_store(tmp_path: Path) -> None:
     lock = REAL.lock_store(str(tmp_path))
     assert lock.held and (tmp_path / "lock").exists()
     lock.release()
+
+
+def test_the_lock_that_this_process_holds_is_not_opened_again(tmp_path: Path) -> None:
+    """On some systems a close of that file would drop the lock. Another file, or a free lock, is opened as any."""
+    held = REAL.lock_store(str(tmp_path))
+    (tmp_path / "linked").hardlink_to(tmp_path / "lock")
+    (tmp_path / "below").mkdir()
+    for path in (tmp_path / "linked", tmp_path / "below" / "lock"):
+        path.touch()
+        REAL.close(REAL.open_read(str(path)))
+    with pytest.raises(StoreAccessError) as refused:
+        REAL.open_read(str(tmp_path / "lock"))
+    words = "this process writes the store and has this file open; it is not opened twice"
+    assert str(refused.value) == f"{tmp_path}/lock: {words}"
+    held.release()
+    REAL.close(REAL.open_read(str(tmp_path / "lock")))
+
+
+def test_the_own_address_is_that_of_the_way_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Found without a packet: a datagram socket is connected to an address of no machine (RFC 5737)."""
+    asked: list[object] = []
+
+    class Way:
+        def __init__(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> None:
+            asked.append((family, kind))
+
+        def __enter__(self) -> Way:
+            return self
+
+        def __exit__(self, *_: object) -> None:
+            asked.append("closed")
+
+        def connect(self, address: tuple[str, int]) -> None:
+            asked.append(address[0])
+
+        def getsockname(self) -> tuple[str, int]:
+            return "10.1.2.3", 5000
+
+    with monkeypatch.context() as patch:
+        patch.setattr(socket, "socket", Way)
+        assert REAL.own_address() == b"\x0a\x01\x02\x03"
+        assert asked == [(socket.AF_INET, socket.SOCK_DGRAM), "192.0.2.1", "closed"]
+
+        def unreachable(*_: object) -> None:
+            raise OSError(errno.ENETUNREACH, os.strerror(errno.ENETUNREACH))
+
+        patch.setattr(Way, "connect", unreachable)
+        first, second = REAL.own_address(), REAL.own_address()
+    assert (len(first), len(second)) == (4, 4) and first != second, "random, as without a network"
+    assert len(REAL.random_bytes(12)) == 12
 
 
 def test_the_wall_clock_is_in_whole_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import stat
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
 from flintmq.errors import FlintError
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.filesystem import REAL, NotOpened
 
 
 def snapshot(root: Path) -> dict[str, tuple[int, bytes]]:
@@ -87,6 +89,19 @@ def test_an_entered_directory_is_the_one_that_was_entered(entered: str, tmp_path
     assert descriptors() == before
 
 
+def test_an_entered_directory_is_no_other_one_and_only_this_thread_s(tmp_path: Path) -> None:
+    below = tmp_path / "consumequeue"
+    for name in "ab":
+        (below / name).mkdir(parents=True)
+        (below / name / f"file {name}").touch()
+    with REAL.entered(str(below / "a"), str(below)), ThreadPoolExecutor(1) as other:
+        (below / "a").rename(tmp_path / "away")
+        assert REAL.listdir(str(below / "a"), str(below)) == ["file a"]
+        assert REAL.listdir(str(below / "b"), str(below)) == ["file b"]
+        assert other.submit(REAL.listdir, str(below / "a"), str(below)).result() == []
+        assert other.submit(REAL.listdir, str(below / "b"), str(below)).result() == ["file b"]
+
+
 def test_a_directory_that_cannot_be_entered_is_told_of_by_each_call(tmp_path: Path) -> None:
     victim, below = tmp_path / "victim", tmp_path / "store"
     victim.mkdir()
@@ -118,8 +133,12 @@ def test_a_guard_lasts_until_each_who_asked_for_it_is_done(tmp_path: Path) -> No
     REAL.guard(str(root))
     REAL.guard(str(tmp_path / "st"))  # a name that the other begins with
     for _ in range(2):
-        with pytest.raises(FlintError, match="symbolic link"):
+        with pytest.raises(FlintError) as refused:
             REAL.open_write(path)
+        assert str(refused.value) == (
+            f"{path}: it, or a directory on the way to it, is a symbolic link or of the wrong kind; FlintMQ writes "
+            "only to what a store holds itself: put the data there, or name the place by a storePath key"
+        )
         REAL.unguard(str(root))
     REAL.unguard(str(root))
     REAL.close(REAL.open_write(path))
@@ -144,3 +163,59 @@ def test_guarded_paths_are_made_moved_and_removed_as_others(tmp_path: Path) -> N
     assert REAL.listdir(folder) == ["b"] and REAL.size(f"{folder}/b") == 100
     REAL.unlink(f"{folder}/b")
     assert REAL.listdir(folder) == []
+
+
+def test_a_guarded_file_is_written_where_it_is_and_may_be_read_as_the_umask_allows(tmp_path: Path) -> None:
+    root, folder = tmp_path / "store", tmp_path / "store" / "timer" / "a" / "b" / "c"
+    REAL.guard(str(root))
+    REAL.mkdirs(str(folder))
+    before = os.umask(0)
+    try:
+        REAL.close(REAL.create(str(folder / "file"), 4))
+    finally:
+        os.umask(before)
+    assert (folder / "file").stat().st_mode & 0o777 == 0o666
+    fd = REAL.open_write(str(folder / "file"))
+    REAL.pwrite(fd, b"data", 0)
+    REAL.close(fd)
+    assert (folder / "file").read_bytes() == b"data"
+
+
+def test_a_direct_sub_directory_may_be_a_link(tmp_path: Path) -> None:
+    """An operator puts the index on another disk; below the link none is followed."""
+    root, disk = tmp_path / "store", tmp_path / "disk"
+    disk.mkdir()
+    root.mkdir()
+    (root / "index").symlink_to(disk)
+    (disk / "deep").symlink_to(tmp_path)
+    REAL.guard(str(root))
+    REAL.close(REAL.create(str(root / "index" / "file"), 4))
+    REAL.close(REAL.open_write(str(root / "index" / "file")))
+    REAL.sync_dir(str(root / "index"))
+    assert REAL.listdir(str(root / "index")) == ["deep", "file"] and (disk / "file").stat().st_size == 4
+    with pytest.raises(FlintError, match="symbolic link"):
+        REAL.create(str(root / "index" / "deep" / "file"), 4)
+
+
+@pytest.mark.parametrize("guarded", [True, False])
+@pytest.mark.parametrize(("number", "passes"), [(errno.EMFILE, True), (errno.ENOMEM, True), (errno.EIO, False)])
+def test_a_lack_of_descriptors_or_memory_may_pass(
+    guarded: bool, number: int, passes: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "store" / "consumequeue" / "T"
+    folder.mkdir(parents=True)
+    (folder / "file").write_bytes(b"data")
+    if guarded:
+        REAL.guard(str(tmp_path / "store"))
+
+    def refuse(path: str, *_: object, **__: object) -> int:
+        raise OSError(number, os.strerror(number), path)
+
+    for call, path in ((REAL.open_write, folder / "file"), (REAL.sync_dir, folder)):
+        with monkeypatch.context() as patch:
+            patch.setattr(os, "open", refuse)
+            with pytest.raises(OSError) as refused:
+                call(str(path))
+        error = refused.value
+        assert isinstance(error, NotOpened) is passes
+        assert (error.errno, error.strerror, error.filename) == (number, os.strerror(number), str(path))

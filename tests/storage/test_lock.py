@@ -120,11 +120,21 @@ def test_a_forked_child_does_not_hold_it_and_cannot_drop_it(tmp_path: Path) -> N
                 code += 4
             except StoreLockedError:
                 pass
+            except BaseException:
+                code += 8
         finally:
             os._exit(code)
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
     assert held.held and "another process" in taken_by_another(tmp_path)
     held.release()
+
+
+def test_what_is_done_in_a_forked_child_leaves_a_table_that_can_be_used(tmp_path: Path) -> None:
+    """Done here: it closes the files, and another store object may take the lock."""
+    held = StoreLock(str(tmp_path))
+    lock._forget()
+    assert not held.held and held not in lock._held
+    StoreLock(str(tmp_path)).release()
 
 
 def test_a_lock_that_java_holds_is_refused(tmp_path: Path) -> None:
@@ -146,12 +156,61 @@ def test_a_lock_file_that_is_a_symbolic_link_is_not_followed(tmp_path: Path) -> 
     assert (tmp_path / "elsewhere").read_bytes() == b"precious"
 
 
+def test_a_lock_that_is_no_file_is_told_as_the_system_tells_it(tmp_path: Path) -> None:
+    (tmp_path / "lock").mkdir()
+    with pytest.raises(StoreAccessError, match="lock: Is a directory; check the file's kind and permissions$"):
+        StoreLock(str(tmp_path))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere it is a POSIX lock")
+def test_a_release_unlocks_what_a_child_has_inherited(tmp_path: Path) -> None:
+    """A child between fork and exec has the open files too; a copy of the descriptors is the same."""
+    held = StoreLock(str(tmp_path))
+    inherited = os.dup(held.fd), os.dup(held._folder)
+    held.release()
+    assert taken_by_another(tmp_path) == "taken\n"
+    for fd in inherited:
+        os.close(fd)
+    assert held not in lock._held
+
+
+def test_a_release_that_the_system_refuses_closes_the_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError(errno.ENOLCK, os.strerror(errno.ENOLCK))
+
+    held, descriptors = StoreLock(str(tmp_path)), len(os.listdir("/proc/self/fd"))
+    with monkeypatch.context() as patch:
+        patch.setattr(lock, "_lock_byte", refuse)
+        held.release()
+    assert not held.held and len(os.listdir("/proc/self/fd")) == descriptors - 2
+    assert taken_by_another(tmp_path) == "taken\n"
+
+
+def test_a_process_without_standard_input_closes_its_files_too(tmp_path: Path) -> None:
+    """Its first open file is descriptor 0."""
+    kept = os.dup(0)
+    try:
+        os.close(0)
+        held = StoreLock(str(tmp_path))
+        assert 0 in (held.fd, held._folder)
+        held.release()
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(0)
+    finally:
+        os.dup2(kept, 0)
+        os.close(kept)
+
+
 @pytest.mark.parametrize(
     ("fault", "error", "words"),
     [
         (errno.EAGAIN, StoreLockedError, "another process writes this store"),
         (errno.EACCES, StoreLockedError, "another process writes this store"),
-        (errno.ENOLCK, StoreAccessError, "lock: cannot be locked .*No locks available.*file system with locks"),
+        (
+            errno.ENOLCK,
+            StoreAccessError,
+            "lock: cannot be locked .*No locks available.*store; keep it on a file system with locks$",
+        ),
     ],
 )
 def test_a_file_system_without_locks_is_no_other_writer(
@@ -365,6 +424,8 @@ def test_where_the_system_has_no_lock_of_an_open_file_a_posix_lock_is_taken(
     assert is_live(str(tmp_path)) and taken_by_another(tmp_path).startswith("refused True")
     with child_that_locks(tmp_path / "lock", 0, 1) as locked:
         assert not locked
+    with child_that_locks(tmp_path / "lock", 1, 0) as locked:
+        assert locked
     held.release()
     with child_that_locks(tmp_path / "lock", 0, 1) as locked:
         assert locked

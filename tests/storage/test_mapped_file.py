@@ -9,6 +9,7 @@ import pytest
 
 from flintmq.storage import mapped_file
 from flintmq.storage.mapped_file import MappedFile
+from flintmq.storage.transient_pool import TransientStorePool
 from tests.support.faults import Faulty
 
 SIZE = 8192
@@ -53,12 +54,12 @@ def test_a_file_that_is_there_is_not_made_anew(tmp_path: Path):
 
 def test_what_is_stored_is_in_the_file_and_is_there_again(tmp_path: Path):
     file = create(tmp_path, Faulty())
-    file.buffer[100:105] = b"hello"
+    file.view[100:105] = b"hello"
     file.wrote = 105
     assert (tmp_path / "00000000000000004096").read_bytes()[100:105] == b"hello"
     file.close()
     again = MappedFile.open(file.path, 4096, SIZE, 105, Faulty())
-    assert bytes(again.buffer[100:105]) == b"hello"
+    assert bytes(again.view[100:105]) == b"hello"
     assert (again.wrote, again.flushed, again.end) == (105, 105, 4201)
     again.close()
 
@@ -76,6 +77,16 @@ def test_blocks_are_taken_a_window_at_a_time(tmp_path: Path, monkeypatch: pytest
     assert (effects.count("allocate"), file.reserved) == (3, 10_000)
     file.reserve(10_000)
     assert effects.count("allocate") == 3
+    file.close()
+
+
+def test_a_whole_file_is_allocated_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(mapped_file, "WINDOW", 4096)
+    effects = Faulty()
+    file = create(tmp_path, effects, 10_000)
+    file.allocate_all()
+    assert (effects.count("allocate"), file.allocated, file.reserved) == (3, 10_000, 10_000)
+    assert (tmp_path / "00000000000000004096").stat().st_blocks * 512 >= 10_000
     file.close()
 
 
@@ -118,14 +129,14 @@ def test_a_refused_flush_flushes_nothing(tmp_path: Path):
 
 def test_a_file_stays_mapped_while_somebody_holds_it(tmp_path: Path):
     file = create(tmp_path, Faulty())
-    file.buffer[:5] = b"hello"
+    file.view[:5] = b"hello"
     assert file.hold()
     file.close()
-    assert bytes(file.buffer[:5]) == b"hello"
+    assert bytes(file.view[:5]) == b"hello"
     file.release()
     assert not file.hold(), "it is gone"
     with pytest.raises(ValueError):
-        file.buffer[0]
+        file.view[0]
     with pytest.raises(ValueError):
         file.map[0]
 
@@ -133,7 +144,7 @@ def test_a_file_stays_mapped_while_somebody_holds_it(tmp_path: Path):
 def test_a_file_that_somebody_reads_by_a_view_is_not_unmapped_under_them(tmp_path: Path):
     """Compiled kernels hold a buffer export while they hold a pointer: close raises instead of crashing (B14)."""
     file = create(tmp_path, Faulty())
-    view = file.buffer[:5]
+    view = file.view[:5]
     with pytest.raises(BufferError):
         file.close()
     assert bytes(view) == bytes(5)
@@ -184,7 +195,7 @@ def test_who_asks_for_room_tells_where_the_writer_is(tmp_path: Path):
     """The allocation ahead of the writer hears of it: which file, and how far."""
     file = create(tmp_path, Faulty())
     heard: list[tuple[MappedFile, int]] = []
-    file.asked = lambda *told: heard.append(told)
+    file.on_reserve(lambda *told: heard.append(told))
     file.reserve(100)
     file.reserve(5000)
     assert heard == [(file, 100), (file, 5000)]
@@ -232,7 +243,7 @@ def test_the_invariants_hold_in_a_file_s_life(tmp_path: Path):
         ({"reserved": SIZE + 1}, f"reserved {SIZE + 1}, allocated {SIZE}"),
         ({"allocated": SIZE + 1}, f"allocated {SIZE + 1}, size {SIZE}"),
         ({"_holders": 0}, "in use and unmapped"),
-        ({"buffer": memoryview(bytes(SIZE))}, "into a buffer given back"),
+        ({"pool": TransientStorePool(1, SIZE)}, "into a ring that it has left"),
     ],
     ids=lambda value: ",".join(value) if isinstance(value, dict) else "",
 )

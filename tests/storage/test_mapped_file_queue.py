@@ -22,7 +22,7 @@ def queue_of(folder: Path, files: int, first: int = 0, effects: Faulty | None = 
     for number in range(files):
         file = queue.append_file(first + number * SIZE)
         file.wrote = SIZE if number < files - 1 else SIZE // 2
-        file.buffer[: file.wrote] = bytes([number + 1]) * file.wrote
+        file.view[: file.wrote] = bytes([number + 1]) * file.wrote
     return queue
 
 
@@ -51,6 +51,31 @@ def test_a_file_is_found_by_any_offset_in_it(tmp_path: Path):
     for offset in (-1, 0, SIZE - 1, 4 * SIZE, 1 << 60):
         assert queue.find(offset) is None
     queue.close()
+
+
+def test_a_file_in_use_whose_name_is_gone_is_noticed(tmp_path: Path):
+    queue = MappedFileQueue([str(tmp_path)], SIZE, Faulty())
+    assert queue.gone() is None, "there is none"
+    queue.append_file(0)
+    queue.append_file(SIZE)
+    first, last = (tmp_path / f"{start:020d}" for start in (0, SIZE))
+    first.unlink()
+    assert queue.gone() is None, "retention removes old ones"
+    last.rename(tmp_path / "away")
+    assert queue.gone() == str(last)
+    last.write_bytes(bytes(SIZE))
+    assert queue.gone() == str(last), "another file by that name"
+    (tmp_path / "away").rename(last)
+    assert queue.gone() is None
+    last.unlink()
+    queue.close()
+    assert queue.gone() is None, "nobody writes it any more"
+
+
+def test_a_file_is_full_between_two_offsets_where_they_lie_in_different_ones(tmp_path: Path):
+    queue = MappedFileQueue([str(tmp_path)], SIZE, Faulty())
+    for begin, end, rolled in ((0, SIZE - 1, False), (SIZE - 1, SIZE, True), (SIZE, SIZE, False), (0, 9 * SIZE, True)):
+        assert queue.rolled_since(begin, end) is rolled
 
 
 def test_reading_gives_what_is_written_and_nothing_else(tmp_path: Path):
@@ -193,7 +218,7 @@ def test_what_the_defaults_ask_for(tmp_path: Path):
     assert (queue.directories, queue.file_size, queue.effects, queue.pool) == ([str(tmp_path)], 8192, effects, None)
     assert allocation is not None and allocation.make == queue.make_file
     assert (allocation.file_size, allocation.effects, allocation.pool) == (8192, effects, None)
-    assert (allocation.warm, allocation.fast_fail) == (None, False)
+    assert allocation.warm is None
     assert allocation.ahead is not None
     assert (allocation.ahead.effects, allocation.ahead.populate) == (effects, True)
     queue.append_file(0)
@@ -229,11 +254,12 @@ def test_a_pool_is_a_master_s(tmp_path: Path, role: str, has: bool):
     keys = {"transientStorePoolEnable": "true", "transientStorePoolSize": "3", "brokerRole": role}
     queue = queue_with(tmp_path, effects, fastFailIfNoBufferInStorePool="true", **keys)
     allocation = queue.allocation
-    assert allocation is not None and allocation.pool is queue.pool and allocation.fast_fail is True
+    assert allocation is not None and allocation.pool is queue.pool
     assert allocation.ahead is not None and allocation.ahead.populate is not has
     assert (queue.pool is not None) == has
     if queue.pool is not None:
-        assert (queue.pool.count, queue.pool.size, queue.pool.effects) == (3, 8192, effects)
+        assert (queue.pool.count, queue.pool.ring.size, queue.pool.effects) == (3, 32768, effects)
+        assert queue.pool.fast_fail is True
     queue.close()
 
 
@@ -253,7 +279,7 @@ def test_a_file_in_use_is_never_made_again(tmp_path: Path):
     queue = queue_with(tmp_path, Faulty())
     for start in (0, 8192):
         file = queue.append_file(start)
-        file.buffer[:5] = b"hello"
+        file.view[:5] = b"hello"
         with pytest.raises(FileExistsError):
             queue.make_file(start)
         assert (tmp_path / f"{start:020d}").read_bytes()[:5] == b"hello"
@@ -401,7 +427,7 @@ def test_the_invariants_notice_a_broken_queue(tmp_path: Path, spoil: Callable[[M
 
 def test_a_gap_is_refused_where_it_would_arise(tmp_path: Path):
     queue = queue_of(tmp_path, 2)
-    with pytest.raises(AssertionError, match="gap"):
+    with pytest.raises(AssertionError, match=r"^a gap between files is damage to the next start\b"):
         queue.append_file(3 * SIZE)
     queue.drop_first()
     with pytest.raises(AssertionError, match="last file"):

@@ -50,6 +50,25 @@ def test_other_content_in_a_place(tmp_path: Path) -> None:
     assert REAL.listdir(str(store)) == ["a", "b"]
 
 
+def test_files_of_a_directory_have_their_planned_sizes_and_contents(tmp_path: Path) -> None:
+    store, overlay = tmp_path / "store", Overlay()
+    for name in ("one", "two"):
+        (store / name).mkdir(parents=True)
+        (store / name / "a").write_bytes(b"12345")
+    (store / "two" / "b").write_bytes(b"6")
+    (store / "link").symlink_to(store / "one")
+    one, two, below = str(store / "one"), str(store / "two"), str(store)
+    overlay.patch(str(store / "one" / "a"), 1, b"x")
+    overlay.sizes[str(store / "two" / "b")] = 9
+    assert overlay.regular_files(one, below) == [("a", 5)]
+    assert overlay.regular_files(two, below) == [("a", 5), ("b", 9)]
+    assert overlay.only_file(one, below, 5) == ([("a", 5)], b"1x345")
+    assert overlay.only_file(one, below, 6) == ([("a", 5)], None), "it has fewer bytes"
+    assert overlay.only_file(two, below, 1) == ([("a", 5), ("b", 9)], None)
+    assert overlay.regular_files(str(store / "link"), below) == [], "no link is followed"
+    assert overlay.only_file(str(store / "link"), below, 5) == ([], None)
+
+
 def test_a_patch_in_a_hole_is_data(tmp_path: Path) -> None:
     file, overlay = tmp_path / "f", Overlay()
     with file.open("wb") as out:

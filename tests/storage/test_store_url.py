@@ -2,6 +2,7 @@
 
 import importlib
 import pickle
+from pathlib import Path
 
 import pytest
 
@@ -11,7 +12,15 @@ from flintmq.config.s3 import S3Options
 from flintmq.errors import MissingExtraError, UsageError
 from flintmq.forensics.rebuild import plan_rebuild
 from flintmq.storage.filesystem import REAL
-from flintmq.storage.store_url import absolute, effects_for, is_remote, local_only, store_path
+from flintmq.storage.store_url import (
+    absolute,
+    effects_for,
+    is_remote,
+    local_only,
+    local_source,
+    outside_store,
+    store_path,
+)
 from flintmq.store.recovery.preview import preview
 
 URL = "s3://bucket/a/store"
@@ -101,3 +110,63 @@ def test_who_would_write_to_a_url_is_told_what_to_do_instead():
 
 def test_a_file_url_can_be_written_to(tmp_path):
     assert local_only(f"file://{tmp_path}/x") == f"{tmp_path}/x"
+
+
+def test_a_source_that_must_be_a_directory_is_its_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.chdir(tmp_path)
+    assert local_source("a/../b") == local_source(f"file://{tmp_path}/b") == str(tmp_path / "b")
+    with pytest.raises(UsageError) as told:
+        local_source(URL)
+    assert str(told.value) == f"'{URL}': this reads directories only; copy it to one first (`aws s3 sync URL DIR`)"
+
+
+def test_directories_of_the_configuration_are_of_the_store(tmp_path: Path):
+    root, log, old = tmp_path / "store", tmp_path / "log", tmp_path / "old"
+    for folder in (root, log, old):
+        folder.mkdir()
+    config = StoreConfig.from_keys({"storePathCommitLog": str(log), "readOnlyCommitLogStorePaths": str(old)})
+    for place in (log / "x", old, root / "x"):
+        with pytest.raises(UsageError, match="is inside the store"):
+            outside_store(place, root, config)
+    assert outside_store(log / "x", root) == str(log / "x")
+
+
+def test_links_to_a_log_stand_for_the_store_of_that_log(tmp_path: Path):
+    (tmp_path / "real" / "commitlog").mkdir(parents=True)
+    (tmp_path / "real" / "checkpoint").touch()
+    (tmp_path / "view").mkdir()
+    (tmp_path / "view" / "commitlog").symlink_to(tmp_path / "real" / "commitlog")
+    with pytest.raises(UsageError, match="is inside the store"):
+        outside_store(tmp_path / "real" / "x", tmp_path / "view")
+    (tmp_path / "disk" / "commitlog").mkdir(parents=True)
+    (tmp_path / "other").mkdir()
+    (tmp_path / "other" / "commitlog").symlink_to(tmp_path / "disk" / "commitlog")
+    assert outside_store(tmp_path / "disk" / "x", tmp_path / "other") == str(tmp_path / "disk" / "x")
+
+
+@pytest.mark.parametrize("place", ["beside", "shop2/x", "shop-2", "a/b/c", "shop.html"])
+def test_other_places_are_free(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: str):
+    (tmp_path / "shop" / "commitlog").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert outside_store(place, "shop") == place
+    assert outside_store(place, "s3://bucket/shop") == place
+    assert outside_store("shop", "shop", root_itself=True) == "shop"
+    for refused, root_itself in (("shop", False), ("shop/x", True), ("shop/../shop/commitlog", True)):
+        with pytest.raises(UsageError) as told:
+            outside_store(refused, "shop", **({"root_itself": True} if root_itself else {}))
+        words = f"{refused} is inside the store, where this command writes nothing; give another place"
+        assert str(told.value) == words
+
+
+def test_a_link_is_refused_where_it_stands_and_where_it_leads(tmp_path: Path):
+    """It may be replaced, or be followed: neither may change the store."""
+    root, disk = tmp_path / "store", tmp_path / "disk"
+    for folder in (root, disk / "index"):
+        folder.mkdir(parents=True)
+    (root / "index").symlink_to(disk / "index")
+    (root / "out").symlink_to(tmp_path / "away")
+    (tmp_path / "in").symlink_to(root / "new")
+    for place in (disk / "index", disk / "index" / "deep" / "x", root / "out", tmp_path / "in"):
+        with pytest.raises(UsageError, match="is inside the store"):
+            outside_store(place, root)
+    assert outside_store(disk / "x", root) == str(disk / "x")

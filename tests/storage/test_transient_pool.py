@@ -1,4 +1,4 @@
-"""Buffers for records: a fixed number, taken lazily, used again; and files that have one."""
+"""The ring that takes new records first: its memory, its size, and files that are in it."""
 
 from __future__ import annotations
 
@@ -7,70 +7,98 @@ from pathlib import Path
 
 import pytest
 
+from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.mapped_file import MappedFile
-from flintmq.storage.transient_pool import TransientStorePool
+from flintmq.storage.transient_pool import TransientStorePool, ring_size
 from tests.support.faults import Faulty
 
 SIZE = 16384
+REAL_AND_FAULTY = pytest.mark.parametrize("effects", [REAL, Faulty()], ids=["kernel", "python"])
 
 
-def file_with_buffer(folder: Path, pool: TransientStorePool, effects: Faulty) -> MappedFile:
-    file = MappedFile.create(str(folder / "0"), 0, SIZE, effects)
-    buffer = pool.borrow()
-    assert buffer is not None
-    file.borrow(buffer)
+def file_in_ring(folder: Path, pool: TransientStorePool, start: int = 0) -> MappedFile:
+    file = MappedFile.create(str(folder / str(start)), start, SIZE, pool.effects)
+    file.enter_ring(pool)
+    assert file.pool is pool and file.in_ring
     return file
 
 
 def store(file: MappedFile, data: bytes) -> None:
     """What the commit log does."""
-    file.buffer[file.wrote : file.wrote + len(data)] = data
+    with file.room(file.wrote) as room:
+        room[: len(data)] = data
     file.wrote += len(data)
 
 
-def test_there_are_so_many_buffers_and_no_more(caplog: pytest.LogCaptureFixture):
-    pool = TransientStorePool(5, SIZE, Faulty())
-    lent = [pool.borrow() for _ in range(5)]
-    assert all(b is not None and len(b.view) == SIZE for b in lent) and len({id(b) for b in lent}) == 5
-    assert pool.borrow() is None and pool.available == 0
-    assert [r.getMessage()[:6] for r in caplog.records if "buffers" in r.getMessage()] == ["only 1", "only 0"]
-    lent[3].give_back()
-    assert pool.available == 1 and pool.borrow() is lent[3], "the one that was used last"
+@pytest.mark.parametrize(
+    ("count", "file_size", "size"),
+    [(5, 1 << 30, 32 << 20), (1, 1 << 30, 32 << 20), (1, SIZE, SIZE), (3, SIZE, 4 * SIZE), (1, 4096, SIZE),
+     (2, 5000, SIZE), (1, 20_000, 32768), (1, 33 << 20, 32 << 20), (31, 1 << 20, 32 << 20)],
+)  # fmt: skip
+def test_the_ring_takes_no_more_than_so_many_files_and_32_mib(count: int, file_size: int, size: int):
+    """Rounded up to a power of two; never below four blocks."""
+    assert ring_size(count, file_size) == size == TransientStorePool(count, file_size).ring.size
 
 
-def test_memory_is_taken_when_it_is_wanted():
+def test_memory_is_taken_when_the_first_file_comes(tmp_path: Path):
     effects = Faulty()
     pool = TransientStorePool(5, SIZE, effects)
-    assert effects.count("lock_memory") == 0
-    pool.borrow()
-    assert effects.count("lock_memory") == 1 and pool.available == 4
+    assert effects.count("lock_memory") == effects.count("populate") == 0 and pool.view is None
+    first, second = file_in_ring(tmp_path, pool), file_in_ring(tmp_path, pool, SIZE)
+    assert effects.count("lock_memory") == effects.count("populate") == 1
+    for file in (first, second):
+        file.close()
+    pool.close()
+    assert pool.view is None
 
 
-def test_pages_are_locked_when_they_are_touched(monkeypatch: pytest.MonkeyPatch):
-    """Not when the buffer is made: a log file's worth of memory would be taken at once."""
-    asked: list[tuple[int, bool]] = []
-    effects = Faulty()
-    monkeypatch.setattr(
-        effects, "lock_memory", lambda memory, *, on_fault=False: asked.append((len(memory), on_fault))
-    )  # fmt: skip
-    TransientStorePool(2, SIZE, effects).borrow()
-    assert asked == [(SIZE, True)]
+def test_the_memory_is_there_twice():
+    pool = TransientStorePool(1, SIZE)
+    view = pool.open()
+    assert view is not None and len(view) == 2 * SIZE
+    view[SIZE - 2 : SIZE + 2] = b"over"
+    assert bytes(view[:2]) == b"er" == bytes(view[SIZE : SIZE + 2]) and bytes(view[-2:]) == b"ov"
+    pool.close()
 
 
-def test_a_system_that_does_not_lock_is_told_once_and_is_good_enough(caplog: pytest.LogCaptureFixture):
+def test_a_system_that_does_not_lock_is_told_and_is_good_enough(caplog: pytest.LogCaptureFixture):
     effects = Faulty()
     effects.refuse("lock_memory", error=errno.ENOMEM)
+    effects.refuse("populate", error=errno.EINVAL)
     pool = TransientStorePool(5, SIZE, effects)
-    assert pool.borrow() is not None and pool.borrow() is not None
+    assert pool.open() is not None and pool.open() is not None
     assert [r.getMessage() for r in caplog.records if "not locked" in r.getMessage()] == [
         "the transient pool is not locked in memory (Cannot allocate memory) and may be swapped out; raise `ulimit -l`"
     ]
+    pool.close()
 
 
-def test_what_is_stored_is_in_the_file_only_after_a_commit(tmp_path: Path):
-    effects = Faulty()
+def test_a_system_that_maps_nothing_twice_has_no_pool(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+):
+    """The file is then written by its map, and nothing else changes."""
+
+    def refuse(self: Effects, size: int) -> None:
+        raise OSError(errno.ENOSYS, "Function not implemented")
+
+    monkeypatch.setattr(Effects, "map_ring", refuse)
+    pool = TransientStorePool(5, SIZE)
+    for start in (0, SIZE):
+        file = MappedFile.create(str(tmp_path / str(start)), start, SIZE)
+        file.enter_ring(pool)
+        assert file.pool is None and not file.in_ring
+        store(file, b"hello")
+        assert file.committed == 5 and bytes(file.view[:5]) == b"hello"
+        file.close()
+    assert [r.getMessage() for r in caplog.records] == [
+        "no transient pool: memory cannot be mapped twice (Function not implemented)"
+    ]
+
+
+@REAL_AND_FAULTY
+def test_what_is_stored_is_in_the_file_only_after_a_commit(tmp_path: Path, effects: Effects):
     pool = TransientStorePool(1, SIZE, effects)
-    file = file_with_buffer(tmp_path, pool, effects)
+    file = file_in_ring(tmp_path, pool)
     store(file, b"hello world")
     assert (file.wrote, file.committed, file.flushed) == (11, 0, 0)
     assert (tmp_path / "0").read_bytes() == bytes(SIZE)
@@ -79,76 +107,199 @@ def test_what_is_stored_is_in_the_file_only_after_a_commit(tmp_path: Path):
     file.commit(11)
     file.commit(11)
     assert file.committed == 11 and bytes(file.view[:11]) == b"hello world"
-    assert effects.count("pwrite") == 2, "nothing new is no write"
-    file.close()
-    assert pool.available == 1
-
-
-def test_a_refused_commit_commits_nothing(tmp_path: Path):
-    effects = Faulty()
-    pool = TransientStorePool(1, SIZE, effects)
-    file = file_with_buffer(tmp_path, pool, effects)
-    store(file, b"hello")
-    effects.refuse("pwrite", times=1)
-    with pytest.raises(OSError):
-        file.commit(5)
-    assert file.committed == 0
-    file.close()
-
-
-def test_a_full_file_gives_its_buffer_back_and_the_next_one_does_not_see_its_bytes(tmp_path: Path):
-    effects = Faulty()
-    pool = TransientStorePool(1, SIZE, effects)
-    file = file_with_buffer(tmp_path, pool, effects)
-    store(file, b"x" * SIZE)
-    file.commit(SIZE)
-    assert pool.available == 1 and file.committed == SIZE
-    assert bytes(file.buffer[:3]) == b"xxx", "from the file now"
-    (tmp_path / "next").mkdir()
-    again = file_with_buffer(tmp_path / "next", pool, effects)
-    store(again, b"new")
-    again.end_here(3)
-    again.wrote = SIZE
-    again.commit(SIZE)
-    assert (tmp_path / "next" / "0").read_bytes() == b"new" + bytes(SIZE - 3)
-    file.close()
-    again.close()
-
-
-def test_close_frees_idle_buffers():
-    pool = TransientStorePool(2, SIZE, Faulty())
-    buffer = pool.borrow()
-    assert buffer is not None
-    buffer.give_back()
-    pool.close()
-    assert buffer.memory.closed and pool.available == 2
-
-
-def test_a_buffer_that_comes_back_twice_would_be_lent_to_two_files():
-    pool, other = TransientStorePool(2, SIZE, Faulty()), TransientStorePool(2, SIZE, Faulty())
-    buffer = pool.borrow()
-    assert buffer is not None
     with pytest.raises(AssertionError):
-        other.give_back(buffer)
-    buffer.give_back()
+        file.commit(12)
     with pytest.raises(AssertionError):
-        buffer.give_back()
-    assert pool.available == 2
-
-
-def test_a_file_borrows_before_its_first_byte_and_once(tmp_path: Path):
-    effects = Faulty()
-    pool = TransientStorePool(2, SIZE, effects)
-    file = file_with_buffer(tmp_path, pool, effects)
-    buffer = pool.borrow()
-    assert buffer is not None
-    with pytest.raises(AssertionError):
-        file.borrow(buffer)
-    store(file, b"hello")
-    with pytest.raises(AssertionError):
-        file.commit(6)
-    file.commit(5)
+        file.flush(12)
     file.check_invariants()
-    with pytest.raises(AssertionError):
-        file.flush(6)
     file.close()
+    pool.close()
+
+
+def test_a_refused_commit_commits_nothing_and_is_never_tried_again(tmp_path: Path):
+    effects = Faulty()
+    pool = TransientStorePool(1, SIZE, effects)
+    file = file_in_ring(tmp_path, pool)
+    store(file, b"hello")
+    effects.refuse("pwrite", error=errno.ENOSPC, times=1)
+    for _ in range(2):
+        with pytest.raises(OSError) as refused:
+            file.commit(5)
+        assert refused.value.errno == errno.ENOSPC
+    assert file.committed == 0 and effects.count("pwrite") == 1
+    assert (tmp_path / "0").read_bytes() == bytes(SIZE)
+    file.close()
+    pool.close()
+
+
+def test_a_write_that_fails_is_told_by_the_kernel_too(tmp_path: Path):
+    """A descriptor that is not open for writing; the errno is that of the first failure from then on."""
+    pool = TransientStorePool(1, SIZE)
+    file = file_in_ring(tmp_path, pool)
+    store(file, b"hello")
+    right = file.fd
+    file.fd = 1 << 20
+    for fd in (1 << 20, right):
+        file.fd = fd
+        with pytest.raises(OSError) as refused:
+            file.commit(5)
+        assert refused.value.errno == errno.EBADF
+    assert file.committed == 0 and pool.ring.error == errno.EBADF and (tmp_path / "0").read_bytes() == bytes(SIZE)
+    file.close()
+    pool.close()
+
+
+@REAL_AND_FAULTY
+def test_a_file_goes_over_the_ring_s_end_and_the_next_one_follows(tmp_path: Path, effects: Effects):
+    """The second file begins in the middle of the ring. What the first one has no record for stays zeros."""
+    pool = TransientStorePool(1, 20_000, effects)
+    assert pool.ring.size == 32768
+    first = file_in_ring(tmp_path, pool)
+    data = bytes(range(1, 251)) * 66
+    store(first, data[:10_000])
+    first.end_here(10_000)
+    first.wrote = SIZE
+    second = file_in_ring(tmp_path, pool, SIZE)
+    store(second, data[:SIZE])
+    third = file_in_ring(tmp_path, pool, 2 * SIZE)
+    first.commit(SIZE)
+    assert first.pool is None and not first.in_ring and first.committed == SIZE
+    assert pool.ring.drained == SIZE and second.committed == 0
+    store(third, b"new" * 2000)
+    second.commit(SIZE)
+    third.commit(6000)
+    assert (tmp_path / "0").read_bytes() == data[:10_000] + bytes(SIZE - 10_000)
+    assert (tmp_path / str(SIZE)).read_bytes() == data[:SIZE]
+    assert (tmp_path / str(2 * SIZE)).read_bytes() == b"new" * 2000 + bytes(SIZE - 6000)
+    for file in (first, second, third):
+        file.check_invariants()
+        file.close()
+    pool.close()
+
+
+@REAL_AND_FAULTY
+def test_room_is_what_the_files_have(tmp_path: Path, effects: Effects):
+    """A put that finds no room writes the oldest piece itself, and as many as it needs."""
+    pool = TransientStorePool(1, SIZE, effects)
+    file = MappedFile.create(str(tmp_path / "0"), 0, 4 * SIZE, effects)
+    file.enter_ring(pool)
+    pool.make_room = file.commit_piece
+    for number in range(16):
+        file.reserve(min(file.wrote + 4000, file.size))
+        assert file.reserved <= pool.ring.drained + SIZE
+        file.check_invariants()
+        store(file, bytes([number]) * 4000)
+    assert file.committed >= 3 * 16_000
+    file.commit(64_000)
+    assert (tmp_path / "0").read_bytes() == b"".join(bytes([n]) * 4000 for n in range(16)) + bytes(4 * SIZE - 64_000)
+    file.close()
+    pool.close()
+
+
+def test_a_full_ring_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture):
+    pool = TransientStorePool(1, SIZE)
+    file = MappedFile.create(str(tmp_path / "0"), 0, 4 * SIZE)
+    file.enter_ring(pool)
+    pool.make_room = file.commit_piece
+    for position in range(4000, 4 * SIZE, 4000):
+        file.reserve(position)
+        file.wrote = position
+    assert [r.getMessage() for r in caplog.records] == ["the transient pool is full: puts wait for the disk"]
+    file.close()
+    pool.close()
+
+
+@REAL_AND_FAULTY
+def test_an_append_larger_than_the_ring_goes_to_the_map(tmp_path: Path, effects: Effects):
+    pool = TransientStorePool(1, SIZE, effects)
+    file = MappedFile.create(str(tmp_path / "0"), 0, 4 * SIZE, effects)
+    file.enter_ring(pool)
+    pool.make_room = file.commit_piece
+    file.reserve(5)
+    store(file, b"hello")
+    file.reserve(5 + 2 * SIZE)
+    assert file.pool is None and not file.in_ring and file.committed == 5
+    store(file, b"x" * 2 * SIZE)
+    assert file.committed == file.wrote == 5 + 2 * SIZE
+    file.commit(file.wrote)
+    assert (tmp_path / "0").read_bytes() == b"hello" + b"x" * 2 * SIZE + bytes(2 * SIZE - 5)
+    file.check_invariants()
+    file.close()
+    pool.close()
+
+
+def test_free_buffers_are_the_free_part_of_the_ring(tmp_path: Path):
+    pool = TransientStorePool(4, SIZE)
+    assert [pool.available(end) for end in (0, 1, SIZE, SIZE + 1, 4 * SIZE, 9 * SIZE)] == [4, 3, 3, 2, 0, 0]
+    file = file_in_ring(tmp_path, pool)
+    store(file, bytes(SIZE))
+    assert pool.available(SIZE) == 3
+    file.commit(SIZE)
+    assert pool.available(SIZE) == 4
+    file.close()
+    pool.close()
+
+
+def test_a_file_enters_before_its_first_byte_and_once(tmp_path: Path):
+    pool = TransientStorePool(2, SIZE)
+    file = file_in_ring(tmp_path, pool)
+    with pytest.raises(AssertionError):
+        file.enter_ring(pool)
+    other = MappedFile.create(str(tmp_path / "other"), SIZE, SIZE)
+    other.wrote = 5
+    with pytest.raises(AssertionError):
+        other.enter_ring(pool)
+    for one in (file, other):
+        one.close()
+    pool.close()
+
+
+def test_pieces_end_at_whole_mebibytes(tmp_path: Path):
+    """A write of whole MiB costs half as much a byte as one of 64 KiB."""
+    effects = Faulty()
+    calls: list[tuple[int, int]] = []
+    pool = TransientStorePool(8, 1 << 20, effects)
+    file = MappedFile.create(str(tmp_path / "0"), 0, 8 << 20, effects)
+    file.enter_ring(pool)
+    real = effects.pwrite
+    effects.pwrite = lambda fd, data, at: (calls.append((at, len(data))), real(fd, data, at))  # type: ignore[method-assign, assignment, func-returns-value]
+    file.reserve(3 << 20)
+    file.wrote = 100
+    file.commit(100)
+    file.wrote = (2 << 20) + 5
+    file.commit(file.wrote)
+    mib = 1 << 20
+    assert calls == [(0, 100), (100, mib - 100), (mib, mib), (2 * mib, 5)]
+    file.close()
+    pool.close()
+
+
+def test_following_writes_whole_pieces_only(tmp_path: Path):
+    """The rest is written with the next commit, or it would be written in many small pieces."""
+    pool = TransientStorePool(8, 1 << 20)
+    file = MappedFile.create(str(tmp_path / "0"), 0, 8 << 20)
+    file.enter_ring(pool)
+    file.reserve(4 << 20)
+    file.wrote = (2 << 20) + 5
+    pool.follow(file, 50_000)
+    assert pool.ring.drained == 2 << 20
+    assert file.committed == 0, "the first two MiB may end within a record"
+    file.commit(file.wrote)
+    assert file.committed == file.wrote
+    file.close()
+    pool.close()
+
+
+@pytest.mark.parametrize("size", [0, 4096, 12288, 8191, -8192])
+def test_a_ring_of_a_wrong_size_is_refused(size: int):
+    from flintmq.kernels.ring import Ring
+
+    with pytest.raises(ValueError, match="power of two"):
+        Ring(size)
+
+
+def test_memory_that_is_too_small_is_refused():
+    from flintmq.kernels.ring import Ring
+
+    with pytest.raises(ValueError, match="not mapped twice"):
+        Ring(SIZE).attach(memoryview(bytearray(2 * SIZE - 1)))

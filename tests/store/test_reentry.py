@@ -109,7 +109,8 @@ AMID: dict[str, tuple[Call, Place]] = {
     "a wake-up": (METHODS["wait_dispatched"], (DispatchService, "wake")),
     "a flush": (METHODS["flush"], (MappedFileQueue, "flush")),
     "a commit of the pool": (METHODS["flush"], (CommitService, "commit_once")),
-    "a sync put": (METHODS["put"], (Waiters, "add")),
+    "a sync put": (METHODS["put, large"], (FlushService, "wait_flushed")),
+    "a sync put into the pool": (METHODS["put"], (Waiters, "add")),
     "a sync put of columns": (METHODS["put_columns"], (FlushService, "wait_flushed")),
     "a sync flush": (METHODS["flush"], (FlushService, "flush_once")),
     "stats": (METHODS["stats"], (Counters, "read")),
@@ -124,7 +125,7 @@ AMID: dict[str, tuple[Call, Place]] = {
 
 FORKS = [  # one for each lock
     "a large put", "a put that waits for a file", "a flush", "a commit of the pool", "stats", "a poll", "a commit",
-    "a close",
+    "a close", "a sync put", "a sync flush",
 ]  # fmt: skip
 
 
@@ -148,13 +149,13 @@ def opened(root: Path, **keys: Any) -> tuple[MessageStore, Consumer]:
     assert store.wait_dispatched(30)
     consumer = store.consumer("g", "A", idle_ms=0)
     consumer.poll(2)
+    store.get("A", 0, 0)  # from now on the fast way knows the queue
     return store, consumer
 
 
 def keys_of(what: str) -> dict[str, Any]:
-    if "pool" in what:
-        return {"transientStorePoolEnable": "true", "transientStorePoolSize": "4"}
-    return {"flushDiskType": "SYNC_FLUSH"} if "sync" in what else {}
+    pool = {"transientStorePoolEnable": "true", "transientStorePoolSize": "4"} if "pool" in what else {}
+    return pool | ({"flushDiskType": "SYNC_FLUSH"} if "sync" in what else {})
 
 
 def hook(place: Place, act: Callable[[], None]) -> None:

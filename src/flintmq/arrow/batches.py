@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator
+from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby
 from operator import itemgetter
@@ -21,11 +22,14 @@ from flintmq.arrow.column_block import ColumnBlock
 from flintmq.arrow.column_layout import MAP_PARTS, ColumnLayout, Rates
 from flintmq.arrow.ipc_template import envelope_of
 from flintmq.arrow.options import DEFAULT, BatchOptions
+from flintmq.arrow.schema import has_views
+from flintmq.arrow.view_block import NoEnvelope, ViewBlock, ViewLayout
 from flintmq.errors import CorruptStoreError, FormatError
 from flintmq.format.compression import original_body
 from flintmq.format.message_id import host_text
 from flintmq.format.record_view import size_at
 from flintmq.kernels import gather as kernel
+from flintmq.kernels.gather_views import copy_records
 from flintmq.message import StoredMessage, stored_message
 from flintmq.store.commitlog.predicate import Predicate, Selector
 from flintmq.store.commitlog.report import Report
@@ -79,17 +83,22 @@ class Gatherer:
     """Fills blocks from pieces and makes batches of them; used by `record_batches`."""
 
     def __init__(self, schema: pa.Schema, oddities: Oddities, batch_bytes: int, max_rows: int, rates: Rates) -> None:
-        self.envelope, self.oddities, self.rates = envelope_of(schema), oddities, rates
+        self.oddities, self.rates = oddities, rates
+        self.viewing = has_views(schema)
+        self.envelope = NoEnvelope(schema) if self.viewing else envelope_of(schema)
         self.batch_bytes, self.max_rows = batch_bytes, max_rows
         self.layout: ColumnLayout | None = None
         self.block: ColumnBlock | None = None
         self.notes = array("q", bytes(8 * kernel.NOTES))
+        self.few = bytearray()
         self.parts: list[pa.RecordBatch] = []  # of one batch, which full sections have divided
         self.part_rows = 0
 
     def take(self, piece: Piece, count: int) -> Iterator[pa.RecordBatch]:
         """Append piece.positions[:count], and yield the batches that become full."""
         first = 0
+        if self.viewing and 2 * count < piece.count:
+            piece = self._without_others(piece, count)
         while first < count:
             block = self.block or self._new_block(piece, count)
             before = block.count
@@ -100,7 +109,7 @@ class Gatherer:
             first += taken
             if block.count == 0:  # a single record is larger than a section
                 self._make_room(block.layout, why, size_at(piece.data, piece.positions[first]))
-            elif why not in (kernel.DONE, kernel.NOTES_FULL) or block.patched_bytes >= self.batch_bytes:
+            elif why not in (kernel.DONE, kernel.NOTES_FULL) or self._holds_enough(block):
                 yield from self._close(block, why)
 
     def finish(self) -> Iterator[pa.RecordBatch]:
@@ -118,9 +127,26 @@ class Gatherer:
                 ) / min(count, 64)
             assert self.part_rows < self.max_rows  # parts with all rows of a batch were joined
             rows = min(self._ideal_rows(), self.max_rows - self.part_rows)
-            self.layout = ColumnLayout(self.envelope, rows, self.rates, self.oddities.decompress)
-        self.block = ColumnBlock(self.layout)
+            kind = ViewLayout if self.viewing else ColumnLayout
+            self.layout = kind(self.envelope, rows, self.rates, self.oddities.decompress)
+        self.block = ViewBlock(self.layout) if isinstance(self.layout, ViewLayout) else ColumnBlock(self.layout)
         return self.block
+
+    def _without_others(self, piece: Piece, count: int) -> Piece:
+        """Copy the wanted records, which are few.
+
+        A batch must not hold much more of the log than its rows."""
+        positions = memoryview(array("q", bytes(8 * count)))
+        last = piece.positions[count - 1]
+        room = last + size_at(piece.data, last) - piece.positions[0]
+        if len(self.few) < room:
+            self.few = bytearray(room)
+        used = copy_records(piece.data, piece.positions, count, self.few, positions)
+        return replace(piece, data=memoryview(bytes(self.few[:used])), positions=positions)
+
+    def _holds_enough(self, block: ColumnBlock) -> bool:
+        """Return whether to close a block that has room: it has many patches, or holds much log."""
+        return block.patched_bytes >= self.batch_bytes or block.held >= _HELD * self.batch_bytes
 
     def _ideal_rows(self) -> int:
         return min(int(self.batch_bytes / self.rates.row_bytes(self.envelope.schema)) + 1, self.max_rows)
@@ -177,6 +203,7 @@ class Gatherer:
 
 
 _MOST_PARTS = 8
+_HELD = 2  # times batch_bytes that views may hold of the log
 _SPARE = 64 << 10
 
 

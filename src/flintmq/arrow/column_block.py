@@ -24,11 +24,12 @@ class ColumnBlock:
     Attributes:
         count: rows gathered.
         patched_bytes: bytes of the values that were patched in.
+        held: bytes of the log that the batch will hold.
     """
 
     def __init__(self, layout: ColumnLayout) -> None:
         self.layout = layout
-        self.count = self.patched_bytes = 0
+        self.count = self.patched_bytes = self.held = 0
         self._patches: dict[str, list[tuple[int, Any]]] = {}
         self._memory = pa.allocate_buffer(layout.size)
         self.bytes = memoryview(self._memory).cast("B")
@@ -100,7 +101,7 @@ class ColumnBlock:
         batch = self.layout.envelope.seal(self._memory, self.count, nodes, buffers)
         if self._patches:
             columns = [
-                _patched(column, self._patches[name]) if name in self._patches else column
+                patched(column, self._patches[name]) if name in self._patches else column
                 for name, column in zip(schema.names, batch.columns, strict=True)
             ]
             batch = pa.RecordBatch.from_arrays(columns, schema=schema)
@@ -140,7 +141,7 @@ class ColumnBlock:
         buffers += (section.at_bits - self.layout.envelope.size, len(bits))
 
 
-def _patched(column: pa.Array[Any], patches: list[tuple[int, Any]]) -> pa.Array[Any]:
+def patched(column: pa.Array[Any], patches: list[tuple[int, Any]]) -> pa.Array[Any]:
     """Replace some rows of a column: neighbouring patches become one array, the rest slices."""
     assert all(one[0] < other[0] for one, other in pairwise(patches))  # one a row, in order: slices lie between them
     parts: list[pa.Array[Any]] = []

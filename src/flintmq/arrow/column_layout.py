@@ -15,7 +15,7 @@ from typing import NamedTuple
 import pyarrow as pa
 
 from flintmq.arrow.ipc_template import Envelope
-from flintmq.arrow.schema import US
+from flintmq.arrow.schema import US, has_views
 from flintmq.format.record_view import number_at
 from flintmq.kernels import gather as kernel
 from flintmq.kernels.record_parts import MOST_PAIRS
@@ -69,7 +69,14 @@ class Rates:
         return self.of.get(name, 4.0 if name == "properties" else 40.0)
 
     def row_bytes(self, schema: pa.Schema) -> float:
-        """Return the estimated bytes of all columns of a row."""
+        """Return the estimated bytes of all columns of a row.
+
+        With views, an eighth of the log that they hold counts too.
+        """
+        if has_views(schema):
+            sizes = {"properties": 32 * self.rate("properties"), "offset_msg_id": 36}
+            texts = [sizes.get(name, 16) for name in schema.names if name not in NUMBERS]
+            return sum(texts) + 8 * (len(schema.names) - len(texts)) + self.rate("body") / 8
         total = 8.0 * len(schema.names)
         for name in schema.names:
             if name == "properties":
@@ -147,8 +154,7 @@ class ColumnLayout:
             if name in NUMBERS:
                 self._add_number(name, micro=schema.field(name).type == US)
             elif name in TEXTS:
-                room = rates.room(name, self.rows)
-                self._add(name, TEXTS[name], int(note_compressed), ints=self.rows + 1, text=room)
+                self._add_text(name, rates, note_compressed)
         if "properties" in schema.names or not NAMED.keys().isdisjoint(schema.names):
             self._add_properties(rates, "properties" in schema.names)
         wanted = {*schema.names, *(MAP_PARTS if "properties" in schema.names else ())}
@@ -162,6 +168,10 @@ class ColumnLayout:
             self._add(name, kernel.MICROSECONDS, position, longs=self.rows, bits=self.rows)
         else:
             self._add(name, kind, position, longs=self.rows)
+
+    def _add_text(self, name: str, rates: Rates, note_compressed: bool) -> None:
+        room = rates.room(name, self.rows)
+        self._add(name, TEXTS[name], int(note_compressed), ints=self.rows + 1, text=room)
 
     def _add_properties(self, rates: Rates, mapped: bool) -> None:
         rows = self.rows

@@ -18,7 +18,7 @@ import pyarrow.dataset as ds
 from flintmq.arrow.expression import comparisons, tree_of
 from flintmq.arrow.options import ScanOptions
 from flintmq.arrow.scan import Progress, Queue, open_reader, predicate_of
-from flintmq.arrow.schema import SCHEMA, narrow
+from flintmq.arrow.schema import SCHEMA, narrow, view_schema
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError, UsageError
 from flintmq.store.commitlog.predicate import Predicate
@@ -42,6 +42,7 @@ def dataset(
     report: Report | None = None,
     threads: int = 1,
     progress: Callable[[int, int], None] | None = None,
+    views: bool = False,
 ) -> StoreDataset:
     """Offer a store's log as a dataset for DuckDB, pyarrow and other users of pyarrow datasets.
 
@@ -52,6 +53,7 @@ def dataset(
         path, topics, queues, since, until, tags, decompress, access, config, set, strict, report, threads: as for
             scan_arrow.
         progress: called from time to time with the bytes of log done and in all, by the thread that reads.
+        views: as for scan_arrow. DuckDB pushes no filter into a dataset with views: for questions without one.
 
     Raises:
         FlintError: as scan_arrow; errors that only reading can find are raised during the read.
@@ -59,7 +61,7 @@ def dataset(
     predicate = predicate_of(topics, queues, since, until, tags)
     options = ScanOptions(decompress=decompress, strict=strict, access=access, threads=threads)
     report = report if report is not None else Report()
-    messages = StoreDataset(path, predicate, options, StoreConfig.of(config, set), report, progress)
+    messages = StoreDataset(path, predicate, options, StoreConfig.of(config, set), report, progress, views=views)
     messages.read(SCHEMA, predicate)  # raises errors early
     return messages
 
@@ -81,7 +83,9 @@ class StoreDataset(ds.Dataset):
         report: Report,
         progress: Progress | None,
         wanted: Any = None,
+        views: bool = False,
     ) -> None:
+        self._all = view_schema() if views else SCHEMA
         self.path, self.predicate, self.options, self.config = path, predicate, options, config
         self.report, self.progress, self._wanted = report, progress, wanted
         self.failure: FlintError | None = None
@@ -92,8 +96,8 @@ class StoreDataset(ds.Dataset):
 
     @property
     def schema(self) -> pa.Schema:
-        """All columns, as in flintmq.arrow.schema.SCHEMA."""
-        return SCHEMA
+        """All columns, as in flintmq.arrow.schema.SCHEMA; with views as in VIEW_SCHEMA."""
+        return self._all
 
     @property
     def partition_expression(self) -> Any:
@@ -118,21 +122,23 @@ class StoreDataset(ds.Dataset):
         tree = None if filter is None else tree_of(filter)
         predicate = self.predicate if tree is None else narrowed(self.predicate, comparisons(tree))
         names = SCHEMA.names if columns is None else list(columns)
-        read = SCHEMA
+        read = self.schema if filter is None else SCHEMA  # Arrow filters no views
         if filter is None or tree is not None:
             needed = [*names, *(() if tree is None else tree.columns())]
-            read = narrow(list(dict.fromkeys(needed)) or ["queue_id"])  # without columns, one is read to count rows
+            # Without columns, one is read to count rows.
+            read = narrow(list(dict.fromkeys(needed)) or ["queue_id"], read)
         reader = self.read(read, predicate)
-        given = narrow(names) if names else pa.schema([])
-        return DatasetScan(pa.RecordBatchReader.from_batches(given, self._rows(reader, filter, names)))
+        given = narrow(names, self.schema) if names else pa.schema([])
+        return DatasetScan(pa.RecordBatchReader.from_batches(given, self._rows(reader, filter, given)), self.schema)
 
-    def _rows(self, reader: pa.RecordBatchReader, filter: Any, names: list[str]) -> Iterator[pa.RecordBatch]:
+    def _rows(self, reader: pa.RecordBatchReader, filter: Any, given: pa.Schema) -> Iterator[pa.RecordBatch]:
         self.failure = None
         try:
             for batch in reader:
                 rows = batch if filter is None else batch.filter(filter)
                 if rows.num_rows:
-                    yield rows if rows.schema.names == names else rows.select(names)
+                    wanted = rows if rows.schema.names == given.names else rows.select(given.names)
+                    yield wanted if wanted.schema == given else as_views(wanted, given)
         except FlintError as error:
             self.failure = error
             raise
@@ -153,7 +159,22 @@ class StoreDataset(ds.Dataset):
     def filter(self, expression: Any) -> StoreDataset:
         """Return the same dataset with a filter that applies to every read."""
         wanted = self._with_filter(expression)
-        return StoreDataset(self.path, self.predicate, self.options, self.config, self.report, self.progress, wanted)
+        return StoreDataset(
+            self.path,
+            self.predicate,
+            self.options,
+            self.config,
+            self.report,
+            self.progress,
+            wanted,
+            self._all is not SCHEMA,
+        )
+
+    def with_views(self) -> StoreDataset:
+        """Return the same dataset with the columns of VIEW_SCHEMA."""
+        return StoreDataset(
+            self.path, self.predicate, self.options, self.config, self.report, self.progress, self._wanted, views=True
+        )
 
     def _not_here(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse a method that does not fit a store, which is one stream and not a set of files.
@@ -166,14 +187,26 @@ class StoreDataset(ds.Dataset):
     get_fragments = replace_schema = join = join_asof = sort_by = _not_here
 
 
+def as_views(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
+    """Give the columns of a batch the types of a schema with views, as views of the copies.
+
+    Raises:
+        UsageError: this pyarrow cannot do so.
+    """
+    try:
+        return batch.cast(schema)
+    except (pa.ArrowException, AttributeError) as error:
+        raise UsageError(f"pyarrow {pa.__version__} makes no views of rows it filtered; leave views out") from error
+
+
 class DatasetScan:
     """One read of a dataset, with the methods of Arrow's Scanner that DuckDB and pyarrow use.
 
     Arrow's own scanner would filter on threads that read ahead, which takes hundreds of MiB if rows are wide.
     """
 
-    def __init__(self, reader: pa.RecordBatchReader) -> None:
-        self.reader = reader
+    def __init__(self, reader: pa.RecordBatchReader, whole: pa.Schema) -> None:
+        self.reader, self._whole = reader, whole
 
     @property
     def projected_schema(self) -> pa.Schema:
@@ -183,7 +216,7 @@ class DatasetScan:
     @property
     def dataset_schema(self) -> pa.Schema:
         """The schema of the dataset."""
-        return SCHEMA
+        return self._whole
 
     def to_reader(self) -> pa.RecordBatchReader:
         """Return the batches as a stream."""

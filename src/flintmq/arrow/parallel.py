@@ -99,7 +99,7 @@ def parallel_batches(
                     break
                 assert read.begin == done  # segments follow each other, without a record between them
                 done, last_time = read.end, last_time if read.last_time is None else read.last_time
-                taken = sum(batch.nbytes for batch in read.batches)
+                taken = sum(map(own_bytes, read.batches))
                 cut.length = _length(read.end - read.begin, taken, batch_bytes, longest)
                 for batch in read.batches:
                     rows = sum(part.num_rows for part in held)
@@ -129,6 +129,15 @@ def _length(log_bytes: int, batch_bytes: int, wanted: int, longest: int) -> int:
     """Estimate the length of log for a batch of the wanted size, from that of the last segment."""
     length = int(0.9 * wanted * log_bytes / max(1, batch_bytes))
     return min(max(length, SHORTEST), longest)
+
+
+def own_bytes(batch: pa.RecordBatch) -> int:
+    """Return the bytes of a batch's buffers.
+
+    `nbytes` counts a buffer that columns of views share once for each of them.
+    """
+    buffers = [buffer for column in batch.columns for buffer in column.buffers() if buffer is not None]
+    return sum({(buffer.address, buffer.size): buffer.size for buffer in buffers}.values())
 
 
 def _segments(log: LogFiles, begin: int, end: int, cut: _Cut) -> Iterator[_Segment]:

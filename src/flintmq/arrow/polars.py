@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from flintmq.arrow.dataset import dataset
-from flintmq.arrow.schema import SCHEMA, narrow
+from flintmq.arrow.schema import SCHEMA, VIEW_SCHEMA, narrow, view_schema
 from flintmq.errors import MissingExtraError
 from flintmq.store.commitlog.pushdown import SETS, TIME, Comparison, narrowed
 
@@ -48,6 +48,8 @@ def scan_polars(path: str | os.PathLike[str], **options: Any) -> polars.LazyFram
             "flintmq.scan_polars needs polars 1.10 or later: pip install 'flintmq[polars]'"
         ) from error
     source = dataset(path, **options)
+    empty: Any = polars.from_arrow(SCHEMA.empty_table())
+    rows_schema = VIEW_SCHEMA if empty.schema == _with_views(polars) else SCHEMA
 
     def frames(
         columns: list[str] | None, predicate: polars.Expr | None, rows: int | None, _: int | None
@@ -56,8 +58,8 @@ def scan_polars(path: str | os.PathLike[str], **options: Any) -> polars.LazyFram
         if predicate is not None:
             wanted = narrowed(wanted, comparisons(_tree(predicate)))
         left = rows
-        for batch in source.read(narrow(columns or None), wanted):
-            frame: Any = polars.from_arrow(batch)
+        for batch in source.read(narrow(columns or None, rows_schema), wanted):
+            frame: Any = polars.from_arrow(plain_text(batch))
             frame = frame if predicate is None else frame.filter(predicate)
             yield frame if left is None else frame.head(left)
             if left is not None:
@@ -65,8 +67,32 @@ def scan_polars(path: str | os.PathLike[str], **options: Any) -> polars.LazyFram
                 if not left:
                     return
 
-    empty: Any = polars.from_arrow(SCHEMA.empty_table())
     return register_io_source(frames, schema=empty.schema)
+
+
+def _with_views(polars: Any) -> Any:
+    """Return the columns that Polars makes of batches with views; None if it takes no views."""
+    try:
+        view_schema()
+        empty = pa.RecordBatch.from_pylist([], VIEW_SCHEMA)
+        return polars.from_arrow(pa.Table.from_batches([plain_text(empty)])).schema
+    except Exception:  # Polars raises several kinds, its own panics among them
+        return None
+
+
+def plain_text(batch: pa.RecordBatch) -> pa.RecordBatch:
+    """Replace dictionaries by views of their texts: Polars would make categories of them."""
+    columns = [_text_views(column) if pa.types.is_dictionary(column.type) else column for column in batch.columns]
+    return pa.RecordBatch.from_arrays(columns, names=batch.schema.names)
+
+
+def _text_views(column: Any) -> pa.Array[Any]:
+    """Return the texts of a dictionary column without nulls as views of the dictionary."""
+    texts = column.dictionary.cast(pa.string_view())
+    _, views, *held = texts.buffers()
+    words = pa.Array.from_buffers(pa.binary(16), len(texts), [None, views], offset=texts.offset)
+    taken: Any = words.take(column.indices)
+    return pa.Array.from_buffers(pa.string_view(), len(taken), [None, taken.buffers()[1], *held], offset=taken.offset)
 
 
 def _tree(predicate: polars.Expr) -> Any:

@@ -130,6 +130,14 @@ class ObjectStore(Effects):
         listing = self._known(path) or self._list(below or path, whole=below is not None)
         return sorted(listing.folders.get(path, ()))
 
+    def regular_files(self, path: str, below: str) -> list[tuple[str, int]]:
+        """List the objects in a directory, sorted, with their sizes."""
+        return self._regular_files_singly(path, below)
+
+    def only_file(self, path: str, below: str, count: int) -> tuple[list[tuple[str, int]], bytes | None]:
+        """See the base."""
+        return self._only_file_singly(path, below, count)
+
     def size(self, path: str) -> int | None:
         """Return the bytes of an object; None if it does not exist."""
         listing = self._known(os.path.dirname(path))

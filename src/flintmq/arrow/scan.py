@@ -15,7 +15,7 @@ from flintmq.arrow.batches import record_batches
 from flintmq.arrow.column_layout import Rates
 from flintmq.arrow.options import BATCH_BYTES, ScanOptions
 from flintmq.arrow.parallel import parallel_batches
-from flintmq.arrow.schema import narrow
+from flintmq.arrow.schema import SCHEMA, has_views, narrow, view_schema
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.store.commitlog.end_of_log import NO_FACTS, StopFacts
@@ -52,6 +52,7 @@ def scan_arrow(
     report: Report | None = None,
     batch_bytes: int = BATCH_BYTES,
     threads: int = 1,
+    views: bool = False,
 ) -> pa.RecordBatchReader:
     """Read a store's log as a stream of Arrow record batches, in physical order.
 
@@ -76,15 +77,20 @@ def scan_arrow(
         end: log offset to stop before; the log must reach it.
         strict: fail at damage, and at a body that cannot be decompressed; otherwise continue after it and report it.
         report: receives damage and notes.
-        batch_bytes: approximate size of the columns of a batch.
+        batch_bytes: approximate size of the columns of a batch; views hold up to twice as much of the log.
         threads: how many threads read. More than one takes more processor time in total, and some 30 MiB each; it can
             pay off if cores are idle. Bodies to decompress are read by one thread.
+        views: bodies, tags, keys, msg_id and properties as views of the bytes read, topic, hosts and magic as
+            dictionaries (the types of VIEW_SCHEMA), instead of copies. A batch, and each slice of one, then holds the
+            part of the log that its rows came from; with access="map" that part stays mapped as long.
 
     Returns:
-        A pyarrow.RecordBatchReader; it can be read once. Its schema is flintmq.arrow.schema.narrow(columns).
+        A pyarrow.RecordBatchReader; it can be read once. Its schema is flintmq.arrow.schema.narrow(columns), with views
+        that of VIEW_SCHEMA.
 
     Raises:
-        UsageError: an unknown column, an impossible time, access, batch size or number of threads.
+        UsageError: an unknown column, an impossible time, access, batch size or number of threads; this pyarrow makes
+            no views.
         ConfigError: an unknown RocketMQ key, or an impossible value.
         NotAStoreError, UnsupportedFormatError: the path is not a store that FlintMQ reads.
         StoreAccessError: a file may not be read (also while reading).
@@ -93,7 +99,8 @@ def scan_arrow(
 
     Thread: a reader belongs to one thread at a time.
     """
-    schema, predicate = narrow(columns), predicate_of(topics, queues, since, until, tags)
+    schema = narrow(columns, view_schema() if views else SCHEMA)
+    predicate = predicate_of(topics, queues, since, until, tags)
     options = ScanOptions(
         decompress=decompress,
         strict=strict,
@@ -146,7 +153,7 @@ def batches(
 
     Args:
         log: files of the log.
-        schema: columns, from flintmq.arrow.schema.narrow of SCHEMA or SPARK_SCHEMA.
+        schema: columns, from flintmq.arrow.schema.narrow of SCHEMA, VIEW_SCHEMA or SPARK_SCHEMA.
         predicate: selects records; None for all.
         options: how to read.
         facts: contents of the store's small files; needed to find the log's end where the options have no `end`.
@@ -160,7 +167,7 @@ def batches(
     rates = Rates()
 
     def walk(begin: int, end: int | None, report: Report) -> LogWalk:
-        return LogWalk(
+        source = LogWalk(
             log,
             facts,
             begin,
@@ -170,6 +177,9 @@ def batches(
             report=report,
             check_crc=options.check_crc,
         )
+        if has_views(schema):
+            source.keep_pieces(_allocate)
+        return source
 
     def gather(pieces: Iterable[Piece], report: Report) -> Iterator[pa.RecordBatch]:
         return record_batches(pieces, schema, predicate, options, report, rates)
@@ -178,6 +188,11 @@ def batches(
         pieces: Iterable[Piece] = walk(options.begin, options.end, report)
         return gather(pieces if progress is None else _watched(pieces, log, progress), report)
     return parallel_batches(log, walk, gather, options, report)
+
+
+def _allocate(size: int) -> memoryview:
+    """Return new memory of Arrow's pool."""
+    return memoryview(pa.allocate_buffer(size)).cast("B")
 
 
 def _watched(pieces: Iterable[Piece], log: LogFiles, progress: Progress) -> Iterator[Piece]:

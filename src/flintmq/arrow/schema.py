@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from difflib import get_close_matches
+from functools import lru_cache
 
 import pyarrow as pa
 
@@ -47,6 +48,17 @@ _TYPES: dict[str, pa.DataType] = {
 SCHEMA: pa.Schema = pa.schema([(name, _TYPES[name]) for name in COLUMNS])
 SPARK_SCHEMA: pa.Schema = pa.schema([(field.name, US if field.type == MS else field.type) for field in SCHEMA])
 
+CODES = pa.dictionary(pa.int32(), TEXT)
+_VIEWS: dict[str, pa.DataType] = {
+    **dict.fromkeys(("topic", "born_host", "store_host", "magic"), CODES),
+    **dict.fromkeys(("tags", "keys", "msg_id"), pa.string_view()),
+    "body": pa.binary_view(),
+    "properties": pa.map_(pa.string_view(), pa.string_view()),
+}
+
+VIEW_SCHEMA: pa.Schema = pa.schema([(field.name, _VIEWS.get(field.name, field.type)) for field in SCHEMA])
+"""The schema of `views=True`: the columns of SCHEMA; those whose bytes are not copied have other types."""
+
 FIRST_COLUMNS = COLUMNS[: COLUMNS.index("body_crc") + 1]
 """Columns of the first version, which every export has.
 
@@ -55,12 +67,38 @@ and a directory of exports can be continued, and replayed.
 """
 
 
+@lru_cache(1)
+def makes_views() -> bool:
+    """Return whether this pyarrow makes views: before version 19 they take one buffer only."""
+    empty = pa.py_buffer(bytes(16))
+    try:
+        return len(pa.Array.from_buffers(pa.string_view(), 1, [None, empty, empty])) == 1
+    except (pa.ArrowException, ValueError):
+        return False
+
+
+def view_schema() -> pa.Schema:
+    """Return VIEW_SCHEMA.
+
+    Raises:
+        UsageError: this pyarrow makes no views.
+    """
+    if not makes_views():
+        raise UsageError(f"pyarrow {pa.__version__} makes no views; use 19 or later, or leave views out")
+    return VIEW_SCHEMA
+
+
+def has_views(schema: pa.Schema) -> bool:
+    """Return whether batches of this schema refer to bytes of the log instead of holding copies."""
+    return any(field.type == _VIEWS.get(field.name) for field in schema)
+
+
 def narrow(columns: Sequence[str] | None = None, schema: pa.Schema = SCHEMA) -> pa.Schema:
     """Return the schema of these columns, in the order given; None means all.
 
     Args:
         columns: names of columns of the schema.
-        schema: SCHEMA or SPARK_SCHEMA.
+        schema: SCHEMA, VIEW_SCHEMA or SPARK_SCHEMA.
 
     Raises:
         UsageError: a name is not in the schema (the text names close ones) or occurs twice, there is no name at all, or

@@ -75,9 +75,11 @@ flushIntervalConsumeQueue: how often queues are flushed and the checkpoint is wr
 flushCommitLogTimed: false has each commit from the pool of buffers wake the flush
 wakeFlushWhenPutMessage: each put wakes the flush (ASYNC_FLUSH)
 wakeCommitWhenPutMessage: each put wakes the commit (with the pool of buffers)
-commitIntervalCommitLog commitCommitLogLeastPages commitCommitLogThoroughInterval: when buffers go to the file
+commitIntervalCommitLog commitCommitLogLeastPages commitCommitLogThoroughInterval: when the pool goes to the file
 syncFlushTimeout: how long a put waits for the disk
-transientStorePoolEnable transientStorePoolSize fastFailIfNoBufferInStorePool: records are gathered in a pool of buffers
+transientStorePoolEnable: new records are stored in memory first, and written to the file a little later
+transientStorePoolSize: so many log files, and 32 MiB at most, is the memory of the pool
+fastFailIfNoBufferInStorePool: a put that finds the pool full is refused; by default it writes a piece of it first
 warmMapedFileEnable flushLeastPagesWhenWarmMapedFile: pages of a new log file are made before it is used
 dataReadAheadEnable: false advises the system that a log is read at random
 osPageCacheBusyTimeOutMills: puts are refused while one append takes longer

@@ -8,6 +8,7 @@ encode           encodes messages into a commit log, record after record
 encode_one       encodes one message into a mapped log file
 fast_append      appends a plain message in one call; holds the state of appends
 append_columns   appends messages given as columns
+ring             keeps a log's newest bytes in memory, and writes them to its files
 unique_keys      numbers unique keys and writes them
 message          defines Message and PutResult
 walk             validates records one after another, and finds the next one
@@ -20,9 +21,13 @@ property_shapes  splits property strings by comparing them with earlier ones
 select           selects the records that match a query
 gather           gathers columns of records into Arrow memory
 gather_fill      fills single columns: numbers, times, hosts, text, properties
+gather_views     fills columns with views of the records and codes of dictionaries
 odd_text         finds text that is not UTF-8
 fetch            checks and fetches the records of a queue for a get
+fast_get         answers a plain get in one call; holds the kept units of a running queue
 handoff          hands work to a waiting thread without the GIL
+flusher          syncs the log for groups of puts in a thread without the GIL
+loop_puts        answers the puts that an event loop awaits
 buffers          names the types of arrays that kernels take; not a kernel itself
 """
 

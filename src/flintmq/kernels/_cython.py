@@ -53,7 +53,7 @@ int = longlong = ulonglong = uint = uchar = Py_ssize_t = size_t = CType(int)
 bint = CType(bool)
 double = CType(float)
 p_uchar = p_char = const = CType(_same)
-nogil = cfunc = inline = final = cclass = no_gc = freelist = exceptval = boundscheck = NoEffect()
+nogil = cfunc = inline = final = cclass = no_gc = no_gc_clear = freelist = exceptval = boundscheck = NoEffect()
 
 
 def pointer(to: object) -> CType:

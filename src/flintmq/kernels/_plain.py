@@ -142,6 +142,28 @@ def put_host4(to: Any, at: int, p: Any, start: int) -> int:
     return at + len(text)
 
 
+def put_view(ints: Any, to: int, p: Any, limit: int, at: int, n: int, base: int, buffer: int) -> None:
+    _inside(p, at, n)
+    assert limit <= len(p) and 0 <= to <= len(ints) - 4
+    text = bytes(p[at : at + n])
+    view = struct.pack("<i12s", n, text) if n <= 12 else struct.pack("<i4sii", n, text[:4], buffer, at - base)
+    for k, number in enumerate(struct.unpack("<4i", view)):
+        ints[to + k] = number
+
+
+def slot_of(key: int, bits: int) -> int:
+    return (key * 0x9E3779B97F4A7C15 & 0xFFFFFFFFFFFFFFFF) >> (64 - bits)
+
+
+def text_key(p: Any, limit: int, at: int, n: int, seed: int, secret: int) -> int:
+    return seeded_hash(p, at, n, 0, seed, secret)
+
+
+def same_text(p: Any, limit: int, at: int, q: Any, to: int, n: int) -> bool:
+    _inside(q, to, max(n, 12))
+    return same_bytes(p, at, q, to, n)
+
+
 def find_either(p: Any, at: int, end: int, a: int, b: int) -> int:
     """Return the first position in [at, end) of byte a or byte b, or end."""
     _inside(p, at, max(end - at, 0))

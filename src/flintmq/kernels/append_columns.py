@@ -18,7 +18,7 @@ if not cython.compiled:  # nothing here runs uncompiled
     from flintmq.kernels.fast_append import Appender, AppendTarget, QueueCounter, _is_unique_key, _special
 
     all_ascii = any_below = copy_bytes = hash_text = put_blank_record = put_record = put_unique_key = None
-    put_unit = record_size = u32be = None
+    fence_release = put_unit = record_size = u32be = None
 
 COMPILED = cython.compiled
 QUEUES = 65_536  # queue ids below this can be put as a column
@@ -416,10 +416,11 @@ class Columns:
             or file._p == cython.NULL
             or row < 0
             or len(next_offsets) <= self._last_queue
-            or file.size - file.wrote < 8
+            or file.size - file._wrote < 8
         ):
             raise ValueError("unchecked rows, a file that takes no records, or an argument out of range")
-        p: cython.p_uchar = file._p
+        at: cython.longlong = file._wrote
+        p: cython.p_uchar = file._p + (file._place(at) - at)  # what is reserved is contiguous, in a ring too
         topic: cython.p_uchar = cython.cast(cython.p_uchar, self._topic)
         hosts: cython.p_uchar = cython.cast(cython.p_uchar, appender._hosts)
         topic_size: cython.longlong = self._topic_size
@@ -429,7 +430,6 @@ class Columns:
         fixed: cython.longlong = record_size(0, topic_size, 20 if crc_property else 0, bits)
         extra: cython.longlong = 20 if crc_property else 0
         self._fixed = fixed
-        at: cython.longlong = file.wrote
         begin: cython.longlong = at
         written_end: cython.longlong = at
         rows_end: cython.longlong = at
@@ -450,6 +450,7 @@ class Columns:
                 if size > file.size - 8 - at:
                     put_blank_record(p, at, file.size - at)
                     written_end = at + 8
+                    file.filler = file.size - written_end
                     at = file.size
                     break
                 if size > file.reserved - at:
@@ -466,9 +467,11 @@ class Columns:
                 row += 1
         for number, place in places.items():
             place.next = next_offsets[number]
+        fence_release()  # who sees the end sees the records
         file.wrote = at
-        appender.end = file.start + at
         appender.last_time = store_time
+        fence_release()
+        appender.end = file.start + at
         self.written_end, self.rows_end = written_end, rows_end
         return row
 

@@ -319,6 +319,12 @@ static inline int64_t clock_ms(void) {
     return (int64_t)t.tv_sec * 1000 + t.tv_nsec / 1000000;
 }
 
+/* What was stored before the first is seen by whoever sees what is stored after it; across the second no load passes a
+   store. The third sets a flag and returns what it was. */
+static inline void fence_release(void) { __atomic_thread_fence(__ATOMIC_RELEASE); }
+static inline void fence_full(void) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+static inline int exchange_flag(int *flag, int value) { return __atomic_exchange_n(flag, value, __ATOMIC_SEQ_CST); }
+
 /* ---- CRC-32 ---- */
 static uint32_t fmq_table[8][256];
 

@@ -34,3 +34,6 @@ cdef extern from "crc.h" nogil:
     int present_bytes(const uint8_t *p, int64_t begin, int64_t end)
     bint any_below(const uint8_t *p, int64_t at, int64_t n, uint8_t limit)
     int64_t clock_ms()
+    void fence_release()
+    void fence_full()
+    bint exchange_flag(bint *flag, bint value)

@@ -20,4 +20,6 @@ def encode(
     reconsumed: int,
     prepared_offset: int,
     crc_property: bool,
+    left: int = -1,
+    file_size: int = -1,
 ) -> int: ...

@@ -7,22 +7,31 @@ the record is in the map and its end is published. So neither another put nor a 
 message that is not plain is left to store/append/commit_log.py: the call returns None and has changed nothing.
 Uncompiled, it always returns None.
 
+Free-threaded Python has no GIL. There the call takes a lock of the appender's own, and `locks` is True; so does whoever
+closes the fast way, so no fast put is under way once `held`, `refusing` or `closed` is set. FLINTMQ_PUT_LOCK=1 forces
+that lock on under every interpreter, for tests.
+
 The state of the append side (`Appender`, `QueueCounter`, `AppendTarget`) is kept here, once; the slow way works on the
 same objects.
 
-Lock order: the slow way takes the put lock first and then sets `held`; the fast way reads `held` under the GIL and
-never waits for the put lock.
+Lock order: the slow way takes the put lock first and then sets `held`; the fast way reads `held` under the GIL (or the
+own lock) and never waits for the put lock. The own lock comes before that of the unique keys.
 """
+
+import os
+import sys
 
 import cython
 
 if not cython.compiled:  # the fast way is the compiled one
     from flintmq.kernels.message import Message, PutResult
+    from flintmq.kernels.unique_keys import Numbers
 
     PyBytes_AS_STRING = PyBytes_CheckExact = PyBytes_GET_SIZE = PyDict_CheckExact = PyDict_Next = None
     PyLong_AsLongLongAndOverflow = PyLong_CheckExact = PyObject = None
     PyUnicode_CheckExact = PyUnicode_GET_LENGTH = any_below = clock_ms = copy_bytes = None
-    crc_property_room = find_either = put_record = put_unique_key = record_size = u32be = utf8 = None
+    crc_property_room = find_either = publish = put_record = put_unique_key = record_size = u32be = utf8 = None
+    fence_full = fence_release = None
 
 CLOCK_SET_BACK_MS = 3_600_000  # store times never decrease, unless the clock was set back by this much or more
 MOST_BODY = 1 << 16  # bytes of the largest body that is copied with the GIL held
@@ -40,8 +49,19 @@ _INNE = cython.declare(cython.longlong, 0x494E4E45)
 _UNIQ = cython.declare(cython.longlong, 0x554E4951)
 _UKEY = cython.declare(cython.longlong, 0x5F4B4559)  # "_KEY"
 _UNIQUE_SIZE = cython.declare(cython.longlong, 42)
+_DURABLE = cython.declare(cython.int, 1)
+_STOPPED = cython.declare(cython.int, 3)
 
 _forks = cython.declare(cython.longlong, 0)
+
+
+def own_lock() -> bool:
+    """Return whether puts need a lock of their own.
+
+    They do without a GIL, or if FLINTMQ_PUT_LOCK asks for it.
+    """
+    forced = os.environ.get("FLINTMQ_PUT_LOCK", "") not in ("", "0")
+    return forced or not getattr(sys, "_is_gil_enabled", lambda: True)()
 
 
 def forked() -> None:
@@ -52,12 +72,26 @@ def forked() -> None:
 
 @cython.cclass
 class AppendTarget:
-    """The part of a mapped file that appends use; the base class of storage's MappedFile."""
+    """The part of a mapped file that appends use; the base class of storage's MappedFile.
 
-    def attach(self, buffer: cython.uchar[::1]) -> None:
-        """Take the address of the file's bytes, which must not move until `detach`."""
-        if len(buffer) < self.size:
+    Attributes:
+        start, size: log offset of its first byte, its size in bytes.
+        wrote: position after the last byte put. Whoever sees it, without the GIL too, sees the bytes below it.
+        reserved: position up to which the writer may store.
+        filler: bytes at the end of a full file that no record has; they are zeros.
+    """
+
+    def attach(self, buffer: cython.uchar[::1], ring_size: cython.longlong = 0) -> None:
+        """Take the address of the file's bytes, which must not move until `detach`.
+
+        Args:
+            buffer: the file's bytes; with a ring its memory, where it is mapped twice.
+            ring_size: bytes of the ring that takes the file's bytes; 0: none does.
+        """
+        if len(buffer) < (2 * ring_size if ring_size else self.size):
             raise ValueError("the buffer is smaller than the file")
+        self._shift = self.start if ring_size else 0
+        self._mask = ring_size - 1 if ring_size else -1
         if cython.compiled:
             self._p = cython.address(buffer[0])
 
@@ -65,6 +99,30 @@ class AppendTarget:
         """Forget the address: the bytes are unmapped next."""
         if cython.compiled:
             self._p = cython.NULL
+
+    @property
+    def wrote(self) -> int:
+        """Position after the last byte put."""
+        return self._wrote
+
+    @wrote.setter
+    def wrote(self, position: cython.longlong) -> None:
+        if cython.compiled:
+            publish(cython.address(self._wrote), position)
+        else:
+            self._wrote = position
+
+    @property
+    def in_ring(self) -> bool:
+        """Return whether new records are stored in a ring."""
+        return self._mask > 0
+
+    def place(self, at: cython.longlong) -> int:
+        """Return the index of a file position in the buffer."""
+        return self._place(at)
+
+    def _place(self, at):
+        return (at + self._shift) & self._mask
 
 
 @cython.final
@@ -120,6 +178,7 @@ class Appender:
         held: another thread holds the put lock and may release the GIL; use the slow way.
         refusing: puts are refused for now; the slow way reports why.
         closed: every put is refused.
+        locks: the fast way takes the appender's own lock. Set it before the first put, or not at all.
         begun: an append that a signal interrupted and that must be finished first, or None.
         keys: numbers the unique keys of messages without one, a kernels.unique_keys.Numbers; None: they get no key.
     """
@@ -140,8 +199,51 @@ class Appender:
         self._max_body, self._crc_property = max_body, crc_property
         self.end, self.last_time, self.topics = end, last_time, {}
         self.target = self.begun = self.keys = self._name = self._topic = None
-        self.held = self.refusing = self.closed = False
+        self._held = self._refusing = self._closed = False
         self._made_after = _forks
+        self.locks = own_lock()
+
+    @property
+    def held(self) -> bool:
+        """True while a thread holds the put lock."""
+        return self._held
+
+    @held.setter
+    def held(self, value: cython.bint) -> None:
+        if cython.compiled:
+            if self._has_lock():
+                with self._mutex:
+                    self._held = value
+                return
+        self._held = value
+
+    @property
+    def refusing(self) -> bool:
+        """True while puts are refused for now."""
+        return self._refusing
+
+    @refusing.setter
+    def refusing(self, value: cython.bint) -> None:
+        if cython.compiled:
+            if self._has_lock():
+                with self._mutex:
+                    self._refusing = value
+                return
+        self._refusing = value
+
+    @property
+    def closed(self) -> bool:
+        """True once every put is refused."""
+        return self._closed
+
+    @closed.setter
+    def closed(self, value: cython.bint) -> None:
+        if cython.compiled:
+            if self._has_lock():
+                with self._mutex:
+                    self._closed = value
+                return
+        self._closed = value
 
     @property
     def forked(self) -> bool:
@@ -158,9 +260,9 @@ class Appender:
         """
         if not cython.compiled:
             return None
-        if not self._is_open():
-            return None
-        return self._append(message, clock_ms())
+        if not self.locks:
+            return self._append(message, clock_ms()) if self._is_open() else None
+        return self._append_with_lock(message)
 
     def append_list(self, messages: list, at: cython.Py_ssize_t, results: list):
         """Append messages[at:] in order, up to the first that must go the slow way.
@@ -175,6 +277,35 @@ class Appender:
         """
         if not cython.compiled:
             return at
+        if not self.locks:
+            return self._append_each(messages, at, results)
+        if not self._has_lock():
+            return at
+        keys: Numbers = self.keys
+        with self._mutex:
+            if keys is None:
+                return self._append_each(messages, at, results)
+            with keys._mutex:
+                return self._append_each(messages, at, results)
+
+    def _append_with_lock(self, message):
+        """Do the work of `append` under the own lock.
+
+        The lock of the keys is held too, because a number and its prefix belong together.
+        """
+        if not self._has_lock():
+            return None
+        keys: Numbers = self.keys
+        with self._mutex:
+            if not self._is_open():
+                return None
+            if keys is None:
+                return self._append(message, clock_ms())
+            with keys._mutex:
+                return self._append(message, clock_ms())
+
+    def _append_each(self, messages, at, results):
+        """Do the work of `append_list`."""
         if not self._is_open():
             return at
         now: cython.longlong = clock_ms()
@@ -189,9 +320,26 @@ class Appender:
             at += 1
         return at
 
+    def while_locked(self, call):
+        """Call a function with the own lock held, and return its result. Only tests call it.
+
+        Thread: any. The function must not put, nor close or open the fast way.
+        """
+        if not cython.compiled:
+            return call()
+        with self._mutex:
+            return call()
+
+    def _has_lock(self):
+        """Return whether the own lock is to be taken.
+
+        A forked child has a copy that a thread of its parent may have locked for good.
+        """
+        return self.locks and self._made_after == _forks
+
     def _is_open(self):
         """Return whether the fast way is open."""
-        shut: cython.bint = self.held or self.refusing or self.closed or self._made_after != _forks
+        shut: cython.bint = self._held or self._refusing or self._closed or self._made_after != _forks
         return not shut and self.target is not None and self.begun is None
 
     def _append(self, m, now):
@@ -228,7 +376,7 @@ class Appender:
         bits: cython.int = cython.cast(cython.int, m.sys_flag | self._host_flags)
         if properties_size + extra > _MOST_PROPERTIES or bits & 0x30 != self._host_flags:
             return None
-        at: cython.longlong = file.wrote
+        at: cython.longlong = file._wrote
         size: cython.longlong = record_size(body_size, topic_size, properties_size + extra, bits)
         if size > file.size - 8 - at or size > file.reserved - at:
             return None
@@ -248,7 +396,8 @@ class Appender:
                 return None
         result: PutResult = PutResult.__new__(PutResult)
         put_record(
-            file._p, at, file.start + at, cython.cast(cython.p_uchar, PyBytes_AS_STRING(body)), 0, body_size,
+            file._p, file._place(at), file.start + at,
+            cython.cast(cython.p_uchar, PyBytes_AS_STRING(body)), 0, body_size,
             cython.cast(cython.p_uchar, topic.raw), 0, topic_size, properties, 0, properties_size,
             cython.cast(cython.p_uchar, self._hosts), 0, len(self._host), cython.cast(cython.int, m.queue_id),
             place.next, cython.cast(cython.int, m.flag), bits, born, now, cython.cast(cython.int, m.reconsume_times),
@@ -265,10 +414,14 @@ class Appender:
             result._own = m.properties_bytes
         # Publish. The bytes of the record are in the map before any of these assignments, and no other thread runs
         # before the GIL is released. Releasing it orders these stores for the thread that takes it next, so a reader
-        # that sees the new `end` (or `wrote`) also sees the record, whatever the order of the lines below.
+        # that sees the new `end` (or `wrote`) also sees the record, whatever the order of the lines below. Without a
+        # GIL the fences order them.
         place.next += 1
-        file.wrote = at + size
-        self.last_time, self.end = now, file.start + at + size
+        fence_release()
+        publish(cython.address(file._wrote), at + size)
+        self.last_time = now
+        fence_release()
+        self.end = file.start + at + size
         return result
 
     def _find(self, name):
@@ -345,11 +498,45 @@ class PutListener:
     """Takes records after they are put; the base class of DispatchService.
 
     Attributes:
-        needs_wake: whether the putting thread must call `wake`.
+        needs_wake: whether the putting thread must call `wake`. Who sets it looks for records after that, and a put
+            looks at it after its record is published: one of the two sees the other.
     """
+
+    @property
+    def needs_wake(self) -> bool:
+        """True if the putting thread must call `wake`."""
+        return self._needs_wake
+
+    @needs_wake.setter
+    def needs_wake(self, value: cython.bint) -> None:
+        self._needs_wake = value
+        if cython.compiled:
+            fence_full()
 
     def wake(self) -> None:
         """Take note that a record was put."""
+
+
+@cython.cclass
+class DurableWait:
+    """Waits for the disk; the base class of kernels/flusher.py's Flusher."""
+
+    def wait(self, end, appended, time):
+        """Wait until the log is durable up to `end`; return 1 if it is. See Flusher.wait."""
+        raise NotImplementedError
+
+
+@cython.cclass
+class LoopWaits:
+    """Puts that an event loop waits for; the base class of kernels/loop_puts.py's LoopPuts."""
+
+    def is_running(self):
+        """Return whether this thread runs the loop."""
+        raise NotImplementedError
+
+    def add(self, result):
+        """Return the future of a put that is stored."""
+        raise NotImplementedError
 
 
 @cython.cclass
@@ -357,10 +544,24 @@ class Putter:
     """The entry of puts, the base class of MessageStore, so that `put` is one compiled call.
 
     Attributes:
-        quick: the appender while plain messages may go the fast way; else None.
+        quick: the appender while plain messages may go the fast way; else None. Setting it again only opens or closes
+            the way: the appender stays, because without a GIL another thread may be about to use it.
         waits: a message with `wait` waits for the disk after it is stored.
         follower: woken after messages that do not wait.
+        flusher: waits for the disk without the GIL; None: `_settle` waits.
+        loop_puts: of the event loop that put last; None: `_put_async_slowly` finds out.
     """
+
+    @property
+    def quick(self) -> Appender | None:
+        """The appender, or None."""
+        return self._quick if self._is_quick else None
+
+    @quick.setter
+    def quick(self, value: Appender | None) -> None:
+        if value is not None:
+            self._quick = value
+        self._is_quick = value is not None
 
     def put(self, message: Message):
         """Store one message.
@@ -374,23 +575,70 @@ class Putter:
 
         Thread: any. Durability: as the store's flushDiskType says.
         """
-        quick: Appender = self.quick
-        if quick is not None:
-            result = quick.append(message)
+        if self._is_quick:
+            result = self._quick.append(message)
             if result is not None:
                 if self.waits and message.wait:
-                    return self._settle(result)
-                if self.follower.needs_wake:
+                    return self._durable(result)
+                if self.follower._needs_wake:
                     self.follower.wake()
                 return result
         return self._put_slowly(message)
+
+    def put_async(self, message: Message):
+        """Store one message, and wait for the disk without a thread.
+
+        The message is appended before this returns, so messages are stored in the order of the calls. The result comes
+        when its group is durable; cancelling the wait undoes nothing.
+
+        Returns:
+            An awaitable of the result of `put`.
+
+        Raises:
+            UsageError: the store is closed.
+            RuntimeError: no event loop runs in this thread.
+
+        Thread: that of a running event loop. Durability: as for put, once it is awaited.
+        """
+        loop_puts: LoopWaits = self.loop_puts
+        if not self._is_quick or loop_puts is None or not message.wait or not loop_puts.is_running():
+            return self._put_async_slowly(message, False)
+        result = self._quick.append(message)
+        if result is None:
+            return self._put_async_slowly(message, True)
+        return loop_puts.add(result)
+
+    def _durable(self, result):
+        """Return the final result of a stored message, after the wait for the disk."""
+        flusher: DurableWait = self.flusher
+        status: cython.int
+        if flusher is None:
+            return self._settle(result)
+        end: cython.longlong = result.physical_offset + result.size
+        status = flusher.wait(end, end, result.store_timestamp)
+        if status == _DURABLE:
+            return result
+        return self._settle(result) if status == _STOPPED else self._unsettled(result)
 
     def _put_slowly(self, message: Message):
         """Put a message that is not plain."""
         raise NotImplementedError
 
+    def _put_async_slowly(self, message: Message, tried: bool):
+        """Put a message that is not plain, or for a loop that did not put last.
+
+        Args:
+            message: the message.
+            tried: the fast way was tried and left it to the slow one.
+        """
+        raise NotImplementedError
+
     def _settle(self, result: PutResult):
         """Return the final result of a stored message, after the wait for the disk."""
+        raise NotImplementedError
+
+    def _unsettled(self, result: PutResult):
+        """Return the final result of a stored message that is not known to be on disk."""
         raise NotImplementedError
 
 

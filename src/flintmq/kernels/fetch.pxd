@@ -5,5 +5,15 @@ from flintmq.kernels.crc cimport any_below, i32be, i64be, prefetch_lines, same_b
 from flintmq.kernels.record_parts cimport SPAN_END, SPAN_RECORD, SPAN_TOPIC, SPAN_TOPIC_END, locate
 from flintmq.kernels.walk cimport _record
 
+cdef class Pin:
+    cdef const uint8_t[::1] data
+
+cdef class RecordBytes:
+    cdef Pin _pin
+    cdef bytes _raw
+    cdef const uint8_t *_p
+    cdef int64_t _size
+    cdef public object _fields, _properties
+
 cdef bytes _copy(const uint8_t *p, int64_t at, int64_t n)
 cdef bint _is_at_queue_offset(const uint8_t *p, int64_t at, int64_t size, const uint8_t *topic, int64_t topic_size, int32_t queue_id, int64_t queue_offset) noexcept nogil

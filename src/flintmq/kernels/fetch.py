@@ -29,8 +29,6 @@ def _copy(p, at, n):
 class Pin:
     """Holds a buffer, so that it can be neither unmapped nor resized."""
 
-    data: cython.const[cython.uchar][::1]
-
     def __init__(self, data: cython.const[cython.uchar][::1]) -> None:
         self.data = data
 
@@ -38,13 +36,6 @@ class Pin:
 @cython.cclass
 class RecordBytes:
     """One validated record; a derived class decodes it and has `fields`."""
-
-    _pin: Pin
-    _raw: bytes
-    _p: cython.pointer(cython.const[cython.uchar])
-    _size: cython.longlong
-    _fields = cython.declare(object, visibility="public")
-    _properties = cython.declare(object, visibility="public")
 
     def __init__(self, raw: bytes) -> None:
         """Wrap the bytes of a record."""

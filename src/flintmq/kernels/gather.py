@@ -33,8 +33,16 @@ if not cython.compiled:
         topics,
         unsigned32,
     )
+    from flintmq.kernels.gather_views import (
+        body_views,
+        host_codes,
+        magic_codes,
+        named_views,
+        property_views,
+        topic_codes,
+    )
     from flintmq.kernels.property_shapes import forget
-    from flintmq.kernels.record_parts import locate
+    from flintmq.kernels.record_parts import SPAN_RECORD, locate
 
 # Kinds of columns, the first number of a plan row.
 INT32 = 0  # a 32-bit field
@@ -53,11 +61,27 @@ VALUES = 12
 TAGS = 13
 KEYS = 14
 UNIQ_KEY = 15
+BODY_VIEW = 16
+TOPIC_CODE = 17
+BORN_HOST_CODE = 18
+STORE_HOST_CODE = 19
+MAGIC_CODE = 20  # 0 for V1, 1 for V2
+PROPERTY_VIEWS = 21  # as PROPERTIES: this row and the five after it
+NAME_VIEWS = 22
+VALUE_VIEWS = 23
+TAGS_VIEW = 24
+KEYS_VIEW = 25
+UNIQ_KEY_VIEW = 26
 
 # Columns of a plan row (PLAN_* of gather_fill.pxd): kind; field (the position in a record whose hosts are both IPv4; of
 # BODY 1 if compressed bodies are left to Python; of PROPERTIES the number of pairs that fit; of its other rows 1 if
 # they are wanted); begin of the section among the 64-bit numbers; among the 32-bit numbers; among the bytes; end of the
 # latter; begin of the validity bits among the bytes.
+# Views (four 32-bit numbers each; of BODY_VIEW, PROPERTY_VIEWS and the five rows after it) have instead of a section
+# among the 64-bit numbers the position in data where the buffer that they refer to begins, and instead of one among the
+# bytes the number of that buffer. Codes (of TOPIC_CODE and hosts) have the keys of their dictionary among the 64-bit
+# numbers, its texts among the bytes, instead of validity bits its hash table among the 32-bit numbers, and as field the
+# size of that table (gather_views.MOST_BITS).
 PLAN_ROW = 7
 
 SLACK = 64  # bytes at the end of a byte section that hold no value: short texts are copied in whole steps
@@ -70,13 +94,62 @@ DONE = -3
 
 
 def _group_fault(plan, at, columns):
-    """Return 1 unless PROPERTIES is followed by its rows, NAMES and VALUES both wanted or not."""
+    """Return 1 unless the five rows of properties follow, names and values both wanted or not."""
     k: cython.longlong
     if at + 42 > 7 * columns or plan[at + PLAN_FIELD] < 0 or plan[at + 7 + PLAN_FIELD] != plan[at + 7 * 2 + PLAN_FIELD]:
         return 1
     for k in range(1, 6):
-        if plan[at + 7 * k] != 10 + k or plan[at + 7 * k + PLAN_FIELD] < 0 or plan[at + 7 * k + PLAN_FIELD] > 1:
+        if plan[at + 7 * k] != plan[at] + k or plan[at + 7 * k + PLAN_FIELD] < 0 or plan[at + 7 * k + PLAN_FIELD] > 1:
             return 1
+    return 0
+
+
+def _code_fault(plan, at, n_longs, n_ints, n_out):
+    """Return the fault of a dictionary's sections, whose sizes gather_views.py names."""
+    bits: cython.longlong = plan[at + PLAN_FIELD]
+    if bits < 1 or bits > 13:
+        return 2
+    one: cython.longlong = 1
+    most: cython.longlong = one << (bits - 1)
+    if plan[at + PLAN_LONGS] < 0 or plan[at + PLAN_LONGS] > n_longs - most - 1:
+        return 3
+    if plan[at + PLAN_BITS] < 0 or plan[at + PLAN_BITS] > n_ints - 3 * most - 1:
+        return 3
+    room: cython.longlong = plan[at + PLAN_BYTES_END] - plan[at + PLAN_BYTES] - 64
+    if plan[at + PLAN_BYTES] < 0 or plan[at + PLAN_BYTES_END] > n_out or room < 0 or room > 0x7FFFFF00:
+        return 4
+    return 0
+
+
+def _view_fault(plan, at, columns, row, rows, n_longs, n_ints, n_out, ints):
+    """Return the fault of a plan row of views or codes."""
+    kind: cython.longlong = plan[at + PLAN_KIND]
+    group: cython.longlong = at - 7 * (kind - 21)
+    if kind > 26 or (kind > 21 and (group < 0 or plan[group] != 21)) or plan[at + PLAN_INTS] < 0:
+        return 1
+    if 17 <= kind and kind <= 20:
+        if plan[at + PLAN_INTS] > n_ints - rows:
+            return 3
+        return 0 if kind == 20 else _code_fault(plan, at, n_longs, n_ints, n_out)
+    if plan[at + PLAN_LONGS] < 0 or plan[at + PLAN_BYTES] < 0 or plan[at + PLAN_BYTES] > 0x7FFFFFFF:
+        return 6
+    if kind == 21:
+        if _group_fault(plan, at, columns):
+            return 1
+        if plan[at + 7 + PLAN_FIELD] == 0:
+            return 0
+        if plan[at + PLAN_INTS] > n_ints - rows - 1:
+            return 3
+        pair: cython.longlong = ints[plan[at + PLAN_INTS] + row]
+        return 5 if pair < 0 or pair > plan[at + PLAN_FIELD] else 0
+    if kind > 21 and plan[at + PLAN_FIELD] == 0:
+        return 0
+    if kind == 22 or kind == 23:  # these have an entry a pair, not one a row
+        rows = plan[group + PLAN_FIELD]
+    if rows > 0x7FFFFFFF or plan[at + PLAN_INTS] > n_ints - 4 * rows:
+        return 3
+    if kind > 23 and (plan[at + PLAN_BITS] < 0 or plan[at + PLAN_BITS] > n_out - (rows + 7) // 8):
+        return 4
     return 0
 
 
@@ -84,7 +157,9 @@ def _fault(plan, at, columns, row, rows, n_longs, n_ints, n_out, ints):
     """Return the fault of the plan row at plan[at] and its sections: an index into _FAULTS."""
     kind: cython.longlong = plan[at + PLAN_KIND]
     group: cython.longlong = at - 7 * (kind - 10)
-    if kind < 0 or kind > 15 or (kind > 10 and (group < 0 or plan[group] != 10)):
+    if kind > 15:
+        return _view_fault(plan, at, columns, row, rows, n_longs, n_ints, n_out, ints)
+    if kind < 0 or (kind > 10 and (group < 0 or plan[group] != 10)):
         return 1
     if kind == 10 and _group_fault(plan, at, columns):
         return 1
@@ -123,7 +198,17 @@ _FAULTS = (
     "a column of numbers or offsets has no room",
     "a column of bytes has no room, or more than its offsets can tell",
     "the offsets of a column do not fit its section",
+    "a column of views has no buffer, or one beyond its offsets",
 )
+
+
+def _before_base(spans, n, base):
+    """Return whether a record begins before the buffer of the views."""
+    i: cython.longlong
+    for i in range(n):
+        if spans[8 * i + SPAN_RECORD] < base:
+            return True
+    return False
 
 
 def _block(p, limit, spans, pairs, named, known, n, plan, columns, row, longs, ints, out, notes, index):
@@ -158,8 +243,24 @@ def _block(p, limit, spans, pairs, named, known, n, plan, columns, row, longs, i
             done = offset_ids(p, spans, n, ints, to, out, start, room)
         elif kind == 10:
             done = properties(p, limit, spans, n, plan, at, row, ints, out, notes, index, pairs, named, known)
-        elif kind >= 13 and field == 1:
+        elif 13 <= kind and kind <= 15 and field == 1:
             done = named_values(p, limit, n, named, kind - 13, ints, to, out, start, room, plan[at + PLAN_BITS], row)
+        elif kind == 16:
+            to += 3 * row
+            body_views(p, limit, spans, n, field, ints, to, plan[at + PLAN_LONGS], start, notes, index, c)
+        elif kind == 17:
+            done = topic_codes(p, limit, spans, n, plan, at, row, longs, ints, out, notes, index)
+        elif kind == 18 or kind == 19:
+            where: cython.longlong = 48 if kind == 18 else 64
+            done = host_codes(p, spans, n, where, plan, at, row, longs, ints, out, notes, index)
+        elif kind == 20:
+            magic_codes(p, spans, n, ints, to)
+        elif kind == 21:
+            done = property_views(p, limit, spans, n, plan, at, row, ints, notes, index, pairs, named, known)
+        elif kind >= 24 and field == 1:
+            to += 3 * row
+            base: cython.longlong = plan[at + PLAN_LONGS]
+            named_views(p, limit, n, named, kind - 24, ints, to, base, start, out, plan[at + PLAN_BITS], row)
         if done < n:
             n = done
             full = c
@@ -227,12 +328,17 @@ def gather(
         spans, pairs, named, known = [0] * 1024, [0] * 864, [0] * 768, [0] * 128
     fault: cython.int = 0
     noting: cython.longlong = 0
+    base: cython.longlong = -1
     c: cython.longlong = 0
     forget(known)
     while c < columns and fault == 0:
         fault = _fault(layout, 7 * c, columns, row, rows, len(longs), len(ints), len(out), to_ints)
-        noting += 1 if layout[7 * c] in (5, 6, 7, 8, 10) else 0
+        noting += 1 if layout[7 * c] in (5, 6, 7, 8, 10, 16, 17, 18, 19, 21) else 0
+        if layout[7 * c] == 16 or layout[7 * c] >= 21:
+            base = max(base, layout[7 * c + PLAN_LONGS])
         c += 1
+    if fault == 0 and base >= 0 and limit - base > 0x7FFFFFFF:
+        fault = 6
     if fault or noting > 7:
         raise ValueError(_FAULTS[fault] or "the plan has more than seven columns that may leave notes")
     taken: cython.longlong = 0
@@ -251,8 +357,8 @@ def gather(
                 full = -2
                 break
             located: cython.longlong = locate(p, limit, at, first + taken, n, spans)
-            if located < n:
-                lost = first + taken + located
+            if located < n or (base > 0 and _before_base(spans, n, base)):
+                lost = first + taken + (located if located < n else 0)
                 break
             n, full = _block(
                 p,

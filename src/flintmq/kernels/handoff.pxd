@@ -1,6 +1,7 @@
 # C types of handoff.py.
 cimport cython
 from libc.stdlib cimport free, malloc
+from flintmq.kernels.crc cimport exchange_flag
 
 cdef extern from "Python.h" nogil:
     ctypedef void *PyThread_type_lock

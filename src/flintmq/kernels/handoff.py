@@ -52,12 +52,12 @@ class Latch(_Held):
 
     def open(self) -> None:
         """Release the thread that waits, or will wait."""
-        if not self.is_open:
-            self.is_open = True
-            if cython.compiled:
+        if cython.compiled:
+            if not exchange_flag(cython.address(self.is_open), True):
                 PyThread_release_lock(self._lock)
-            else:
-                self._lock.release()
+        elif not self.is_open:
+            self.is_open = True
+            self._lock.release()
 
 
 @cython.final
@@ -74,12 +74,12 @@ class Signal(_Held):
 
     def set(self) -> None:
         """Make the next `wait`, or the current one, return at once."""
-        if not self._is_set:
-            self._is_set = True
-            if cython.compiled:
+        if cython.compiled:
+            if not exchange_flag(cython.address(self._is_set), True):
                 PyThread_release_lock(self._lock)
-            else:
-                self._lock.release()
+        elif not self._is_set:
+            self._is_set = True
+            self._lock.release()
 
     def set_and_wait(self, latch: Latch, seconds: float) -> int:
         """Set the signal, then wait until the latch is open.
@@ -91,8 +91,7 @@ class Signal(_Held):
         if not cython.compiled:
             self.set()
             return OPENED if latch._lock.acquire(timeout=max(seconds, 0)) else LATE
-        ring: cython.bint = not self._is_set
-        self._is_set = True
+        ring: cython.bint = not exchange_flag(cython.address(self._is_set), True)
         status: cython.int
         micros: cython.longlong = cython.cast(cython.longlong, max(seconds, 0) * 1e6)
         with cython.nogil:
@@ -132,8 +131,7 @@ class Signal(_Held):
             raise MemoryError("no room for the latches")
         for i in range(count):
             one = latches[i]
-            if not one.is_open:
-                one.is_open = True
+            if not exchange_flag(cython.address(one.is_open), True):
                 locks[n] = one._lock
                 n += 1
         with cython.nogil:
@@ -144,4 +142,4 @@ class Signal(_Held):
         if status == 1:
             # A thread that found the signal still set did not release the lock. It had handed over its work before, and
             # the caller looks for work after this line, so no work is missed.
-            self._is_set = False
+            exchange_flag(cython.address(self._is_set), False)

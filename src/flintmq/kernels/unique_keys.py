@@ -3,8 +3,8 @@
 
 A unique key is a prefix of 20 hexadecimal digits and a number of 12 digits: the time since the month began in ms (8)
 and a counter (4). store/append/unique_keys.py explains their meaning and starts a month. The fast put
-(kernels/fast_append.py) takes numbers directly while it holds the GIL; all other code goes through
-store/append/unique_keys.py.
+(kernels/fast_append.py) takes numbers directly while it holds the GIL, or without a GIL the lock of the numbers; all
+other code goes through store/append/unique_keys.py.
 """
 
 import cython
@@ -26,7 +26,7 @@ class Numbers:
         last: the last number assigned.
         prefix: of the month's keys, upper-case hexadecimal digits.
 
-    Thread: compiled, any, because the GIL is held; else one at a time.
+    Thread: compiled, any; else one at a time.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,11 @@ class Numbers:
         """
         if len(prefix) != _PREFIX or not 0 < end - begin <= 0xFFFFFFFF:
             raise ValueError("a prefix of 20 bytes and a month of fewer than 2**32 ms")
-        self.begin, self.end, self.last, self.prefix = begin, end, -1, prefix
+        if cython.compiled:
+            with self._mutex:
+                self.begin, self.end, self.last, self.prefix = begin, end, -1, prefix
+        else:
+            self.begin, self.end, self.last, self.prefix = begin, end, -1, prefix
 
     def reserve(self, now: cython.longlong, count: cython.longlong):
         """Reserve `count` numbers and return the first; -1 if `now` is in another month.
@@ -49,10 +53,13 @@ class Numbers:
         The upper bits of a number are the time. If more than 65,536 numbers are taken in a ms, the counter overflows
         into the time, which then runs ahead; no number repeats.
         """
-        return self._reserve(now, count)
+        if not cython.compiled:
+            return self._reserve(now, count)
+        with self._mutex:
+            return self._reserve(now, count)
 
     def _reserve(self, now, count):
-        """Do the work of `reserve` without a call through Python."""
+        """Do the work of `reserve` without a call through Python, under the lock or the GIL."""
         if now < self.begin or now >= self.end:
             return -1
         following: cython.longlong = self.last + 1

@@ -23,7 +23,6 @@ from flintmq.storage.warm_up import Ahead, WarmUp
 log = logging.getLogger("flintmq.allocation")
 
 WAIT_S = 5.0  # how long a put waits for a file
-OPEN_REQUESTS = 2  # without the pool's limit: the next file and the one after it
 
 
 class AllocateRequest:
@@ -51,8 +50,7 @@ class AllocationService:
         effects: the disk and the clock.
         warm: prepares each new file; None: warmMapedFileEnable is off.
         ahead: follows the writer; None: pages are not prepared.
-        pool: lends new files a buffer; None: transientStorePoolEnable is off.
-        fast_fail: fastFailIfNoBufferInStorePool: refuse a file if no buffer is free.
+        pool: takes the records of new files first; None: transientStorePoolEnable is off.
         wait_s: how long `file_at` waits.
 
     Attributes:
@@ -70,12 +68,11 @@ class AllocationService:
         warm: WarmUp | None = None,
         ahead: Ahead | None = None,
         pool: TransientStorePool | None = None,
-        fast_fail: bool = False,
         wait_s: float = WAIT_S,
     ) -> None:
         self.make, self.file_size, self.effects = make, file_size, effects
         self.warm, self.ahead, self.pool = warm, ahead, pool
-        self.fast_fail, self.wait_s = fast_fail, wait_s
+        self.wait_s = wait_s
         self._lock = threading.Lock()
         self._table: dict[int, AllocateRequest] = {}  # by start: requested and not yet in use
         self._queue: list[int] = []  # starts to make, lowest first
@@ -96,18 +93,12 @@ class AllocationService:
         The request stays in the table until `used`, so that an exception in between loses nothing.
 
         Raises:
-            OSError: it could not be made (a later call tries again), took longer than wait_s (a later call may find
-                it), or must not be made because the transient pool has no buffer.
+            OSError: it could not be made (a later call tries again), or took longer than wait_s (a later call may find
+                it).
         """
         with self._lock:
-            room = self._room()
-            request = self._table.get(start)
-            if request is None:
-                if room <= 0:
-                    raise OSError(errno.ENOBUFS, "the transient pool has no free buffer")
-                request = self._submit(start, None)
-                room -= 1
-            if start + self.file_size not in self._table and room > 0:
+            request = self._table.get(start) or self._submit(start, None)
+            if start + self.file_size not in self._table:
                 self._submit(start + self.file_size, 0)
         if not self._service.is_started:
             while not request.done.is_set() and self.allocate_once():
@@ -137,12 +128,6 @@ class AllocationService:
             with self._lock:
                 self._full.append(file)
             self._wake.set()
-
-    def _room(self) -> int:
-        """Return how many requests may be added (upstream canSubmitRequests)."""
-        if self.pool is None or not self.fast_fail:
-            return OPEN_REQUESTS
-        return self.pool.available - len(self._queue)
 
     def _submit(self, start: int, window: int | None) -> AllocateRequest:
         assert start not in self._table, "a second request would remove the file of the first"
@@ -186,18 +171,17 @@ class AllocationService:
         return True
 
     def _made(self, request: AllocateRequest) -> MappedFile:
-        """Make the file, with a buffer and warmed up where that is configured."""
+        """Make the file, warmed up and in the ring where that is configured."""
         file = self.make(request.start, request.window)
         try:
             if self.warm is not None:
                 self.warm.warm_up(file)
-            buffer = self.pool.borrow() if self.pool is not None else None
+            if self.pool is not None:
+                file.enter_ring(self.pool)
         except OSError:
             file.close()
             self.effects.unlink(file.path)
             raise
-        if buffer is not None:
-            file.borrow(buffer)
         return file
 
     def _fail(self, request: AllocateRequest, error: OSError) -> None:

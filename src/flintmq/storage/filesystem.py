@@ -16,7 +16,8 @@ import stat as stat_module
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager, suppress
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from typing import Any
 
 from flintmq.errors import StoreAccessError
 from flintmq.kernels import walk
@@ -29,9 +30,20 @@ _FOLDER = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
 
 PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # errors of an open that may pass
 _guarded: list[str] = []  # roots of stores that this process writes; changed by single calls, so it needs no lock
-_entered = (
-    threading.local()
-)  # .folders: directories kept open by `Effects.entered`, path -> descriptor, inner ones last
+
+
+class _Entered(threading.local):
+    """Directories of a thread that `Effects.entered` keeps open.
+
+    Attributes:
+        folders: path -> descriptor, inner ones last.
+    """
+
+    def __init__(self) -> None:
+        self.folders: dict[str, int] = {}
+
+
+_entered = _Entered()
 
 
 def _base(path: str) -> str | None:
@@ -42,6 +54,81 @@ def _base(path: str) -> str | None:
             root = one
     end = path.find(os.sep, len(root) + 1) if root else -1
     return path[:end] if end >= 0 else None
+
+
+class _Folder:
+    """Opens a directory from `below` without following a symbolic link, for a `with` block.
+
+    Raises:
+        OSError: (on entry) it cannot be opened.
+    """
+
+    __slots__ = ("_below", "_fd", "_kept", "_path")
+
+    def __init__(self, path: str, below: str) -> None:
+        self._path, self._below = path, below
+        self._fd = self._kept = -1
+
+    def __enter__(self) -> int:
+        path, below, folders = self._path, self._below, _entered.folders
+        assert path == below or path.startswith(below + os.sep), f"{path} is not below {below}"
+        self._fd = self._kept = folders.get(path, -1)
+        if self._fd >= 0:
+            return self._fd
+        for outer in reversed(folders):
+            if len(outer) >= len(below) and path.startswith(outer + os.sep):
+                below, self._fd = outer, folders[outer]
+                self._kept = self._fd
+                break
+        try:
+            if self._fd < 0:
+                self._fd = os.open(below, _FOLDER)
+            for name in filter(None, path[len(below) :].split(os.sep)):
+                parent, self._fd = self._fd, os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=self._fd)
+                if parent != self._kept:
+                    os.close(parent)
+        except BaseException:
+            self.__exit__()
+            raise
+        return self._fd
+
+    def __exit__(self, *_: object) -> None:
+        if self._fd not in (self._kept, -1):
+            os.close(self._fd)
+        self._fd = self._kept = -1
+
+
+class _Entering:
+    """Keeps a directory open for `Effects.entered`."""
+
+    __slots__ = ("_below", "_folder", "_path")
+
+    def __init__(self, path: str, below: str) -> None:
+        self._path, self._below = path, below
+        self._folder: _Folder | None = None
+
+    def __enter__(self) -> None:
+        if self._path not in _entered.folders:
+            folder = _Folder(self._path, self._below)
+            with suppress(OSError):
+                _entered.folders[self._path] = folder.__enter__()
+                self._folder = folder
+
+    def __exit__(self, *_: object) -> None:
+        if self._folder is not None:
+            del _entered.folders[self._path]
+            self._folder.__exit__()
+
+
+def _not_listed(path: str, error: OSError) -> list[Any]:
+    """Return the empty listing of a directory that is missing.
+
+    Raises:
+        StoreAccessError: it is there, and may not be listed.
+    """
+    if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
+        return []
+    raise StoreAccessError(f"{path}: {error.strerror}; check its permissions") from error
 
 
 def _link_error(path: str, error: OSError) -> Exception:
@@ -113,8 +200,9 @@ class Effects:
             if below is None:
                 fd = os.open(path, _READ)
             else:
-                with self._folder(os.path.dirname(path), below) as folder:
-                    fd = os.open(os.path.basename(path), _READ, dir_fd=folder)
+                folder, _, name = path.rpartition(os.sep)
+                with _Folder(folder, below) as parent:
+                    fd = os.open(name, _READ, dir_fd=parent)
         except FileNotFoundError:
             raise
         except OSError as error:
@@ -152,58 +240,85 @@ class Effects:
         try:
             if below is None:
                 return sorted(os.listdir(path))
-            with self._folder(path, below) as folder:
+            with _Folder(path, below) as folder:
                 return sorted(os.listdir(folder))
-        except (FileNotFoundError, NotADirectoryError):
-            return []
         except OSError as error:
-            if error.errno == errno.ELOOP:
-                return []
-            raise StoreAccessError(f"{path}: {error.strerror}; check its permissions") from error
+            return _not_listed(path, error)
 
-    @contextmanager
-    def entered(self, path: str, below: str) -> Iterator[None]:
+    def entered(self, path: str, below: str) -> AbstractContextManager[None]:
         """Keep a directory open for the length of a `with` block.
 
         Paths inside it that this thread opens, makes or lists are then reached from there, not step by step from
         `below` (see open_read) each time. No link is followed on the way to it. A directory that is missing or cannot
         be reached is not kept, and each call reports that as usual.
         """
-        folders: dict[str, int] = _entered.__dict__.setdefault("folders", {})
-        folder = None if path in folders else self._folder(path, below)
-        try:
-            if folder is not None:
-                folders[path] = folder.__enter__()
-        except OSError:
-            folder = None
-        try:
-            yield
-        finally:
-            if folder is not None:
-                del folders[path]
-                folder.__exit__(None, None, None)
+        return _Entering(path, below)
 
-    @staticmethod
-    @contextmanager
-    def _folder(path: str, below: str) -> Iterator[int]:
-        """Open a directory from `below` without following a symbolic link, for a `with` block."""
-        assert path == below or path.startswith(below + os.sep), f"{path} is not below {below}"
-        fd, kept = -1, -1
-        for outer in reversed(_entered.__dict__.get("folders", ())):
-            if len(outer) >= len(below) and (path == outer or path.startswith(outer + os.sep)):
-                below, fd = outer, (kept := _entered.folders[outer])
-                break
+    def regular_files(self, path: str, below: str) -> list[tuple[str, int]]:
+        """List the regular files in a directory, sorted, with their sizes.
+
+        Args:
+            path: the directory; if it is, or is reached through, a symbolic link, it counts as missing.
+            below: see open_read.
+
+        Raises:
+            StoreAccessError: the directory may not be listed.
+        """
+        found = []
         try:
-            if fd < 0:
-                fd = os.open(below, _FOLDER)
-            for name in filter(None, path[len(below) :].split(os.sep)):
-                parent, fd = fd, os.open(name, _FOLDER | os.O_NOFOLLOW, dir_fd=fd)
-                if parent != kept:
-                    os.close(parent)
-            yield fd
-        finally:
-            if fd not in (kept, -1):
-                os.close(fd)
+            with _Folder(path, below) as folder:
+                for name in sorted(os.listdir(folder)):
+                    with suppress(FileNotFoundError):
+                        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
+                        if stat_module.S_ISREG(status.st_mode):
+                            found.append((name, status.st_size))
+        except OSError as error:
+            return _not_listed(path, error)
+        return found
+
+    def only_file(self, path: str, below: str, count: int) -> tuple[list[tuple[str, int]], bytes | None]:
+        """List a directory as `regular_files` does, and read the file that is alone in it.
+
+        Args:
+            path, below: as for regular_files.
+            count: number of bytes to read.
+
+        Returns:
+            The files; and the first `count` bytes of the only one if it has so many and the disk knows of no data
+            after them, else None.
+
+        Raises:
+            StoreAccessError: the directory may not be listed.
+        """
+        try:
+            with _Folder(path, below) as folder:
+                names = os.listdir(folder)
+                if len(names) == 1:
+                    fd = os.open(names[0], _READ, dir_fd=folder)
+                    try:
+                        status = os.fstat(fd)
+                        if stat_module.S_ISREG(status.st_mode) and self.next_data(fd, count) is None:
+                            data = os.pread(fd, count, 0)
+                            return [(names[0], status.st_size)], data if len(data) == count else None
+                    finally:
+                        os.close(fd)
+        except OSError:  # the caller meets it again if it goes on
+            pass
+        return self.regular_files(path, below), None
+
+    def _only_file_singly(self, path: str, below: str, count: int) -> tuple[list[tuple[str, int]], bytes | None]:
+        """Return the same by other calls, for a disk that is not the real one."""
+        files = self.regular_files(path, below)
+        if len(files) != 1 or files[0][1] < count or len(self.listdir(path, below)) != 1:
+            return files, None
+        with self.reading(os.path.join(path, files[0][0]), below) as fd:
+            return files, self.pread(fd, count, 0) if self.next_data(fd, count) is None else None
+
+    def _regular_files_singly(self, path: str, below: str) -> list[tuple[str, int]]:
+        """Return the same by `listdir` and `size`, for a disk that is not the real one."""
+        names = self.listdir(path, below)
+        sizes = [(name, self.size(os.path.join(path, name))) for name in names]
+        return [(name, size) for name, size in sizes if size is not None]
 
     def size(self, path: str) -> int | None:
         """Return the size of a regular file; None if there is none by this name."""
@@ -376,7 +491,7 @@ class Effects:
             OSError: it cannot be opened.
         """
         try:
-            folder = self._folder(os.path.dirname(path), base)
+            folder = _Folder(os.path.dirname(path), base)
             fd = folder.__enter__()
         except OSError as error:
             raise _link_error(path, error) from error
@@ -385,7 +500,7 @@ class Effects:
         except OSError as error:  # the system names only the last step
             raise _link_error(path, error) from error
         finally:
-            folder.__exit__(None, None, None)
+            folder.__exit__()
 
     def mkdirs(self, path: str) -> None:
         """Make a directory and its parents.
@@ -486,6 +601,17 @@ class Effects:
     def map_anonymous(self, size: int) -> mmap.mmap:
         """Allocate zeroed memory of no file, whose pages are taken when first touched."""
         return mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+
+    def map_ring(self, size: int) -> mmap.mmap:
+        """Map zeroed memory of no file twice, one after the other.
+
+        Args:
+            size: bytes of the memory, a multiple of the page size.
+
+        Raises:
+            OSError: this system cannot (ENOSYS), or there is no memory.
+        """
+        return libc_memory.map_twice(size)
 
     def populate(self, map_: mmap.mmap, position: int, count: int) -> None:
         """Make pages of a map present and writable before their first store. No byte changes.
@@ -609,14 +735,14 @@ class Effects:
         base = _base(path)
         if base is not None:
             try:
-                folder = self._folder(path, base)
+                folder = _Folder(path, base)
                 fd = folder.__enter__()
             except OSError as error:
                 raise _link_error(path, error) from error
             try:
                 os.fsync(fd)
             finally:
-                folder.__exit__(None, None, None)
+                folder.__exit__()
             return
         try:
             fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)

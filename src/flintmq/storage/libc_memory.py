@@ -16,6 +16,7 @@ from typing import Literal
 
 Kind = Literal["B", "i", "q"]
 
+MAP_SHARED, MAP_FIXED = 1, 0x10
 MADV_RANDOM = 1
 MADV_WILLNEED = 3
 MADV_HUGEPAGE = 14
@@ -100,6 +101,39 @@ def lock(memory: mmap.mmap, *, on_fault: bool = False) -> None:
 def unlock(memory: mmap.mmap) -> None:
     """Unlock a map from memory."""
     _call("munlock", memory, 0, len(memory))
+
+
+def map_twice(size: int) -> mmap.mmap:
+    """Map new zeroed memory of `size` bytes twice, one after the other.
+
+    Raises:
+        OSError: not known to this system, or no memory.
+    """
+    libc = _libc()
+    if not hasattr(os, "memfd_create") or size % mmap.PAGESIZE:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    function = libc.mmap
+    function.restype, function.argtypes = ctypes.c_void_p, [
+        ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64,
+    ]  # fmt: skip
+    memory = mmap.mmap(-1, 2 * size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
+    fd = os.memfd_create("flintmq-pool", os.MFD_CLOEXEC)
+    try:
+        os.ftruncate(fd, size)
+        export = ctypes.c_char.from_buffer(memory)
+        address = ctypes.addressof(export)
+        del export
+        for at in (address, address + size):
+            got = function(at, size, mmap.PROT_READ | mmap.PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0)
+            if got != at:
+                number = ctypes.get_errno()
+                raise OSError(number, os.strerror(number))
+    except OSError:
+        memory.close()
+        raise
+    finally:
+        os.close(fd)
+    return memory
 
 
 def start_sync(fd: int, position: int, count: int) -> None:

@@ -1,9 +1,9 @@
 """One file of a log that is being written: mapped, allocated in windows, with positions.
 
 `wrote` is the end of the last byte put, `committed` the end of the bytes that the file has, `flushed` the end of the
-bytes that are on disk. The first two differ only while the file has a buffer of the transient pool: records are stored
-there, and `commit` copies them to the file. No byte outside an allocated window is ever stored to, so a full disk is an
-error of `reserve` and does not kill the process. Upstream: DefaultMappedFile.
+bytes that are on disk. The first two differ only while the file is in the ring of the transient pool: records are
+stored there, and `commit` writes them to the file. No byte outside an allocated window is ever stored to, so a full
+disk is an error of `reserve` and does not kill the process. Upstream: DefaultMappedFile.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ import threading
 from collections.abc import Callable
 
 from flintmq.kernels.fast_append import AppendTarget
+from flintmq.kernels.ring import BLOCK
 from flintmq.storage.filesystem import REAL, Effects
-from flintmq.storage.transient_pool import PoolBuffer
+from flintmq.storage.transient_pool import TransientStorePool
 
 WINDOW = 64 << 20  # bytes of log that are allocated at once
 ASK = 1 << 20  # a writer calls `reserve` again after this many bytes, which reports its position
@@ -26,7 +27,7 @@ class MappedFile(AppendTarget):
     Attributes:
         path, start, size: its path, the log offset of its first byte, its size in bytes.
         view: its bytes as readers see them.
-        buffer: memory that records are stored to: `view`, or a buffer of the transient pool.
+        pool: the transient pool whose ring takes its new records; None: they are stored to `view`.
         wrote, flushed: positions in the file; only the commit log moves wrote, only `flush` moves flushed.
         reserved: position up to which the writer may store; before it stores further it calls `reserve`.
         asked: called with the file and a position at each `reserve`; None at first.
@@ -39,13 +40,12 @@ class MappedFile(AppendTarget):
         self.path, self.start, self.size, self.effects, self.fd = path, start, size, effects, fd
         assert start >= 0 < size
         self.map = effects.map_write(fd, size)
-        self.view = self.buffer = memoryview(self.map)
-        self.wrote = self.flushed = 0
+        self.view = memoryview(self.map)
+        self.wrote = self.flushed = self.filler = 0
         self.reserved = self.allocated = 0
         self.asked: Callable[[MappedFile, int], None] | None = None
-        self._borrowed: PoolBuffer | None = None
-        self._committed = 0
-        self.attach(self.buffer)
+        self.pool: TransientStorePool | None = None
+        self.attach(self.view)
         self._holders = 1
         self._lock = threading.Lock()
         self._grow = threading.Lock()
@@ -107,9 +107,10 @@ class MappedFile(AppendTarget):
     def committed(self) -> int:
         """Position after the last byte that the file has.
 
-        A file without a buffer has everything that was put.
+        A file that is not in the ring has everything that was put.
         """
-        return self.wrote if self._borrowed is None else self._committed
+        wrote, pool = self.wrote, self.pool  # in this order: a file leaves the ring with everything it has
+        return wrote if pool is None else min(max(pool.ring.committed - self.start, 0), wrote)
 
     def on_reserve(self, listener: Callable[[MappedFile, int], None]) -> None:
         """Register the listener that gets the file and a position at each `reserve`."""
@@ -126,17 +127,22 @@ class MappedFile(AppendTarget):
         self.reserved = self.allocated
 
     def reserve(self, position: int) -> None:
-        """Allocate until every byte below `position` may be stored to.
+        """Allocate, and wait for the ring, until every byte below `position` may be stored to.
 
         Raises:
-            OSError: no space.
+            OSError: no space; in the ring: a write failed, or it is full and puts must not wait.
 
         Thread: the one that holds the put lock.
         """
         assert position <= self.size  # else this would never end
         while self.allocated < position:
             self.allocate(self.allocated + 1)
-        self.reserved = min(self.allocated, position + ASK)
+        pool, room = self.pool, position + ASK
+        if pool is not None and position - self.wrote > pool.ring.size - BLOCK:
+            self.leave_ring()
+        elif pool is not None:
+            room = pool.reserve(self, position)
+        self.reserved = min(self.allocated, room)
         if self.asked is not None:
             self.asked(self, position)
 
@@ -154,39 +160,83 @@ class MappedFile(AppendTarget):
 
     # -- the transient pool -----------------------------------------------------------------------------------------
 
-    def borrow(self, buffer: PoolBuffer) -> None:
-        """Store records into this buffer from now on. The file must be empty."""
-        assert self._borrowed is None and self.wrote == 0, "the buffer would hide the bytes of the file"
-        assert len(buffer.view) == self.size
-        self._borrowed, self.buffer = buffer, buffer.view
-        self.attach(self.buffer)
+    def enter_ring(self, pool: TransientStorePool) -> None:
+        """Store records into the pool's ring from now on. The file must be empty."""
+        assert self.pool is None and self.wrote == 0, "the ring would hide the bytes of the file"
+        view = pool.open()
+        if view is not None:
+            self.attach(view, pool.ring.size)
+            self.pool = pool
+
+    def room(self, at: int) -> memoryview:
+        """Return the memory of the file's bytes from position `at` on, as far as it is contiguous.
+
+        Thread: the one that holds the put lock. It releases the view before the file is closed.
+        """
+        pool = self.pool
+        if pool is None:
+            return self.view[at:]
+        assert pool.view is not None
+        index = self.place(at)
+        return pool.view[index : index + pool.ring.size]
 
     def commit(self, target: int) -> None:
-        """Copy bytes put below the file position `target` from the buffer to the file.
+        """Write bytes put below the file position `target` from the ring to the file.
 
-        A file that is full then returns its buffer to the pool.
+        The files before it have everything. A file that is full then leaves the ring.
 
         Raises:
-            OSError: the disk refused; `committed` has not moved.
+            OSError: the disk refused, now or earlier.
 
-        Thread: one at a time. Durability: the kernel has it on return.
+        Thread: any. Durability: the kernel has it on return.
         """
-        borrowed = self._borrowed
-        if borrowed is None or target <= self._committed:
+        pool = self.pool
+        if pool is None or target <= self.committed:
             return
-        assert target <= self.wrote, "the rest of the buffer may be an earlier loan's"
-        with borrowed.view[self._committed : target] as piece:
-            self.effects.pwrite(self.fd, piece, self._committed)
-        self._committed = target
-        if target == self.size:
-            self.buffer, self._borrowed = self.view, None
-            self.attach(self.buffer)
-            borrowed.give_back()
+        assert target <= self.wrote, "the rest of the ring is an earlier record's"
+        pool.write(self, target)
+        assert pool.ring.committed >= self.start + target
+        self._leave_if_full()
+
+    def commit_piece(self) -> None:
+        """Write one piece, for a put that needs room; see `commit`."""
+        pool = self.pool
+        if pool is not None:
+            pool.write(self, self.size, pieces=1)
+            self._leave_if_full()
+
+    def _leave_if_full(self) -> None:
+        pool = self.pool
+        if pool is not None and pool.ring.drained >= self.start + self.size:
+            self._leave(pool)
+
+    def _leave(self, pool: TransientStorePool) -> None:
+        """Store records to the map from now on. The file has everything."""
+        pool.ring.acquire()  # nobody writes from the ring meanwhile
+        try:
+            self.attach(self.view)
+            self.pool = None
+        finally:
+            pool.ring.release()
+
+    def leave_ring(self) -> None:
+        """Commit everything and leave the ring, which is too small for the next append.
+
+        Raises:
+            OSError: the disk refused, now or earlier.
+
+        Thread: the one that holds the put lock.
+        """
+        pool = self.pool
+        if pool is not None:
+            while pool.ring.drained < self.end:
+                assert pool.make_room is not None
+                pool.make_room()
+            self._leave(pool)
 
     def end_here(self, position: int) -> None:
-        """Zero the buffer after `position`, so that its old bytes do not get into the file."""
-        if self._borrowed is not None:
-            self.buffer[position:] = bytes(self.size - position)
+        """Note that the file is full next, and that its bytes after `position` are zeros."""
+        self.filler = self.size - position
 
     # -- making durable, letting go ---------------------------------------------------------------------------------
 
@@ -228,8 +278,6 @@ class MappedFile(AppendTarget):
             self.view.release()
             self.map.close()
             self.effects.close(self.fd)
-            if self._borrowed is not None:
-                self._borrowed.give_back()
 
     def check_invariants(self) -> None:
         """Assert the order of positions that holds between two calls.
@@ -248,9 +296,7 @@ class MappedFile(AppendTarget):
         assert wrote <= reserved or wrote == self.size, state
         assert reserved <= self.allocated <= self.size, f"{state}, allocated {self.allocated}, size {self.size}"
         assert self._holders > 0, f"{self.path}: in use and unmapped"
-        assert self._borrowed is not None or self.buffer is self.view, (
-            f"{self.path}: records go into a buffer given back"
-        )
+        assert self.in_ring == (self.pool is not None), f"{self.path}: records go into a ring that it has left"
 
     def close(self) -> None:
         """Drop the owner's hold. Readers that hold the file keep it mapped."""

@@ -10,6 +10,7 @@ import os
 from bisect import bisect_right
 
 from flintmq.config.keys import StoreConfig
+from flintmq.kernels.flusher import LogWatermark
 from flintmq.storage.allocation import AllocationService
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.mapped_file import MappedFile
@@ -19,7 +20,7 @@ from flintmq.storage.warm_up import Ahead, WarmUp
 log = logging.getLogger("flintmq.files")
 
 
-class MappedFileQueue:
+class MappedFileQueue(LogWatermark):
     """Contiguous files of one size.
 
     Args:
@@ -34,7 +35,7 @@ class MappedFileQueue:
             have.
         flushed_where: log offset below which all bytes are on disk.
         allocation: makes files in advance; None: they are made when they are needed.
-        pool: lends new files their buffers; None: there is no transient pool.
+        pool: takes the records of new files first; None: there is no transient pool.
 
     Thread: `find` any; files are added by the thread that holds the put lock.
     """
@@ -56,7 +57,9 @@ class MappedFileQueue:
         size, sync = config.mapped_file_size_commit_log, config.flush_disk_type == "SYNC_FLUSH"
         queue = MappedFileQueue(directories, size, effects, random=sync or not config.data_read_ahead_enable)
         if config.transient_store_pool_enable and config.broker_role != "SLAVE":
-            queue.pool = TransientStorePool(config.transient_store_pool_size, size, effects)
+            fast_fail = config.fast_fail_if_no_buffer_in_store_pool
+            queue.pool = TransientStorePool(config.transient_store_pool_size, size, effects, fast_fail=fast_fail)
+            queue.pool.make_room = queue.commit_piece
         pages = config.flush_least_pages_when_warm_maped_file if sync else 0
         queue.allocation = AllocationService(
             queue.make_file,
@@ -65,7 +68,6 @@ class MappedFileQueue:
             warm=WarmUp(pages, effects) if config.warm_maped_file_enable else None,
             ahead=Ahead(effects, populate=not sync and queue.pool is None),
             pool=queue.pool,
-            fast_fail=config.fast_fail_if_no_buffer_in_store_pool,
         )
         return queue
 
@@ -127,6 +129,8 @@ class MappedFileQueue:
                 file = self.make_file(start)
             if self.last is not None:
                 self.allocation.full(self.last)
+        if file.pool is not None and (self.last is None or self.last.pool is None):
+            file.pool.ring.begin(start)
         self.files = (*self.files, file)
         self._making.discard(path)
         if self.allocation is not None:
@@ -226,17 +230,41 @@ class MappedFileQueue:
             self.flushed_where = min(target, file.start + self.file_size)
 
     def commit(self, target: int) -> None:
-        """Copy everything put below log offset `target` from the pool's buffers to the files.
+        """Write everything put below log offset `target` from the ring to the files.
 
         Raises:
-            OSError: the disk refused.
+            OSError: the disk refused, now or earlier.
 
-        Thread: one at a time. Durability: the kernel has it on return.
+        Thread: any. Durability: the kernel has it on return.
         """
-        for file in self.files:
-            if file.start >= target:
+        files = self._in_ring()
+        for file in files:
+            if file.start < target:
+                file.commit(min(target - file.start, self.file_size))
+
+    def commit_piece(self) -> None:
+        """Write the oldest piece of the ring to its file, if there is any; see `commit`."""
+        for file in self._in_ring()[:1]:
+            file.commit_piece()
+
+    def follow(self, micros: int) -> None:
+        """Write whole pieces of the ring while they come, for so long at most.
+
+        Raises:
+            OSError: the disk refused, now or earlier.
+        """
+        for file in self._in_ring()[:1]:
+            if file.pool is not None:
+                file.pool.follow(file, micros)
+
+    def _in_ring(self) -> list[MappedFile]:
+        """Return the files in the ring, oldest first. They are the last ones."""
+        found: list[MappedFile] = []
+        for file in reversed(self.files):
+            if file.pool is None:
                 break
-            file.commit(min(target - file.start, self.file_size))
+            found.insert(0, file)
+        return found
 
     def start(self) -> None:
         """Start making files in advance."""

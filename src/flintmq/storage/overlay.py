@@ -69,6 +69,14 @@ class Overlay(Effects):
                 (names.discard if content is None else names.add)(os.path.basename(place))
         return sorted(names)
 
+    def regular_files(self, path: str, below: str) -> list[tuple[str, int]]:
+        """List the files that are there after the planned changes, with their planned sizes."""
+        return self._regular_files_singly(path, below)
+
+    def only_file(self, path: str, below: str, count: int) -> tuple[list[tuple[str, int]], bytes | None]:
+        """See the base; the file has its planned content."""
+        return self._only_file_singly(path, below, count)
+
     def size(self, path: str) -> int | None:
         """Return the planned size of a file."""
         real, _ = self._real(path)

@@ -1,107 +1,192 @@
-"""Buffers for new records, each as large as a log file.
+"""The transient pool: memory that takes new records before their files do.
 
-With the pool a put stores into anonymous memory, and `CommitService` copies that to the file. So the put path meets
-neither page faults of the file nor its write-back. The price: records that are not committed are lost if the process
-dies. Upstream: TransientStorePool.
+With the pool a put stores into memory that is touched and used again and again, a ring (kernels/ring.py), and
+`CommitService` writes it to the file. So the put path meets neither page faults of the file nor its write-back. The
+price: records that are not committed are lost if the process dies. Upstream: TransientStorePool, which has
+transientStorePoolSize buffers of a log file's size; here they are the most that the ring may take.
 """
 
 from __future__ import annotations
 
+import errno
 import logging
 import mmap
+import os
 import threading
-from collections import deque
+from collections.abc import Callable
+from typing import TYPE_CHECKING
 
+from flintmq.kernels import _select
+from flintmq.kernels.ring import BLOCK, Ring
 from flintmq.storage.filesystem import REAL, Effects
+
+if TYPE_CHECKING:
+    from flintmq.storage.mapped_file import MappedFile
 
 log = logging.getLogger("flintmq.pool")
 
-LOW = 0.4  # warn if a smaller share of the buffers is free
+LARGEST = 32 << 20  # bytes of the ring: more does not make puts quicker, and less waits for single slow writes
+SMALLEST = 4 * BLOCK
 
 
-class PoolBuffer:
-    """A buffer on loan.
-
-    Attributes:
-        view: its bytes; those of an earlier loan are still there.
-    """
-
-    def __init__(self, pool: TransientStorePool, memory: mmap.mmap) -> None:
-        self.pool, self.memory = pool, memory
-        self.view = memoryview(memory)
-
-    def give_back(self) -> None:
-        """Return the buffer to its pool; the file has all its bytes."""
-        self.pool.give_back(self)
+def ring_size(count: int, file_size: int) -> int:
+    """Return the size of the ring in place of so many buffers of a log file's size."""
+    return 1 << (min(max(count * file_size, SMALLEST), LARGEST) - 1).bit_length()
 
 
 class TransientStorePool:
-    """A fixed number of buffers, made when first borrowed and then reused.
+    """The ring of one log, and its memory.
 
     Args:
         count: transientStorePoolSize.
-        size: bytes of a log file.
-        effects: allocates the memory.
+        file_size: bytes of a log file.
+        effects: allocates the memory and writes.
+        fast_fail: fastFailIfNoBufferInStorePool: refuse a put that finds the ring full.
 
-    Thread: any.
+    Attributes:
+        ring: its positions.
+        view: its memory, mapped twice, once `open` was called; else None.
+        make_room: writes the oldest piece to its file; called by a put that finds the ring full.
+
+    Thread: any, if not said otherwise.
     """
 
-    def __init__(self, count: int, size: int, effects: Effects = REAL) -> None:
-        self.count, self.size, self.effects = count, size, effects
+    def __init__(self, count: int, file_size: int, effects: Effects = REAL, *, fast_fail: bool = False) -> None:
+        self.count, self.effects, self.fast_fail = count, effects, fast_fail
+        self.ring = Ring(ring_size(count, file_size))
+        self.view: memoryview | None = None
+        self.make_room: Callable[[], None] | None = None
+        self._memory: mmap.mmap | None = None
         self._lock = threading.Lock()
-        self._idle: deque[PoolBuffer] = deque()
-        self._made = 0
-        self._warned = False
+        self._native = _select.compiled() and not effects.watches
+        self._refused = self._waited = False
 
-    @property
-    def available(self) -> int:
-        """Number of buffers that can be borrowed."""
-        return self.count - self._made + len(self._idle)
+    def open(self) -> memoryview | None:
+        """Return the ring's memory; None if this system cannot map memory twice.
 
-    def borrow(self) -> PoolBuffer | None:
-        """Borrow a buffer; None if all are on loan.
-
-        The buffer used last is lent first, because its pages are present.
+        The first call makes it.
         """
         with self._lock:
-            if self._idle:
-                buffer = self._idle.popleft()
-            elif self._made < self.count:
-                buffer = self._make()
-            else:
-                return None
-            assert 0 <= self.available < self.count
-            free = self.available
-        if free < self.count * LOW:
-            log.warning("only %d of %d buffers of the transient pool are free", free, self.count)
-        return buffer
+            if self.view is None and not self._refused:
+                try:
+                    self._memory = self.effects.map_ring(self.ring.size)
+                except OSError as error:
+                    self._refused = True
+                    log.warning("no transient pool: memory cannot be mapped twice (%s)", error.strerror)
+                    return None
+                self.view = memoryview(self._memory)
+                self.ring.attach(self.view)
+                self._prepare(self._memory)
+            return self.view
 
-    def give_back(self, buffer: PoolBuffer) -> None:
-        """Take a buffer back."""
-        with self._lock:
-            assert buffer.pool is self and buffer not in self._idle, "two files would share it"
-            self._idle.appendleft(buffer)
-
-    def close(self) -> None:
-        """Free the memory of idle buffers."""
-        with self._lock:
-            while self._idle:
-                buffer = self._idle.popleft()
-                buffer.view.release()
-                buffer.memory.close()
-                self._made -= 1
-
-    def _make(self) -> PoolBuffer:
-        """Make a buffer. Its pages are taken, and if possible locked, when first touched."""
-        memory = self.effects.map_anonymous(self.size)
-        self._made += 1
+    def _prepare(self, memory: mmap.mmap) -> None:
+        """Touch the memory, and lock it if possible."""
+        try:
+            self.effects.populate(memory, 0, len(memory))
+        except OSError as error:
+            log.info("the transient pool is not touched before its first use (%s)", error.strerror)
         try:
             self.effects.lock_memory(memory, on_fault=True)
         except OSError as error:
-            if not self._warned:
-                self._warned = True
-                log.warning(
-                    "the transient pool is not locked in memory (%s) and may be swapped out; raise `ulimit -l`",
-                    error.strerror,
-                )
-        return PoolBuffer(self, memory)
+            log.warning(
+                "the transient pool is not locked in memory (%s) and may be swapped out; raise `ulimit -l`",
+                error.strerror,
+            )
+
+    def available(self, end: int) -> int:
+        """Return how many of its buffers are free.
+
+        The ring counts as all of them; the log ends at `end`.
+        """
+        used = min(max(end - self.ring.drained, 0), self.ring.size)
+        return self.count - -(-used * self.count // self.ring.size)
+
+    def reserve(self, file: MappedFile, position: int) -> int:
+        """Make room in the ring for every byte below this position of the last file.
+
+        Returns:
+            The position up to which there is room.
+
+        Raises:
+            OSError: a write failed; or the ring is full, and puts must not wait.
+
+        Thread: the one that holds the put lock.
+        """
+        ring = self.ring
+        while not ring.has_room(file.start + position):
+            if self.fast_fail:
+                raise OSError(errno.ENOBUFS, "the transient pool has no free buffer")
+            if not self._waited:
+                self._waited = True
+                log.warning("the transient pool is full: puts wait for the disk")
+            assert self.make_room is not None
+            self.make_room()
+        return min(position + ring.size // 4, ring.room_end - file.start)
+
+    def write(self, file: MappedFile, until: int, *, pieces: int = 0) -> None:
+        """Write the file's bytes up to the file position `until`, or at most so many pieces.
+
+        The file must be the first that has bytes in the ring only.
+
+        Raises:
+            OSError: the disk refused, now or earlier.
+        """
+        if self._native and not pieces:
+            self._check(self.ring.drain(file, file.fd, until))
+            return
+        while self._write_piece(file, until):
+            pieces -= 1
+            if not pieces:
+                return
+
+    def _write_piece(self, file: MappedFile, until: int | None) -> bool:
+        """Write the next piece, a whole one if `until` is None; return whether there was one.
+
+        The steps are those of Ring.drain and Ring.follow.
+        """
+        ring, view = self.ring, self.view
+        assert view is not None
+        ring.acquire()
+        try:
+            self._check(ring.error)
+            count = 0
+            if file.in_ring and file.start <= ring.drained < file.start + file.size:
+                count = ring.whole_piece(file) if until is None else ring.piece(file, until)
+            if count:
+                at = ring.drained - file.start
+                index = file.place(at)
+                with view[index : index + count] as piece:
+                    self.effects.pwrite(file.fd, piece, at)
+                ring.wrote(file, count)
+            return count > 0
+        except BaseException as error:  # of any kind: how much of it reached the file is not known
+            if not ring.error:
+                ring.fail((isinstance(error, OSError) and error.errno) or errno.EIO)
+            raise
+        finally:
+            ring.release()
+
+    def follow(self, file: MappedFile, micros: int) -> None:
+        """Write whole pieces while they come, for so long at most; uncompiled those that are there.
+
+        Raises:
+            OSError: the disk refused, now or earlier.
+        """
+        if self._native:
+            self._check(self.ring.follow(file, file.fd, micros))
+            return
+        while self._write_piece(file, None):
+            pass
+
+    def _check(self, error: int) -> None:
+        if error:
+            raise OSError(error, os.strerror(error))
+
+    def close(self) -> None:
+        """Free the memory. No file uses it any more."""
+        with self._lock:
+            self.ring.detach()
+            if self.view is not None and self._memory is not None:
+                self.view.release()
+                self._memory.close()
+                self.view = self._memory = None

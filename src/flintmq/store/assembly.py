@@ -246,7 +246,9 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
     flushed_time = state.last_time or small.checkpoint.physic_timestamp
     _write_mark_if_changed(loaded, flushed_time)
     commits = CommitService(files, commit_log, config, failure, effects) if files.pool is not None else None
-    flush = FlushService(files, commit_log, config, failure, effects, commits=commits, ours=ownership.is_ours)
+    flush = FlushService(
+        files, commit_log, config, failure, effects, commits=commits, ours=ownership.is_ours, lock=lock
+    )
     dispatch = DispatchService(
         LogTail(files),
         confirmed=_confirmed(external, files, commit_log, flush, commits),
@@ -267,6 +269,7 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
     )
     open_state = OpenState(root, lock)
     reader = LiveReader(files, queues, config, open_state.check)
+    counters.fast = reader.fast
     retention = _retention(choices, loaded, commit_log)
     housekeeping = _housekeeping(
         choices,
@@ -287,7 +290,7 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
         dispatch=dispatch,
         failure=failure,
         ownership=ownership,
-        flushed_time=flushed_time,
+        flushed_time=lambda: flush.flushed_time or flushed_time,
         external=external,
     )
     _warn_of_what_has_no_effect(root, config, effects)
@@ -439,7 +442,7 @@ def _confirmed(
         return lambda: 0  # nothing is ever dispatched here
     if flush.sync:
         return lambda: files.flushed_where
-    return (lambda: commit_log.end) if commits is None else (lambda: commits.done[1])
+    return (lambda: commit_log.end) if commits is None else (lambda: commits.committed)
 
 
 def _nothing(log_begin: int) -> None:
@@ -475,9 +478,8 @@ def _connect(parts: StoreParts, ownership: Ownership) -> None:
         if dispatch.needs_wake:
             dispatch.wake()
 
-    flush.on_flushed(parts.checkpointer.note_flushed)
     if flush.sync:
-        flush.on_flushed(lambda store_time: wake_dispatch())
+        flush.follower = dispatch
     if parts.commits is not None:
         parts.commits.on_committed(wake_dispatch)
         if not parts.config.flush_commit_log_timed:

@@ -117,13 +117,15 @@ class MessageStore(Putter):
         )
         self.config, self.recovered = parts.config, parts.recovered
         self.waits = parts.flush.sync
-        self.follower = parts.puts.follower
+        self.follower, self.flusher, self.loop_puts = parts.puts.follower, None, None
         # The fast way is closed for a slave, which accepts no puts, and if each put must wake the flush service.
         slow = self.config.wake_flush_when_put_message or self.config.broker_role == "SLAVE"
         self.quick = None if slow else parts.log.appender
+        self._fast = None if self._external else parts.reader.fast
         if services:
             try:
                 assembly.start(parts, self._external)
+                self.flusher = parts.flush.flusher
             except BaseException:  # of no thread, or a signal: the lock must not stay with a store that nobody gets
                 self._close()
                 raise
@@ -131,7 +133,7 @@ class MessageStore(Putter):
             parts.flush.serve_itself()
 
     # -- put --------------------------------------------------------------------------------------------------------
-    # `put` itself is inherited from Putter: one compiled call for a plain message, which continues with these two.
+    # `put` and `put_async` are inherited from Putter: one compiled call for a plain message; these continue it.
 
     def _put_slowly(self, message: Message) -> PutResult:
         self._parts.state.check()
@@ -142,23 +144,15 @@ class MessageStore(Putter):
             return unflushed(result)
         return self._parts.puts.settle(result)
 
-    def put_async(self, message: Message) -> Awaitable[PutResult]:
-        """Store one message, and wait for the disk without a thread.
+    def _unsettled(self, result: PutResult) -> PutResult:
+        return self._parts.puts.unsettled(result)
 
-        The message is appended before this returns, so messages are stored in the order of the calls. The result comes
-        when its group is durable; cancelling the wait undoes nothing.
-
-        Returns:
-            An awaitable of the result of `put`.
-
-        Raises:
-            UsageError: the store is closed.
-            RuntimeError: no event loop runs in this thread.
-
-        Thread: that of a running event loop. Durability: as for put, once it is awaited.
-        """
-        self._parts.state.check()
-        return self._parts.puts.put_async(message, self.quick)
+    def _put_async_slowly(self, message: Message, tried: bool) -> Awaitable[PutResult]:
+        parts = self._parts
+        parts.state.check()
+        waiting = parts.puts.put_async(message, self.quick, tried)
+        self.loop_puts = parts.flush.loops[-1] if parts.flush.loops else None
+        return waiting
 
     def put_many(
         self, messages: Iterable[Message], *, until_refused: bool = False, delivered: bool = False
@@ -279,6 +273,11 @@ class MessageStore(Putter):
 
         Thread: any.
         """
+        fast = self._fast
+        if fast is not None:
+            found = fast.get(topic, queue_id, offset, max_messages, tags, wait_ms)
+            if found is not None:
+                return found
         self._check_dispatched("get")
         arguments.texts(topic=topic)
         arguments.numbers(queue_id=queue_id, offset=offset, max_messages=max_messages, wait_ms=wait_ms)
@@ -516,16 +515,16 @@ class MessageStore(Putter):
         positions = LogPositions(
             begin=parts.files.min_offset,
             end=log_end,
-            committed=log_end if parts.commits is None else parts.commits.done[1],
+            committed=log_end if parts.commits is None else parts.commits.committed,
             flushed=parts.files.flushed_where,
             dispatch_behind=parts.dispatch.behind,
         )
         return parts.counters.read(
             parts.log.next_offsets,
             positions,
-            parts.flush.times,
+            parts.flush.all_times(),
             longest_in_lock_ms=parts.log.slow.longest_ms,
-            pool_buffers_free=-1 if pool is None else pool.available,
+            pool_buffers_free=-1 if pool is None else pool.available(log_end),
             mapped=(len(files), sum(file.size for file in files)),
         )
 
@@ -572,7 +571,7 @@ class MessageStore(Putter):
         amid = reentered(self.root)
         if amid and not state.closing:
             state.begin_closing()
-            self.quick = None
+            self.quick = self._fast = None
             self._closer = threading.Thread(target=self._close, name="flintmq-close")
             self._closer.start()  # no daemon: the interpreter waits for it
         elif not amid and self._closer is not None:
@@ -586,6 +585,7 @@ class MessageStore(Putter):
             if parts.state.closed.is_set():
                 return
             parts.state.close()
+            self._fast = None
             parts.log.close()
         assembly.stop(parts, self._external)
 

@@ -32,6 +32,12 @@ def _is_main() -> None:
 os.register_at_fork(after_in_child=_is_main)
 
 
+def main_thread() -> int:
+    """Return the identity of the thread in which Python runs signal handlers."""
+    assert _main_thread is not None  # threading has started
+    return _main_thread
+
+
 def lockless(code: CodeType) -> None:
     """Note that functions of this code hold no lock while they call their caller's functions."""
     _lockless.add(code)
@@ -41,24 +47,26 @@ def reentered(root: str) -> bool:
     """Return whether foreign code called the store at `root` inside a call of it.
 
     A frame belongs to the store whose `root` its `self` has. A frame without one belongs to the next outer frame that
-    has one, and to
-    every store if there is none. No two stores share a lock that is not reentrant, so a call of another may go on.
+    has one, and to every store if there is none. No two stores share a lock that is not reentrant, so a call of another
+    may go on.
     """
     frame = sys._getframe(1)
-    while frame is not None and frame.f_globals.get("__name__", "").startswith("flintmq."):  # the call that asks
-        if frame.f_globals["__name__"].startswith(_SIMULATED):
+    # First the frames of the call that asks.
+    while frame is not None and (name := frame.f_globals.get("__name__", "")).startswith("flintmq."):
+        if name.startswith(_SIMULATED):
             return False
         frame = frame.f_back  # type: ignore[assignment]
     left, anyones = MOST, False
     while frame is not None and left:
         name = frame.f_globals.get("__name__", "")
-        if name.startswith(_SIMULATED):
-            return False
-        if name.startswith(_ENGINE) and (anyones or frame.f_code not in _lockless):
-            owner = getattr(frame.f_locals.get("self"), "root", None)
-            if owner == root:
-                return True
-            left, anyones = MOST, owner is None
+        if name.startswith("flintmq."):  # one comparison for the many frames of other code
+            if name.startswith(_SIMULATED):
+                return False
+            if name.startswith(_ENGINE) and (anyones or frame.f_code not in _lockless):
+                owner = getattr(frame.f_locals.get("self"), "root", None)
+                if owner == root:
+                    return True
+                left, anyones = MOST, owner is None
         left -= 1
         frame = frame.f_back  # type: ignore[assignment]
     return anyones

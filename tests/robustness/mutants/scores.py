@@ -44,10 +44,10 @@ RECOVERY = (
 SPLIT = "plan", "apply", "find_end", "scan_start", "truncate", "decisions"  # of one recovery
 RECOVERY_TESTS = [
     f"tests/store/recovery/test_{name}.py"
-    for name in ("plan", "log_recovery", "recover_order", "recovery_choices", "recovery_faults", "seeded")
+    for name in ("plan", "log_recovery", "recover_order", "recovery_choices", "recovery_faults", "seeded", "lost_log")
 ]
 MORE_TESTS = {
-    "storage/filesystem": ["tests/storage/test_filesystem_calls.py"],
+    "storage/filesystem": ["tests/storage/test_filesystem_calls.py", "tests/storage/test_guarded.py"],
     "storage/mapped_file": ["tests/storage/test_transient_pool.py"],
     "storage/mapped_file_queue": ["tests/storage/test_allocation.py"],
     **{

@@ -31,15 +31,18 @@ class Setup:
         config = StoreConfig.from_keys({"mappedFileSizeCommitLog": FILE_SIZE, "flushDiskType": disk} | keys)
         self.files = MappedFileQueue([str(root / "commitlog")], FILE_SIZE, self.effects)
         self.log = CommitLog(self.files, config, LogState(0, 0, {}), self.effects)
-        self.told: list[int] = []
         self.failure = DiskFailure()
         self.flush = FlushService(self.files, self.log, config, self.failure, self.effects)
-        self.flush.on_flushed(self.told.append)
 
     def put(self, size: int = 5) -> int:
         """The end of a new record."""
         result = self.log.append(Message("T", bytes(size)))
         return result.physical_offset + result.size
+
+    @property
+    def told(self) -> list[int]:
+        """The store time that a flush covers, if there was one."""
+        return [self.flush.flushed_time] if self.flush.flushed_time else []
 
     @property
     def syncs(self) -> int:

@@ -234,8 +234,9 @@ def _halts(store: MessageStore) -> None:
     assert store.wait_dispatched(30) is False and store._parts.dispatch.stopped_at is not None
 
 
+POOL = {"flushDiskType": "SYNC_FLUSH", "transientStorePoolEnable": True, "transientStorePoolSize": 4}
 SERVICES: dict[str, tuple[tuple[Any, str], str, dict[str, Any], Callable[[MessageStore], None]]] = {
-    "flush": ((MappedFileQueue, "flush"), "flintmq-flush", {"flushDiskType": "SYNC_FLUSH"}, _flushes),
+    "flush": ((MappedFileQueue, "flush"), "flintmq-flush", POOL, _flushes),  # by a thread of Python
     "allocation": ((MappedFile, "create"), "flintmq-allocation", {}, _puts),
     "upkeep": ((Housekeeping, "_save"), "flintmq-upkeep", {"flushConsumerOffsetInterval": 20}, _saves),
     "housekeeping": ((OpenFiles, "flush"), "flintmq-checkpoint", {}, _marks),

@@ -12,7 +12,15 @@ import pytest
 from flintmq.format import checkpoint, flintmq_mark, index
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.lock import StoreLock
-from flintmq.store.commitlog.end_of_log import Follows, StopFacts, Verdict, decide, read_facts, zeros_to_sector
+from flintmq.store.commitlog.end_of_log import (
+    Follows,
+    StopFacts,
+    Verdict,
+    decide,
+    evidence_beyond,
+    read_facts,
+    zeros_to_sector,
+)
 from flintmq.store.layout.mark import DurableMark
 
 # The rules of the design, written again as rows: the first that matches gives the verdict. None matches anything.
@@ -61,6 +69,38 @@ def test_a_sector_that_never_was_written(data: bytes, position: int, expected: b
 
 def write_mark(root: Path, flushed: int, time: int) -> None:
     (root / flintmq_mark.FILE_NAME).write_bytes(flintmq_mark.encode(flushed, time))
+
+
+@pytest.mark.parametrize(
+    ("facts", "youngest", "evidence"),
+    [
+        (StopFacts(), 0, ""),
+        (StopFacts(mark=DurableMark(4096)), 0, ""),
+        (StopFacts(mark=DurableMark(4095), physic_time=9), 0, ""),  # the mark is exact: no time counts beside it
+        (
+            StopFacts(mark=DurableMark(4097)),
+            0,
+            "flintmq.mark records that it was flushed up to offset 4097, but its files end at 4096",
+        ),
+        (StopFacts(physic_time=1700), 1700, ""),
+        (StopFacts(physic_time=1700), 1701, ""),
+        (
+            StopFacts(physic_time=1700),
+            1699,
+            "the checkpoint records a flushed record of 1700 ms, but the newest record in the log is of 1699 ms",
+        ),
+        (
+            StopFacts(physic_time=1700),
+            0,
+            "the checkpoint records a flushed record of 1700 ms, but the log has no record",
+        ),
+    ],
+)
+def test_what_was_flushed_and_is_not_there_is_evidence_of_lost_files(
+    facts: StopFacts, youngest: int, evidence: str
+) -> None:
+    """Files that end at log offset 4096."""
+    assert evidence_beyond(facts, 4096, youngest) == evidence
 
 
 def test_facts_of_an_empty_directory_are_unknown(tmp_path: Path) -> None:
@@ -120,9 +160,16 @@ def test_a_store_whose_lock_is_held_is_live(tmp_path: Path) -> None:
 
 
 class Afar(Effects):
-    """A disk that counts as object storage."""
+    """A disk that counts as object storage, and notes which small files are read."""
 
     remote = True  # type: ignore[assignment]
+
+    def __init__(self) -> None:
+        self.read: list[str] = []
+
+    def read_file(self, path: str, most: int) -> bytes | None:
+        self.read.append(os.path.basename(path))
+        return super().read_file(path, most)
 
 
 def index_header(root: Path, name: str, end_offset: int, next_item: int) -> None:
@@ -141,8 +188,13 @@ def test_from_afar_the_newest_index_file_with_an_item_tells_how_far_the_log_goes
     assert (facts.mark.flushed, facts.named, facts.zeros_end) == (4096, None, 4096)
     index_header(tmp_path, "20260102030405600", 9000, 2)
     index_header(tmp_path, "20260102030405601", 9500, 1)  # a new file without an item
-    facts = read_facts(str(tmp_path), Afar())
+    facts = read_facts(str(tmp_path), afar := Afar())
     assert (facts.named, facts.zeros_end, facts.live) == (9000, 9001, False)
+    assert [name for name in afar.read if name.startswith("2026")] == [
+        "20260102030405678",
+        "20260102030405601",
+        "20260102030405600",
+    ], "the newest first, and none after the one with an item"
     index_header(tmp_path, "20260102030405602", 3000, 7)
     assert read_facts(str(tmp_path), Afar()).zeros_end == 4096, "the mark says more"
     assert read_facts(str(tmp_path)).zeros_end is None, "a disk tells its holes"

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import random
 import shutil
 import threading
 from array import array
@@ -16,6 +18,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.format.batch_queue import BatchUnit
 from flintmq.format.consume_queue import PRE_BLANK, UNIT, Unit
 from flintmq.message import Message, PutMessageStatus
+from flintmq.storage.filesystem import Effects
 from flintmq.store.commitlog.report import Report
 from flintmq.store.consumequeue.live_queue import RunningQueue
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
@@ -390,14 +393,14 @@ def broken(queue: RunningQueue, **values: object) -> None:
         lambda s, q: broken(q.writer, next=8),
         lambda s, q: broken(q.writer, next=-2),
         lambda s, q: broken(q.writer, file_size=110),
-        lambda s, q: broken(q, _block=(3, bytes(100))),
-        lambda s, q: broken(q, _block=(3, bytes(41))),
-        lambda s, q: broken(q, _block=(3, bytes(60))),
+        lambda s, q: q.blocks.update({3: bytes(100)}),
+        lambda s, q: q.blocks.update({3: bytes(41)}),
+        lambda s, q: q.blocks.update({3: bytes(60)}),
         lambda s, q: broken(q, name=QueueName("T", 1)),
         lambda s, q: s.queues.plain.update({(b"T", 1): q}),
         lambda s, q: s.queues._rewritten.update({"elsewhere": RunningQueue.__new__(RunningQueue)}),
-        lambda s, q: s.queues.kept.keep(q.folder, 0, bytes(41)),
-        lambda s, q: [s.queues.kept._blocks.update({("", n): b""}) for n in range(300)],
+        lambda s, q: s.queues.kept.keep(q, 0, bytes(41)),
+        lambda s, q: [s.queues.kept._kept.update({(q, n): None}) for n in range(600)],
         lambda s, q: broken(s.queues.files, most=1),
         lambda s, q: s.queues.files.open.update({"again": next(iter(s.queues.files.open.values()))}),
     ],
@@ -427,4 +430,72 @@ def test_the_invariants_notice_a_broken_batch_queue(tmp_path: Path):
     queue.writer.next = -1
     with pytest.raises(AssertionError):
         queues.check_invariants()
+    queues.close()
+
+
+class Singly(Effects):
+    """A disk that never reads a queue in one look."""
+
+    def only_file(self, path: str, below: str, count: int) -> tuple[list[tuple[str, int]], bytes | None]:
+        return self.regular_files(path, below), None
+
+
+class Counted(Effects):
+    """Counts the queues that one look served."""
+
+    def __init__(self) -> None:
+        self.served = 0
+
+    def only_file(self, path: str, below: str, count: int) -> tuple[list[tuple[str, int]], bytes | None]:
+        files, data = super().only_file(path, below, count)
+        self.served += data is not None
+        return files, data
+
+
+def drawn_queue(chance: random.Random) -> tuple[int, bytes, int]:
+    """First offset, bytes and size of a queue's only file: mostly sound, with odd units somewhere."""
+    units = [unit(n) for n in range(chance.choice((0, 1, 2, 5, 203)))]
+    odd = (EMPTY, PRE_BLANK, Unit(7, 50, 0), Unit(-1, 50, 0), Unit(1000, 0, 0), Unit(1 << 50, 50, 0), unit(400))
+    for _ in range(chance.choice((0, 0, 1, 2))):
+        if units:
+            units[chance.choice((0, -1, chance.randrange(len(units))))] = chance.choice(odd)
+    data = b"".join(UNIT.pack(one) for one in units)
+    torn = chance.choice((0, 0, 0, 7, 15)) if data else 0
+    return chance.choice((0, 0, 0, 100)), data[: len(data) - torn], chance.choice((60_000, 60_000, 60_010, 4000))
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_a_queue_that_is_read_in_one_look_is_loaded_as_any_other(seed: int, tmp_path: Path):
+    """Bounds, what is truncated, and where dispatch continues; nothing follows from the way of reading."""
+    chance = random.Random(seed)
+    first, data, size = drawn_queue(chance)
+    log_begin, unsure = chance.choice((0, 0, 1000, 1050)), chance.random() < 0.5
+    found = []
+    for disk in (Counted(), Singly()):
+        root = tmp_path / type(disk).__name__
+        folder = root / "consumequeue" / "T" / "0"
+        folder.mkdir(parents=True)
+        (folder / f"{first * 20:020d}").write_bytes(data)
+        os.truncate(folder / f"{first * 20:020d}", max(size, len(data)))
+        queues = ConsumeQueues(str(root), StoreConfig(), disk, Report())
+        reached = queues.load(log_begin, END, stands, unsure=unsure)
+        queue = queues.find(*PLACE)
+        assert isinstance(queue, RunningQueue)
+        queues.check_invariants()
+        left = {path.name: path.read_bytes() for path in folder.iterdir()}
+        found.append((reached, queue.min_offset, queue.max_offset, queue.writer.next, queues._lacking != set(), left))
+        queues.close()
+    assert found[0] == found[1]
+
+
+def test_a_short_queue_is_read_in_one_look(tmp_path: Path):
+    folder = tmp_path / "consumequeue" / "T" / "0"
+    folder.mkdir(parents=True)
+    (folder / f"{0:020d}").write_bytes(UNIT.pack(unit(0)) + UNIT.pack(unit(1)))
+    os.truncate(folder / f"{0:020d}", 6_000_000)
+    disk = Counted()
+    queues = ConsumeQueues(str(tmp_path), StoreConfig(), disk, Report())
+    assert queues.load(0, END, stands) == 1000 + 50 * 2 and disk.served == 1
+    queue = queues.find(*PLACE)
+    assert queue is not None and queue.units(0, 9) == [unit(0), unit(1)]
     queues.close()

@@ -8,7 +8,7 @@ from flintmq.errors import StoreAccessError
 from flintmq.format.batch_queue import BatchUnit
 from flintmq.format.consume_queue import Unit
 from flintmq.storage.filesystem import Effects
-from flintmq.store.consumequeue.reader import ExtQueue, batch_queue, plain_queue
+from flintmq.store.consumequeue.reader import ExtQueue, HeldFiles, batch_queue, plain_queue
 from flintmq.store.layout.queue_name import QueueName, is_path, queue_names
 
 NAME = QueueName("T", 0)
@@ -129,6 +129,20 @@ def test_files_that_vanish_or_shrink_give_less(tmp_path):
     assert (found.unit(4), found.end()) == (None, 4)
     (folder / f"{0:020d}").unlink()
     assert list(found.units(0, 99)) == [] and found.end() == 0
+
+
+def test_a_read_after_the_files_were_closed_takes_no_number_that_another_file_got(tmp_path):
+    found = queue(tmp_path, (0, unit(1) + unit(2)))
+    held, effects = HeldFiles(str(tmp_path), Effects()), Effects()
+    number = held.descriptor(found.files[0])
+    held.close()
+    (tmp_path / "other").write_bytes(b"x" * 40)
+    other = effects.open_read(str(tmp_path / "other"))
+    assert other == number  # the system gives it again
+    assert held.read(found.files[0], 20, 20) == unit(2)
+    held.close()
+    assert effects.pread(other, 1, 0) == b"x"
+    effects.close(other)
 
 
 def test_nothing_below_the_queues_directory_may_be_a_link(tmp_path):

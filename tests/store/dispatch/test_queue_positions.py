@@ -3,7 +3,7 @@ import pytest
 from flintmq.format.record import INNER_BATCH, Record, encode
 from flintmq.message import StoredMessage
 from flintmq.store.dispatch import queue_positions as module
-from flintmq.store.dispatch.queue_positions import places
+from flintmq.store.dispatch.queue_positions import is_at, places
 
 
 def message(topic="T", queue_id=3, queue_offset=7, sys_flag=0, **properties):
@@ -86,3 +86,35 @@ def test_a_record_whose_properties_are_not_parsed_has_the_same_places(flag, more
     quick = places(record)
     monkeypatch.setattr(module, "_INNER", b"")
     assert places(record) == quick
+
+
+@pytest.mark.parametrize("flag", [0x0, 0x4, 0x8, 0xC, INNER_BATCH])
+@pytest.mark.parametrize("topic", ["T", "%RETRY%g", "设备"])
+@pytest.mark.parametrize(
+    "properties",
+    [
+        {},
+        {"KEYS": "INNER_BASE"},
+        {"INNER_BASE": "40", "INNER_NUM": "5"},
+        {"INNER_MULTI_DISPATCH": "%LMQ%a,b", "INNER_MULTI_QUEUE_OFFSET": "4,5"},
+    ],
+)
+@pytest.mark.parametrize("queue_offset", [7, -1])
+def test_one_place_is_judged_as_all_places_say(flag, topic, properties, queue_offset):
+    found = message(topic, queue_offset=queue_offset, sys_flag=flag, **properties)
+    all_places = {(place.topic, place.queue_id, place.offset) for place in places(found)}
+    asked = {(name, 3, n) for name in (topic, "b", "other") for n in (7, 40, 5, 8, -1)} | {
+        ("%LMQ%a", 0, 4),
+        (topic, 4, 7),
+    }
+    for name, queue_id, offset in asked:
+        here = (name, queue_id, offset) in all_places
+        assert is_at(found.raw, name.encode(), queue_id, offset) == here, (name, queue_id, offset)
+        assert is_at(found.raw + b"INNER_ of the next record", name.encode(), queue_id, offset) == here
+    assert not all_places or all_places & asked
+
+
+def test_a_topic_that_is_no_text_is_judged_as_all_places_say():
+    found = StoredMessage(encode(Record(queue_id=3, queue_offset=7, topic=b"\xff", properties=b"")))
+    assert [place.topic for place in places(found)] == ["\ufffd"]
+    assert not is_at(found.raw, b"\xff", 3, 7) and is_at(found.raw, "\ufffd".encode(), 3, 7)

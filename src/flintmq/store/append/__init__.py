@@ -11,6 +11,7 @@ unique_keys      gives messages their UNIQ_KEY
 slow_section     measures the part of a put that may hold the lock for long
 follower         is woken by a put: flush, pool_commit or dispatch
 flush            makes the log durable
+native_flush     answers what the native flusher asks: files, a failed sync, a lost store
 group_commit     answers puts that wait for the disk, a group at a time
 async_puts       answers puts that an event loop waits for
 pool_commit      copies records from the pool's buffers to files

@@ -9,6 +9,7 @@ import asyncio
 from collections import deque
 from typing import cast
 
+from flintmq.kernels.loop_puts import LoopPuts
 from flintmq.message import PutResult
 from flintmq.store.append.flush import FlushService, unflushed
 from flintmq.store.append.stats import WaitTimes
@@ -60,12 +61,34 @@ def _group(loop: asyncio.AbstractEventLoop, flush: FlushService) -> AsyncGroup:
 running_loop = asyncio.get_running_loop
 
 
+def loop_puts(flush: FlushService, loop: asyncio.AbstractEventLoop) -> LoopPuts | None:
+    """Return the puts of this loop for the native flusher.
+
+    None if the loop watches no descriptors, or none is left: then a thread waits for its groups.
+    """
+    for puts in flush.loops:
+        if puts.loop is loop:
+            return puts
+    flush.loops = [puts for puts in flush.loops if not puts.loop.is_closed()]
+    assert flush.flusher is not None
+    try:
+        puts = LoopPuts(flush.flusher, loop, running_loop, unflushed, flush.timeout_s)
+    except (NotImplementedError, OSError):
+        return None
+    flush.loops = [*flush.loops, puts]
+    return puts
+
+
 def flushed_future(
     flush: FlushService, end: int, result: PutResult, loop: asyncio.AbstractEventLoop
 ) -> asyncio.Future[PutResult]:
     """Return the future of a put whose record ends at this offset: `result` once durable."""
+    if flush.flusher is not None and (puts := loop_puts(flush, loop)) is not None:
+        return cast("asyncio.Future[PutResult]", puts.add(result))
     waiting, first = flush.waiters.add_async(end, result, loop, _group, flush)
-    if first:
+    if first and flush.flusher is not None:
+        loop.run_in_executor(None, flush.commit_group)
+    elif first:
         flush.requested()
     return cast("asyncio.Future[PutResult]", waiting)
 

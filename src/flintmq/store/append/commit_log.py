@@ -410,9 +410,9 @@ class CommitLog:
         Thread: the one that holds the put lock.
         """
         host_flags = (BORN_HOST_V6 if len(hosts) - len(self.host) == 20 else 0) | self.host_flag
-        return kernel.encode(
-            file.buffer,
-            at,
+        end = kernel.encode(
+            file.room(at),
+            0,
             file.start + at,
             message.body,
             topic.raw,
@@ -427,7 +427,10 @@ class CommitLog:
             message.reconsume_times,
             message.prepared_transaction_offset,
             self.config.enabled_append_prop_crc,
+            file.size - at,
+            file.size,
         )
+        return end if end < 0 else at + end
 
     def count_record(self, begun: PendingAppend, end: int) -> None:
         """Publish a record that was written up to `end`. May be repeated.
@@ -459,12 +462,14 @@ class CommitLog:
         file, at = begun.file, begun.position
         for _ in range(begun.records):
             try:
-                at += record.check(file.buffer, at, file.start + at, file_end=file.size, max_size=file.size).size
+                left = file.size - at
+                at += record.check(file.room(at), 0, file.start + at, file_end=left, max_size=file.size).size
             except record.RecordError as error:
                 if error.kind == "BLANK":
                     self._rolled(file, at)
                 else:
-                    file.buffer[begun.position : begun.bound] = bytes(begun.bound - begun.position)
+                    with file.room(begun.position) as room:
+                        room[: begun.bound - begun.position] = bytes(begun.bound - begun.position)
                 self.appender.begun = None
                 return
         self.count_record(begun, at)
@@ -501,7 +506,8 @@ class CommitLog:
         assert file.size - file.wrote >= record.BLANK_SIZE  # every put leaves room for the blank
         at = file.wrote
         self.appender.begun = PendingAppend(file, at, at + record.BLANK_SIZE, (), 0)
-        file.buffer[at : at + record.BLANK_SIZE] = record.encode_blank(file.size - at)
+        with file.room(at) as room:
+            room[: record.BLANK_SIZE] = record.encode_blank(file.size - at)
         self._rolled(file, at)
         self.appender.begun = None
 

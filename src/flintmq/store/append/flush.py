@@ -3,7 +3,8 @@
 One thread flushes. Under ASYNC_FLUSH it does so every 500 ms if four pages wait, and everything every 10 s. Under
 SYNC_FLUSH puts hand in requests and wait (`group_commit`); one flush answers all puts that were appended before it
 began. With the transient pool only committed records can be flushed, so a put that waits for a flush has the rest
-committed first.
+committed first. Under SYNC_FLUSH on the real disk, and without the pool, the thread is a native one
+(kernels/flusher.py): the same rules, without the GIL.
 
 The first fsync that fails stops all puts for good: puts that wait get FLUSH_DISK_TIMEOUT, each later put gets
 SERVICE_NOT_AVAILABLE, and no fsync is tried again. After that the page cache may show bytes that are not on disk.
@@ -15,15 +16,19 @@ import threading
 from collections.abc import Callable
 
 from flintmq.config.keys import StoreConfig
+from flintmq.kernels.flusher import DURABLE, STOPPED, Flusher
 from flintmq.kernels.handoff import INTERRUPTED, Latch, Signal
+from flintmq.kernels.loop_puts import LoopPuts
 from flintmq.message import PutMessageStatus, PutResult
 from flintmq.storage.filesystem import Effects
+from flintmq.storage.lock import StoreLock
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.storage.service_thread import ServiceThread
 from flintmq.store.append.commit_log import CommitLog
 from flintmq.store.append.disk_failure import DiskFailure, reason_of
 from flintmq.store.append.follower import Follower
 from flintmq.store.append.group_commit import Waiters
+from flintmq.store.append.native_flush import NativeFlush, may_be_native
 from flintmq.store.append.pool_commit import CommitService
 from flintmq.store.append.stats import WaitTimes
 
@@ -46,12 +51,17 @@ class FlushService(Follower):
         effects: the clock.
         commits: commits the transient pool; None: there is none.
         ours: returns whether this process still owns the store; called before a flush counts.
+        lock: the store's; None: nobody can take the store over.
 
     Attributes:
         needs_wake: always true; under SYNC_FLUSH a put that does not wait requests a flush soon.
         waiters: puts that wait for a flush.
         timeout_s: maximum wait (syncFlushTimeout).
-        times: histogram of waits.
+        times: histogram of waits in the Python thread's groups.
+        follower: woken after a flush if it needs it; None: nobody is. Set before `start`.
+        flushed_time: store time in ms of the last record that a flush covered; 0: there was none.
+        loops: puts of event loops that the native thread answers. The list is replaced, never changed.
+        flusher: the native thread, which the log's end is published to; None: a Python thread flushes.
     """
 
     def __init__(
@@ -64,10 +74,14 @@ class FlushService(Follower):
         *,
         commits: CommitService | None = None,
         ours: Callable[[], bool] = lambda: True,
+        lock: StoreLock | None = None,
     ) -> None:
-        self.files, self.commit_log, self.config, self.ours = files, commit_log, config, ours
+        self.files, self.commit_log, self.config, self.ours, self.lock = files, commit_log, config, ours, lock
         self.failure, self.effects, self.commits = failure, effects, commits
-        self._listeners: list[Callable[[int], None]] = []
+        self.follower: Follower | None = None
+        self.flusher: Flusher | None = None
+        self.loops: list[LoopPuts] = []
+        self._flushed_time = 0
         self.sync = config.flush_disk_type == "SYNC_FLUSH"
         self.needs_wake = True
         self._step = threading.Lock()  # one flush at a time
@@ -78,9 +92,16 @@ class FlushService(Follower):
         self._service = ServiceThread("flintmq-flush", self._run, self._wake.set)
         self._last_thorough = effects.monotonic()
 
-    def on_flushed(self, listener: Callable[[int], None]) -> None:
-        """Register a listener for each flush, which gets the last store time. Before `start`."""
-        self._listeners.append(listener)
+    @property
+    def flushed_time(self) -> int:
+        """Store time in ms of the last record that a flush covered; 0: there was none."""
+        return self._flushed_time or (self.flusher.time if self.flusher is not None else 0)
+
+    def all_times(self) -> WaitTimes:
+        """Return the histogram of all waits."""
+        if self.flusher is None:
+            return self.times
+        return WaitTimes([own + native for own, native in zip(self.times.counts, self.flusher.waits(), strict=True)])
 
     # -- steps ------------------------------------------------------------------------------------------------------
 
@@ -89,6 +110,8 @@ class FlushService(Follower):
 
         Thread: any; one at a time. Durability: everything put before the call, on return of True.
         """
+        if self.flusher is not None and not self.flusher.has_ended:
+            return self._flush_natively(self.flusher)
         if self.commits is not None and least_pages == 0:
             self.commits.commit_once()
         with self._step:
@@ -110,9 +133,19 @@ class FlushService(Follower):
             if not self.ours():
                 return False
             assert self.files.flushed_where == target  # whoever waits for less is answered
-        for listener in self._listeners:
-            listener(time)
+            self._flushed_time = time
+        if self.follower is not None and self.follower.needs_wake:
+            self.follower.wake()
         return True
+
+    def _flush_natively(self, flusher: Flusher) -> bool:
+        """Have the native thread flush everything; return whether it did."""
+        time = self.commit_log.last_time  # before the end, as above
+        target = self.commit_log.end
+        if self.failure or target <= self.files.flushed_where:
+            return False
+        status = flusher.flush(target, time)
+        return self.flush_once() if status == STOPPED else status == DURABLE
 
     def commit_group(self) -> bool:
         """Flush for the requests so far and answer them; return False if there are none."""
@@ -135,6 +168,11 @@ class FlushService(Follower):
         """Wait until the log is durable up to `end`; return False after a failure or timeout."""
         if self.files.flushed_where >= end and not self.failure:
             return True
+        if self.flusher is not None:
+            time = self.commit_log.last_time
+            status = self.flusher.wait(end, self.commit_log.end, time)
+            if status != STOPPED:
+                return status == DURABLE
         began = self.effects.monotonic()
         request = self.waiters.add(end)
         if self._service.stopping:  # the thread may have looked for the last time
@@ -155,7 +193,12 @@ class FlushService(Follower):
 
     def start(self) -> None:
         """Start the thread."""
-        self._service.start()
+        if not may_be_native(self):
+            self._service.start()
+            return
+        native = NativeFlush(self)
+        native.start()
+        self.flusher = native.flusher
 
     def serve_itself(self) -> None:
         """Work without a thread: each put that waits flushes itself."""
@@ -163,13 +206,21 @@ class FlushService(Follower):
 
     def stop(self) -> None:
         """Stop the thread after a last flush of everything."""
+        if self.flusher is not None:
+            time = self.commit_log.last_time
+            self.flusher.publish(self.commit_log.end, time)
+            self.flusher.stop()
         self._service.stop()
         self.commit_group()
         self.flush_once()
 
     def wake(self, size: int = 0) -> None:
         """Ask for a flush soon."""
-        self._wake.set()
+        if self.flusher is not None:
+            time = self.commit_log.last_time
+            self.flusher.publish(self.commit_log.end, time)
+        else:
+            self._wake.set()
 
     def _step_once(self) -> list[Latch] | None:
         """Flush as far as due; return latches to open before the next wait."""

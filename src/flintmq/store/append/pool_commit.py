@@ -1,7 +1,9 @@
-"""Copies records from the transient pool's buffers to the log's files.
+"""Writes records from the transient pool's ring to the log's files.
 
 A commit is not a flush: after it the kernel has the records, and readers and the dispatcher may see them. Before it
-only this process has them. Upstream: CommitRealTimeService.
+only this process has them. While puts come quickly the thread writes without the GIL, one MiB after another. Nobody
+needs the thread: whoever finds the ring full, or must have something committed, writes it. Upstream:
+CommitRealTimeService.
 """
 
 from __future__ import annotations
@@ -21,10 +23,11 @@ from flintmq.store.append.follower import Follower
 PAGE = 4096
 LINGER_S = 0.001  # interval of checking while puts come, so that they need not wake it
 LINGERS = 20  # checks with too little to commit before it sleeps
+FOLLOW_US = 20_000  # longest stretch of writing whole pieces without the GIL
 
 
 class CommitService(Follower):
-    """Commits the buffers of one log.
+    """Commits the ring of one log.
 
     Args:
         files: of the log.
@@ -51,12 +54,21 @@ class CommitService(Follower):
         self.failure, self.effects = failure, effects
         self._listeners: list[Callable[[], None]] = []
         self.done = commit_log.last_time, commit_log.end
+        self._appender = commit_log.appender
         self._least = config.commit_commit_log_least_pages
         self._step = threading.Lock()
         self._wake = Signal()
         self.needs_wake = False
         self._service = ServiceThread("flintmq-commit", self._run, self._wake.set)
         self._last_thorough = effects.monotonic()
+        if files.pool is not None:
+            files.pool.make_room = self.make_room
+
+    @property
+    def committed(self) -> int:
+        """Log offset after the last record that is committed; its time may not be known yet."""
+        pool = self.files.pool
+        return max(self.done[1], pool.ring.committed if pool is not None else 0)
 
     def on_committed(self, listener: Callable[[], None]) -> None:
         """Register a listener for each commit. Before `start`."""
@@ -71,19 +83,42 @@ class CommitService(Follower):
             time = self.commit_log.last_time  # read before the end, so that it is never too young
             target = self.commit_log.end
             waiting = target // PAGE - self.done[1] // PAGE
-            if self.failure or target <= self.done[1]:
+            if self.failure or target <= self.done[1] or self._appender.forked:
                 return False
             if waiting < least_pages and not self.files.rolled_since(self.done[1], target):
                 return False
             try:
                 self.files.commit(target)
             except Exception as error:  # of any kind: how much of it reached the file is not known
-                self.failure.set(f"the transient pool could not be written to the commit log ({reason_of(error)})")
+                self._fail(error)
                 return False
             self.done = time, target
         for listener in self._listeners:
             listener()
         return True
+
+    def make_room(self) -> None:
+        """Write one piece for a put that finds the ring full.
+
+        Raises:
+            OSError: the disk refused; the store takes no more puts.
+        """
+        try:
+            self.files.commit_piece()
+        except OSError as error:
+            self._fail(error)
+            raise
+
+    def _fail(self, error: Exception) -> None:
+        self.failure.set(f"the transient pool could not be written to the commit log ({reason_of(error)})")
+
+    def _follow(self) -> None:
+        """Write whole pieces while puts come quickly."""
+        if not self.failure:
+            try:
+                self.files.follow(FOLLOW_US)
+            except OSError as error:
+                self._fail(error)
 
     def wake(self, size: int = 0) -> None:
         """Wake the thread: a record was put."""
@@ -109,6 +144,8 @@ class CommitService(Follower):
                 self._last_thorough = now
             try:
                 looks = 0 if self.commit_once(0 if everything else self._least) else looks + 1
+                if not looks:
+                    self._follow()
             except Exception as error:  # without the thread, records would stay in this process's memory
                 self.failure.set(f"the commit service failed ({reason_of(error)})")
             if looks < LINGERS and wakes:

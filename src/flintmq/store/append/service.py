@@ -67,7 +67,7 @@ class PutService:
     def settle(self, result: PutResult) -> PutResult:
         """Return the final result of a stored message, after the wait for the disk."""
         done = self.flush.wait_flushed(result.physical_offset + result.size)
-        return result if done else self._unflushed(result)
+        return result if done else self.unsettled(result)
 
     def put_many(self, messages: list[Message], until_refused: bool, delivered: bool) -> list[PutResult]:
         """Put messages in order, with one wait for the disk at the end."""
@@ -94,7 +94,7 @@ class PutService:
         if not (self.flush.sync and any(message.wait for message in messages)):
             self._carry_on()
         elif not self.flush.wait_flushed(stored[-1].physical_offset + stored[-1].size):
-            results = [self._unflushed(r) if r.status is OK else r for r in results]
+            results = [self.unsettled(r) if r.status is OK else r for r in results]
         return results
 
     def put_columns(self, topic: str, batch: Any) -> ColumnsResult:
@@ -109,14 +109,20 @@ class PutService:
             self.counters.refused(result.status.name)
         return result
 
-    def put_async(self, message: Message, quick: Appender | None) -> Awaitable[PutResult]:
-        """Append one message now, if possible by `quick`; return an awaitable of its result."""
+    def put_async(self, message: Message, quick: Appender | None, tried: bool) -> Awaitable[PutResult]:
+        """Append one message now, if possible by `quick`; return an awaitable of its result.
+
+        Args:
+            message: the message.
+            quick: the fast way; None: it is closed.
+            tried: the fast way was tried and left the message to the slow one.
+        """
         if self._async is None:
             from flintmq.store.append import async_puts  # loads asyncio only for its users
 
             self._async = async_puts
         loop = self._async.running_loop()  # before anything is stored
-        result = quick.append(message) if quick is not None else None
+        result = quick.append(message) if quick is not None and not tried else None
         if result is None:
             result = self._append(message, tried=quick is not None)
         stored = result.status is OK
@@ -158,7 +164,8 @@ class PutService:
             return PutMessageStatus.OS_PAGE_CACHE_BUSY
         return None
 
-    def _unflushed(self, result: PutResult) -> PutResult:
+    def unsettled(self, result: PutResult) -> PutResult:
+        """Return the final result of a stored message that is not known to be on disk."""
         late = unflushed(result)
         self.counters.refused(late.status.name)
         return late

@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from flintmq.kernels.fast_get import FastReader
 from flintmq.storage.filesystem import Effects
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
 
@@ -130,10 +131,14 @@ class Counters:
         end: the log's end then.
         effects: the clock.
 
+    Attributes:
+        fast: counts the gets that it answers itself; set once it is made.
+
     Thread: any.
     """
 
     def __init__(self, next_offsets: Mapping[tuple[bytes, int], int], end: int, effects: Effects) -> None:
+        self.fast: FastReader | None = None
         self._effects, self._opened = effects, effects.monotonic()
         self._offsets, self._end = dict(next_offsets), end
         self._lock = threading.Lock()
@@ -173,6 +178,8 @@ class Counters:
                 topics[name] = topics.get(name, 0) + count
         puts = sum(topics.values())
         slow = times.counts[1:]
+        fast = self.fast
+        quickly = (0, 0, 0) if fast is None else (fast.found, fast.missed, fast.messages)
         memory, resident = process_memory(self._effects)
         with self._lock:
             return StoreStats(
@@ -183,9 +190,9 @@ class Counters:
                 puts_by_topic=topics,
                 put_times=dict(zip(LABELS, [max(puts - sum(slow), 0), *slow], strict=True)),
                 longest_in_lock_ms=longest_in_lock_ms,
-                gets_found=self._found,
-                gets_missed=self._missed,
-                messages_got=self._messages,
+                gets_found=self._found + quickly[0],
+                gets_missed=self._missed + quickly[1],
+                messages_got=self._messages + quickly[2],
                 commit_behind_bytes=max(log.end - log.committed, 0),
                 flush_behind_bytes=max(log.end - log.flushed, 0),
                 dispatch_behind_bytes=log.dispatch_behind,

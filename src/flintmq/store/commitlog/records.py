@@ -43,6 +43,7 @@ class RecordReader:
         self.log = log
         self._file: LogFile | None = None
         self._fd = -1
+        self._positions = array("q", [0])
 
     def __enter__(self) -> Self:
         """Return the reader."""
@@ -57,8 +58,14 @@ class RecordReader:
 
     def at(self, physical_offset: int, end: int | None = None) -> StoredMessage | None:
         """Read a record as `record_at` does."""
-        log = self.log
-        file = log.find(physical_offset) if physical_offset >= 0 else None
+        data = self.bytes_at(physical_offset, end)
+        return None if data is None else stored_message(data, 0)
+
+    def bytes_at(self, physical_offset: int, end: int | None = None) -> bytes | None:
+        """Return bytes that begin with the record that `at` would return, or None."""
+        log, file = self.log, self._file
+        if file is None or not file.start <= physical_offset < file.start + file.size:
+            file = log.find(physical_offset) if physical_offset >= 0 else None
         if file is None:
             return None
         at = physical_offset - file.start
@@ -70,15 +77,12 @@ class RecordReader:
         if size <= at:
             return None  # the file is shorter than it was
         data = log.effects.pread(fd, FIRST_READ, at)
-        count, reason = _check(log, data, size - at, physical_offset)
+        count, reason = self._check(data, size - at, physical_offset)
         if reason == kernel.MORE and not count and len(data) == FIRST_READ:
             # The kernel has bounded the size by the file and by the largest record.
             data = log.effects.pread(fd, size_at(data), at)
-            count, _ = _check(log, data, size - at, physical_offset)
-        if not count:
-            return None
-        message = stored_message(data, 0)
-        return message if end is None or physical_offset + message.size <= end else None
+            count, _ = self._check(data, size - at, physical_offset)
+        return data if count and (end is None or physical_offset + size_at(data) <= end) else None
 
     def _open(self, file: LogFile) -> int:
         if file is not self._file:
@@ -87,11 +91,10 @@ class RecordReader:
             self._file = file
         return self._fd
 
-
-def _check(log: LogFiles, data: bytes, file_end: int, physical_offset: int) -> tuple[int, int]:
-    """Return (1 if data[0] begins a valid record, else 0; why the kernel stopped)."""
-    positions = array("q", [0])
-    count, _, reason, _ = kernel.walk(
-        data, 0, len(data), file_end, 1, physical_offset, 0, log.max_record, kernel.CHECK_CRC, positions
-    )
-    return count, reason
+    def _check(self, data: bytes, file_end: int, physical_offset: int) -> tuple[int, int]:
+        """Return (1 if data[0] begins a valid record, else 0; why the kernel stopped)."""
+        flags, positions = kernel.CHECK_CRC, self._positions
+        count, _, reason, _ = kernel.walk(
+            data, 0, len(data), file_end, 1, physical_offset, 0, self.log.max_record, flags, positions
+        )
+        return count, reason

@@ -17,7 +17,7 @@ FIRST_PIECE = 1 << 14  # bytes read after a stop: the next one may be near
 
 
 class Pieces:
-    """Reads bytes by pread into one buffer that is reused.
+    """Reads bytes by pread into one buffer that is reused, or (LogWalk.keep_pieces) new ones.
 
     Attributes:
         size: size of the file when it was opened; less once it turns out to be shorter.
@@ -26,7 +26,8 @@ class Pieces:
     def __init__(self, walk: LogWalk, file: LogFile, fd: int, size: int) -> None:
         self.effects, self.fd, self.size = walk.log.effects, fd, size
         self.most = min(size, walk.piece_bytes) or 1
-        self.buffer = bytearray(self.most)
+        self.allocate = walk.allocate
+        self.buffer = bytearray(self.most if self.allocate is None else 0)
         self.span = self.most
         self.until = size if walk.end is None else min(size, walk.end - file.start)  # certainly needed
         self.effects.will_read(fd, walk.position - file.start, self.until, sure=walk.end is not None)
@@ -34,13 +35,16 @@ class Pieces:
     def bytes_at(self, at: int, need: int) -> tuple[memoryview, int, int]:
         """Return (buffer, file position of its first byte, bytes filled) from position `at` on."""
         span = max(min(self.span, self.until - at), need)
-        if span > len(self.buffer):
-            self.buffer = bytearray(span)  # one large record; released with the walk
-        view = memoryview(self.buffer)
+        if self.allocate is not None:
+            view = self.allocate(span)
+        else:
+            if span > len(self.buffer):
+                self.buffer = bytearray(span)  # one large record; released with the walk
+            view = memoryview(self.buffer)
         filled = self.effects.pread_into(self.fd, view[:span], at)
         if filled < span:
             self.size = min(self.size, at + filled)
-        assert 0 < span <= len(self.buffer) and filled <= span
+        assert 0 < span <= len(view) and filled <= span
         self.span = min(2 * self.span, self.most)
         return view, at, filled
 

@@ -14,7 +14,7 @@ or disappear. `map` maps whole files: faster, but a file that another process sh
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -77,7 +77,7 @@ class AfterStop(Enum):
 class Piece:
     """Some validated records of one file. Valid until the next piece is taken.
 
-    The buffer is then used again.
+    The buffer is then used again (but see LogWalk.keep_pieces).
 
     Attributes:
         data: bytes of the file; data[0] has log offset `base`.
@@ -150,6 +150,7 @@ class LogWalk:
         self.positions = zeros("q", max_rows)
         self._begin, self.position = begin, max(begin, log.min_offset)
         self.last_time = 0
+        self.allocate: Callable[[int], memoryview] | None = None
         self._effort = ResyncBudget()
         self.verdict: Verdict | None = None
         self._not_older_at = -1  # a record at or after this offset ...
@@ -166,6 +167,15 @@ class LogWalk:
         self.position = position
         if last_time is not None:
             self.last_time = last_time
+
+    def keep_pieces(self, allocate: Callable[[int], memoryview]) -> None:
+        """Leave a piece as it is when the next one is taken; call it before iterating.
+
+        Args:
+            allocate: returns a writable buffer of this many bytes, for a piece that is read by pread. Mapped bytes stay
+                without it.
+        """
+        self.allocate = allocate
 
     def check_times(self) -> None:
         """Stop at decreasing store times, as a walk without `end` does; call it before iterating."""

@@ -17,20 +17,20 @@ from typing import TypeAlias
 from flintmq.format.batch_queue import BATCH_UNIT_SIZE, BatchUnit
 from flintmq.format.consume_queue import UNIT, UNIT_SIZE, Unit
 from flintmq.format.consume_queue_ext import is_address
+from flintmq.kernels.fast_get import ReadableQueue
 from flintmq.storage.filesystem import Effects
 from flintmq.store.consumequeue.reader import ExtQueue, batch_queue, plain_queue
 from flintmq.store.consumequeue.writer import BatchQueueWriter, QueueWriter, offset_is_implausible
 from flintmq.store.dispatch.dispatcher import UnitBlock
-from flintmq.store.layout import directories
 from flintmq.store.layout.queue_name import QueueName
 
 BLOCK = 512  # units read at once, at least
-BLOCKS_KEPT = 256  # of all queues of a store: 2.5 MiB
+BLOCKS_KEPT = 512  # of all queues of a store: 5 MiB
 Entry: TypeAlias = tuple[Unit, int, int]  # a unit, its first queue offset, and its number of queue offsets
 
 
 class KeptUnits:
-    """Recently read blocks of units, of all plain queues of a store.
+    """Bounds the number of blocks of units that the queues of a store keep.
 
     Gets at changing offsets come back to them, and opening and reading a queue's file costs as much as reading the
     message.
@@ -40,23 +40,17 @@ class KeptUnits:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._blocks: OrderedDict[tuple[str, int], bytes] = OrderedDict()
+        self._kept: OrderedDict[tuple[ReadableQueue, int], None] = OrderedDict()  # queue and key of its block
 
-    def find(self, folder: str, first: int) -> bytes:
-        """Return the units of a queue from this block's first offset on; empty if not kept."""
+    def keep(self, queue: ReadableQueue, first: int, units: bytes) -> None:
+        """Keep a block of a queue, and drop the one that was read first if there are too many."""
         with self._lock:
-            found = self._blocks.get((folder, first), b"")
-            if found:
-                self._blocks.move_to_end((folder, first))
-            return found
-
-    def keep(self, folder: str, first: int, units: bytes) -> None:
-        """Keep a block and drop the least recently used one."""
-        with self._lock:
-            self._blocks[folder, first] = units
-            self._blocks.move_to_end((folder, first))
-            if len(self._blocks) > BLOCKS_KEPT:
-                self._blocks.popitem(last=False)
+            self._kept[queue, first] = None
+            self._kept.move_to_end((queue, first))
+            queue.blocks[first] = units
+            if len(self._kept) > BLOCKS_KEPT:
+                (owner, old), _ = self._kept.popitem(last=False)
+                owner.blocks.pop(old, None)
 
     def check_invariants(self) -> None:
         """Assert that at most BLOCKS_KEPT blocks are kept, each of whole units.
@@ -64,21 +58,19 @@ class KeptUnits:
         Thread: any.
         """
         with self._lock:
-            assert len(self._blocks) <= BLOCKS_KEPT
-            assert all(len(block) % UNIT_SIZE == 0 for block in self._blocks.values())
+            assert len(self._kept) <= BLOCKS_KEPT
+            assert all(len(queue.blocks.get(first, b"")) % UNIT_SIZE == 0 for queue, first in self._kept)
 
-    def forget(self, folder: str) -> None:
+    def forget(self, queue: ReadableQueue) -> None:
         """Drop the blocks of one queue, whose units change."""
         with self._lock:
-            for key in [key for key in self._blocks if key[0] == folder]:
-                del self._blocks[key]
+            for first in queue.blocks:
+                self._kept.pop((queue, first), None)
+            queue.blocks.clear()
 
 
-class RunningQueue:
+class RunningQueue(ReadableQueue):
     """One plain queue of a running store.
-
-    Attributes:
-        min_offset, max_offset: its bounds; the latter is after its last unit.
 
     Thread: `raise_minimum` retention only; other methods that change the queue the dispatcher only, or recovery before
     there is one. Reading any: `max_offset` is raised after the units below it are written.
@@ -87,10 +79,9 @@ class RunningQueue:
     unit_size = UNIT_SIZE
 
     def __init__(self, writer: QueueWriter, root: str, name: QueueName, effects: Effects, kept: KeptUnits) -> None:
+        super().__init__(os.fsencode(name.topic), writer.file_size // UNIT_SIZE, BLOCK)
         self.writer, self.root, self.name, self.effects, self.kept = writer, root, name, effects, kept
-        self.folder = os.path.join(root, directories.QUEUES, name.topic, str(name.queue_id))
-        self.min_offset = self.max_offset = 0
-        self._block = 0, b""  # queue offset of the first unit, and units, read last; one tuple, so always read together
+        self.folder = writer.units.directory
 
     # -- changes ----------------------------------------------------------------------------------------------------
 
@@ -178,20 +169,26 @@ class RunningQueue:
         count = min(count, self.max_offset - offset, self.next_file(offset) - offset)
         if count <= 0:
             return b""
-        first, block = self._block
-        if not first <= offset <= first + len(block) // UNIT_SIZE - count:
-            start = self.next_file(offset) - self.writer.file_size // UNIT_SIZE
-            first = max(offset - offset % BLOCK, start)
-            block = self.kept.find(self.folder, first)
-            if len(block) < (offset - first + count) * UNIT_SIZE:
-                block = self._read(start, first, max(offset + count, first + BLOCK))
-                self.kept.keep(self.folder, first, block)
-            self._block = first, block
+        first = self.block_of(offset)
+        block = self.blocks.get(first, b"")
+        if len(block) < (offset - first + count) * UNIT_SIZE:
+            block = self.read_block(offset, count)
         at = (offset - first) * UNIT_SIZE
         return block[at : at + count * UNIT_SIZE]
 
-    def _read(self, start: int, first: int, end: int) -> bytes:
-        """Read the units from `first` to `end` in the file that begins at queue offset `start`."""
+    def read_block(self, offset: int, count: int = 1) -> bytes:
+        """Read the block with this queue offset, and keep it.
+
+        It is longer than others if it must hold `count` units from there on.
+        """
+        first = self.block_of(offset)
+        block = self._read(first, max(offset + count, first + self.units_per_block))
+        self.kept.keep(self, first, block)
+        return block
+
+    def _read(self, first: int, end: int) -> bytes:
+        """Read the units from `first` to `end`, of one file."""
+        start = first - first % self.units_per_file
         end = min(end, self.max_offset, self.next_file(first))
         path = os.path.join(self.folder, f"{start * UNIT_SIZE:020d}")
         with suppress(FileNotFoundError), self.effects.reading(path) as fd:
@@ -201,8 +198,7 @@ class RunningQueue:
 
     def forget(self) -> None:
         """Drop what is kept: units below the largest offset were rewritten."""
-        self._block = 0, b""
-        self.kept.forget(self.folder)
+        self.kept.forget(self)
 
     def check_invariants(self) -> None:
         """Assert that the bounds are ordered and kept units are within them.
@@ -213,14 +209,14 @@ class RunningQueue:
         assert 0 <= low <= high, f"{self.folder}: begins at {low} and ends at {high}"
         assert -1 <= following <= high, f"{self.folder}: readers see up to {high}, and {following} is the next unit"
         assert self.writer.file_size % UNIT_SIZE == 0, f"{self.folder}: a unit would lie in two files"
-        (first, block), count = self._block, len(self._block[1]) // UNIT_SIZE
-        assert len(block) % UNIT_SIZE == 0 and first + count <= high, f"{self.folder}: keeps units that are not there"
-        assert count == 0 or first + count <= self.next_file(first), f"{self.folder}: keeps units of two files at once"
+        for first, block in list(self.blocks.items()):
+            end = first + len(block) // UNIT_SIZE
+            assert len(block) % UNIT_SIZE == 0 and end <= high, f"{self.folder}: keeps units that are not there"
+            assert not block or end <= self.next_file(first), f"{self.folder}: keeps units of two files at once"
 
     def next_file(self, offset: int) -> int:
         """Return the first queue offset of the file after that of this offset."""
-        per_file = self.writer.file_size // UNIT_SIZE
-        return offset - offset % per_file + per_file
+        return offset - offset % self.units_per_file + self.units_per_file
 
 
 class RunningBatchQueue:

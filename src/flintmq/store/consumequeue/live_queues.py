@@ -16,8 +16,8 @@ from flintmq.format.text import java_decode, java_encode
 from flintmq.storage.filesystem import Effects
 from flintmq.store.commitlog.report import Report
 from flintmq.store.consumequeue.live_queue import AnyQueue, KeptUnits, RunningBatchQueue, RunningQueue
-from flintmq.store.consumequeue.load_queues import QueueLoader, RecordIsAt
-from flintmq.store.consumequeue.reader import batch_queue, plain_queue
+from flintmq.store.consumequeue.load_queues import LoadedQueue, QueueLoader, RecordIsAt
+from flintmq.store.consumequeue.reader import HeldFiles, batch_queue, plain_queue
 from flintmq.store.consumequeue.writer import BatchQueueWriter, OpenFiles, QueueWriter, offset_is_implausible
 from flintmq.store.dispatch.dispatcher import Dispatcher, UnitBlock
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
@@ -25,6 +25,7 @@ from flintmq.store.layout import directories
 from flintmq.store.layout.queue_name import BATCH, PLAIN, Queue, QueueName, each_queue_name
 from flintmq.store.layout.small_files import fsync_and_drop_cache
 
+FIRST_UNITS = 4096  # bytes of a queue's file that are read to see whether it has no more
 _LIGHT = LMQ_PREFIX.encode()  # light queues have no ext queue
 
 
@@ -41,6 +42,7 @@ class ConsumeQueues:
         self.batch: dict[tuple[bytes, int], RunningBatchQueue | None] = {}
         self._rewritten: dict[str, RunningQueue] = {}
         self._lacking: set[str] = set()  # folders of queues that lost units or files; until `finish_loading`
+        self._file_size = config.consume_queue_file_size
         self.changed = threading.Condition()
         self.arrivals = 0  # incremented with every block that readers may see
 
@@ -83,14 +85,12 @@ class ConsumeQueues:
         for kind, name in self.names():
             topic, loaded = os.fsencode(name.topic), None
             if kind == directories.QUEUES:
-                with plain_queue(self.root, name, self.effects).held() as units:
-                    queue = self._open(topic, name.queue_id)
-                    if queue is not None and units.files:
-                        loaded = loader.load_plain(queue, units)
-                        if loaded.lacks and queue.max_offset > 0:  # one without units has no smallest offset
-                            self._lacking.add(queue.folder)
+                queue = self._open(topic, name.queue_id)
+                if queue is not None:
+                    loaded = self._load_plain(queue, loader)
             else:
-                with batch_queue(self.root, name, self.effects).held() as units:
+                with HeldFiles(os.path.join(self.root, kind), self.effects) as held:
+                    units = batch_queue(self.root, name, self.effects, held)
                     batch = self._open_batch(topic, name.queue_id)
                     if batch is not None and units.files:
                         loaded = loader.load_batch(batch, units)
@@ -100,6 +100,22 @@ class ConsumeQueues:
                     missing = min(missing, max(loaded.reached, log_begin))
         return min(dispatched, missing)
 
+    def _load_plain(self, queue: RunningQueue, loader: QueueLoader) -> LoadedQueue | None:
+        """Load a plain queue; None if it has no files."""
+        below = os.path.join(self.root, directories.QUEUES)
+        files, data = self.effects.only_file(queue.folder, below, FIRST_UNITS)
+        loaded = None if data is None else loader.load_short(queue, files, data)
+        if loaded is not None or not files:
+            return loaded
+        with HeldFiles(below, self.effects) as held:
+            units = plain_queue(self.root, queue.name, self.effects, held)
+            if not units.files:
+                return None
+            loaded = loader.load_plain(queue, units)
+        if loaded.lacks and queue.max_offset > 0:  # one without units has no smallest offset
+            self._lacking.add(queue.folder)
+        return loaded
+
     def _open(self, topic: bytes, queue_id: int) -> RunningQueue | None:
         place = topic, queue_id
         if place not in self.plain:
@@ -107,7 +123,7 @@ class ConsumeQueues:
             if path is not None:
                 has_ext = self.config.enable_consume_queue_ext and not topic.startswith(_LIGHT)
                 ext = self.config.mapped_file_size_consume_queue_ext if has_ext else 0
-                size = self.config.consume_queue_file_size
+                size = self._file_size
                 writer = QueueWriter(self.files, self.root, path, size, ext, self.report)
                 queue = RunningQueue(
                     writer, self.root, QueueName(os.fsdecode(topic), queue_id), self.effects, self.kept

@@ -12,12 +12,14 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from flintmq.format.batch_queue import BATCH_UNIT
-from flintmq.format.consume_queue import UNIT_SIZE
+from flintmq.format.consume_queue import UNIT, UNIT_SIZE
 from flintmq.format.consume_queue_ext import is_address
 from flintmq.storage.filesystem import Effects
+from flintmq.store.commitlog.files import file_start
 from flintmq.store.consumequeue.live_queue import RunningBatchQueue, RunningQueue
 from flintmq.store.consumequeue.reader import AnyUnit, UnitQueue
 from flintmq.store.consumequeue.writer import zero_after
+from flintmq.store.layout.file_geometry import LARGEST_FILE
 from flintmq.store.layout.queue_name import QueueName
 
 log = logging.getLogger("flintmq.recovery")
@@ -71,6 +73,34 @@ class QueueLoader:
         known = last is not None and UnitQueue.points_to_record(last)
         reached = last.physical_offset + last.size if last is not None and known else self.log_begin
         return LoadedQueue(reached, written > end or gap is not None)
+
+    def load_short(self, queue: RunningQueue, files: list[tuple[str, int]], data: bytes) -> LoadedQueue | None:
+        """Load a plain queue from the first bytes of its only file, as `load_plain` would.
+
+        Most queues of a store with many are like this: one file from queue offset 0, less than a page of units, and
+        nothing to truncate.
+
+        Args:
+            queue: the queue.
+            files: its file, by name and size.
+            data: the first bytes of the file; only zeros follow.
+
+        Returns:
+            None if there is anything else about the queue; nothing was changed.
+        """
+        name, size = files[0]
+        end = -(-len(data.rstrip(b"\0")) // UNIT_SIZE)
+        if end == 0 or file_start(name) != 0 or size % UNIT_SIZE or size > LARGEST_FILE or queue.writer.ext is not None:
+            return None
+        first, last = UNIT.unpack(data), UNIT.unpack(data, UNIT_SIZE * (end - 1))
+        if not UnitQueue.points_to_record(first) or not UnitQueue.points_to_record(last):
+            return None
+        if min(first.physical_offset, last.physical_offset) < self.log_begin:
+            return None
+        if not self.is_at(os.fsencode(queue.name.topic), queue.name.queue_id, end - 1, last.physical_offset):
+            return None
+        queue.continue_at(0, end)
+        return LoadedQueue(last.physical_offset + last.size, False)
 
     def load_batch(self, queue: RunningBatchQueue, units: UnitQueue) -> LoadedQueue:
         """Load a batch queue that has files.

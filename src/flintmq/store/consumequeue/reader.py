@@ -22,7 +22,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple, Self, TypeAlias
 
 from flintmq.errors import FormatError
 from flintmq.format import consume_queue_ext as ext
@@ -70,16 +70,15 @@ def list_files(folder: str, below: str, effects: Effects) -> list[UnitFile]:
         StoreAccessError: the directory may not be listed.
     """
     found = []
-    for name in effects.listdir(folder, below):
-        start, path = file_start(name), os.path.join(folder, name)
-        size = effects.size(path) if start is not None else None
+    for name, size in effects.regular_files(folder, below):
+        start = file_start(name)
         if start is not None and size:
-            found.append(UnitFile(path, start, size))
+            found.append(UnitFile(os.path.join(folder, name), start, size))
     return found
 
 
 class HeldFiles:
-    """Files of one queue that stay open.
+    """Files of one queue that stay open, for a `with` block.
 
     Each is opened once, when first read. The last bytes read are kept; others may change them meanwhile.
 
@@ -99,6 +98,14 @@ class HeldFiles:
         self._open: dict[str, int] = {}
         self._last = "", 0, b""  # path, position and bytes of the last read
 
+    def __enter__(self) -> Self:
+        """Return the files."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Close all files."""
+        self.close()
+
     def descriptor(self, file: UnitFile) -> int:
         """Return the descriptor of a file."""
         if file.path not in self._open:
@@ -115,8 +122,10 @@ class HeldFiles:
         return data
 
     def close(self) -> None:
-        """Close all files."""
-        for fd in self._open.values():
+        """Close all files; one that is read afterwards is opened again."""
+        # Forget the numbers first: the system gives a closed one to the next file that anybody opens.
+        held, self._open = self._open, {}
+        for fd in held.values():
             self._effects.close(fd)
 
 
@@ -155,11 +164,8 @@ class UnitQueue:
     @contextmanager
     def held(self) -> Iterator[UnitQueue]:
         """Return the same queue with open files, for one thread and the length of a `with` block."""
-        files = HeldFiles(self._below, self._effects)
-        try:
+        with HeldFiles(self._below, self._effects) as files:
             yield UnitQueue(self.layout, self.folder, self._below, self.files, self._effects, files)
-        finally:
-            files.close()
 
     @property
     def is_batch(self) -> bool:
@@ -352,28 +358,28 @@ class UnitQueue:
             return b""
 
 
-def plain_queue(root: str, name: QueueName, effects: Effects = REAL) -> UnitQueue:
-    """List a queue of consumequeue/.
+def plain_queue(root: str, name: QueueName, effects: Effects = REAL, held: HeldFiles | None = None) -> UnitQueue:
+    """List a queue of consumequeue/; `held`: see UnitQueue.
 
     Raises:
         StoreAccessError: the directory may not be listed.
     """
-    return _listed(os.path.join(root, directories.QUEUES), name, UNIT, effects)
+    return _listed(os.path.join(root, directories.QUEUES), name, UNIT, effects, held)
 
 
-def batch_queue(root: str, name: QueueName, effects: Effects = REAL) -> UnitQueue:
-    """List a queue of batchconsumequeue/.
+def batch_queue(root: str, name: QueueName, effects: Effects = REAL, held: HeldFiles | None = None) -> UnitQueue:
+    """List a queue of batchconsumequeue/; `held`: see UnitQueue.
 
     Raises:
         StoreAccessError: the directory may not be listed.
     """
-    return _listed(os.path.join(root, directories.BATCH_QUEUES), name, BATCH_UNIT, effects)
+    return _listed(os.path.join(root, directories.BATCH_QUEUES), name, BATCH_UNIT, effects, held)
 
 
-def _listed(below: str, name: QueueName, layout: Layout[Any], effects: Effects) -> UnitQueue:
+def _listed(below: str, name: QueueName, layout: Layout[Any], effects: Effects, held: HeldFiles | None) -> UnitQueue:
     folder = os.path.join(below, name.topic, str(name.queue_id))
     files = _unit_files(folder, below, layout.size, effects) if is_path(name.topic) else ()
-    return UnitQueue(layout, folder, below, files, effects)
+    return UnitQueue(layout, folder, below, files, effects, held)
 
 
 def _unit_files(folder: str, below: str, width: int, effects: Effects) -> tuple[UnitFile, ...]:
@@ -386,6 +392,8 @@ def _unit_files(folder: str, below: str, width: int, effects: Effects) -> tuple[
         for file in list_files(folder, below, effects)
         if file.start % width == 0 and width <= file.size <= LARGEST_FILE
     ]
+    if len(found) < 2:
+        return tuple(found)
     ends = [file.start for file in found[1:]]
     cut = [file._replace(size=min(file.size, end - file.start)) for file, end in zip(found, ends, strict=False)]
     return (*cut, *found[-1:])

@@ -293,8 +293,10 @@ class QueueWriter:
     ) -> None:
         self.path, self.file_size, self.report = path, file_size, report
         self.units = FileSequence(files, os.path.join(root, path), file_size)
-        ext = path.replace("consumequeue", "consumequeue_ext", 1)
-        self.ext = ExtWriter(FileSequence(files, os.path.join(root, ext), ext_file_size)) if ext_file_size else None
+        self.ext: ExtWriter | None = None
+        if ext_file_size:
+            ext = path.replace("consumequeue", "consumequeue_ext", 1)
+            self.ext = ExtWriter(FileSequence(files, os.path.join(root, ext), ext_file_size))
         self.next = -1  # queue offset of the next unit; -1 before the first
         self._log_begin = -1  # log offset of the queue's first record
         self._holes = 0  # number of units in holes so far

@@ -7,17 +7,20 @@ CommitLog.checkMessageAndReturnSize.
 
 from __future__ import annotations
 
+import os
 from typing import NamedTuple
 
 from flintmq.format import properties
 from flintmq.format.batch_queue import messages_of
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
-from flintmq.format.record import TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
+from flintmq.format.record import INNER_BATCH, TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
+from flintmq.format.record_view import PLACE, texts_at
 from flintmq.format.text import java_int
-from flintmq.message import StoredMessage
+from flintmq.message import StoredMessage, stored_message
 
 LMQ_PREFIX = "%LMQ%"
 _PLACED = (TRANSACTION_NONE, TRANSACTION_COMMIT)  # prepared and rolled-back records are in no queue
+_NOT_ORDINARY = TRANSACTION_MASK | INNER_BATCH
 _INNER = b"INNER_"  # prefix of every property that gives a record more positions than its own
 
 
@@ -60,6 +63,24 @@ def places(message: StoredMessage) -> list[QueuePosition]:
     offset, messages = messages_of(message.properties, message.queue_offset)
     first = QueuePosition(message.topic, message.queue_id, offset, max(messages, 1))
     return [*([first] if offset >= 0 else []), *lmq_positions(message)]
+
+
+def is_at(data: bytes, topic: bytes, queue_id: int, offset: int) -> bool:
+    """Return whether a record has this place in the queues.
+
+    Args:
+        data: bytes that begin with the validated record.
+        topic: the queue's topic, raw.
+        queue_id, offset: queue, and queue offset of the record or of the first message of an inner batch.
+    """
+    size, _, own_id, own_offset, flags = PLACE.unpack_from(data)
+    begin, end, rest = texts_at(data)
+    if not flags & _NOT_ORDINARY and topic.isascii() and data.find(_INNER, rest, size) < 0:  # mostly
+        return own_id == queue_id and own_offset == offset >= 0 and data[begin:end] == topic
+    return any(
+        os.fsencode(place.topic) == topic and place.queue_id == queue_id and place.offset == offset
+        for place in places(stored_message(data, 0))
+    )
 
 
 def lmq_positions(message: StoredMessage) -> list[QueuePosition]:

@@ -182,9 +182,12 @@ def read_batch(lookup: QueueLookup, name: QueueName, offset: int, count: int, ma
     stop = min(offset + count, bounds.max)
     if offset >= stop:
         return QueueBatch(lookup, name, offset, memoryview(b""), 0, 0, maps)
-    units = lookup.plain_units(name, offset, stop - offset)
-    log = lookup.snapshot.log
-    found, size = fetch.run(units, 0, len(units) // UNIT_SIZE, log.min_offset, lookup.snapshot.end)
+    log, end = lookup.snapshot.log, lookup.snapshot.end
+    units = lookup.kept_units(name, offset, stop - offset)
+    found, size = fetch.run(units, 0, len(units) // UNIT_SIZE, log.min_offset, end)
+    if found < stop - offset:  # of two blocks, or not written when the block was read
+        units = lookup.plain_units(name, offset, stop - offset)
+        found, size = fetch.run(units, 0, len(units) // UNIT_SIZE, log.min_offset, end)
     if found:
         return QueueBatch(lookup, name, offset, units, found, size, maps)
     return LooseBatch(lookup, name, offset, stop)

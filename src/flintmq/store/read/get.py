@@ -14,24 +14,29 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from flintmq.config.keys import StoreConfig
-from flintmq.format.consume_queue import Unit
+from flintmq.format.consume_queue import UNIT_SIZE, Unit
 from flintmq.format.consume_queue_ext import is_address
 from flintmq.format.record import BLANK_SIZE
 from flintmq.format.record_view import size_at
 from flintmq.format.text import java_encode, java_hash
 from flintmq.kernels import fetch, walk
 from flintmq.kernels.derive import unit as unit_bytes
+from flintmq.kernels.fast_append import own_lock
+from flintmq.kernels.fast_get import FastReader, forked
 from flintmq.message import GetMessageStatus, GetResult, StoredMessage
 from flintmq.storage.mapped_file_queue import MappedFileQueue
-from flintmq.store.consumequeue.live_queue import AnyQueue
+from flintmq.store.consumequeue.live_queue import AnyQueue, RunningQueue
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
 from flintmq.store.consumequeue.reader import ExtQueue
-from flintmq.store.dispatch.queue_positions import lmq_positions
+from flintmq.store.dispatch.queue_positions import LMQ_PREFIX, lmq_positions
+from flintmq.store.reentry import main_thread
 
 log = logging.getLogger("flintmq.store")
 
 Answer = tuple[GetMessageStatus, list[StoredMessage], int]  # status, messages, next offset
 RAM = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")  # bytes
+
+os.register_at_fork(after_in_child=forked)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +75,9 @@ class LiveReader:
 
     `check` raises the error for callers that wait when the store is closed.
 
+    Attributes:
+        fast: answers plain gets; None on a disk that must see each read, and where no GIL orders it with closing files.
+
     Thread: any.
     """
 
@@ -82,12 +90,23 @@ class LiveReader:
     ) -> None:
         self.files, self.queues, self.config, self.check = files, queues, config, check
         self._position = array("q", [0])
+        self.fast = None if files.effects.watches or own_lock() else fast_reader(files, config)
 
     def get(
         self, topic: str, queue_id: int, offset: int, max_messages: int, tags: str | None, wait_ms: int
     ) -> GetResult:
         """Read messages from a queue offset on; with `wait_ms`, wait for the first one."""
+        found = None if self.fast is None else self.fast.read(topic, queue_id, offset, max_messages, tags, wait_ms)
+        return self.get_slowly(topic, queue_id, offset, max_messages, tags, wait_ms) if found is None else found
+
+    def get_slowly(
+        self, topic: str, queue_id: int, offset: int, max_messages: int, tags: str | None, wait_ms: int
+    ) -> GetResult:
+        """Read messages as `get` does, whatever the queue, its units and its records are like."""
         raw, codes = java_encode(topic), wanted_codes(tags)
+        queue = self.queues.find(raw, queue_id)
+        if self.fast is not None and isinstance(queue, RunningQueue) and not topic.startswith(LMQ_PREFIX):
+            self.fast.know(str(topic), queue_id, queue)
 
         def take(queue: AnyQueue) -> Answer:
             return self._take(queue, raw, queue_id, offset, max_messages, codes)
@@ -195,6 +214,14 @@ class LiveReader:
             None,
             f"has a unit that points to the record of another queue offset, at log offset {unit.physical_offset}",
         )
+
+
+def fast_reader(files: MappedFileQueue, config: StoreConfig) -> FastReader:
+    """Make the fast way of gets from a log."""
+    statuses = GetMessageStatus.FOUND, GetMessageStatus.NO_MATCHED_MESSAGE, GetMessageStatus.OFFSET_OVERFLOW_ONE
+    limits = Limits.of(config, 1)
+    numbers = *limits.memory, *limits.disk, limits.young, config.max_filter_message_size // UNIT_SIZE
+    return FastReader(files, StoredMessage, GetResult, statuses, numbers, wanted_codes, main_thread())
 
 
 def _counts(raw: bytes, physical_offset: int) -> bool:

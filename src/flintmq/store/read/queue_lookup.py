@@ -17,6 +17,7 @@ from collections.abc import Iterator
 from functools import cached_property
 from typing import NamedTuple
 
+from flintmq.format.consume_queue import UNIT, UNIT_SIZE
 from flintmq.message import StoredMessage, stored_message
 from flintmq.store.commitlog.resync import first_record
 from flintmq.store.commitlog.snapshot import Snapshot
@@ -33,6 +34,8 @@ from flintmq.store.read.log_map import SEGMENT_BYTES, LogMap, QueueRun, find_bet
 UNITS_TRIED = 1000  # units that point nowhere, before a queue's files are ignored
 OFFSETS_TRIED = 8  # offsets tried one by one, before the log is searched for the next message
 QUEUES_KEPT = 4096  # listings of queue directories that are cached
+BLOCK = 512  # units of a plain queue that are read and kept at once
+BLOCKS_KEPT = 64  # 640 KiB
 
 
 class Bounds(NamedTuple):
@@ -70,6 +73,7 @@ class QueueLookup:
         self._map_before: LogMap | None = before.__dict__.get("_map") if before is not None else None
         self._lock = threading.RLock()
         self._files: OrderedDict[QueueName, UnitQueue] = OrderedDict()
+        self._blocks: OrderedDict[tuple[QueueName, int], bytes] = OrderedDict()  # by queue and number of the block
         self._bounds: dict[QueueName, Bounds] = {}
         self._topics: dict[QueueName, str] = {}  # of the first records, once they were read
         self._misleading = False  # the files of some queue are ignored: the log is read
@@ -126,16 +130,43 @@ class QueueLookup:
         units = self.units(name)
         return memoryview(b"" if units.is_batch else units.raw(offset, count))
 
+    def kept_units(self, name: QueueName, offset: int, count: int) -> memoryview:
+        """Return the bytes of up to `count` units of one block of a plain queue, as read once.
+
+        They may have changed since: hints that cost no call of the system. If one points to no right record, the unit
+        must be read again.
+        """
+        number = offset // BLOCK
+        with self._lock:
+            block = self._blocks.get((name, number))
+            if block is None:
+                block = bytes(self.plain_units(name, number * BLOCK, BLOCK))
+                self._blocks[name, number] = block
+                if len(self._blocks) > BLOCKS_KEPT:
+                    self._blocks.popitem(last=False)
+        at = (offset - number * BLOCK) * UNIT_SIZE
+        return memoryview(block)[at : min(at + count * UNIT_SIZE, len(block) - len(block) % UNIT_SIZE)]
+
     # -- one message --------------------------------------------------------------------------------------------------
 
     def message(self, name: QueueName, offset: int) -> StoredMessage | None:
         """Find the record at an offset of a queue, or None; of an inner batch the outer record."""
         if offset < 0:
             return None
-        found = self._by_unit(name, offset)
+        found = self._by_kept_unit(name, offset)
+        if found is None:
+            found = self._by_unit(name, offset)
         if found is None:
             found = self._tail_find(name, offset)
         return self._in_hole(name, offset) if found is None else found
+
+    def _by_kept_unit(self, name: QueueName, offset: int) -> StoredMessage | None:
+        units = self.kept_units(name, offset, 1)
+        unit = UNIT.unpack(units) if units else None
+        if unit is None or not UnitQueue.points_to_record(unit):
+            return None
+        message = self.snapshot.record(unit.physical_offset)
+        return message if message is not None and is_at_queue_offset(message, name, offset) else None
 
     def _by_unit(self, name: QueueName, offset: int) -> StoredMessage | None:
         units = self.units(name)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Callable, Iterator, Mapping
 
 from flintmq.store.commitlog.files import LogFiles
@@ -13,7 +12,7 @@ from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.consumequeue import known_ends
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
 from flintmq.store.dispatch.dispatcher import Dispatcher, UnitBlock, each_block
-from flintmq.store.dispatch.queue_positions import places
+from flintmq.store.dispatch.queue_positions import is_at
 from flintmq.store.index.index_service import KeyIndex, RecoveredIndex
 from flintmq.store.layout.small_files import StoreFiles
 
@@ -95,11 +94,8 @@ class DerivedLoader:
         with RecordReader(self.files) as read:
 
             def has_record(topic: bytes, queue_id: int, offset: int, physical_offset: int) -> bool:
-                message = read.at(physical_offset, end)
-                return message is not None and any(
-                    os.fsencode(place.topic) == topic and place.queue_id == queue_id and place.offset == offset
-                    for place in places(message)
-                )
+                data = read.bytes_at(physical_offset, end)
+                return data is not None and is_at(data, topic, queue_id, offset)
 
             return self.queues.load(self.files.min_offset, end, has_record, unsure=unsure)
 

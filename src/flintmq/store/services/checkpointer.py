@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import Callable
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError
@@ -35,10 +36,10 @@ class Checkpointer:
         files: of the log.
         queues, index, dispatch: of the store; index None: it has none.
         failure, ownership: of the store.
-        flushed_time: store time in ms of the last record that is on disk.
+        flushed_time: returns the store time in ms of the last record that is on disk.
         external: another process writes queues and index, so the mark does not cover them.
 
-    Thread: `write` any, one at a time; `note_flushed` the thread that flushes.
+    Thread: `write` any, one at a time.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Checkpointer:
         dispatch: DispatchService,
         failure: DiskFailure,
         ownership: Ownership,
-        flushed_time: int,
+        flushed_time: Callable[[], int],
         external: bool,
     ) -> None:
         self._small, self._files, self._queues, self._index = small, files, queues, index
@@ -61,10 +62,6 @@ class Checkpointer:
         self._pause_s = max(config.flush_interval_consume_queue, LEAST_PAUSE_MS) / 1000
         self._stop = threading.Event()
         self._service = ServiceThread("flintmq-checkpoint", self._run, self._stop.set)
-
-    def note_flushed(self, store_time: int) -> None:
-        """Note the store time in ms of the last record that a flush covers."""
-        self._flushed_time = store_time
 
     def write(self, closing: bool = False) -> None:
         """Sync queues and index, then write checkpoint and mark with what was synced before.
@@ -79,7 +76,7 @@ class Checkpointer:
         Durability: on return.
         """
         dispatched, reached = self._dispatch.last_time, self._dispatch.reached
-        flushed, time = self._files.flushed_where, self._flushed_time
+        flushed, time = self._files.flushed_where, self._flushed_time()
         try:
             self._queues.flush()
             full = 0 if self._index is None else self._index.sync_full()

@@ -229,10 +229,11 @@ class SimDisk(Effects):
     def entered(self, path: str, below: str) -> Iterator[None]:
         yield
 
-    @staticmethod
-    @contextmanager
-    def _folder(path: str, below: str) -> Iterator[int]:
-        raise NotImplementedError("a simulated directory has no descriptor")
+    def regular_files(self, path: str, below: str) -> list[tuple[str, int]]:
+        return self._regular_files_singly(path, below)
+
+    def only_file(self, path: str, below: str, count: int) -> tuple[list[tuple[str, int]], bytes | None]:
+        return self._only_file_singly(path, below, count)
 
     def size(self, path: str) -> int | None:
         file = self.find(path)

@@ -1,0 +1,7 @@
+from typing import Final
+
+from flintmq.kernels.walk import Bytes, Int64s
+
+MOST_BITS: Final = 13
+
+def copy_records(data: Bytes, positions: Int64s, count: int, out: bytearray | memoryview, moved: Int64s) -> int: ...

@@ -1,0 +1,45 @@
+# C types of loop_puts.py.
+cimport cython
+from libc.stdint cimport int64_t
+from libc.stdlib cimport calloc, free
+from flintmq.kernels.fast_append cimport LoopWaits
+from flintmq.kernels.flusher cimport Flusher, fmq_event, fmq_loop, fmq_now, fmq_ring_event, fmq_take_event, load32, load64
+from flintmq.kernels.message cimport PutResult
+
+cdef extern from "Python.h":
+    object PyContext_CopyCurrent()
+    int PyContext_Enter(object context) except -1
+    int PyContext_Exit(object context) except -1
+
+cdef extern from "unistd.h" nogil:
+    int close(int fd)
+    int getpid()
+
+cdef class PutFuture:
+    cdef public bint _asyncio_future_blocking
+    cdef int _state
+    cdef int64_t _end
+    cdef object _loop, _callback, _context, _message
+    cdef PutResult _result
+    cdef list _more
+    cdef object _schedule(self)
+    cdef object _step(self)
+
+cdef class Turn:
+    cdef list futures
+    cdef int64_t since, end
+
+cdef class LoopPuts(LoopWaits):
+    cdef readonly object loop
+    cdef Flusher _flusher
+    cdef fmq_loop *_node
+    cdef list _futures  # of this turn
+    cdef object _turns, _late, _running, _soon, _timer
+    cdef bint _is_armed, _is_over
+    cdef int64_t _timeout
+    cdef int _pid
+    cpdef bint is_running(self) except -1
+    cpdef object add(self, PutResult result)
+    cdef object _settle(self, list futures, bint durable)
+    cdef object _step_all(self, list futures)
+    cdef object _watch(self, int64_t since)

@@ -1,0 +1,315 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
+"""Puts that an event loop waits for, answered by the flusher (kernels/flusher.py).
+
+The puts of one turn of the loop form a group: the first of them schedules one call, which hands the group in. The
+flusher rings the loop's event descriptor once the group is on disk, and one callback of the loop answers all of it. It
+steps the tasks that wait itself: a call of `call_soon` for each future takes as long as the put.
+"""
+
+import cython
+
+if not cython.compiled:
+    from flintmq.kernels.fast_append import LoopWaits
+    from flintmq.kernels.flusher import Flusher
+
+_PENDING = cython.declare(cython.int, 0)
+_DONE = cython.declare(cython.int, 1)
+_CANCELLED = cython.declare(cython.int, 2)
+
+
+@cython.final
+@cython.freelist(64)
+@cython.cclass
+class PutFuture:
+    """A future of asyncio's protocol (`asyncio.isfuture`) for the result of one put.
+
+    Thread: the loop's.
+    """
+
+    def get_loop(self):
+        """Return the event loop."""
+        return self._loop
+
+    def done(self) -> bool:
+        """Return whether it has a result or is cancelled."""
+        return self._state != _PENDING
+
+    def cancelled(self) -> bool:
+        """Return whether it is cancelled."""
+        return self._state == _CANCELLED
+
+    def result(self):
+        """Return the result.
+
+        Raises:
+            asyncio.CancelledError: it is cancelled.
+            asyncio.InvalidStateError: there is none yet.
+        """
+        if self._state != _DONE:
+            raise self._error()
+        return self._result
+
+    def exception(self):
+        """Return None: a put that fails has a status.
+
+        Raises:
+            asyncio.CancelledError: it is cancelled.
+            asyncio.InvalidStateError: there is no result yet.
+        """
+        if self._state != _DONE:
+            raise self._error()
+
+    def _error(self):
+        from asyncio import CancelledError, InvalidStateError
+
+        if self._state == _PENDING:
+            return InvalidStateError("Result is not set.")
+        return CancelledError() if self._message is None else CancelledError(self._message)
+
+    def cancel(self, msg=None) -> bool:
+        """Cancel the wait; return False if it is over. The message stays stored."""
+        if self._state != _PENDING:
+            return False
+        self._state, self._message = _CANCELLED, msg
+        self._schedule()
+        return True
+
+    def add_done_callback(self, fn, *, context=None) -> None:
+        """Have `fn(self)` called in this context when it is done, soon if it is."""
+        if context is None:
+            context = PyContext_CopyCurrent()
+        if self._state != _PENDING:
+            self._loop.call_soon(fn, self, context=context)
+        elif self._callback is None:
+            self._callback, self._context = fn, context
+        else:
+            if self._more is None:
+                self._more = []
+            self._more.append((fn, context))
+
+    def remove_done_callback(self, fn) -> int:
+        """Remove a callback; return how many of it there were."""
+        count: cython.int = 0
+        if self._more is not None:
+            kept = [one for one in self._more if one[0] != fn]
+            count = len(self._more) - len(kept)
+            self._more = kept
+        if self._callback is not None and self._callback == fn:
+            count += 1
+            self._callback = None
+            if self._more:
+                self._callback, self._context = self._more.pop(0)
+        return count
+
+    def __await__(self):
+        return self
+
+    def __iter__(self):
+        return self
+
+    def __next__(self):
+        if self._state == _PENDING:
+            self._asyncio_future_blocking = True
+            return self
+        raise StopIteration(self.result())
+
+    def __repr__(self) -> str:
+        state = ("pending", f"result={self._result!r}", "cancelled")[self._state]
+        return f"<PutFuture {state}>"
+
+    def _schedule(self):
+        """Have all callbacks called soon."""
+        if self._callback is not None:
+            self._loop.call_soon(self._callback, self, context=self._context)
+            self._callback = self._context = None
+        if self._more is not None:
+            for fn, context in self._more:
+                self._loop.call_soon(fn, self, context=context)
+            self._more = None
+
+    def _step(self):
+        """Call the first callback now, mostly a task's step, and have the others called soon."""
+        fn, context = self._callback, self._context
+        self._callback = self._context = None
+        self._schedule()
+        if fn is None:
+            return
+        try:
+            PyContext_Enter(context)
+        except RuntimeError:  # the code around this call runs in it
+            self._loop.call_soon(fn, self, context=context)
+            return
+        try:
+            fn(self)
+        finally:
+            PyContext_Exit(context)
+
+
+@cython.final
+@cython.cclass
+class Turn:
+    """The puts of one turn of a loop, when their wait began, and their end in the log."""
+
+
+@cython.final
+@cython.no_gc_clear
+@cython.cclass
+class LoopPuts(LoopWaits):
+    """The puts of one event loop.
+
+    Args:
+        flusher: of the store.
+        loop: the loop. This thread runs it.
+        running: returns the loop that this thread runs (asyncio.get_running_loop).
+        late: returns the result of a put that is not known to be on disk.
+        timeout_s: how long a put waits (syncFlushTimeout).
+
+    Raises:
+        OSError: no event descriptor is left.
+        NotImplementedError: the loop watches no descriptors.
+
+    Thread: the loop's.
+    """
+
+    def __init__(self, flusher: Flusher, loop, running, late, timeout_s: float) -> None:
+        if not cython.compiled:
+            raise NotImplementedError("LoopPuts is compiled")
+        from collections import deque
+
+        self._flusher, self.loop, self._running, self._late = flusher, loop, running, late
+        self._soon, self._futures, self._turns = loop.call_soon, [], deque()
+        self._timeout, self._pid = cython.cast(cython.longlong, timeout_s * 1e9), getpid()
+        self._node = cython.cast(cython.pointer(fmq_loop), calloc(1, cython.sizeof(fmq_loop)))
+        if self._node == cython.NULL:
+            raise MemoryError("no room for an event loop")
+        self._node.event = fmq_event()
+        if self._node.event < 0:
+            raise OSError("no event descriptor is left")
+        loop.add_reader(self._node.event, self.complete)
+        flusher._link(self._node)
+
+    def __dealloc__(self):
+        if cython.compiled:
+            if self._node != cython.NULL:
+                if self._node.event >= 0:
+                    # In a forked child the thread is gone, and may have held its lock for good.
+                    if self._flusher is not None and self._pid == getpid():
+                        self._flusher._unlink(self._node)
+                    close(self._node.event)
+                free(self._node)
+
+    def is_running(self):
+        """Return whether this thread runs the loop.
+
+        Raises:
+            RuntimeError: it runs none.
+        """
+        return self._running() is self.loop and not self._is_over
+
+    def add(self, result):
+        """Return the future of a put that is stored."""
+        future: PutFuture = PutFuture.__new__(PutFuture)
+        future._loop, future._result = self.loop, result
+        future._end = result.physical_offset + result.size
+        self._futures.append(future)
+        if not self._is_armed:
+            self._is_armed = True
+            self._soon(self.hand_in)
+        return future
+
+    def hand_in(self) -> None:
+        """Request a sync for the puts of this turn."""
+        turn: Turn = Turn.__new__(Turn)
+        turn.futures, self._futures, self._is_armed = self._futures, [], False
+        last: PutFuture = turn.futures[len(turn.futures) - 1]
+        turn.end, turn.since = last._end, fmq_now()
+        self._turns.append(turn)
+        self._flusher._publish(last._end, last._result.store_timestamp)
+        self._flusher._want(self._node)
+        if self._timer is None:
+            self._watch(turn.since)
+
+    def complete(self) -> None:
+        """Answer the puts that are on disk, and all if nothing will be synced any more."""
+        turn: Turn
+        if self._is_over:
+            return
+        fmq_take_event(self._node.event)
+        over: cython.bint = load32(cython.address(self._flusher._ended)) != 0
+        failed: cython.bint = load32(cython.address(self._flusher._failed)) != 0
+        durable: cython.longlong = load64(self._flusher._flushed)
+        ready: list = []
+        while self._turns:
+            turn = self._turns[0]
+            if turn.end > durable and not failed and not over:
+                break
+            self._turns.popleft()
+            self._flusher._count(turn.since, len(turn.futures))
+            self._settle(turn.futures, turn.end <= durable)
+            ready.extend(turn.futures)
+        if over and not self._turns and not self._futures:
+            self.detach()
+        self._step_all(ready)
+
+    def _settle(self, futures, durable):
+        """Give each future its result."""
+        one: PutFuture
+        for one in futures:
+            if one._state == _PENDING:
+                if not durable:
+                    one._result = self._late(one._result)
+                one._state = _DONE
+
+    def _step_all(self, futures):
+        """Step whoever waits for these futures, which are done."""
+        one: PutFuture
+        i: cython.Py_ssize_t = 0
+        count: cython.Py_ssize_t = len(futures)
+        while i < count:
+            one = futures[i]
+            i += 1
+            try:
+                one._step()
+            except (SystemExit, KeyboardInterrupt):
+                while i < count:  # these end the loop, as from any callback; the others are stepped if it goes on
+                    one = futures[i]
+                    i += 1
+                    one._schedule()
+                raise
+            except BaseException as error:
+                self.loop.call_exception_handler(
+                    {"message": "Exception in a callback of a put", "exception": error, "future": one}
+                )
+
+    def expire(self) -> None:
+        """Answer the turns that have waited too long, and watch the others."""
+        turn: Turn
+        ready: list = []
+        self._timer = None
+        while self._turns:
+            turn = self._turns[0]
+            if fmq_now() < turn.since + self._timeout:
+                self._watch(turn.since)
+                break
+            self._turns.popleft()
+            self._flusher._count(turn.since, len(turn.futures))
+            self._settle(turn.futures, turn.end <= load64(self._flusher._flushed))
+            ready.extend(turn.futures)
+        self._step_all(ready)
+
+    def _watch(self, since):
+        """Set the timer for a turn that waits since then."""
+        self._timer = self.loop.call_later(max(since + self._timeout - fmq_now(), 0) / 1e9, self.expire)
+
+    def detach(self) -> None:
+        """Take the event from the loop; later puts of this loop need other LoopPuts."""
+        if not self._is_over:
+            self._is_over = True
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            if not self.loop.is_closed():
+                self.loop.remove_reader(self._node.event)
+            self._flusher._unlink(self._node)
+            close(self._node.event)
+            self._node.event = -1

@@ -1,0 +1,295 @@
+# cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
+"""The newest bytes of a log, in memory until they are written to its files.
+
+Byte `offset` of the log is at index `offset % size`. The memory is mapped twice, one after the other, so that a record
+that goes over the end is contiguous. Who appends stores above `wrote` of the last file and then moves it; who writes
+takes the bytes between `drained` and `wrote`, one piece at a time under the ring's lock. A byte may be stored only
+where `has_room` says so: then the byte that was there is in its file.
+
+Nobody waits for another thread's work. The lock is held for one write; whoever finds no room, or must have something in
+the files, writes the next piece itself. So no order of events can hang; tests/storage/test_ring_model.py explores them.
+"""
+
+import cython
+
+if not cython.compiled:
+    import threading
+
+    from flintmq.kernels.fast_append import AppendTarget
+
+    PyThread_acquire_lock = PyThread_allocate_lock = PyThread_free_lock = PyThread_release_lock = None
+    now_us = observe = publish = rest_us = write_all = None
+
+PIECE = 1 << 20  # bytes of a file that are best written at once
+BLOCK = 4096  # of the disk
+
+_BLOCK = cython.declare(cython.longlong, 4096)
+_REST_US = cython.declare(cython.longlong, 200)
+_LOOKS = cython.declare(cython.longlong, 5)
+
+
+@cython.cclass
+class Ring:
+    """The positions of the ring, and its writer.
+
+    Args:
+        size: bytes, a power of two and a multiple of BLOCK.
+        piece_size: a write ends at a multiple of this, if there are so many bytes.
+
+    Attributes:
+        size: as given.
+        drained: log offset below which the files have every byte.
+        committed: the same, at the end of a record.
+        error: errno of a write that failed; then nothing is written any more. 0: none.
+
+    Thread: any, as the methods say.
+    """
+
+    def __cinit__(self, size, piece_size=0):
+        if cython.compiled:
+            self._lock = PyThread_allocate_lock()
+            if self._lock == cython.NULL:
+                raise MemoryError("no lock")
+
+    def __dealloc__(self):
+        if cython.compiled:
+            if self._lock != cython.NULL:
+                PyThread_free_lock(self._lock)
+
+    def __init__(self, size: cython.longlong, piece_size: cython.longlong = PIECE) -> None:
+        if size < 2 * BLOCK or size & (size - 1):
+            raise ValueError(f"a ring of {size} bytes: it is a power of two, and two blocks at least")
+        if piece_size <= 0:
+            raise ValueError("a piece has bytes")
+        self.size, self._piece_size, self.error = size, piece_size, 0
+        self._drained = self._committed = self._mark = 0
+        if not cython.compiled:
+            self._lock = threading.Lock()
+
+    @property
+    def drained(self) -> int:
+        """Log offset below which the files have every byte."""
+        if cython.compiled:
+            return observe(cython.address(self._drained))
+        return self._drained
+
+    @property
+    def committed(self) -> int:
+        """Log offset of the end of a record, below which the files have every byte."""
+        if cython.compiled:
+            return observe(cython.address(self._committed))
+        return self._committed
+
+    def attach(self, memory: cython.uchar[::1]) -> None:
+        """Take the address of the memory, mapped twice, which must not move until `detach`."""
+        if len(memory) < 2 * self.size:
+            raise ValueError("the memory is not mapped twice")
+        if cython.compiled:
+            self._p = cython.address(memory[0])
+
+    def detach(self) -> None:
+        """Forget the address: the memory is unmapped next."""
+        if cython.compiled:
+            self._p = cython.NULL
+
+    def acquire(self) -> None:
+        """Take the lock of those who write."""
+        if not cython.compiled:
+            self._lock.acquire()
+            return
+        with cython.nogil:
+            PyThread_acquire_lock(self._lock, 1)
+
+    def release(self) -> None:
+        """Release the lock."""
+        if cython.compiled:
+            PyThread_release_lock(self._lock)
+        else:
+            self._lock.release()
+
+    def begin(self, offset: cython.longlong) -> None:
+        """Begin at a log offset: no byte below it is in the ring only.
+
+        Thread: the one that holds the put lock; nothing is in the ring.
+        """
+        self.acquire()
+        if offset > self._drained:
+            self._mark = 0
+            if cython.compiled:
+                publish(cython.address(self._drained), offset)
+                publish(cython.address(self._committed), offset)
+            else:
+                self._drained = self._committed = offset
+        self.release()
+
+    def has_room(self, end: cython.longlong) -> bool:
+        """Return whether every byte below the log offset `end` may be stored.
+
+        The block in which `drained` lies is kept, because a direct write repeats it.
+
+        Thread: the one that holds the put lock.
+        """
+        return end <= self.room_end
+
+    @property
+    def room_end(self) -> int:
+        """Log offset below which bytes may be stored."""
+        return self.drained // BLOCK * BLOCK + self.size
+
+    def piece(self, file: AppendTarget, until: cython.longlong) -> int:
+        """Return how many bytes to write next; 0: none.
+
+        They begin at `drained` and end at the file position `until` at most.
+
+        Thread: the one that holds the lock; it writes them and then calls `wrote` or `fail`.
+        """
+        return self._piece(file, until)
+
+    def whole_piece(self, file: AppendTarget) -> int:
+        """Return how many bytes to write next if they are a whole piece, else 0.
+
+        A whole piece ends at a multiple of the piece's size, or ends the file.
+
+        Thread: the one that holds the lock; it writes them and then calls `wrote` or `fail`.
+        """
+        return self._whole_piece(file)
+
+    def wrote(self, file: AppendTarget, count: cython.longlong) -> None:
+        """Note that the next `count` bytes were written.
+
+        Thread: the one that holds the lock.
+        """
+        self._wrote(file, count)
+
+    def fail(self, error: cython.int) -> None:
+        """Note that a write failed; nothing is written any more.
+
+        Part of the bytes may be in the file.
+
+        Thread: the one that holds the lock.
+        """
+        self.error = error
+
+    def drain(self, file: AppendTarget, fd: cython.int, until: cython.longlong) -> int:
+        """Write the file's bytes up to the file position `until`.
+
+        Compiled only. Without the GIL.
+
+        Returns:
+            0, or the errno of a write that failed.
+
+        Thread: any.
+        """
+        error: cython.int = 0
+        count: cython.longlong
+        if not cython.compiled:
+            raise NotImplementedError
+        with cython.nogil:
+            while True:
+                PyThread_acquire_lock(self._lock, 1)
+                count = self._piece(file, until) if self._is_here(file) else 0
+                error = self._write(file, fd, count)
+                PyThread_release_lock(self._lock)
+                if count == 0 or error != 0:
+                    break
+        return error
+
+    def follow(self, file: AppendTarget, fd: cython.int, micros: cython.longlong) -> int:
+        """Write whole pieces of the file while they come, for `micros` at most.
+
+        It ends early when no whole piece has come for a millisecond. Compiled only. Without the GIL.
+
+        Returns:
+            As from `drain`.
+
+        Thread: any.
+        """
+        error: cython.int = 0
+        looks: cython.longlong = 0
+        count: cython.longlong
+        if not cython.compiled:
+            raise NotImplementedError
+        with cython.nogil:
+            end: cython.longlong = now_us() + micros
+            while looks < _LOOKS and now_us() < end:
+                PyThread_acquire_lock(self._lock, 1)
+                count = 0
+                if self._is_here(file):
+                    count = self._whole_piece(file)
+                else:
+                    looks = _LOOKS
+                error = self._write(file, fd, count)
+                PyThread_release_lock(self._lock)
+                if error != 0:
+                    break
+                looks = looks + 1 if count == 0 else 0
+                if count == 0 and looks < _LOOKS:
+                    rest_us(_REST_US)
+        return error
+
+    def _is_here(self, file):
+        """Return whether this file's newest bytes are in the ring and the next to be written."""
+        if cython.compiled:
+            return file._mask > 0 and file.start <= self._drained < file.start + file.size
+        return file.in_ring and file.start <= self._drained < file.start + file.size
+
+    def _piece(self, file, until):
+        at: cython.longlong = self._drained - file.start
+        if cython.compiled:
+            stored: cython.longlong = observe(cython.address(file._wrote))
+        else:
+            stored = file._wrote
+        if self.error != 0 or at < 0:
+            return 0
+        self._note(file.start + (until if until < stored else stored))
+        if stored == file.size:
+            stored -= file.filler
+        if until < stored:
+            stored = until
+        if at >= stored:
+            return 0
+        count: cython.longlong = self._piece_size - at % self._piece_size
+        return count if count < stored - at else stored - at
+
+    def _whole_piece(self, file):
+        count: cython.longlong = self._piece(file, file.size)
+        end: cython.longlong = self._drained - file.start + count
+        return count if end % self._piece_size == 0 or end >= file.size - file.filler else 0
+
+    def _wrote(self, file, count):
+        end: cython.longlong = self._drained + count
+        if cython.compiled:
+            stored: cython.longlong = observe(cython.address(file._wrote))
+        else:
+            stored = file._wrote
+        if stored == file.size and end >= file.start + file.size - file.filler:
+            end = file.start + file.size  # the rest is zeros, which a new file has
+        if cython.compiled:
+            publish(cython.address(self._drained), end)
+        else:
+            self._drained = end
+        self._note(file.start + stored)
+
+    def _note(self, end):
+        """Move `committed`, if it may be moved; `end` is the end of a record that is stored."""
+        committed: cython.longlong = self._committed
+        if committed < self._mark <= self._drained:
+            committed = self._mark
+        if committed < end <= self._drained:
+            committed = end
+        if committed != self._committed:
+            if cython.compiled:
+                publish(cython.address(self._committed), committed)
+            else:
+                self._committed = committed
+        if self._mark <= committed:
+            self._mark = end
+
+    def _write(self, file, fd, count):
+        """Write the next piece; return 0 or the errno."""
+        if self.error == 0 and count > 0:
+            at: cython.longlong = self._drained & (self.size - 1)
+            self.error = write_all(fd, self._p + at, count, self._drained - file.start)
+            if self.error == 0:
+                self._wrote(file, count)
+        return self.error

@@ -1,0 +1,70 @@
+"""Answers the questions of the native flusher that need Python.
+
+The thread (kernels/flusher.py) syncs without the GIL and calls these methods with it, rarely.
+"""
+
+from __future__ import annotations
+
+import os
+from typing import TYPE_CHECKING
+
+from flintmq.kernels.flusher import Flusher, native
+from flintmq.storage.filesystem import Effects
+from flintmq.store.append.disk_failure import reason_of
+from flintmq.store.append.stats import LIMITS_MS
+
+if TYPE_CHECKING:
+    from flintmq.store.append.flush import FlushService
+
+
+def may_be_native(flush: FlushService) -> bool:
+    """Return whether a native thread may flush.
+
+    It may if puts wait for the real disk and there is no transient pool.
+    """
+    return flush.sync and flush.commits is None and type(flush.effects) is Effects and native()
+
+
+class NativeFlush:
+    """The owner of one native flusher.
+
+    Args:
+        flush: the service it works for.
+
+    Thread: `start` once; the others are called by the flusher's thread.
+    """
+
+    def __init__(self, flush: FlushService) -> None:
+        self._flush = flush
+        interval = flush.config.flush_interval_commit_log / 1000
+        self.flusher = Flusher(flush.files, self, flush.follower, flush.timeout_s, interval, LIMITS_MS)
+        if flush.lock is not None:
+            self.flusher.guard(os.fsencode(flush.lock.path), *flush.lock.identity)
+
+    def start(self) -> None:
+        """Start the thread. Whoever waits learns of a failure after all other listeners."""
+        self._flush.failure.on_set(self.flusher.poison)
+        self.flusher.start()
+
+    def log_files(self) -> None:
+        """Name the files that are not wholly on disk."""
+        files = self._flush.files
+        for file in files.files:
+            if file.start + file.size > files.flushed_where:
+                self.flusher.sync_file(file, file.fd, os.fsencode(file.path))
+
+    def failed(self, error: BaseException) -> None:
+        """Note that a sync failed, or something in this class."""
+        what = "the commit log could not be flushed" if isinstance(error, OSError) else "the flush service failed"
+        self._flush.failure.set(f"{what} ({reason_of(error)})")
+
+    def is_ours(self) -> bool:
+        """Return whether this process still owns the store."""
+        return self._flush.ours()
+
+    def look(self) -> None:
+        """Publish records that nobody published: the put was interrupted after it stored them."""
+        time = self._flush.commit_log.last_time
+        end = self._flush.commit_log.end
+        if end > self._flush.files.flushed_where and not self._flush.failure:
+            self.flusher.publish(end, time)

@@ -1,0 +1,386 @@
+"""The promises of a flush, kept by the Python thread and by the native one (kernels/flusher.py) alike."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import os
+import signal
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flintmq.config.keys import StoreConfig
+from flintmq.kernels.flusher import native
+from flintmq.message import Message
+from flintmq.storage.filesystem import Effects
+from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.store.append.commit_log import CommitLog, LogState
+from flintmq.store.append.disk_failure import DiskFailure
+from flintmq.store.append.flush import FlushService
+from flintmq.store.append.follower import Follower
+from tests.support.faults import Faulty
+
+FILE_SIZE = 1 << 16
+SOON_S = 20.0  # from here on it hangs; the machine may be slow
+
+
+class Woken(Follower):
+    """Counts how often it is woken."""
+
+    def __init__(self) -> None:
+        self.needs_wake, self.count = True, 0
+
+    def wake(self, size: int = 0) -> None:
+        self.count += 1
+
+
+class Flushing:
+    """A log whose flusher runs, on a disk that a test holds back or breaks.
+
+    Attributes:
+        kind: "python" or "native".
+    """
+
+    def __init__(self, root: Path, kind: str, ours: Callable[[], bool] = lambda: True, **keys: Any) -> None:
+        self.kind, self.effects = kind, Faulty() if kind == "python" else Effects()
+        config = StoreConfig.from_keys(
+            {"mappedFileSizeCommitLog": FILE_SIZE, "flushDiskType": "SYNC_FLUSH", "flushIntervalCommitLog": 20} | keys
+        )
+        self.files = MappedFileQueue([str(root / "commitlog")], FILE_SIZE, self.effects)
+        self.log = CommitLog(self.files, config, LogState(0, 0, {}), self.effects)
+        self.failure = DiskFailure()
+        self.flush = FlushService(self.files, self.log, config, self.failure, self.effects, ours=ours)
+        self.flush.follower = self.follower = Woken()
+        self._inner, self._outer = socket.socketpair()
+        self._outer.settimeout(SOON_S)
+        self._gate = threading.Semaphore(0)
+        self._began = self._seen = 0
+
+    def start(self) -> None:
+        self.flush.start()
+        assert (self.flush.flusher is not None) == (self.kind == "native")
+
+    def put(self, size: int = 5) -> int:
+        """The end of a new record."""
+        result = self.log.append(Message("T", bytes(size)))
+        return result.physical_offset + result.size
+
+    @property
+    def syncs(self) -> int:
+        """Syncs of the log's files that ended, but for those at their creation."""
+        if self.flush.flusher is not None:
+            return self.flush.flusher.syncs
+        return self.effects.count("sync", "commitlog/0") - len(self.files.files)
+
+    @property
+    def waiting(self) -> int:
+        return self.flush.flusher.waiting if self.flush.flusher is not None else len(self.flush.waiters)
+
+    def hold(self) -> None:
+        """From now on each sync waits for `let`."""
+        if self.flush.flusher is not None:
+            self.flush.flusher.gate = self._inner.fileno()
+        else:
+            self.effects.before = lambda name, path: self._hold() if name == "sync" else None
+
+    def _hold(self) -> None:
+        if threading.current_thread().name == "flintmq-flush":
+            self._began += 1
+            assert self._gate.acquire(timeout=60)
+
+    def let(self, count: int = 1) -> None:
+        """Let this many syncs through."""
+        self._outer.send(b"x" * count)
+        self._gate.release(count)
+
+    def held(self) -> None:
+        """Wait until a sync waits for `let`: it covers what was put until then, and nothing later."""
+        if self.kind == "native":
+            assert self._outer.recv(1) == b"?"
+        else:
+            self.until(lambda: self._began > self._seen)
+            self._seen += 1
+
+    def break_file(self) -> Callable[[], None]:
+        """Make the next sync of the last file fail; returns what mends it."""
+        if self.kind == "python":
+            self.effects.refuse("sync", "commitlog", error=errno.EIO, times=1)
+            return lambda: None
+        fd = self.files.last.fd
+        real = os.dup(fd)
+        os.dup2(self._inner.fileno(), fd)  # a socket cannot be synced
+
+        def mend() -> None:
+            os.dup2(real, fd)
+            os.close(real)
+
+        return mend
+
+    def ask(self, end: int) -> tuple[threading.Thread, list[bool]]:
+        """Wait for this end in a thread of its own."""
+        told: list[bool] = []
+        thread = threading.Thread(target=lambda: told.append(self.flush.wait_flushed(end)), daemon=True)
+        thread.start()
+        return thread, told
+
+    def until(self, done: Callable[[], bool]) -> None:
+        limit = time.monotonic() + SOON_S
+        while not done():
+            assert time.monotonic() < limit, "it never comes"
+            time.sleep(0.001)
+
+    def close(self) -> None:
+        self.let(100)
+        self.flush.stop()
+        self.files.close()
+        self._inner.close()
+        self._outer.close()
+
+
+@pytest.fixture(params=["python", "native"])
+def flushing(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Callable[..., Flushing]]:
+    if request.param == "native" and not native():
+        pytest.skip("kernels run uncompiled, or this system has no futex")
+    made: list[Flushing] = []
+
+    def make(**words: Any) -> Flushing:
+        made.append(Flushing(tmp_path / str(len(made)), request.param, **words))
+        return made[-1]
+
+    yield make
+    for one in made:
+        one.close()
+
+
+def test_a_wait_ends_when_its_record_is_on_disk(flushing: Callable[..., Flushing]):
+    s = flushing()
+    s.start()
+    end = s.put()
+    assert s.flush.wait_flushed(end)
+    assert (s.files.flushed_where, s.syncs, s.flush.flushed_time) == (end, 1, s.log.last_time)
+    assert s.flush.wait_flushed(end) and not s.flush.flush_once() and s.syncs == 1, "nothing new"
+    end = s.put()
+    assert s.flush.flush_once() and s.files.flushed_where == end
+    s.files.check_invariants()
+
+
+def test_one_sync_answers_everybody_who_appended_before_it_and_nobody_later(flushing: Callable[..., Flushing]):
+    """Line 1: what is appended while a sync runs is not answered by it."""
+    s = flushing()
+    s.start()
+    s.hold()
+    first, early = s.ask(s.put())
+    s.held()
+    before = s.log.end
+    rest = [s.ask(s.put()) for _ in range(20)]
+    s.until(lambda: s.waiting >= 20)
+    s.let()
+    first.join(SOON_S)
+    assert early == [True] and s.files.flushed_where == before
+    s.held()
+    assert not any(told for _, told in rest), "they wait for a sync that has not ended"
+    s.let()
+    for thread, _ in rest:
+        thread.join(SOON_S)
+    assert [told for _, told in rest] == [[True]] * 20 and s.syncs == 2 and s.files.flushed_where == s.log.end
+
+
+def test_the_first_failed_sync_ends_it_for_all(flushing: Callable[..., Flushing], caplog: pytest.LogCaptureFixture):
+    s = flushing()
+    s.start()
+    assert s.flush.wait_flushed(s.put())
+    durable = s.files.flushed_where
+    mend = s.break_file()
+    s.hold()
+    before = s.syncs
+    waits = [s.ask(s.put())]
+    s.held()
+    waits += [s.ask(s.put()) for _ in range(4)]
+    s.until(lambda: s.waiting >= 4)
+    s.let(2)
+    for thread, _ in waits:
+        thread.join(SOON_S)
+    assert [told for _, told in waits] == [[False]] * 5
+    assert s.failure.reason.startswith("the commit log could not be flushed (")
+    mend()
+    syncs = s.syncs
+    assert syncs == before + 1, "not even once more"
+    began = time.monotonic()
+    for _ in range(3):
+        assert not s.flush.wait_flushed(s.put()) and not s.flush.flush_once()
+    assert time.monotonic() - began < 3, "at once"
+    s.flush.stop()
+    assert (s.syncs, s.files.flushed_where) == (syncs, durable), "none is tried again (B1, B3)"
+    assert [record.levelname for record in caplog.records] == ["ERROR"]
+
+
+def test_a_disk_that_hangs_makes_a_wait_late_and_breaks_nothing(flushing: Callable[..., Flushing]):
+    s = flushing(syncFlushTimeout=100)
+    s.start()
+    s.hold()
+    began = time.monotonic()
+    assert not s.flush.wait_flushed(s.put())
+    assert 0.09 < time.monotonic() - began < 5 and not s.failure
+    assert s.waiting == 0 or s.kind == "python"
+    s.let(50)
+    s.until(lambda: s.flush.wait_flushed(s.put()))
+    assert not s.failure
+    assert sum(s.flush.all_times().counts[2:]) >= 1, "it counts as a long wait"
+
+
+def test_files_that_a_group_spans_are_all_synced(flushing: Callable[..., Flushing]):
+    s = flushing(flushIntervalCommitLog=100_000)
+    s.start()
+    while len(s.files.files) < 3:
+        end = s.put(5000)
+    assert s.flush.wait_flushed(end)
+    assert s.files.flushed_where == end and s.syncs == 3
+    assert [file.flushed for file in s.files.files] == [FILE_SIZE, FILE_SIZE, s.files.last.wrote]
+    s.files.check_invariants()
+    assert s.flush.wait_flushed(s.put()) and s.syncs == 4, "only the last one again"
+
+
+def test_a_file_that_fails_among_several_keeps_the_end_where_it_was(flushing: Callable[..., Flushing]):
+    s = flushing()
+    while len(s.files.files) < 3:
+        end = s.put(5000)
+    mend = s.break_file()  # the last one
+    s.start()
+    assert not s.flush.wait_flushed(end) and s.failure
+    mend()
+    assert s.files.flushed_where <= 2 * FILE_SIZE
+
+
+def test_stop_flushes_everything_and_answers_everybody(flushing: Callable[..., Flushing]):
+    s = flushing(flushIntervalCommitLog=100_000)
+    s.start()
+    s.hold()
+    waits = [s.ask(s.put())]
+    s.held()
+    waits += [s.ask(s.put()) for _ in range(4)]
+    s.until(lambda: s.waiting >= 4)
+    end = s.put()
+    stopping = threading.Thread(target=s.flush.stop)
+    stopping.start()
+    s.let(10)
+    stopping.join(SOON_S)
+    for thread, _ in waits:
+        thread.join(SOON_S)
+    assert [told for _, told in waits] == [[True]] * 5
+    assert s.files.flushed_where == end
+    assert s.flush.wait_flushed(s.put()), "whoever comes later flushes itself"
+    s.flush.stop()
+
+
+def test_a_record_that_nobody_waits_for_is_flushed_soon(flushing: Callable[..., Flushing]):
+    """A put that a signal broke off after it stored its record."""
+    s = flushing()
+    s.start()
+    end = s.put()
+    s.until(lambda: s.files.flushed_where == end)
+    s.flush.wake()  # put with wait=False
+    end = s.put()
+    s.flush.wake()
+    s.until(lambda: s.files.flushed_where == end)
+
+
+def test_another_failure_of_the_store_ends_the_waits(flushing: Callable[..., Flushing]):
+    s = flushing()
+    s.start()
+    assert s.flush.wait_flushed(s.put())
+    s.failure.set("the queues could not be flushed")
+    syncs = s.syncs
+    assert not s.flush.wait_flushed(s.put()) and not s.flush.flush_once() and s.syncs == syncs
+
+
+def test_a_lost_store_answers_nothing_as_durable(flushing: Callable[..., Flushing]):
+    """The lock's file is replaced; the owner judges."""
+    mine = [True]
+
+    def ours() -> bool:
+        if not mine[0]:
+            s.failure.set("somebody else's")
+        return mine[0]
+
+    s = flushing(ours=ours)
+
+    class Lock:
+        path = str(s.files.directories[0]) + "-lock"
+        identity = (0, 0)  # never the file's
+
+    s.flush.lock = Lock
+    s.start()
+    assert s.flush.wait_flushed(s.put()), "the owner said that it is ours"
+    mine[0] = False
+    assert not s.flush.wait_flushed(s.put()) and s.failure.reason == "somebody else's"
+
+
+def test_the_follower_is_woken_while_it_sleeps(flushing: Callable[..., Flushing]):
+    s = flushing(flushIntervalCommitLog=100_000)
+    s.start()
+    assert s.flush.wait_flushed(s.put())
+    s.until(lambda: s.follower.count >= 1)
+    s.follower.needs_wake = False
+    time.sleep(0.05)
+    before = s.follower.count
+    assert s.flush.wait_flushed(s.put())
+    time.sleep(0.05)
+    assert s.follower.count == before
+
+
+def test_a_signal_is_handled_while_a_put_waits(flushing: Callable[..., Flushing]):
+    s = flushing(syncFlushTimeout=60_000)
+    s.start()
+    s.hold()
+    seen: list[float] = []
+    before = signal.signal(signal.SIGALRM, lambda *_: seen.append(time.monotonic()) or s.let(50))
+    try:
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        assert s.flush.wait_flushed(s.put()) and seen
+
+        def interrupt(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        signal.signal(signal.SIGALRM, interrupt)
+        s.hold()
+        s._inner.setblocking(False)  # what was let through too many goes
+        with contextlib.suppress(BlockingIOError):
+            s._inner.recv(100)
+        s._inner.setblocking(True)
+        while s._gate.acquire(blocking=False):
+            pass
+        signal.setitimer(signal.ITIMER_REAL, 0.1)
+        with pytest.raises(KeyboardInterrupt):
+            s.flush.wait_flushed(s.put())
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    s.let(50)
+    assert s.flush.wait_flushed(s.put()), "nobody else is harmed"
+
+
+def test_no_wait_is_lost_or_answered_too_early(flushing: Callable[..., Flushing]):
+    s = flushing()
+    s.start()
+    wrong: list[str] = []
+
+    def work() -> None:
+        for number in range(150):
+            end = s.put(number)
+            if not s.flush.wait_flushed(end):
+                wrong.append("late")
+            if s.files.flushed_where < end:
+                wrong.append("early")
+
+    threads = [threading.Thread(target=work) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert wrong == [] and s.files.flushed_where == s.log.end and s.waiting == 0

@@ -1,0 +1,437 @@
+"""Puts that an event loop awaits, answered by the native flusher: in one callback, in order, in each task's context."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import gc
+import os
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from flintmq.errors import UsageError
+from flintmq.kernels.flusher import native
+from flintmq.message import Message, PutMessageStatus, PutResult
+from flintmq.store.message_store import MessageStore
+from tests.support.engine import check_derived, message, open_small
+
+pytestmark = pytest.mark.skipif(not native(), reason="kernels run uncompiled, or this system has no futex")
+OK, LATE = PutMessageStatus.PUT_OK, PutMessageStatus.FLUSH_DISK_TIMEOUT
+SIZE = {"mappedFileSizeCommitLog": 1 << 20}
+
+
+class Gate:
+    """Holds the syncs of a store back."""
+
+    def __init__(self) -> None:
+        self.inner, self.outer = socket.socketpair()
+
+    def hold(self, store: MessageStore) -> None:
+        store._parts.flush.flusher.gate = self.inner.fileno()
+
+    def let(self, count: int = 1) -> None:
+        self.outer.send(b"x" * count)
+
+    def close(self) -> None:
+        self.let(1000)
+
+
+@pytest.fixture
+def gate() -> Iterator[Gate]:
+    made = Gate()
+    yield made
+    made.inner.close()
+    made.outer.close()
+
+
+def open_sync(root: Path, **keys: Any) -> MessageStore:
+    store = open_small(root, flushDiskType="SYNC_FLUSH", **(SIZE | keys))
+    assert store.flusher is not None
+    return store
+
+
+def statuses(results: list[PutResult]) -> set[PutMessageStatus]:
+    return {result.status for result in results}
+
+
+async def put_all(store: MessageStore, count: int) -> list[PutResult]:
+    return list(await asyncio.gather(*[store.put_async(message(n)) for n in range(count)]))
+
+
+def test_a_turn_s_puts_are_one_group(tmp_path: Path):
+    with open_sync(tmp_path) as store:
+        asyncio.run(put_all(store, 2))
+        before = store._parts.flush.flusher.syncs
+        results = asyncio.run(put_all(store, 1000))
+        assert statuses(results) == {OK} and [r.queue_offset for r in results] == list(range(2, 1002))
+        assert store._parts.files.flushed_where == results[-1].physical_offset + results[-1].size
+        assert store._parts.flush.flusher.syncs == before + 1
+        assert store.wait_dispatched(20)
+
+
+def test_roll_over_and_what_is_not_plain(tmp_path: Path):
+    with open_sync(tmp_path, mappedFileSizeCommitLog=4096) as store:
+
+        async def main() -> list[PutResult]:
+            puts = [store.put_async(message(n, topic=f"T{n % 7}")) for n in range(200)]
+            puts.append(store.put_async(Message("a/b", b"")))
+            puts.append(store.put_async(Message("T", b"x", wait=False)))
+            puts.append(store.put_async(Message("T", bytes(3000))))
+            return list(await asyncio.gather(*puts))
+
+        results = asyncio.run(main())
+        assert statuses(results[:200]) == {OK}
+        assert results[200].status is PutMessageStatus.MESSAGE_ILLEGAL and statuses(results[201:]) == {OK}
+    check_derived(tmp_path)
+
+
+def test_nothing_is_answered_before_the_sync_that_covers_it(tmp_path: Path, gate: Gate):
+    with open_sync(tmp_path) as store:
+        store.put(message(0))
+        gate.hold(store)
+
+        async def main() -> None:
+            early = [store.put_async(message(n)) for n in range(5)]
+            await asyncio.sleep(0.1)
+            late = [store.put_async(message(n)) for n in range(5)]
+            await asyncio.sleep(0.1)
+            assert not any(put.done() for put in early + late)
+            gate.let()
+            assert statuses(await asyncio.gather(*early)) == {OK}
+            await asyncio.sleep(0.1)
+            assert not any(put.done() for put in late)
+            gate.let()
+            assert statuses(await asyncio.gather(*late)) == {OK}
+
+        asyncio.run(main())
+        gate.close()
+
+
+def test_each_is_late_by_its_own_time_and_the_loop_runs_on(tmp_path: Path, gate: Gate):
+    with open_sync(tmp_path, syncFlushTimeout=300) as store:
+        store.put(message(0))
+        gate.hold(store)
+
+        async def main() -> None:
+            began = time.monotonic()
+            first = store.put_async(message(1))
+            await asyncio.sleep(0.1)
+            second = store.put_async(message(2))
+            assert (await first).status is LATE and not second.done()
+            assert 0.3 <= time.monotonic() - began < 5
+            assert (await second).status is LATE
+            third = store.put_async(message(3))
+            gate.let(100)
+            assert (await third).status is OK
+
+        asyncio.run(main())
+        assert sum(store.stats().put_times.values()) == 4
+
+
+def test_a_failed_sync_is_told_to_everybody(tmp_path: Path, gate: Gate):
+    store = open_sync(tmp_path)
+    store.put(message(0))
+    fd = store._parts.files.last.fd
+    real = os.dup(fd)
+    os.dup2(gate.inner.fileno(), fd)  # a socket cannot be synced
+    results = asyncio.run(put_all(store, 50))
+    os.dup2(real, fd)
+    assert statuses(results) == {LATE}
+    assert statuses(asyncio.run(put_all(store, 2))) == {PutMessageStatus.SERVICE_NOT_AVAILABLE}
+    store.close()
+    assert (tmp_path / "abort").exists()
+
+
+def test_what_asyncio_does_with_a_future(tmp_path: Path, gate: Gate):
+    with open_sync(tmp_path) as store:
+
+        async def main() -> None:
+            await store.put_async(message(0))
+            gate.hold(store)
+            put = store.put_async(message(1))
+            assert asyncio.isfuture(put) and not put.done() and not put.cancelled()
+            with pytest.raises(asyncio.InvalidStateError):
+                put.result()
+            with pytest.raises(asyncio.InvalidStateError):
+                put.exception()
+            assert "pending" in repr(put) and asyncio.ensure_future(put) is put
+            calls: list[str] = []
+            put.add_done_callback(lambda one: calls.append("a"))
+            put.add_done_callback(again := lambda one: calls.append("b"))
+            put.add_done_callback(again)
+            put.add_done_callback(lambda one: calls.append("c"))
+            assert put.remove_done_callback(again) == 2
+            waits = [asyncio.create_task(_await(put)) for _ in range(3)]
+            slow = asyncio.wait_for(asyncio.shield(put), 0.05)
+            with pytest.raises(asyncio.TimeoutError):
+                await slow
+            gate.let(100)
+            done, pending = await asyncio.wait({put}, timeout=20)
+            assert done == {put} and not pending and put.exception() is None
+            assert statuses(await asyncio.gather(*waits)) == {OK} and put.result().status is OK
+            await asyncio.sleep(0)
+            await asyncio.sleep(0)
+            assert calls == ["a", "c"] and "PUT_OK" in repr(put)
+            late: list[Any] = []
+            put.add_done_callback(late.append)
+            assert late == []
+            await asyncio.sleep(0)
+            assert late == [put] and not put.cancel()
+            assert (await asyncio.wait_for(store.put_async(message(2)), 20)).status is OK
+            assert (await put).status is OK, "again"
+
+        asyncio.run(main())
+
+
+async def _await(put: Any) -> PutResult:
+    return await put
+
+
+def test_a_cancelled_wait_takes_nothing_back(tmp_path: Path, gate: Gate):
+    with open_sync(tmp_path) as store:
+
+        async def main() -> None:
+            await store.put_async(message(0))
+            gate.hold(store)
+            task = asyncio.create_task(_await(store.put_async(message(1))))
+            put = store.put_async(message(2))
+            other = asyncio.create_task(_await(put))
+            await asyncio.sleep(0.05)
+            task.cancel()
+            with pytest.raises(asyncio.CancelledError):
+                await task
+            assert put.cancel("enough") and put.cancelled() and put.done() and not put.cancel()
+            with pytest.raises(asyncio.CancelledError, match="enough"):
+                put.result()
+            with pytest.raises(asyncio.CancelledError):
+                await other
+            gate.let(100)
+            assert (await store.put_async(message(3))).queue_offset == 3
+
+        asyncio.run(main())
+        assert store.wait_dispatched(20) and len(store.get("T", 0, 0).messages) == 4
+
+
+def test_a_task_that_another_cancels_while_both_are_stepped(tmp_path: Path):
+    with open_sync(tmp_path) as store:
+
+        async def main() -> None:
+            await store.put_async(message(0))
+            tasks: list[asyncio.Task[Any]] = []
+
+            async def first() -> None:
+                await store.put_async(message(1))
+                tasks[1].cancel()  # its put is answered, and it has not run yet
+
+            tasks[:] = [asyncio.create_task(first()), asyncio.create_task(_await_put(store))]
+            found = await asyncio.gather(*tasks, return_exceptions=True)
+            assert found[0] is None and isinstance(found[1], asyncio.CancelledError)
+
+        asyncio.run(main())
+
+
+def test_each_task_runs_in_its_own_context(tmp_path: Path):
+    name: contextvars.ContextVar[int] = contextvars.ContextVar("name", default=-1)
+    with open_sync(tmp_path) as store:
+
+        async def work(number: int) -> None:
+            name.set(number)
+            for _ in range(5):
+                await store.put_async(message(number))
+                assert name.get() == number and asyncio.current_task() is not None
+
+        async def main() -> None:
+            shared = contextvars.copy_context()
+            tasks = [asyncio.create_task(work(n)) for n in range(50)]
+            await asyncio.gather(*tasks)
+            assert name.get() == -1
+            await asyncio.create_task(_await(store.put_async(message(1))), context=shared)
+
+        asyncio.run(main())
+
+
+def test_an_error_in_one_task_or_callback_harms_no_other(tmp_path: Path):
+    with open_sync(tmp_path) as store:
+        told: list[dict[str, Any]] = []
+
+        async def fails() -> None:
+            await store.put_async(message(0))
+            raise ValueError("mine")
+
+        def broken(put: Any) -> None:
+            raise ZeroDivisionError
+
+        async def main() -> None:
+            asyncio.get_running_loop().set_exception_handler(lambda loop, what: told.append(what))
+            put = store.put_async(message(1))
+            put.add_done_callback(broken)
+            tasks = [asyncio.create_task(fails()), asyncio.create_task(_await(store.put_async(message(2))))]
+            found = await asyncio.gather(*tasks, return_exceptions=True)
+            assert isinstance(found[0], ValueError) and found[1].status is OK
+            assert put.done()
+
+        asyncio.run(main())
+        assert [type(what["exception"]) for what in told] == [ZeroDivisionError]
+
+
+def test_an_interrupt_in_one_task_leaves_the_others_to_the_next_turn(tmp_path: Path):
+    with open_sync(tmp_path) as store:
+        loop = asyncio.new_event_loop()
+
+        async def interrupted() -> None:
+            await store.put_async(message(0))
+            raise KeyboardInterrupt
+
+        async def main() -> list[Any]:
+            return [asyncio.create_task(interrupted()), *[asyncio.create_task(_await_put(store)) for _ in range(5)]]
+
+        first, *others = loop.run_until_complete(main())
+        with pytest.raises(KeyboardInterrupt):
+            loop.run_until_complete(asyncio.wait(others, timeout=20))
+        loop.run_until_complete(asyncio.wait(others, timeout=20))
+        assert statuses([other.result() for other in others]) == {OK}
+        with pytest.raises(KeyboardInterrupt):
+            first.result()
+        loop.close()
+
+
+async def _await_put(store: MessageStore) -> PutResult:
+    return await store.put_async(message(1))
+
+
+def test_loops_of_several_threads_at_once(tmp_path: Path):
+    with open_sync(tmp_path) as store:
+        found: list[set[PutMessageStatus]] = []
+
+        async def work() -> None:
+            for _ in range(10):
+                assert statuses(await put_all(store, 20)) == {OK}
+            found.append({OK})
+
+        threads = [threading.Thread(target=lambda: asyncio.run(work())) for _ in range(4)]
+        threads += [threading.Thread(target=lambda: found.append({store.put(message(n)).status for n in range(100)}))]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(60)
+        assert found == [{OK}] * 5
+        assert store.wait_dispatched(20) and store.get("T", 0, 0).max_offset == 900
+
+
+def events() -> int:
+    """Event descriptors of this process."""
+    found = 0
+    for name in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            found += os.readlink(f"/proc/self/fd/{name}") == "anon_inode:[eventfd]"
+    return found
+
+
+def test_many_loops_one_after_the_other_leave_nothing_open(tmp_path: Path):
+    gc.collect()
+    before = events()
+    with open_sync(tmp_path) as store:
+        for _ in range(50):
+            asyncio.run(put_all(store, 3))
+        gc.collect()
+        assert events() <= before + 1 and len(store._parts.flush.loops) == 1
+    del store
+    gc.collect()
+    assert events() == before
+
+
+def test_a_store_closed_while_its_puts_are_awaited(tmp_path: Path, gate: Gate):
+    store = open_sync(tmp_path)
+
+    async def main() -> None:
+        await store.put_async(message(0))
+        gate.hold(store)
+        handed_in = [store.put_async(message(n)) for n in range(1, 4)]
+        await asyncio.sleep(0.05)
+        this_turn = [store.put_async(message(n)) for n in range(4, 7)]
+        gate.let(100)
+        store.close()
+        assert statuses(await asyncio.gather(*handed_in, *this_turn)) == {OK}
+        with pytest.raises(UsageError, match="is closed"):
+            store.put_async(message(9))
+        await asyncio.sleep(0.01)
+        loop = asyncio.get_running_loop()
+        assert not store._parts.flush.loops or store._parts.flush.loops[0].loop is loop
+        with MessageStore(tmp_path, flush_disk_type="SYNC_FLUSH") as again:  # the same loop, another store
+            assert (await again.put_async(message(7))).status is OK
+
+    asyncio.run(main())
+    assert not (tmp_path / "abort").exists()
+
+
+def test_a_loop_that_ended_harms_nobody(tmp_path: Path, gate: Gate):
+    with open_sync(tmp_path) as store:
+        store.put(message(0))
+        gate.hold(store)
+
+        async def main() -> None:
+            store.put_async(message(1))
+            await asyncio.sleep(0.05)
+            store.put_async(message(2))
+
+        asyncio.run(main())
+        gate.let(100)
+        assert store.put(message(3)).status is OK
+        assert statuses(asyncio.run(put_all(store, 2))) == {OK}
+
+
+class NoReaders(asyncio.SelectorEventLoop):
+    """A loop that watches no descriptors of others, as Windows' proactor."""
+
+    def add_reader(self, fd: Any, callback: Any, *args: Any) -> Any:
+        if not threading.current_thread().name.startswith("Main") or (len(args) == 0 and self.is_running()):
+            raise NotImplementedError
+        return super().add_reader(fd, callback, *args)
+
+
+def test_a_loop_that_watches_no_descriptors(tmp_path: Path):
+    with open_sync(tmp_path) as store:
+        loop = NoReaders()
+        try:
+            for _ in range(3):
+                assert statuses(loop.run_until_complete(put_all(store, 20))) == {OK}
+            assert store._parts.flush.loops == []
+        finally:
+            loop.close()
+
+
+def test_a_future_of_another_loop_is_refused_by_asyncio(tmp_path: Path, gate: Gate):
+    with open_sync(tmp_path) as store:
+        store.put(message(0))
+        gate.hold(store)
+        kept: list[Any] = []
+
+        async def put() -> None:
+            kept.append(store.put_async(message(1)))
+
+        asyncio.run(put())
+        with pytest.raises(RuntimeError, match="attached to a different loop"):
+            asyncio.run(_await(kept[0]))
+        gate.let(100)
+
+
+def test_it_wants_a_running_loop(tmp_path: Path):
+    with open_sync(tmp_path) as store:
+        asyncio.run(put_all(store, 1))
+        end = store._parts.log.end
+        with pytest.raises(RuntimeError, match="no running event loop"):
+            store.put_async(message(0))
+        assert store._parts.log.end == end, "nothing is stored"
+        with pytest.raises(TypeError):
+            asyncio.run(_bad(store))
+
+
+async def _bad(store: MessageStore) -> None:
+    store.put_async(b"no message")  # type: ignore[arg-type]
