@@ -72,6 +72,7 @@ class WatchedRing:
 
     def __init__(self, ring: kernel.Ring, schedule: Schedule) -> None:
         self._ring, self._schedule, self._lock = ring, schedule, ModelLock(schedule)
+        self.stays_taken = False
 
     def __getattr__(self, name: str) -> Any:
         if name in ("committed", "room_end"):
@@ -86,11 +87,12 @@ class WatchedRing:
         with self._lock:
             self._ring.begin(offset)
 
-    def acquire(self) -> None:
+    def __enter__(self) -> None:
         self._lock.acquire()
 
-    def release(self) -> None:
-        self._lock.release()
+    def __exit__(self, *_: object) -> None:
+        if not self.stays_taken:
+            self._lock.release()
 
 
 class RingScene(Scene):
@@ -144,7 +146,7 @@ class RingScene(Scene):
         """What the commit log does."""
         file = self.queue.last
         if file is not None and file.wrote + len(record) + 8 > file.size:
-            file.reserve(min(file.wrote + len(record), file.size))
+            self._reserve(file, min(file.wrote + len(record), file.size))
             with file.room(file.wrote) as room:
                 room[:8] = b"filler!!"
             self.log += b"filler!!"
@@ -156,7 +158,7 @@ class RingScene(Scene):
             self.ends.add(self.end)
             file = None
         file = file or self.queue.append_file(self.end)
-        file.reserve(file.wrote + len(record))
+        self._reserve(file, file.wrote + len(record))
         with file.room(file.wrote) as room:
             room[: len(record) // 2] = record[: len(record) // 2]
             self.schedule.point()
@@ -166,6 +168,10 @@ class RingScene(Scene):
         file.wrote += len(record)
         self.schedule.point()
         self.end += len(record)
+
+    def _reserve(self, file: MappedFile, position: int) -> None:
+        if position > file.reserved:
+            file.reserve(position)
 
     def _commits(self) -> None:
         for _ in range(2):
@@ -237,7 +243,7 @@ def test_puts_that_must_not_wait_are_refused_and_nothing_else_changes():
     [
         (lambda scene: setattr(scene.pool, "make_room", lambda: None), "no end can be reached"),
         (lambda scene: setattr(scene.pool.ring, "has_room", lambda end: True), "other bytes than were put"),
-        (lambda scene: setattr(scene.pool.ring, "release", lambda: None), "wait for each other"),
+        (lambda scene: setattr(scene.pool.ring, "stays_taken", True), "wait for each other"),
     ],
     ids=["who finds no room only waits", "room is not asked for", "the lock is kept"],
 )

@@ -92,15 +92,18 @@ class Ring:
         if cython.compiled:
             self._p = cython.NULL
 
-    def acquire(self) -> None:
-        """Take the lock of those who write."""
+    def __enter__(self):
+        """Take the lock of those who write.
+
+        With a `with` no signal handler of Python runs between the call and the block, so none can leave the lock taken.
+        """
         if not cython.compiled:
             self._lock.acquire()
             return
         with cython.nogil:
             PyThread_acquire_lock(self._lock, 1)
 
-    def release(self) -> None:
+    def __exit__(self, *_):
         """Release the lock."""
         if cython.compiled:
             PyThread_release_lock(self._lock)
@@ -112,15 +115,14 @@ class Ring:
 
         Thread: the one that holds the put lock; nothing is in the ring.
         """
-        self.acquire()
-        if offset > self._drained:
-            self._mark = 0
-            if cython.compiled:
-                publish(cython.address(self._drained), offset)
-                publish(cython.address(self._committed), offset)
-            else:
-                self._drained = self._committed = offset
-        self.release()
+        with self:
+            if offset > self._drained:
+                self._mark = 0
+                if cython.compiled:
+                    publish(cython.address(self._drained), offset)
+                    publish(cython.address(self._committed), offset)
+                else:
+                    self._drained = self._committed = offset
 
     def has_room(self, end: cython.longlong) -> bool:
         """Return whether every byte below the log offset `end` may be stored.

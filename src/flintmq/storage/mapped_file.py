@@ -27,7 +27,6 @@ class MappedFile(AppendTarget):
     Attributes:
         path, start, size: its path, the log offset of its first byte, its size in bytes.
         view: its bytes as readers see them.
-        pool: the transient pool whose ring takes its new records; None: they are stored to `view`.
         wrote, flushed: positions in the file; only the commit log moves wrote, only `flush` moves flushed.
         reserved: position up to which the writer may store; before it stores further it calls `reserve`.
         asked: called with the file and a position at each `reserve`; None at first.
@@ -44,7 +43,7 @@ class MappedFile(AppendTarget):
         self.wrote = self.flushed = self.filler = 0
         self.reserved = self.allocated = 0
         self.asked: Callable[[MappedFile, int], None] | None = None
-        self.pool: TransientStorePool | None = None
+        self._pool: TransientStorePool | None = None
         self.attach(self.view)
         self._holders = 1
         self._lock = threading.Lock()
@@ -160,13 +159,19 @@ class MappedFile(AppendTarget):
 
     # -- the transient pool -----------------------------------------------------------------------------------------
 
+    @property
+    def pool(self) -> TransientStorePool | None:
+        """The transient pool whose ring takes the new records; None: they are stored to `view`."""
+        return self._pool if self.in_ring else None
+
     def enter_ring(self, pool: TransientStorePool) -> None:
-        """Store records into the pool's ring from now on. The file must be empty."""
+        """Store records into the pool's ring from now on. The file must be empty and no writer's yet."""
         assert self.pool is None and self.wrote == 0, "the ring would hide the bytes of the file"
         view = pool.open()
         if view is not None:
-            self.attach(view, pool.ring.size)
-            self.pool = pool
+            self._pool = pool
+            self.reserved = 0  # what is allocated in the file has no room in the ring: each byte is asked for
+            self.attach(view, pool.ring.size)  # last, in one step: from here on `pool` names it
 
     def room(self, at: int) -> memoryview:
         """Return the memory of the file's bytes from position `at` on, as far as it is contiguous.
@@ -191,11 +196,12 @@ class MappedFile(AppendTarget):
         Thread: any. Durability: the kernel has it on return.
         """
         pool = self.pool
-        if pool is None or target <= self.committed:
+        if pool is None:
             return
         assert target <= self.wrote, "the rest of the ring is an earlier record's"
-        pool.write(self, target)
-        assert pool.ring.committed >= self.start + target
+        if target > self.committed:
+            pool.write(self, target)
+            assert pool.ring.committed >= self.start + target
         self._leave_if_full()
 
     def commit_piece(self) -> None:
@@ -212,12 +218,8 @@ class MappedFile(AppendTarget):
 
     def _leave(self, pool: TransientStorePool) -> None:
         """Store records to the map from now on. The file has everything."""
-        pool.ring.acquire()  # nobody writes from the ring meanwhile
-        try:
+        with pool.ring:  # nobody writes from the ring meanwhile
             self.attach(self.view)
-            self.pool = None
-        finally:
-            pool.ring.release()
 
     def leave_ring(self) -> None:
         """Commit everything and leave the ring, which is too small for the next append.
@@ -296,7 +298,6 @@ class MappedFile(AppendTarget):
         assert wrote <= reserved or wrote == self.size, state
         assert reserved <= self.allocated <= self.size, f"{state}, allocated {self.allocated}, size {self.size}"
         assert self._holders > 0, f"{self.path}: in use and unmapped"
-        assert self.in_ring == (self.pool is not None), f"{self.path}: records go into a ring that it has left"
 
     def close(self) -> None:
         """Drop the owner's hold. Readers that hold the file keep it mapped."""

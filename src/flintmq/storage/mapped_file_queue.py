@@ -127,6 +127,8 @@ class MappedFileQueue(LogWatermark):
                 self.allocation.used(start + self.file_size)
                 file.close()
                 file = self.make_file(start)
+                if self.pool is not None:
+                    file.enter_ring(self.pool)
             if self.last is not None:
                 self.allocation.full(self.last)
         if file.pool is not None and (self.last is None or self.last.pool is None):

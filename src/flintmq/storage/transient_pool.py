@@ -93,12 +93,13 @@ class TransientStorePool:
                 error.strerror,
             )
 
-    def available(self, end: int) -> int:
+    def available(self, end: int, file: MappedFile | None) -> int:
         """Return how many of its buffers are free.
 
-        The ring counts as all of them; the log ends at `end`.
+        The ring counts as all of them; the log ends at `end`, in `file`. A file that is not in the ring uses none.
         """
-        used = min(max(end - self.ring.drained, 0), self.ring.size)
+        in_ring = file is not None and file.in_ring
+        used = min(max(end - self.ring.drained, 0), self.ring.size) if in_ring else 0
         return self.count - -(-used * self.count // self.ring.size)
 
     def reserve(self, file: MappedFile, position: int) -> int:
@@ -146,8 +147,7 @@ class TransientStorePool:
         """
         ring, view = self.ring, self.view
         assert view is not None
-        ring.acquire()
-        try:
+        with ring:
             self._check(ring.error)
             count = 0
             if file.in_ring and file.start <= ring.drained < file.start + file.size:
@@ -155,16 +155,15 @@ class TransientStorePool:
             if count:
                 at = ring.drained - file.start
                 index = file.place(at)
-                with view[index : index + count] as piece:
-                    self.effects.pwrite(file.fd, piece, at)
+                # An interrupt here loses nothing: what was written and not noted is written again, the same bytes.
+                try:
+                    with view[index : index + count] as piece:
+                        self.effects.pwrite(file.fd, piece, at)
+                except OSError as error:
+                    ring.fail(error.errno or errno.EIO)
+                    raise
                 ring.wrote(file, count)
             return count > 0
-        except BaseException as error:  # of any kind: how much of it reached the file is not known
-            if not ring.error:
-                ring.fail((isinstance(error, OSError) and error.errno) or errno.EIO)
-            raise
-        finally:
-            ring.release()
 
     def follow(self, file: MappedFile, micros: int) -> None:
         """Write whole pieces while they come, for so long at most; uncompiled those that are there.

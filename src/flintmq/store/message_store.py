@@ -524,7 +524,7 @@ class MessageStore(Putter):
             positions,
             parts.flush.all_times(),
             longest_in_lock_ms=parts.log.slow.longest_ms,
-            pool_buffers_free=-1 if pool is None else pool.available(log_end),
+            pool_buffers_free=-1 if pool is None else pool.available(log_end, parts.files.last),
             mapped=(len(files), sum(file.size for file in files)),
         )
 

@@ -85,9 +85,9 @@ def _append(commit_log: CommitLog, topic: Topic, columns: kernel.Columns, queue_
     first = {q: place.next for q, place in places.items()}
     topic.places.update(places)
     next_offsets = array("q", bytes(8 * (max(queue_ids, default=0) + 1)))
-    row, begin, status, changed = 0, -1, PutMessageStatus.PUT_OK, None
+    row, begin, status, changed, room = 0, -1, PutMessageStatus.PUT_OK, None, AT_ONCE
     while row < columns.rows:
-        file = commit_log.reserve_space(AT_ONCE + commit_log.config.max_message_size)
+        file = commit_log.reserve_space(room)
         if file is None:
             status = PutMessageStatus.CREATE_MAPPED_FILE_FAILED
             break
@@ -110,7 +110,11 @@ def _append(commit_log: CommitLog, topic: Topic, columns: kernel.Columns, queue_
             changed = RULES[columns.changed]  # changed since it was checked
             break
         elif row == before:
-            raise AssertionError("a row that was found valid did not fit the window that was reserved for it")
+            assert room == AT_ONCE, "a row that was found valid did not fit the window that was reserved for it"
+            # Not from the start: with a large maxMessageSize every append would be too large for the transient pool.
+            room = AT_ONCE + commit_log.config.max_message_size
+            continue
+        room = AT_ONCE
     columns.let_go()
     if changed is not None:
         refused = _refused(changed, row)

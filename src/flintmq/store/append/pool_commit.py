@@ -8,6 +8,7 @@ CommitRealTimeService.
 
 from __future__ import annotations
 
+import errno
 import threading
 from collections.abc import Callable
 
@@ -101,8 +102,11 @@ class CommitService(Follower):
         """Write one piece for a put that finds the ring full.
 
         Raises:
-            OSError: the disk refused; the store takes no more puts.
+            OSError: the disk refused; the store takes no more puts. Or this is a forked child, whose files are those of
+                its parent.
         """
+        if self._appender.forked:
+            raise OSError(errno.EPERM, "a forked child writes nothing into its parent's files")
         try:
             self.files.commit_piece()
         except OSError as error:
