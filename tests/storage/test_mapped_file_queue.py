@@ -305,6 +305,21 @@ def test_a_file_made_ahead_that_somebody_replaced_is_left_to_them(tmp_path: Path
     queue.close()
 
 
+def test_a_file_made_again_is_in_the_ring_as_the_others(tmp_path: Path):
+    """Else the ring's writer would take the files before it for ones that are not in the ring."""
+    queue = queue_with(tmp_path, Faulty(), transientStorePoolEnable="true", transientStorePoolSize="3")
+    first = queue.append_file(0)
+    assert queue.allocation is not None and queue.allocation.step()
+    first.wrote = 8192
+    (tmp_path / f"{8192:020d}").unlink()
+    again = queue.append_file(8192)
+    again.wrote = 100
+    assert (first.in_ring, again.in_ring) == (True, True)
+    queue.commit(8192 + 100)
+    assert (first.committed, again.committed) == (8192, 100)
+    queue.close()
+
+
 def test_the_writer_of_every_file_is_followed(tmp_path: Path):
     queue = queue_with(tmp_path, Faulty())
     assert queue.allocation is not None and queue.append_file(0).asked == queue.allocation.asked

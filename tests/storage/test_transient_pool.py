@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import signal
+import threading
 from pathlib import Path
 
 import pytest
@@ -25,6 +27,8 @@ def file_in_ring(folder: Path, pool: TransientStorePool, start: int = 0) -> Mapp
 
 def store(file: MappedFile, data: bytes) -> None:
     """What the commit log does."""
+    if file.wrote + len(data) > file.reserved:
+        file.reserve(file.wrote + len(data))
     with file.room(file.wrote) as room:
         room[: len(data)] = data
     file.wrote += len(data)
@@ -178,7 +182,7 @@ def test_a_file_goes_over_the_ring_s_end_and_the_next_one_follows(tmp_path: Path
 
 
 @REAL_AND_FAULTY
-def test_room_is_what_the_files_have(tmp_path: Path, effects: Effects):
+def test_d3_room_is_what_the_files_have(tmp_path: Path, effects: Effects):
     """A put that finds no room writes the oldest piece itself, and as many as it needs."""
     pool = TransientStorePool(1, SIZE, effects)
     file = MappedFile.create(str(tmp_path / "0"), 0, 4 * SIZE, effects)
@@ -192,6 +196,90 @@ def test_room_is_what_the_files_have(tmp_path: Path, effects: Effects):
     assert file.committed >= 3 * 16_000
     file.commit(64_000)
     assert (tmp_path / "0").read_bytes() == b"".join(bytes([n]) * 4000 for n in range(16)) + bytes(4 * SIZE - 64_000)
+    file.close()
+    pool.close()
+
+
+@REAL_AND_FAULTY
+def test_a_file_that_is_allocated_still_asks_for_room_in_the_ring(tmp_path: Path, effects: Effects):
+    """What a file has allocated, by warm-up above all, is no room in the ring."""
+    pool = TransientStorePool(1, SIZE, effects)
+    file = MappedFile.create(str(tmp_path / "0"), 0, 4 * SIZE, effects)
+    file.allocate_all()
+    file.enter_ring(pool)
+    pool.make_room = file.commit_piece
+    for number in range(16):
+        store(file, bytes([number + 1]) * 4000)
+    file.commit(64_000)
+    assert (tmp_path / "0").read_bytes()[:64_000] == b"".join(bytes([n + 1]) * 4000 for n in range(16))
+    file.close()
+    pool.close()
+
+
+def test_an_interrupt_amid_a_write_leaves_the_ring_usable(tmp_path: Path):
+    """Ctrl-C is no failure of the disk; what may be written already is written again, the same bytes."""
+
+    class Interrupted(Faulty):
+        left = 2
+
+        def pwrite(self, fd: int, data: memoryview, position: int) -> None:
+            super().pwrite(fd, data, position)
+            self.left -= 1
+            if self.left >= 0:
+                raise KeyboardInterrupt
+
+    pool = TransientStorePool(1, SIZE, Interrupted())
+    file = file_in_ring(tmp_path, pool)
+    store(file, b"hello")
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt):
+            file.commit(5)
+        assert pool.ring.error == 0 and file.committed == 0
+    file.commit(5)
+    assert file.committed == 5 and (tmp_path / "0").read_bytes()[:6] == b"hello\0"
+    file.close()
+    pool.close()
+
+
+def test_a_handler_that_raises_leaves_no_lock_taken(tmp_path: Path):
+    """A signal comes while the kernel writes, thousands of times: the next write is never waited for."""
+    pool = TransientStorePool(1, SIZE, Faulty())
+    file = file_in_ring(tmp_path, pool)
+    interrupted = 0
+
+    def handler(*_: object) -> None:
+        raise InterruptedError("a handler of the program's own")
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        for number in range(3000):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.00002 + number % 50 * 0.000002)
+                while True:
+                    with pool.ring:
+                        pass
+            except InterruptedError:
+                interrupted += 1
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    taken = threading.Thread(target=lambda: pool.ring.begin(0), daemon=True)
+    taken.start()
+    taken.join(10)
+    assert not taken.is_alive() and interrupted == 3000
+    file.close()
+    pool.close()
+
+
+def test_a_full_file_that_was_followed_leaves_the_ring(tmp_path: Path):
+    """Whole pieces had brought its end to the file before the commit that asks for it."""
+    pool = TransientStorePool(2, SIZE)
+    file = file_in_ring(tmp_path, pool)
+    store(file, bytes(range(1, 129)) * 128)
+    pool.follow(file, 1000)
+    assert pool.ring.drained == SIZE == file.committed and file.in_ring
+    file.commit(SIZE)
+    assert not file.in_ring and file.pool is None and bytes(file.view) == bytes(range(1, 129)) * 128
     file.close()
     pool.close()
 

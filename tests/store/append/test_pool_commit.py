@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import errno
+import os
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
 from flintmq.message import GetMessageStatus, PutMessageStatus
+from flintmq.storage import transient_pool
 from flintmq.store.message_store import MessageStore
 from flintmq.store.view import open_store
 from tests.support.engine import KEYS, check_derived, message, put_all, records
@@ -183,3 +186,52 @@ def test_a_commits_time_is_never_ahead_of_its_place(tmp_path: Path):
         assert commits.commit_once()
         commits.commit_log = log
         assert commits.done[0] == 1_700_000_000_000, "what was put at the later time may not be committed"
+
+
+@pytest.mark.parametrize("disk", ["ASYNC_FLUSH", "SYNC_FLUSH"])
+def test_files_that_are_warmed_up_lose_nothing_to_a_small_ring(
+    tmp_path: Path, disk: str, monkeypatch: pytest.MonkeyPatch
+):
+    """A warmed-up file is allocated to its end; the ring has an eighth of that."""
+    monkeypatch.setattr(transient_pool, "LARGEST", 32 << 10)
+    keys = {"mappedFileSizeCommitLog": str(256 << 10), "warmMapedFileEnable": "true", "transientStorePoolSize": "1"}
+    with open_pool(tmp_path, flushDiskType=disk, **keys, **NEVER) as store:
+        assert store._parts.files.pool.ring.size == 32 << 10  # type: ignore[union-attr]
+        put_all(store, 600, size=1000)
+        assert store.wait_dispatched(10)
+    assert [record.body[:6] for record in records(tmp_path, 256 << 10)] == [b"%06d" % n for n in range(600)]
+
+
+def test_columns_stay_in_the_ring_where_messages_may_be_large(tmp_path: Path):
+    """They ask for the room of a large message only where one comes."""
+    keys = {"mappedFileSizeCommitLog": str(128 << 20), "maxMessageSize": str(64 << 20), "transientStorePoolSize": "1"}
+    with open_pool(tmp_path, **keys) as store:
+        for body in (b"small", b"x" * (20 << 20), b"small again"):
+            assert store.put_columns("T", pa.record_batch({"body": pa.array([body] * 3, pa.binary())})).status is OK
+            last = store._parts.files.last
+            assert last is not None and last.in_ring == (body == b"small")
+    assert [len(record.body) for record in records(tmp_path, 128 << 20)] == [5] * 3 + [20 << 20] * 3 + [11] * 3
+
+
+def test_a_reopened_store_has_all_buffers_free(tmp_path: Path):
+    with open_pool(tmp_path) as store:
+        put_all(store, 3)
+    with open_pool(tmp_path, transientStorePoolSize="4") as store:
+        assert store.stats().pool_buffers_free == 4
+
+
+def test_a_forked_child_writes_none_of_its_parent_s_ring(tmp_path: Path):
+    """Not even where a put that was under way in the parent asks for room."""
+    with open_pool(tmp_path, **NEVER) as store:
+        put_all(store, 3)
+        child = os.fork()
+        if not child:
+            code = 1
+            try:
+                store._parts.commits.make_room()  # type: ignore[union-attr]
+            except OSError as error:
+                code = 0 if error.errno == errno.EPERM else 2
+            finally:
+                os._exit(code)
+        assert os.waitpid(child, 0)[1] == 0 and state(store)[1] == 0
+    assert len(records(tmp_path)) == 3

@@ -52,7 +52,7 @@ def test_every_record_once_over_several_files(log: Log, monkeypatch: pytest.Monk
 
 def test_it_ends_where_no_record_stands(log: Log):
     bad = log.results[20].physical_offset
-    log.files.find(bad).buffer[bad % FILE_SIZE + 4] ^= 0xFF
+    log.files.find(bad).view[bad % FILE_SIZE + 4] ^= 0xFF
     assert log.walk(0, log.log.end)[-1] == log.results[19].physical_offset
     assert log.tail.position == bad
 

@@ -95,7 +95,7 @@ def test_queues_of_all_kinds_of_transactions(s: Setup):
 def test_d7_damage_on_the_way_stops_dispatch_and_is_told(s: Setup, caplog: pytest.LogCaptureFixture):
     """D7: nothing is skipped in silence."""
     ends = s.put(*range(10))
-    s.files.files[0].buffer[ends[4] + 4] ^= 0xFF  # the magic of record 5
+    s.files.files[0].view[ends[4] + 4] ^= 0xFF  # the magic of record 5
     assert not s.dispatch.dispatch_once() or s.dispatch.stopped_at is not None
     assert s.dispatch.stopped_at is not None and str(ends[4]) in str(s.dispatch.stopped_at)
     assert [r.levelno for r in caplog.records] == [logging.ERROR]
