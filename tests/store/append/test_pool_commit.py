@@ -210,7 +210,8 @@ def test_columns_stay_in_the_ring_where_messages_may_be_large(tmp_path: Path):
             assert store.put_columns("T", pa.record_batch({"body": pa.array([body] * 3, pa.binary())})).status is OK
             last = store._parts.files.last
             assert last is not None and last.in_ring == (body == b"small")
-    assert [len(record.body) for record in records(tmp_path, 128 << 20)] == [5] * 3 + [20 << 20] * 3 + [11] * 3
+        assert store.wait_dispatched(10)
+        assert [len(m.body) for m in store] == [5] * 3 + [20 << 20] * 3 + [11] * 3
 
 
 def test_a_reopened_store_has_all_buffers_free(tmp_path: Path):
