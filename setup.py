@@ -21,7 +21,9 @@ from setuptools import Extension, setup
 from setuptools.command.build_ext import build_ext
 
 KERNELS = Path("src/flintmq/kernels")
+SHARED = "flintmq.kernels._shared"  # Cython's own code for buffers, once for all kernels: half of each one's size
 CYTHONIZE = {
+    "shared_utility_qualified_name": SHARED,
     "build_dir": "build/cython",  # keeps the generated C out of the source tree
     "include_path": ["src"],
     "compiler_directives": {
@@ -64,6 +66,10 @@ def kernels() -> list[Extension]:
     """The extension modules to build: none where none are wanted or possible."""
     if os.environ.get("FLINTMQ_PURE", "") not in ("", "0"):
         return []
+    flags = {
+        "extra_compile_args": ["-O3", "-g0"],  # no names for debuggers: a fifth of the size
+        "extra_link_args": ["-Wl,-S"] if sys.platform == "darwin" else ["-Wl,-s"],
+    }
     sources = [
         py for py in sorted(KERNELS.glob("*.py")) if not py.name.startswith("_") and py.with_suffix(".pxd").exists()
     ]
@@ -73,8 +79,7 @@ def kernels() -> list[Extension]:
             [str(source)],
             depends=[*map(str, sorted(used := declarations(source.with_suffix(".pxd")))), *headers(used)],
             include_dirs=[str(KERNELS)],
-            extra_compile_args=["-O3", "-g0"],  # no names for debuggers: a fifth of the size
-            extra_link_args=["-Wl,-S"] if sys.platform == "darwin" else ["-Wl,-s"],
+            **flags,
         )
         for source in sources
     ]
@@ -85,12 +90,15 @@ def kernels() -> list[Extension]:
     except ImportError as error:
         uncompiled("Cython is missing, so the kernels stay uncompiled", error)
         return []
+    extensions.insert(0, Extension(SHARED, [str(KERNELS / "_shared.c")], **flags))
     done = []
     for extension in extensions:  # one by one: a kernel that Cython rejects does not take the others with it
         try:
             done += cythonize([extension], **CYTHONIZE)
         except Exception as error:
             uncompiled(f"{extension.name} stays uncompiled: Cython rejects it", error)
+            if extension.name == SHARED:
+                return []
     for extension in done:
         extension.optional = True  # then setuptools does not miss the file of a failed compile
     return done
@@ -112,6 +120,15 @@ class OptionalBuild(build_ext):
             names = ", ".join(sorted(name.rpartition(".")[2] for name in self.failed))
             error = next(iter(self.failed.values()))
             uncompiled(f"kernels stay uncompiled ({names}): the C compiler failed or is missing", error)
+
+    def build_extensions(self) -> None:
+        """Compile what the kernels share first; without it none of them could be imported."""
+        shared = [ext for ext in self.extensions if ext.name == SHARED]
+        kernels = [ext for ext in self.extensions if ext.name != SHARED]
+        for self.extensions in (shared, kernels):
+            if not self.failed:
+                super().build_extensions()
+        self.extensions = shared + kernels
 
     def build_extension(self, ext: Extension) -> None:
         """Compile one kernel; note a failure instead of raising it."""

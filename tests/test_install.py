@@ -70,6 +70,7 @@ def test_the_wheel_is_complete(wheel: Path):
     }
     assert modules | stubs | {"flintmq/py.typed"} <= names
     kernels = [name for name in stubs if name.endswith(".pyi")]
+    kernels.append("_shared")  # what Cython puts into each of them otherwise
     if shutil.which("cc") or shutil.which("gcc"):
         assert len([name for name in names if name.endswith(".so")]) == len(kernels)
 
@@ -88,7 +89,7 @@ def test_the_package_index_gets_links_that_work(wheel: Path):
 
 @pytest.mark.turn(2, of=["setup.py", "pyproject.toml"])
 def test_a_wheel_is_small_and_so_is_what_it_installs(wheel: Path, python: Path):
-    assert wheel.stat().st_size <= 3_000_000
+    assert wheel.stat().st_size <= 2_500_000
     packages = next((python.parent.parent / "lib").glob("python*/site-packages"))
     mine = [
         path
