@@ -276,7 +276,7 @@ def test_a_full_file_that_was_followed_leaves_the_ring(tmp_path: Path):
     pool = TransientStorePool(2, SIZE)
     file = file_in_ring(tmp_path, pool)
     store(file, bytes(range(1, 129)) * 128)
-    pool.follow(file, 1000)
+    pool.follow(file, file.fd, 1000)
     assert pool.ring.drained == SIZE == file.committed and file.in_ring
     file.commit(SIZE)
     assert not file.in_ring and file.pool is None and bytes(file.view) == bytes(range(1, 129)) * 128
@@ -370,7 +370,7 @@ def test_following_writes_whole_pieces_only(tmp_path: Path):
     file.enter_ring(pool)
     file.reserve(4 << 20)
     file.wrote = (2 << 20) + 5
-    pool.follow(file, 50_000)
+    pool.follow(file, file.fd, 50_000)
     assert pool.ring.drained == 2 << 20
     assert file.committed == 0, "the first two MiB may end within a record"
     file.commit(file.wrote)

@@ -200,7 +200,7 @@ class MappedFile(AppendTarget):
             return
         assert target <= self.wrote, "the rest of the ring is an earlier record's"
         if target > self.committed:
-            pool.write(self, target)
+            pool.write(self, self.fd, target)
             assert pool.ring.committed >= self.start + target
         self._leave_if_full()
 
@@ -208,7 +208,7 @@ class MappedFile(AppendTarget):
         """Write one piece, for a put that needs room; see `commit`."""
         pool = self.pool
         if pool is not None:
-            pool.write(self, self.size, pieces=1)
+            pool.write(self, self.fd, self.size, pieces=1)
             self._leave_if_full()
 
     def _leave_if_full(self) -> None:

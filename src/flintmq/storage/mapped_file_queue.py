@@ -257,7 +257,7 @@ class MappedFileQueue(LogWatermark):
         """
         for file in self._in_ring()[:1]:
             if file.pool is not None:
-                file.pool.follow(file, micros)
+                file.pool.follow(file, file.fd, micros)
 
     def _in_ring(self) -> list[MappedFile]:
         """Return the files in the ring, oldest first. They are the last ones."""

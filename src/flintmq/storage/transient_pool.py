@@ -14,14 +14,11 @@ import mmap
 import os
 import threading
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from flintmq.kernels import _select
+from flintmq.kernels.fast_append import AppendTarget
 from flintmq.kernels.ring import BLOCK, Ring
 from flintmq.storage.filesystem import REAL, Effects
-
-if TYPE_CHECKING:
-    from flintmq.storage.mapped_file import MappedFile
 
 log = logging.getLogger("flintmq.pool")
 
@@ -93,7 +90,7 @@ class TransientStorePool:
                 error.strerror,
             )
 
-    def available(self, end: int, file: MappedFile | None) -> int:
+    def available(self, end: int, file: AppendTarget | None) -> int:
         """Return how many of its buffers are free.
 
         The ring counts as all of them; the log ends at `end`, in `file`. A file that is not in the ring uses none.
@@ -102,7 +99,7 @@ class TransientStorePool:
         used = min(max(end - self.ring.drained, 0), self.ring.size) if in_ring else 0
         return self.count - -(-used * self.count // self.ring.size)
 
-    def reserve(self, file: MappedFile, position: int) -> int:
+    def reserve(self, file: AppendTarget, position: int) -> int:
         """Make room in the ring for every byte below this position of the last file.
 
         Returns:
@@ -124,8 +121,8 @@ class TransientStorePool:
             self.make_room()
         return min(position + ring.size // 4, ring.room_end - file.start)
 
-    def write(self, file: MappedFile, until: int, *, pieces: int = 0) -> None:
-        """Write the file's bytes up to the file position `until`, or at most so many pieces.
+    def write(self, file: AppendTarget, fd: int, until: int, *, pieces: int = 0) -> None:
+        """Write the file's bytes up to the file position `until`, or at most so many pieces, to `fd`.
 
         The file must be the first that has bytes in the ring only.
 
@@ -133,14 +130,14 @@ class TransientStorePool:
             OSError: the disk refused, now or earlier.
         """
         if self._native and not pieces:
-            self._check(self.ring.drain(file, file.fd, until))
+            self._check(self.ring.drain(file, fd, until))
             return
-        while self._write_piece(file, until):
+        while self._write_piece(file, fd, until):
             pieces -= 1
             if not pieces:
                 return
 
-    def _write_piece(self, file: MappedFile, until: int | None) -> bool:
+    def _write_piece(self, file: AppendTarget, fd: int, until: int | None) -> bool:
         """Write the next piece, a whole one if `until` is None; return whether there was one.
 
         The steps are those of Ring.drain and Ring.follow.
@@ -158,23 +155,23 @@ class TransientStorePool:
                 # An interrupt here loses nothing: what was written and not noted is written again, the same bytes.
                 try:
                     with view[index : index + count] as piece:
-                        self.effects.pwrite(file.fd, piece, at)
+                        self.effects.pwrite(fd, piece, at)
                 except OSError as error:
                     ring.fail(error.errno or errno.EIO)
                     raise
                 ring.wrote(file, count)
             return count > 0
 
-    def follow(self, file: MappedFile, micros: int) -> None:
+    def follow(self, file: AppendTarget, fd: int, micros: int) -> None:
         """Write whole pieces while they come, for so long at most; uncompiled those that are there.
 
         Raises:
             OSError: the disk refused, now or earlier.
         """
         if self._native:
-            self._check(self.ring.follow(file, file.fd, micros))
+            self._check(self.ring.follow(file, fd, micros))
             return
-        while self._write_piece(file, None):
+        while self._write_piece(file, fd, None):
             pass
 
     def _check(self, error: int) -> None:
