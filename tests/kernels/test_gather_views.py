@@ -270,3 +270,16 @@ def test_records_that_are_not_there_are_not_copied() -> None:
     for empty in ((b"", bytearray(9)), (data, bytearray())):
         with pytest.raises(ValueError, match="empty"):
             copy_records(empty[0], positions, 1, empty[1], moved)
+
+
+@pytest.mark.parametrize("kind", [kernel.TOPIC_CODE, kernel.BORN_HOST_CODE])
+@pytest.mark.parametrize("filled", [1, 9, 0x7FFFFFFF], ids=["a code", "a code too large", "the largest"])
+def test_a_dictionary_without_a_free_slot_ends_the_call(kind: int, filled: int) -> None:
+    """Such memory is none of ours; it must neither be followed nor searched for ever."""
+    bits, most = 4, 8
+    data, positions = records({}, {"topic": b"other"})
+    longs, ints, out = arrays()
+    for slot in range(2 * most):
+        ints[100 + slot] = filled
+    plan = [(kind, bits, 0, 0, 0, 200, 100)]
+    assert gather(plan, guarded(data), positions, (longs, ints, out)) == (0, 0)

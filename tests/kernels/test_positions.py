@@ -112,6 +112,10 @@ LINES = {
         p[spans[SPAN_RECORD] + {flag_byte}] & 0x80
         size < {least} or size > len(data) - at
     """,
+    "gather_views": """
+        p[spans[8 * i + SPAN_RECORD] + {flag_byte}] & 1
+        p[spans[8 * i + SPAN_RECORD] + {version}] == 0xA7
+    """,
     "gather_fill": """
         where <= {born_host} else (SPAN_BORN if where <= {store_host}
         spans[8 * i + SPAN_BORN] + {store_host}
@@ -169,6 +173,8 @@ IN_TEXTS = {
     ("fast_append", "u32be(p, at + 4"),  # UNIQ_KEY
     ("gather_fill", "p[at + 4]"),  # a host's port
     ("gather_fill", "p[at + 5]"),
+    ("gather_views", "p[at + 4]"),
+    ("gather_views", "p[at + 5]"),
     ("record_parts", "u32be(p, name + 4"),
     ("record_parts", "p[at + 1]"),  # of a character
     ("record_parts", "p[at + 4]"),  # the magic's bytes, which are compared one by one

@@ -4,7 +4,8 @@
 A view is Arrow's: 16 bytes, with the value inside if it has 12 bytes or fewer, and otherwise its place in the buffer
 that holds the record. A code is the index of a value in a dictionary that the column keeps in its sections: texts with
 their offsets, a key for each text (a host's eight bytes, a topic's hash), and a hash table of the codes. A dictionary
-that is full ends the call, as a full section does. Values left to Python are noted, and are empty here or have code 0.
+that is full ends the call, as a full section does; so does one whose numbers lead outside its sections. Values left to
+Python are noted, and are empty here or have code 0.
 """
 
 import cython
@@ -92,20 +93,27 @@ def topic_codes(p, limit, spans, n, plan, at_plan, row, longs, ints, out, notes,
         key: cython.longlong = text_key(p, limit, at, size, _SEED, _SECRET)
         slot: cython.longlong = slot_of(key, bits)
         code = ints[slots + slot] - 1
+        looks: cython.longlong = 0
         while code >= 0 and (
-            longs[keys + code] != key
+            code >= most
+            or longs[keys + code] != key
+            or ints[ends + code] < 0
+            or ints[ends + code] > room - size
             or ints[ends + code + 1] - ints[ends + code] != size
             or not same_text(p, limit, at, out, start + ints[ends + code], size)
         ):
             slot = (slot + 1) & (2 * most - 1)
             code = ints[slots + slot] - 1
+            looks += 1
+            if looks == 2 * most:  # a table without a free slot is none of ours
+                return i
         if code < 0:
             if not all_ascii(p, at, size) and not is_utf8(p, at, at + size):
                 _note(notes, index + i, at_plan // 7)
                 ints[to + i] = 0
                 continue
             code = longs[keys + most]
-            if code == most or size > room - ints[ends + code]:
+            if code < 0 or code >= most or ints[ends + code] < 0 or size > room - ints[ends + code]:
                 return i
             copy_bytes(out, start + ints[ends + code], p, at, size)
             longs[keys + code] = key
@@ -138,14 +146,18 @@ def host_codes(p, spans, n, where, plan, at_plan, row, longs, ints, out, notes, 
         key: cython.longlong = i64be(p, at)
         slot: cython.longlong = slot_of(key, bits)
         code: cython.longlong = ints[slots + slot] - 1
-        while code >= 0 and longs[keys + code] != key:
+        looks: cython.longlong = 0
+        while code >= 0 and (code >= most or longs[keys + code] != key):
             slot = (slot + 1) & (2 * most - 1)
             code = ints[slots + slot] - 1
+            looks += 1
+            if looks == 2 * most:
+                return i
         if code < 0:
             code = longs[keys + most]
-            used: cython.longlong = ints[ends + code]
-            if code == most or used > room - 24:
+            if code < 0 or code >= most or ints[ends + code] < 0 or ints[ends + code] > room - 24:
                 return i
+            used: cython.longlong = ints[ends + code]
             longs[keys + code] = key
             longs[keys + most] = code + 1
             ints[ends + code + 1] = put_host4(out, start + used, p, at) - start

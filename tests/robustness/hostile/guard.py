@@ -15,6 +15,7 @@ import sys
 import time
 from array import array
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from flintmq.kernels import append_columns as columns_kernel
@@ -23,7 +24,9 @@ from flintmq.kernels import (
     encode,
     encode_one,
     fast_append,
+    fast_get,
     fetch,
+    gather_views,
     group_units,
     index_check,
     index_insert,
@@ -34,7 +37,7 @@ from flintmq.kernels import (
     walk,
 )
 from flintmq.kernels import gather as gather_kernel
-from flintmq.message import Message, StoredMessage
+from flintmq.message import GetResult, Message, StoredMessage
 from tests.robustness.hostile.records import LOG, record_starts
 
 PREFIX = b"0A1B2C3D4E5F60718293"
@@ -174,6 +177,22 @@ class Tries:
             data, positions, 0, number(self.chance, rows), plan, 0, rows, longs, ints, out, array("q", bytes(8 * 2048))
         )
 
+    def gather_views(self) -> None:
+        data, positions, _ = self._log()
+        rows = len(positions)
+        plan, longs, ints, out = view_plan(rows, self.chance.choice((65, 200, 4096)), self.output)
+        if self.chance.random() < 0.3:
+            plan[self.chance.randrange(len(plan))] = number(self.chance, rows)
+        gather_kernel.gather(
+            data, positions, 0, number(self.chance, rows), plan, 0, rows, longs, ints, out, array("q", bytes(8 * 2048))
+        )
+
+    def copy_records(self) -> None:
+        data, positions, _ = self._log()
+        count = number(self.chance, len(positions))
+        out = self.output.last(self.chance.choice((1, len(data), len(data))))
+        gather_views.copy_records(data, positions, count, out, array("q", bytes(8 * len(positions))))
+
     def _units(self, positions: array[int], base: int) -> memoryview:
         """Queue units that lead to these positions, more or less."""
         sizes = [number(self.chance, 150) for _ in positions]
@@ -187,6 +206,31 @@ class Tries:
         _, positions, base = self._log()
         count, low = len(positions), number(self.chance, 0)
         fetch.run(self._units(positions, base), number(self.chance, 0), number(self.chance, count), low, 1 << 40)
+
+    def fast_get(self) -> None:
+        """Records from a map that ends before the forbidden page, by units that tell anything."""
+        data, positions, base = self._log()
+        count, chance = len(positions), self.chance
+        topic, queue_id = stored_queue(data, positions) or (b"Basic", 0)
+        file = fast_append.AppendTarget()
+        file.start, file.size = base, len(data)
+        file.attach(data)
+        file.wrote = chance.randrange(len(data) + 1) if chance.random() < 0.2 else len(data)
+        units = bytes(self._units(positions, base))
+        queue = fast_get.ReadableQueue(topic, chance.choice((count, 1000)), count)
+        queue.blocks[0] = units[: chance.choice((len(units), chance.randrange(len(units) + 1)))]
+        queue.max_offset = count
+        files = SimpleNamespace(files=(file,), file_size=file.size, pool=None)
+        limits = 32, 1 << 18, 8, 1 << 16, 1 << 30, 800
+        reader = fast_get.FastReader(files, StoredMessage, GetResult, (0, 1, 2), limits, lambda _: {1, 2}, 0)
+        reader.know("T", queue_id, queue)
+        tags = chance.choice((None, "*", "A || B"))
+        try:
+            found = reader.read("T", queue_id, chance.randrange(count), number(chance, count), tags, 0)
+        except AttributeError:  # this queue has no file to read the missing units from
+            return
+        for message in found.messages if found is not None else []:
+            assert message.body is not None and len(message.raw) == message.size
 
     def fetch_check(self) -> None:
         data, positions, base = self._log()
@@ -435,6 +479,29 @@ def column_plan(rows: int, room: int, output: Guarded) -> tuple[array[int], arra
         plan.extend((kind, number_, n_longs, n_ints, n_out, n_out + text, n_out + text if has_bits else -1))
         n_longs, n_ints, n_out = n_longs + rows * (1 <= kind <= 3), n_ints + ints, n_out + text + bits * has_bits
     return plan, array("q", bytes(8 * n_longs)), array("i", bytes(4 * n_ints)), output.last(max(n_out, 1))
+
+
+def view_plan(rows: int, room: int, output: Guarded) -> tuple[array[int], array[int], array[int], memoryview]:
+    """A plan for all columns of views and codes; `room` bytes for the texts of a dictionary."""
+    bits, pairs, views = 4, 4 * rows, 4 * rows
+    most = 1 << bits - 1
+    plan, longs, ints, n_out = array("q"), array("q"), array("i"), 0
+    group = [(gather_kernel.PROPERTY_VIEWS, pairs, rows + 1), (gather_kernel.NAME_VIEWS, 1, 4 * pairs)]
+    group += [(gather_kernel.VALUE_VIEWS, 1, 4 * pairs)]
+    group += [(kind, 1, views) for kind in (gather_kernel.TAGS_VIEW, gather_kernel.KEYS_VIEW)]
+    group += [(gather_kernel.UNIQ_KEY_VIEW, 1, views)]
+    for kind, field, n_ints in [(gather_kernel.BODY_VIEW, 1, views), (gather_kernel.MAGIC_CODE, 0, rows), *group]:
+        has_bits = kind >= gather_kernel.TAGS_VIEW
+        plan.extend((kind, field, 0, len(ints), 0, 0, n_out if has_bits else -1))
+        ints.extend([0] * n_ints)
+        n_out += (rows + 7) // 8 * has_bits
+    for kind in (gather_kernel.TOPIC_CODE, gather_kernel.BORN_HOST_CODE, gather_kernel.STORE_HOST_CODE):
+        at = len(ints)
+        ints.extend([0] * (rows + 3 * most + 1))
+        plan.extend((kind, bits, len(longs), at, n_out, n_out + room, at + rows))
+        longs.extend([0] * (most + 1))
+        n_out += room
+    return plan, longs, ints, output.last(max(n_out, 1))
 
 
 KERNELS = tuple(name for name in vars(Tries) if not name.startswith("_") and name != "output_ints")

@@ -21,11 +21,11 @@ from flintmq.message import Message, PutMessageStatus
 from flintmq.storage.filesystem import Effects
 from flintmq.store.commitlog.report import Report
 from flintmq.store.consumequeue.live_queue import RunningQueue
-from flintmq.store.consumequeue.live_queues import ConsumeQueues
+from flintmq.store.consumequeue.live_queues import FIRST_UNITS, ConsumeQueues
 from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules, UnitBlock
 from flintmq.store.layout.queue_name import PLAIN, Queue, QueueName
 from flintmq.store.message_store import MessageStore
-from tests.support.engine import open_small
+from tests.support.engine import KEYS, open_small
 from tests.support.faults import Faulty
 
 CONFIG = StoreConfig.from_keys({"mappedFileSizeConsumeQueue": 100})  # five units a file
@@ -499,3 +499,23 @@ def test_a_short_queue_is_read_in_one_look(tmp_path: Path):
     queue = queues.find(*PLACE)
     assert queue is not None and queue.units(0, 9) == [unit(0), unit(1)]
     queues.close()
+
+
+@pytest.mark.parametrize("count", range(FIRST_UNITS // 20 - 2, FIRST_UNITS // 20 + 4))
+def test_queues_about_as_long_as_what_is_read_of_them_at_first(tmp_path: Path, count: int):
+    """The 205th unit crosses the end of the first page, after which a copy of the store has a hole (`cp --sparse`)."""
+    keys = KEYS | {"mappedFileSizeConsumeQueue": str(20 * 1000), "mappedFileSizeCommitLog": str(1 << 20)}
+    for first in (0, count):
+        with MessageStore(tmp_path, config=keys) as store:
+            for number in range(first, first or count):
+                assert store.put(Message("T", b"%d" % number)).status is PutMessageStatus.PUT_OK
+            assert store.wait_dispatched(10)
+            bounds = store.get("T", 0, 0)
+            assert (bounds.min_offset, bounds.max_offset) == (0, count)
+            found = [m.body for at in range(0, count, 32) for m in store.get("T", 0, at, max_messages=32).messages]
+            assert found == [b"%d" % number for number in range(count)]
+        (path,) = (tmp_path / "consumequeue" / "T" / "0").iterdir()
+        data = path.read_bytes()
+        with path.open("wb") as file:
+            file.write(data.rstrip(b"\0").ljust(FIRST_UNITS, b"\0"))
+            file.truncate(len(data))

@@ -90,6 +90,8 @@ class QueueLoader:
         """
         name, size = files[0]
         end = -(-len(data.rstrip(b"\0")) // UNIT_SIZE)
+        if end * UNIT_SIZE > len(data):  # the last unit goes on after them
+            return None
         if end == 0 or file_start(name) != 0 or size % UNIT_SIZE or size > LARGEST_FILE or queue.writer.ext is not None:
             return None
         first, last = UNIT.unpack(data), UNIT.unpack(data, UNIT_SIZE * (end - 1))
