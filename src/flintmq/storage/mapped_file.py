@@ -165,7 +165,10 @@ class MappedFile(AppendTarget):
         return self._pool if self.in_ring else None
 
     def enter_ring(self, pool: TransientStorePool) -> None:
-        """Store records into the pool's ring from now on. The file must be empty and no writer's yet."""
+        """Store records into the pool's ring from now on.
+
+        The file must be empty, and without a writer.
+        """
         assert self.pool is None and self.wrote == 0, "the ring would hide the bytes of the file"
         view = pool.open()
         if view is not None:

@@ -122,9 +122,9 @@ class TransientStorePool:
         return min(position + ring.size // 4, ring.room_end - file.start)
 
     def write(self, file: AppendTarget, fd: int, until: int, *, pieces: int = 0) -> None:
-        """Write the file's bytes up to the file position `until`, or at most so many pieces, to `fd`.
+        """Write the file's bytes up to the file position `until`, or at most so many pieces.
 
-        The file must be the first that has bytes in the ring only.
+        They go to `fd`, the file's own. The file must be the first that has bytes in the ring only.
 
         Raises:
             OSError: the disk refused, now or earlier.
