@@ -283,6 +283,71 @@ def test_a_batch_holds_the_bytes_of_its_rows(golden: Any) -> None:
         assert at == len(sizes)
 
 
+def log_buffers(batch: pa.RecordBatch) -> list[pa.Buffer]:
+    """The buffers with bytes of the log that a batch of one column of views holds."""
+    return batch.column(0).buffers()[2:]
+
+
+@pytest.mark.parametrize("access", ACCESS)
+def test_rows_beside_large_messages_do_not_hold_these(tmp_path: Path, access: str) -> None:
+    """One of two records of each piece is wanted, but a thousandth of its bytes."""
+    pair = {"topic": b"Small", "body": b"s" * 100}, {"topic": b"Large", "body": bytes(600_000)}
+    store = store_of(tmp_path / "s", *pair * 30, file_size=20 << 20)
+    gc.collect()
+    before = pa.total_allocated_bytes()
+    batches = read(store, topics="Small", columns=["body"], access=access)
+    assert pa.total_allocated_bytes() - before < 2 << 20
+    assert sum(buffer.size for batch in batches for buffer in log_buffers(batch)) < 30 * 400
+    assert [len(log_buffers(batch)) for batch in batches] == [1] if access == "pread" else len(batches) == 1
+    assert pa.Table.from_batches(batches)["body"].to_pylist() == [b"s" * 100] * 30
+    assert_same(store, topics="Small", access=access)
+
+
+def test_all_rows_of_a_buffer_that_is_mostly_empty_are_copied(tmp_path: Path) -> None:
+    """A large record that begins in a piece is read again with the next one: the first holds a few rows only."""
+    store = store_of(tmp_path / "s", *[{"body": b"s" * 100}, {"body": bytes(3 << 20)}] * 4, file_size=20 << 20)
+    gc.collect()
+    before = pa.total_allocated_bytes()
+    batches = read(store, columns=["body"])
+    assert pa.total_allocated_bytes() - before < 4 * (3 << 20) + (2 << 20)
+    assert sum(batch.num_rows for batch in batches) == 8
+    assert_same(store)
+
+
+@pytest.mark.parametrize("access", ACCESS)
+def test_copies_between_views_share_buffers(tmp_path: Path, access: str) -> None:
+    """Pieces with many wanted rows and pieces with few take turns."""
+    many, large = [{"topic": b"T", "body": b"m" * 900}] * 1200, [{"topic": b"O", "body": bytes(200_000)}] * 5
+    store = store_of(tmp_path / "s", *(many + (large + many[:3]) * 8) * 2, file_size=20 << 20)
+    batches = read(store, topics="T", columns=["body"], access=access)
+    rows = sum(batch.num_rows for batch in batches)
+    held = [buffer.size for batch in batches for buffer in log_buffers(batch)]
+    assert rows == 2 * (1200 + 24) and len(batches) == 1
+    assert len(held) <= (4 if access == "map" else 6)
+    assert sum(held) < 1.2 * rows * 1100
+    assert_same(store, topics="T", access=access)
+
+
+@pytest.mark.parametrize("access", ACCESS)
+def test_an_undecodable_body_among_others_is_told_at_its_place(tmp_path: Path, access: str) -> None:
+    wrong = {"topic": b"T", "body": b"no zlib", "sys_flag": 1}
+    store = store_of(tmp_path / "s", *[{"topic": b"O"}] * 5, wrong, *[{"topic": b"O"}] * 5)
+    at = scan_arrow(store, ["physical_offset"], topics="T").read_all().column(0)[0].as_py()
+    with pytest.raises(CorruptStoreError, match=f"position {at}: the body is no ZLIB stream"):
+        read(store, topics="T", decompress=True, access=access)
+    report = Report()
+    assert_same(store, topics="T", decompress=True, access=access, strict=False, report=report)
+    assert any(f"position {at}:" in text for text in str(report.notes).split(", "))
+
+
+def test_a_log_file_larger_than_offsets_of_views(tmp_path: Path) -> None:
+    """The file is mapped whole, so its bytes reach further than a view can say."""
+    store = store_of(tmp_path / "s", *[{"body": b"b" * 30}] * 5, file_size=1 << 12)
+    os.truncate(store / "commitlog" / ("0" * 20), 3 << 30)
+    assert sum(batch.num_rows for batch in read(store, access="map", columns=["body"])) == 5
+    assert_same(store, access="map", columns=["body", "tags", "properties"])
+
+
 def test_much_log_ends_a_batch(golden: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches_module, "_HELD", 0.001)
     assert len(read(golden("basic").path, columns=["body"])) > 1

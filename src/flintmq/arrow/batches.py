@@ -13,10 +13,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache
 from itertools import groupby
+from mmap import mmap
 from operator import itemgetter
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from flintmq.arrow.column_block import ColumnBlock
 from flintmq.arrow.column_layout import MAP_PARTS, ColumnLayout, Rates
@@ -90,14 +92,15 @@ class Gatherer:
         self.layout: ColumnLayout | None = None
         self.block: ColumnBlock | None = None
         self.notes = array("q", bytes(8 * kernel.NOTES))
-        self.few = bytearray()
+        self.scratch = bytearray()
+        self.few, self.few_used = memoryview(b""), 0  # memory that copied records of some pieces share
         self.parts: list[pa.RecordBatch] = []  # of one batch, which full sections have divided
         self.part_rows = 0
 
     def take(self, piece: Piece, count: int) -> Iterator[pa.RecordBatch]:
         """Append piece.positions[:count], and yield the batches that become full."""
         first = 0
-        if self.viewing and 2 * count < piece.count:
+        if self.viewing:
             piece = self._without_others(piece, count)
         while first < count:
             block = self.block or self._new_block(piece, count)
@@ -133,16 +136,38 @@ class Gatherer:
         return self.block
 
     def _without_others(self, piece: Piece, count: int) -> Piece:
-        """Copy the wanted records, which are few.
+        """Copy the wanted records if they are less than half of the bytes that views of them would hold.
 
-        A batch must not hold much more of the log than its rows."""
-        positions = memoryview(array("q", bytes(8 * count)))
-        last = piece.positions[count - 1]
-        room = last + size_at(piece.data, last) - piece.positions[0]
-        if len(self.few) < room:
-            self.few = bytearray(room)
-        used = copy_records(piece.data, piece.positions, count, self.few, positions)
-        return replace(piece, data=memoryview(bytes(self.few[:used])), positions=positions)
+        Those are the whole piece if it is memory, and of a map the bytes from the first record to the last.
+        """
+        begin, last = piece.positions[0], piece.positions[count - 1]
+        span = last + size_at(piece.data, last) - begin
+        mapped = isinstance(piece.data.obj, mmap)
+        held = span if mapped else len(piece.data)
+        if count == piece.count and 2 * span >= held:  # records of a piece follow each other
+            return piece
+        most = max(held // 2, _FEW if mapped else 0)
+        if len(self.scratch) < most:
+            self.scratch = bytearray(most)
+        positions = array("q", bytes(8 * count))
+        try:
+            used = copy_records(piece.data, piece.positions, count, memoryview(self.scratch)[:most], positions)
+        except ValueError:  # there is no room for them in a half
+            return piece
+        begin = self._keep(used)
+        moved: Any = pc.add(pa.Array.from_buffers(pa.int64(), count, [None, pa.py_buffer(positions)]), begin)
+        positions = array("q", memoryview(moved.buffers()[1]).cast("q")[:count])
+        return replace(piece, data=self.few, positions=memoryview(positions))
+
+    def _keep(self, count: int) -> int:
+        """Move bytes from the scratch to memory that batches may hold; return their position there."""
+        if len(self.few) - self.few_used < count:
+            size = max(count, min(max(2 * len(self.few), _FEW), _MOST_FEW))
+            self.few, self.few_used = memoryview(pa.allocate_buffer(size)).cast("B"), 0
+        begin = self.few_used
+        self.few_used += count
+        self.few[begin : self.few_used] = memoryview(self.scratch)[:count]
+        return begin
 
     def _holds_enough(self, block: ColumnBlock) -> bool:
         """Return whether to close a block that has room: it has many patches, or holds much log."""
@@ -192,6 +217,7 @@ class Gatherer:
         if why >= 0 or not self._fits(block.layout):
             self.layout = None
         self.block = None
+        self.few, self.few_used = memoryview(b""), 0
         whole = why < 0 or 2 * block.count >= block.layout.rows or block.patched_bytes > 0
         if whole or self.part_rows >= self.max_rows or len(self.parts) == _MOST_PARTS:
             yield from self._join()
@@ -205,6 +231,8 @@ class Gatherer:
 _MOST_PARTS = 8
 _HELD = 2  # times batch_bytes that views may hold of the log
 _SPARE = 64 << 10
+_FEW = 64 << 10  # bytes that are copied rather than held by a buffer of their own
+_MOST_FEW = 1 << 20  # bytes of memory for copies that are reserved at once
 
 
 class Oddities:
@@ -229,7 +257,7 @@ class Oddities:
         try:
             return original_body(message.body, message.sys_flag)
         except FormatError as error:
-            position = piece.base + at - piece.file.start
+            position = message.physical_offset - piece.file.start  # `at` may be a place in a copy
             if self.strict:
                 advice = "read without decompress to get it as stored"
                 raise CorruptStoreError(piece.file.path, position, error.reason, advice) from None

@@ -2,7 +2,8 @@
 
 The kernel writes numbers, views (16 bytes each, see kernels/gather_views.py) and codes of dictionaries into the block's
 memory. The batch holds that memory and, of each piece, the bytes between its first and its last row. So a batch that is
-written, pickled or sent takes the bytes of its own rows along, not those of a whole file.
+written, pickled or sent takes the bytes of its own rows along, not those of a whole file. Rows whose views would hold
+much more of the log were copied before (batches.py); the copies of a batch share a few buffers.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from flintmq.format.record_view import size_at
 from flintmq.kernels import gather as kernel
 from flintmq.kernels import gather_views
 
-LONGEST = 1 << 30  # bytes of one buffer: offsets in views are 32-bit numbers
+LONGEST = 0x7FFFFFFF  # bytes of one buffer: offsets in views are 32-bit numbers
+GAP = 1 << 16  # bytes of unwanted records within a buffer: to hold them costs less than another buffer
 _HOST_BYTES = 24  # room for the longest host, an entry of a dictionary
 _LONGEST_TOPIC = 1 << 15
 _CODES = {
@@ -97,6 +99,7 @@ class ViewBlock(ColumnBlock):
     def __init__(self, layout: ViewLayout) -> None:
         super().__init__(layout)
         self._pieces: list[tuple[Any, int, int]] = []  # data, begin and end of each buffer
+        self._number_of: dict[int, int] = {}  # id of the data -> its last buffer
         self._buffers: list[pa.Buffer] = []  # of the same data; a map stays mapped while one is there
         for name in layout.coded:
             section = layout.sections[name]
@@ -112,23 +115,34 @@ class ViewBlock(ColumnBlock):
         """
         if not self.layout.view_rows:
             return super().gather(data, positions, first, last, notes)
-        begin = positions[first]
-        same = bool(self._pieces) and self._pieces[-1][0] is data and self._pieces[-1][2] <= begin
-        if same and begin - self._pieces[-1][1] < LONGEST:
-            number, base = len(self._pieces) - 1, self._pieces[-1][1]
-        else:
-            number, base = len(self._pieces), begin
+        final = positions[last - 1]
+        number, base = self._buffer_for(data, positions[first], final + size_at(data, final))
         for at in self.layout.view_rows:
             self.layout.plan[at + 2], self.layout.plan[at + 4] = base, number
-        taken, why = super().gather(data, positions, first, last, notes)
+        near = data if len(data) - base <= LONGEST else data[: base + LONGEST]
+        taken, why = super().gather(near, positions, first, last, notes)
         if taken:
             at = positions[first + taken - 1]
             end = at + size_at(data, at)
-            self.held += end - (self._pieces[number][2] if number < len(self._pieces) else base)
             if number == len(self._buffers):
                 self._buffers.append(pa.py_buffer(data))
-            self._pieces[number:] = [(data, base, end)]
+                self._pieces.append((data, base, base))
+                self._number_of[id(data)] = number
+            self.held += end - self._pieces[number][2]
+            self._pieces[number] = (data, base, end)
         return taken, why
+
+    def _buffer_for(self, data: Any, begin: int, end: int) -> tuple[int, int]:
+        """Return number and begin of the buffer for the records at data[begin:end].
+
+        That is the last buffer of the same data, whose records come in ascending order, or a new one.
+        """
+        number = self._number_of.get(id(data))
+        if number is not None:
+            _, base, done = self._pieces[number]
+            if begin - done <= GAP and end - base <= LONGEST:
+                return number, base
+        return len(self._pieces), begin
 
     def learn(self, rates: Rates, why: int) -> None:
         """Pass the sizes of the rows to the rates; that of "body" is how much of the log they hold."""
