@@ -136,9 +136,9 @@ class Gatherer:
         return self.block
 
     def _without_others(self, piece: Piece, count: int) -> Piece:
-        """Copy the wanted records if they are less than half of the bytes that views of them would hold.
+        """Copy the wanted records where views of them would hold more than twice their bytes.
 
-        Those are the whole piece if it is memory, and of a map the bytes from the first record to the last.
+        They hold the whole piece if it is memory, and of a map the bytes from the first record to the last.
         """
         begin, last = piece.positions[0], piece.positions[count - 1]
         span = last + size_at(piece.data, last) - begin
