@@ -348,6 +348,31 @@ def test_a_log_file_larger_than_offsets_of_views(tmp_path: Path) -> None:
     assert_same(store, access="map", columns=["body", "tags", "properties"])
 
 
+def test_patched_rows_share_a_buffer(tmp_path: Path) -> None:
+    """Not one for each row beside all others."""
+    packed = {"body": zlib.compress(b"z" * 50), "sys_flag": 1}
+    store = store_of(tmp_path / "s", *[{"body": b"plain" * 5}, packed] * 300)
+    (batch,) = read(store, columns=["body"], decompress=True)
+    assert batch.column(0).to_pylist() == [b"plain" * 5, b"z" * 50] * 300
+    assert len(log_buffers(batch)) == 2
+    odd = {"properties": b"A\x01" + b"1" * 20 + b"\x02A\x01" + b"2" * 20 + b"\x02TAGS\x01" + b"t" * 15 + b"\x02"}
+    store = store_of(tmp_path / "t", *[{}, odd] * 300)
+    (batch,) = read(store, columns=["properties", "tags"])
+    names, values = batch.column(0).values.flatten()
+    assert len(values.buffers()[2:]) == 2 and len(batch.column(1).buffers()[2:]) == 2 and not names.buffers()[2:]
+    assert_same(store)
+
+
+@pytest.mark.parametrize("longest_at", [None, 0, 63, 64, 199])
+def test_columns_whose_texts_are_within_their_views_hold_no_log(tmp_path: Path, longest_at: int | None) -> None:
+    text = [b"t" * (13 if row == longest_at else 12) for row in range(200)]
+    store = store_of(tmp_path / "s", *[{"body": b"b" * 13, "properties": b"TAGS\x01" + tag + b"\x02"} for tag in text])
+    batch = assert_same(store).to_batches()[0]
+    held = {name: bool(batch[name].buffers()[2:]) for name in ("tags", "keys", "body")}
+    assert held == {"tags": longest_at is not None, "keys": False, "body": True}
+    assert not batch["properties"].values.field(0).buffers()[2:]
+
+
 def test_much_log_ends_a_batch(golden: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(batches_module, "_HELD", 0.001)
     assert len(read(golden("basic").path, columns=["body"])) > 1

@@ -8,10 +8,12 @@ much more of the log were copied before (batches.py); the copies of a batch shar
 
 from __future__ import annotations
 
+import struct
 from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from flintmq.arrow.column_block import ColumnBlock, patched
 from flintmq.arrow.column_layout import NAMED, NUMBERS, ColumnLayout, Rates, Section
@@ -34,6 +36,10 @@ _CODES = {
 _NAMED_VIEWS = {"tags": kernel.TAGS_VIEW, "keys": kernel.KEYS_VIEW, "msg_id": kernel.UNIQ_KEY_VIEW}
 _MAGIC = pa.array(["V1", "V2"], pa.string())
 _VIEW_KINDS = frozenset((kernel.BODY_VIEW, *range(kernel.PROPERTY_VIEWS, kernel.UNIQ_KEY_VIEW + 1)))
+_INLINE = 12  # bytes of a text that is within its view
+_LOOKED = 64  # views that are looked at first: most columns of long texts have one there
+_WORD = pa.binary(16)
+_WORDS: Any = pa.map_(_WORD, _WORD)
 _NO_SLOTS = bytes(4 << gather_views.MOST_BITS)
 
 
@@ -157,24 +163,31 @@ class ViewBlock(ColumnBlock):
             for buffer, (_, begin, end) in zip(self._buffers, self._pieces, strict=True)
         ]
         columns = [self._column(field, buffers) for field in schema]
-        for number, name in enumerate(schema.names):
-            if name in self._patches:
-                columns[number] = patched(columns[number], self._patches[name])
         return pa.RecordBatch.from_arrays(columns, schema=schema)
 
     def _column(self, field: pa.Field[Any], buffers: list[pa.Buffer]) -> pa.Array[Any]:
         name, section, count = field.name, self.layout.sections[field.name], self.count
+        patches = self._patches.get(name, [])
+        if name in NAMED or name == "body":
+            bits = self._memory.slice(section.at_bits, (count + 7) // 8) if name in NAMED else None
+            words = pa.Array.from_buffers(_WORD, count, [bits, self._ints(section, 4 * count)])
+            if patches:
+                texts = PatchedTexts(len(buffers))
+                words = patched(words, [(row, texts.word(value)) for row, value in patches])
+                buffers = [*buffers, *texts.buffers()]
+            return as_viewed(words, field.type, buffers)
+        if name == "properties":
+            return self._map(field.type, section, buffers, patches)
+        column = self._plain_column(field, section)
+        return patched(column, patches) if patches else column
+
+    def _plain_column(self, field: pa.Field[Any], section: Section) -> pa.Array[Any]:
+        """Return a column that has no views."""
+        name, count = field.name, self.count
         if name == "magic":
             return _coded(count, self._ints(section, count), _MAGIC)
         if name in _CODES:
             return _coded(count, self._ints(section, count), self._dictionary(section))
-        if name in NAMED:
-            bits = self._memory.slice(section.at_bits, (count + 7) // 8)
-            return pa.Array.from_buffers(field.type, count, [bits, self._ints(section, 4 * count), *buffers])
-        if name == "body":
-            return pa.Array.from_buffers(field.type, count, [None, self._ints(section, 4 * count), *buffers])
-        if name == "properties":
-            return self._map(field.type, section, buffers)
         if name in NUMBERS:
             wide = section.kind != kernel.INT32
             numbers = self._memory.slice(8 * section.at_longs, 8 * count) if wide else self._ints(section, count)
@@ -182,16 +195,24 @@ class ViewBlock(ColumnBlock):
         texts = self._memory.slice(section.at_text, self.used(name))
         return pa.Array.from_buffers(field.type, count, [None, self._ints(section, count + 1), texts])
 
-    def _map(self, kind: Any, section: Section, buffers: list[pa.Buffer]) -> pa.Array[Any]:
+    def _map(self, kind: Any, section: Section, buffers: list[pa.Buffer], patches: Any) -> pa.Array[Any]:
         pairs = self.used("properties")
-        names, values = (
-            pa.Array.from_buffers(
-                pa.string_view(), pairs, [None, self._ints(self.layout.sections[part], 4 * pairs), *buffers]
-            )
+        words = [
+            pa.Array.from_buffers(_WORD, pairs, [None, self._ints(self.layout.sections[part], 4 * pairs)])
             for part in ("names", "values")
-        )
-        inner = pa.Array.from_buffers(_pair_type(kind), pairs, [None], children=[names, values])
-        return pa.Array.from_buffers(kind, self.count, [None, self._ints(section, self.count + 1)], children=[inner])
+        ]
+        offsets = self._ints(section, self.count + 1)
+        if patches:
+            texts = PatchedTexts(len(buffers))
+            inner = pa.Array.from_buffers(_pair_type(_WORDS), pairs, [None], children=words)
+            map_ = pa.Array.from_buffers(_WORDS, self.count, [None, offsets], children=[inner])
+            rows = [(row, [(texts.word(key), texts.word(value)) for key, value in of]) for row, of in patches]
+            whole: Any = patched(map_, rows)
+            words, offsets = [whole.keys, whole.items], whole.buffers()[1]
+            buffers = [*buffers, *texts.buffers()]
+        names, values = (as_viewed(part, pa.string_view(), buffers) for part in words)
+        inner = pa.Array.from_buffers(_pair_type(kind), len(names), [None], children=[names, values])
+        return pa.Array.from_buffers(kind, self.count, [None, offsets], children=[inner])
 
     def _dictionary(self, section: Section) -> pa.Array[Any]:
         """Return the texts of a dictionary."""
@@ -205,6 +226,61 @@ class ViewBlock(ColumnBlock):
 
     def _ints(self, section: Section, count: int) -> pa.Buffer:
         return self._memory.slice(4 * section.at_ints, 4 * count)
+
+
+class PatchedTexts:
+    """Collects the texts that are patched into a column of views, and makes views of them.
+
+    Args:
+        first: number of their first buffer.
+    """
+
+    def __init__(self, first: int) -> None:
+        self._first, self._parts = first, [bytearray()]
+
+    def word(self, value: str | bytes | None) -> bytes | None:
+        """Return the view of a text, as 16 bytes."""
+        if value is None:
+            return None
+        text = value.encode() if isinstance(value, str) else value
+        if len(text) <= _INLINE:
+            return struct.pack("=i12s", len(text), text)
+        if len(self._parts[-1]) + len(text) > LONGEST:
+            self._parts.append(bytearray())
+        at, number = len(self._parts[-1]), self._first + len(self._parts) - 1
+        self._parts[-1] += text
+        return struct.pack("=i4sii", len(text), text[:4], number, at)
+
+    def buffers(self) -> list[pa.Buffer]:
+        """Return the buffers of the texts."""
+        return [pa.py_buffer(part) for part in self._parts]
+
+
+def as_viewed(words: pa.Array[Any], kind: Any, buffers: list[pa.Buffer]) -> pa.Array[Any]:
+    """Make a column of views from their 16 bytes each.
+
+    It gets no buffers if every text is within its view: Arrow streams and pickle write all buffers of each column.
+    """
+    valid, views = words.buffers()
+    used = buffers if views is not None and _goes_beyond(views, len(words)) else []
+    return pa.Array.from_buffers(kind, len(words), [valid, views, *used])
+
+
+def _goes_beyond(views: pa.Buffer, count: int) -> bool:
+    """Return whether a view of `count` refers to a buffer."""
+    few = min(count, _LOOKED)
+    if any(size > _INLINE for size in memoryview(views).cast("B").cast("i")[: 4 * few : 4].tolist()):
+        return True
+    if count == few:
+        return False
+    words: Any = pa.Array.from_buffers(pa.int32(), 4 * count, [None, views])
+    return bool(pc.max(words.take(_fourth(count.bit_length()).slice(0, count))).as_py() > _INLINE)
+
+
+@lru_cache(4)
+def _fourth(bits: int) -> Any:
+    """Return every fourth number below 4 << bits."""
+    return pa.array(range(0, 4 << bits, 4), pa.int64())
 
 
 def _coded(count: int, codes: pa.Buffer, dictionary: pa.Array[Any]) -> pa.Array[Any]:
