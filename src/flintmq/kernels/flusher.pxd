@@ -9,6 +9,9 @@ from flintmq.kernels.fast_append cimport AppendTarget, DurableWait, PutListener
 cdef extern from "Python.h":
     int PyErr_CheckSignals() except -1
 
+cdef extern from "unistd.h" nogil:
+    int getpid()
+
 cdef extern from "flusher.h" nogil:
     int ETIMEDOUT, EINTR
     int32_t load32(int32_t *p)
@@ -62,6 +65,8 @@ cdef class Flusher(DurableWait):
     cdef SyncedFile *_files
     cdef SyncedFile _lock_file
     cdef bint *_needs_wake
+    cdef bint _has_thread
+    cdef int _pid
     cdef LogWatermark _log
     cdef object _owner
     cdef list _kept
@@ -71,6 +76,7 @@ cdef class Flusher(DurableWait):
     cdef public int gate
     cpdef int wait(self, int64_t end, int64_t appended, int64_t time) except? -2
     cdef void _publish(self, int64_t appended, int64_t time) noexcept
+    cdef int _handle_signals(self) except -1
     cdef int _wait(self, int64_t end, int64_t deadline) noexcept nogil
     cdef void _count(self, int64_t began, int64_t waits) noexcept nogil
     cdef void _ring(self) noexcept nogil

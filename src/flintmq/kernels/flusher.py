@@ -115,18 +115,23 @@ class Flusher(DurableWait):
             RuntimeError: no thread can be started.
         """
         Py_INCREF(self)  # for the thread
+        self._pid = getpid()
         error: cython.int = fmq_start(
             cython.address(self._thread), cython.address(_main), cython.cast(cython.p_void, self)
         )
         if error != 0:
             Py_DECREF(self)
             raise RuntimeError("can't start new thread")
+        self._has_thread = True
 
     def stop(self) -> None:
-        """Sync what was published, answer all who wait, and end the thread."""
+        """Sync what was published, answer all who wait, and end the thread, if there is one."""
         if self._stopping:
             return
         store32(cython.address(self._stopping), 1)
+        if not self._has_thread:
+            store32(cython.address(self._ended), 1)
+            return
         with cython.nogil:
             self._ring()
             fmq_join(cython.address(self._thread))
@@ -200,7 +205,7 @@ class Flusher(DurableWait):
             with cython.nogil:
                 status = self._wait(end, began + self._timeout)
             if status == _INTERRUPTED:
-                PyErr_CheckSignals()
+                self._handle_signals()
         self._count(began, 1)
         return status
 
@@ -216,8 +221,14 @@ class Flusher(DurableWait):
             with cython.nogil:
                 status = self._wait(end, -1)
             if status == _INTERRUPTED:
-                PyErr_CheckSignals()
+                self._handle_signals()
         return status
+
+    def _handle_signals(self):
+        """Have Python handle signals that came during a wait."""
+        PyErr_CheckSignals()
+        if getpid() != self._pid:  # a handler forked, and this is the child: the thread stayed with the parent
+            store32(cython.address(self._ended), 1)
 
     def _wait(self, end, deadline):
         """Wait for groups until `end` is durable."""
@@ -241,7 +252,7 @@ class Flusher(DurableWait):
                 if error == ETIMEDOUT or error == EINTR:
                     break
             add32(cython.address(self._sleepers[n & 3]), -1)
-            if load64(cython.address(self._done)) >= n and load64(self._flushed) >= end:
+            if load64(self._flushed) >= end:  # an earlier group may have covered it, while group n still syncs
                 return _DURABLE
             if error == ETIMEDOUT:
                 return _LATE
@@ -463,8 +474,10 @@ def _ask(owner, what, number):
     try:
         return flusher._asked(what, number)
     except BaseException as error:  # of any kind: puts must not go on as if nothing were wrong
-        store32(cython.address(flusher._failed), 1)
-        flusher._owner.failed(error)
+        try:
+            flusher._owner.failed(error)  # first: whoever is answered FAILED finds the store refusing puts
+        finally:
+            store32(cython.address(flusher._failed), 1)
         return False
 
 

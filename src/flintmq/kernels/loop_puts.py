@@ -66,6 +66,15 @@ class PutFuture:
             return InvalidStateError("Result is not set.")
         return CancelledError() if self._message is None else CancelledError(self._message)
 
+    @property
+    def _cancel_message(self):
+        """The message of `cancel`; asyncio.gather asks each of its futures."""
+        return self._message
+
+    def _make_cancelled_error(self):
+        """Return the error of a cancelled wait; asyncio.gather asks each of its futures."""
+        return self._error()
+
     def cancel(self, msg=None) -> bool:
         """Cancel the wait; return False if it is over. The message stays stored."""
         if self._state != _PENDING:
@@ -161,7 +170,7 @@ class LoopPuts(LoopWaits):
         flusher: of the store.
         loop: the loop. This thread runs it.
         running: returns the loop that this thread runs (asyncio.get_running_loop).
-        late: returns the result of a put that is not known to be on disk.
+        late: status of a put that is not known to be on disk.
         timeout_s: how long a put waits (syncFlushTimeout).
 
     Raises:
@@ -199,12 +208,14 @@ class LoopPuts(LoopWaits):
                 free(self._node)
 
     def is_running(self):
-        """Return whether this thread runs the loop.
+        """Return whether this thread runs the loop, and the flusher still answers.
 
         Raises:
             RuntimeError: it runs none.
         """
-        return self._running() is self.loop and not self._is_over
+        if self._running() is not self.loop or self._is_over:
+            return False
+        return load32(cython.address(self._flusher._ended)) == 0
 
     def add(self, result):
         """Return the future of a put that is stored."""
@@ -247,17 +258,22 @@ class LoopPuts(LoopWaits):
             self._flusher._count(turn.since, len(turn.futures))
             self._settle(turn.futures, turn.end <= durable)
             ready.extend(turn.futures)
-        if over and not self._turns and not self._futures:
-            self.detach()
-        self._step_all(ready)
+        try:
+            self._step_all(ready)
+        finally:
+            if over and not self._turns and not self._futures:
+                self.detach()
 
     def _settle(self, futures, durable):
-        """Give each future its result."""
+        """Give each future its result.
+
+        No Python code runs here, so no signal can interrupt it and leave a put without a result.
+        """
         one: PutFuture
         for one in futures:
             if one._state == _PENDING:
                 if not durable:
-                    one._result = self._late(one._result)
+                    one._result = one._result.with_status(self._late)
                 one._state = _DONE
 
     def _step_all(self, futures):
@@ -265,21 +281,23 @@ class LoopPuts(LoopWaits):
         one: PutFuture
         i: cython.Py_ssize_t = 0
         count: cython.Py_ssize_t = len(futures)
-        while i < count:
-            one = futures[i]
-            i += 1
-            try:
-                one._step()
-            except (SystemExit, KeyboardInterrupt):
-                while i < count:  # these end the loop, as from any callback; the others are stepped if it goes on
-                    one = futures[i]
-                    i += 1
-                    one._schedule()
-                raise
-            except BaseException as error:
-                self.loop.call_exception_handler(
-                    {"message": "Exception in a callback of a put", "exception": error, "future": one}
-                )
+        try:
+            while i < count:
+                one = futures[i]
+                i += 1
+                try:
+                    one._step()
+                except (SystemExit, KeyboardInterrupt):
+                    raise
+                except BaseException as error:
+                    self.loop.call_exception_handler(
+                        {"message": "Exception in a callback of a put", "exception": error, "future": one}
+                    )
+        finally:
+            while i < count:  # what comes through ends the loop, as from any callback; these are stepped if it goes on
+                one = futures[i]
+                i += 1
+                one._schedule()
 
     def expire(self) -> None:
         """Answer the turns that have waited too long, and watch the others."""
@@ -289,13 +307,17 @@ class LoopPuts(LoopWaits):
         while self._turns:
             turn = self._turns[0]
             if fmq_now() < turn.since + self._timeout:
-                self._watch(turn.since)
                 break
             self._turns.popleft()
             self._flusher._count(turn.since, len(turn.futures))
             self._settle(turn.futures, turn.end <= load64(self._flusher._flushed))
             ready.extend(turn.futures)
-        self._step_all(ready)
+        try:
+            if self._turns:
+                turn = self._turns[0]
+                self._watch(turn.since)
+        finally:
+            self._step_all(ready)
 
     def _watch(self, since):
         """Set the timer for a turn that waits since then."""

@@ -6,6 +6,7 @@ from typing import Any
 from flintmq.kernels.fast_append import LoopWaits
 from flintmq.kernels.flusher import Flusher
 from flintmq.kernels.message import PutResult
+from flintmq.message import PutMessageStatus
 
 class PutFuture:
     def get_loop(self) -> AbstractEventLoop: ...
@@ -26,7 +27,7 @@ class LoopPuts(LoopWaits):
         flusher: Flusher,
         loop: AbstractEventLoop,
         running: Callable[[], AbstractEventLoop],
-        late: Callable[[PutResult], PutResult],
+        late: PutMessageStatus,
         timeout_s: float,
     ) -> None: ...
     def add(self, result: PutResult) -> PutFuture: ...

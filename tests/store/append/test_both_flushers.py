@@ -172,7 +172,7 @@ def test_a_wait_ends_when_its_record_is_on_disk(flushing: Callable[..., Flushing
 
 def test_one_sync_answers_everybody_who_appended_before_it_and_nobody_later(flushing: Callable[..., Flushing]):
     """Line 1: what is appended while a sync runs is not answered by it."""
-    s = flushing()
+    s = flushing(flushIntervalCommitLog=100_000)  # no sync but for those who wait
     s.start()
     s.hold()
     first, early = s.ask(s.put())
@@ -232,6 +232,32 @@ def test_a_disk_that_hangs_makes_a_wait_late_and_breaks_nothing(flushing: Callab
     s.until(lambda: s.flush.wait_flushed(s.put()))
     assert not s.failure
     assert sum(s.flush.all_times().counts[2:]) >= 1, "it counts as a long wait"
+
+
+def test_a_wait_is_not_late_whose_record_an_earlier_sync_made_durable(flushing: Callable[..., Flushing]):
+    """It waits with the next group, which hangs; its record was put before the sync that did not."""
+    s = flushing(syncFlushTimeout=2_000, flushIntervalCommitLog=100_000)
+    s.start()
+    s.hold()
+    first, covered = s.put(), s.put()
+    s.ask(first)
+    s.held()
+    thread, told = s.ask(covered)
+    s.until(lambda: s.waiting >= 1)
+    s.ask(s.put())
+    s.until(lambda: s.waiting >= 2)
+    s.let()
+    s.held()
+    thread.join(SOON_S)
+    assert told == [True] and s.files.flushed_where == covered
+    s.let(10)
+
+
+def test_a_store_that_failed_before_its_start_syncs_nothing(flushing: Callable[..., Flushing]):
+    s = flushing()
+    s.failure.set("the queues could not be flushed")
+    s.start()
+    assert not s.flush.wait_flushed(s.put()) and s.syncs == 0
 
 
 def test_files_that_a_group_spans_are_all_synced(flushing: Callable[..., Flushing]):

@@ -8,6 +8,7 @@ import contextvars
 import gc
 import os
 import socket
+import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -219,6 +220,31 @@ def test_a_cancelled_wait_takes_nothing_back(tmp_path: Path, gate: Gate):
         assert store.wait_dispatched(20) and len(store.get("T", 0, 0).messages) == 4
 
 
+@pytest.mark.parametrize("what", ["gather", "gather and return errors", "one put", "one put and return errors"])
+def test_a_gather_that_is_cancelled_ends(what: str, tmp_path: Path, gate: Gate):
+    with open_sync(tmp_path) as store:
+
+        async def main() -> None:
+            await store.put_async(message(0))
+            gate.hold(store)
+            puts = [store.put_async(message(n)) for n in range(3)]
+            both = asyncio.gather(*puts, return_exceptions=what.endswith("errors"))
+            await asyncio.sleep(0.05)
+            assert (both if what.startswith("gather") else puts[0]).cancel("enough")
+            gate.let(100)
+            if what == "one put and return errors":
+                cancelled, *rest = await asyncio.wait_for(both, 20)
+                assert isinstance(cancelled, asyncio.CancelledError) and cancelled.args == ("enough",)
+                assert statuses(rest) == {OK}
+            else:
+                done, _ = await asyncio.wait({both}, timeout=20)
+                assert done
+                with pytest.raises(asyncio.CancelledError, match="enough"):
+                    both.result()
+
+        asyncio.run(main())
+
+
 def test_a_task_that_another_cancels_while_both_are_stepped(tmp_path: Path):
     with open_sync(tmp_path) as store:
 
@@ -300,6 +326,63 @@ def test_an_interrupt_in_one_task_leaves_the_others_to_the_next_turn(tmp_path: P
         with pytest.raises(KeyboardInterrupt):
             first.result()
         loop.close()
+
+
+def test_an_interrupt_in_the_handler_of_errors_leaves_the_others_to_the_next_turn(tmp_path: Path):
+    with open_sync(tmp_path) as store:
+        loop = asyncio.new_event_loop()
+
+        def interrupt(*_: object) -> None:
+            raise KeyboardInterrupt
+
+        def broken(put: Any) -> None:
+            raise ZeroDivisionError
+
+        async def main() -> list[Any]:
+            loop.set_exception_handler(interrupt)
+            store.put_async(message(0)).add_done_callback(broken)
+            return [asyncio.create_task(_await_put(store)) for _ in range(5)]
+
+        with contextlib.closing(loop):
+            others = loop.run_until_complete(main())
+            with pytest.raises(KeyboardInterrupt):
+                loop.run_until_complete(asyncio.wait(others, timeout=20))
+            loop.run_until_complete(asyncio.wait(others, timeout=20))
+            assert statuses([other.result() for other in others]) == {OK}
+
+
+def test_no_signal_comes_between_the_end_of_a_wait_and_its_answer(tmp_path: Path, gate: Gate):
+    """A handler that raises may run wherever Python code of this package does."""
+    store = open_sync(tmp_path)
+    store.put(message(0))
+    gate.hold(store)
+    loop, fd = asyncio.new_event_loop(), store._parts.files.last.fd
+    real, before = os.dup(fd), sys.gettrace()
+
+    def interrupt(frame: Any, event: str, arg: object) -> None:
+        if frame.f_globals.get("__name__", "").startswith("flintmq."):
+            raise KeyboardInterrupt
+
+    async def begin() -> list[Any]:
+        tasks = [asyncio.create_task(_await_put(store)) for _ in range(3)]
+        await asyncio.sleep(0.05)
+        return tasks
+
+    tasks = loop.run_until_complete(begin())
+    os.dup2(gate.inner.fileno(), fd)  # a socket cannot be synced
+    gate.let(100)
+    sys.settrace(interrupt)
+    try:
+        with contextlib.suppress(KeyboardInterrupt):
+            loop.run_until_complete(asyncio.wait(tasks, timeout=20))
+    finally:
+        sys.settrace(before)
+    loop.run_until_complete(asyncio.wait(tasks, timeout=5))
+    os.dup2(real, fd)
+    os.close(real)
+    assert all(task.done() for task in tasks) and statuses([task.result() for task in tasks]) == {LATE}
+    loop.close()
+    store.close()
 
 
 async def _await_put(store: MessageStore) -> PutResult:

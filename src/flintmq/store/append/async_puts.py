@@ -10,7 +10,7 @@ from collections import deque
 from typing import cast
 
 from flintmq.kernels.loop_puts import LoopPuts
-from flintmq.message import PutResult
+from flintmq.message import PutMessageStatus, PutResult
 from flintmq.store.append.flush import FlushService, unflushed
 from flintmq.store.append.stats import WaitTimes
 
@@ -72,7 +72,7 @@ def loop_puts(flush: FlushService, loop: asyncio.AbstractEventLoop) -> LoopPuts 
     flush.loops = [puts for puts in flush.loops if not puts.loop.is_closed()]
     assert flush.flusher is not None
     try:
-        puts = LoopPuts(flush.flusher, loop, running_loop, unflushed, flush.timeout_s)
+        puts = LoopPuts(flush.flusher, loop, running_loop, PutMessageStatus.FLUSH_DISK_TIMEOUT, flush.timeout_s)
     except (NotImplementedError, OSError):
         return None
     flush.loops = [*flush.loops, puts]
@@ -83,10 +83,11 @@ def flushed_future(
     flush: FlushService, end: int, result: PutResult, loop: asyncio.AbstractEventLoop
 ) -> asyncio.Future[PutResult]:
     """Return the future of a put whose record ends at this offset: `result` once durable."""
-    if flush.flusher is not None and (puts := loop_puts(flush, loop)) is not None:
+    native = flush.flusher is not None and not flush.flusher.has_ended
+    if native and (puts := loop_puts(flush, loop)) is not None:
         return cast("asyncio.Future[PutResult]", puts.add(result))
     waiting, first = flush.waiters.add_async(end, result, loop, _group, flush)
-    if first and flush.flusher is not None:
+    if first and native:
         loop.run_in_executor(None, flush.commit_group)
     elif first:
         flush.requested()

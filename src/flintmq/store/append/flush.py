@@ -80,6 +80,7 @@ class FlushService(Follower):
         self.failure, self.effects, self.commits = failure, effects, commits
         self.follower: Follower | None = None
         self.flusher: Flusher | None = None
+        self._native: NativeFlush | None = None
         self.loops: list[LoopPuts] = []
         self._flushed_time = 0
         self.sync = config.flush_disk_type == "SYNC_FLUSH"
@@ -181,7 +182,9 @@ class FlushService(Follower):
         while self._wake.set_and_wait(request.latch, left) == INTERRUPTED:
             left = began + self.timeout_s - self.effects.monotonic()
         self.times.add(self.effects.monotonic() - began)
-        return request.latch.is_open and request.flushed
+        if request.latch.is_open:
+            return request.flushed
+        return self.files.flushed_where >= end and not self.failure  # a sync covered it that had begun before
 
     def requested(self) -> None:
         """Request a flush for a put that has begun to wait."""
@@ -192,13 +195,17 @@ class FlushService(Follower):
     # -- thread -----------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the thread."""
+        """Start the thread.
+
+        Raises:
+            RuntimeError: no thread can be started.
+        """
         if not may_be_native(self):
             self._service.start()
             return
-        native = NativeFlush(self)
-        native.start()
-        self.flusher = native.flusher
+        self._native = NativeFlush(self)
+        self.flusher = self._native.flusher  # first: whoever interrupts this and stops finds the thread
+        self._native.start()
 
     def serve_itself(self) -> None:
         """Work without a thread: each put that waits flushes itself."""
@@ -206,10 +213,10 @@ class FlushService(Follower):
 
     def stop(self) -> None:
         """Stop the thread after a last flush of everything."""
-        if self.flusher is not None:
+        if self._native is not None:
             time = self.commit_log.last_time
-            self.flusher.publish(self.commit_log.end, time)
-            self.flusher.stop()
+            self._native.flusher.publish(self.commit_log.end, time)
+            self._native.stop()
         self._service.stop()
         self.commit_group()
         self.flush_once()

@@ -1,10 +1,13 @@
 """Answers the questions of the native flusher that need Python.
 
-The thread (kernels/flusher.py) syncs without the GIL and calls these methods with it, rarely.
+The thread (kernels/flusher.py) syncs without the GIL and calls these methods with it, rarely. A thread of Python's own
+stands still when the interpreter ends; one that asks for the GIL then crashes the process. So before that the threads
+of all stores that nobody closed are ended, and puts that still come flush themselves.
 """
 
 from __future__ import annotations
 
+import atexit
 import os
 from typing import TYPE_CHECKING
 
@@ -16,13 +19,29 @@ from flintmq.store.append.stats import LIMITS_MS
 if TYPE_CHECKING:
     from flintmq.store.append.flush import FlushService
 
+_running: set[FlushService] = set()  # those with a native thread; changed by single calls, so it needs no lock
+_is_exiting = False
+
 
 def may_be_native(flush: FlushService) -> bool:
     """Return whether a native thread may flush.
 
-    It may if puts wait for the real disk and there is no transient pool.
+    It may if puts wait for the real disk, there is no transient pool, and the interpreter is not about to end.
     """
-    return flush.sync and flush.commits is None and type(flush.effects) is Effects and native()
+    real = flush.sync and flush.commits is None and type(flush.effects) is Effects
+    return real and native() and not _is_exiting
+
+
+def end_all() -> None:
+    """Flush and end the native threads of all stores, before the interpreter ends."""
+    global _is_exiting
+    _is_exiting = True
+    for flush in list(_running):
+        flush.stop()
+
+
+atexit.register(end_all)
+os.register_at_fork(after_in_child=_running.clear)  # a child has none of these threads
 
 
 class NativeFlush:
@@ -42,9 +61,21 @@ class NativeFlush:
             self.flusher.guard(os.fsencode(flush.lock.path), *flush.lock.identity)
 
     def start(self) -> None:
-        """Start the thread. Whoever waits learns of a failure after all other listeners."""
+        """Start the thread. Whoever waits learns of a failure after all other listeners.
+
+        Raises:
+            RuntimeError: no thread can be started.
+        """
         self._flush.failure.on_set(self.flusher.poison)
+        if self._flush.failure:  # set before anybody listened
+            self.flusher.poison()
+        _running.add(self._flush)
         self.flusher.start()
+
+    def stop(self) -> None:
+        """Sync what was published, answer all who wait, and end the thread."""
+        self.flusher.stop()
+        _running.discard(self._flush)
 
     def log_files(self) -> None:
         """Name the files that are not wholly on disk."""
