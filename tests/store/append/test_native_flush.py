@@ -162,7 +162,7 @@ def test_an_interpreter_that_ends_slowly_beside_an_open_store(tmp_path: Path):
         "from flintmq import Message, MessageStore",
         "libc = ctypes.CDLL(None)",  # what a library does when the process ends takes a second
         "assert libc.__cxa_atexit(libc.usleep, ctypes.c_void_p(999_999), None) == 0",
-        "store = MessageStore(sys.argv[1], dev=True, flush_disk_type='SYNC_FLUSH', flush_interval_commit_log=100)",
+        "store = MessageStore(sys.argv[1], dev=True, flush_disk_type='SYNC_FLUSH')",
         "assert store.flusher is not None",
         "store.put(Message('T', b'x'))",
     )
