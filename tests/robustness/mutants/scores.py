@@ -41,19 +41,15 @@ RECOVERY = (
     "layout/small_files", "layout/mark",
     "consumequeue/known_ends", "services/housekeeping", "layout/config_writer",
 )  # fmt: skip
-SPLIT = "plan", "apply", "find_end", "scan_start", "truncate", "decisions"  # of one recovery
-RECOVERY_TESTS = [
-    f"tests/store/recovery/test_{name}.py"
-    for name in ("plan", "log_recovery", "recover_order", "recovery_choices", "recovery_faults", "seeded", "lost_log")
-]
+# The tests of the log's part of recovery alone, and of its choices; kills at every call and seeded lives take minutes
+# and would be run for every mutant that lives.
+LOG_TESTS = [f"tests/store/recovery/test_{name}.py" for name in ("log_recovery", "recovery_choices")]
 MORE_TESTS = {
     "storage/filesystem": ["tests/storage/test_filesystem_calls.py", "tests/storage/test_guarded.py"],
     "storage/mapped_file": ["tests/storage/test_transient_pool.py"],
     "storage/mapped_file_queue": ["tests/storage/test_allocation.py"],
-    **{
-        f"store/recovery/{name}": RECOVERY_TESTS
-        for name in ("plan", "apply", "find_end", "scan_start", "truncate", "decisions")
-    },
+    **{f"store/recovery/{name}": LOG_TESTS for name in ("find_end", "scan_start", "truncate", "decisions")},
+    "store/recovery/apply": [*LOG_TESTS, "tests/store/recovery/test_lost_log.py"],
     "store/layout/mark": ["tests/store/layout/test_small_files.py", "tests/store/recovery/test_log_recovery.py"],
     "store/recovery/derived": [
         "tests/store/recovery/test_recovery_choices.py",

@@ -15,6 +15,7 @@ from flintmq.storage.filesystem import REAL
 from flintmq.store.commitlog.end_of_log import Verdict
 from flintmq.store.layout.small_files import page_cache_id
 from flintmq.testing import damage
+from flintmq.testing.sim.disk import SimDisk
 from tests.support.crashed import BEGIN, Clock, flip, killed, log_file, make, quarantined, reopened, zero
 from tests.support.engine import FILE_SIZE, check_derived, index_items, message, open_small, put_all, records, tree
 
@@ -396,3 +397,41 @@ def test_t14_records_put_after_the_clock_was_set_back_are_no_stale_tail(tmp_path
         (tmp_path / "abort").touch()
     reopened(tmp_path, kept)
     assert not (tmp_path / "quarantine").exists()
+
+
+def test_after_a_power_cut_the_queues_are_read_from_the_disk_again(tmp_path: Path):
+    """The page cache may show units that never reached it; after a kill of FlintMQ alone they are there."""
+    make(tmp_path)
+    for boot, times in (("another-boot", 1), (page_cache_id(str(tmp_path), REAL), 0)):
+        (tmp_path / "abort").write_text(f"1\n{boot}")
+        disk = Clock()
+        units = tmp_path / "consumequeue" / "T" / "0"
+        sizes = {str(path) for path in units.iterdir() if path.stat().st_size}
+        open_small(tmp_path, disk).close()
+        dropped = [path for name, path in disk.calls if name == "drop_cache" and path in sizes]
+        assert len(sizes) == 2 and sorted(dropped) == sorted(sizes) * times
+
+
+def on_a_disk_of_its_own(**offsets: int) -> SimDisk:
+    """A store in memory, whose queue Old lost its records with the log's first files."""
+    disk = SimDisk(1)
+    with open_small("/sim/store", disk) as store:
+        put_all(store, 5, topic="Old", size=900)
+        put_all(store, 12, topic="New", size=900)
+        for group, offset in offsets.items():
+            store.commit_offset(group, "New", 0, offset)
+        assert store.wait_dispatched(10)
+    for name in disk.listdir("/sim/store/commitlog")[:2]:
+        disk.unlink(f"/sim/store/commitlog/{name}")
+    return disk
+
+
+def test_without_dispatch_old_queues_are_looked_for_on_the_store_s_own_disk():
+    with open_small("/sim/store", on_a_disk_of_its_own(), "external") as store:
+        assert store.recovered.state.next_offsets == {(b"Old", 0): 5, (b"New", 0): 12}
+
+
+def test_groups_are_read_from_the_store_s_own_disk():
+    with open_small("/sim/store", on_a_disk_of_its_own(slow=1)) as store:
+        [line] = [line for line in store.recovered.decisions if "group slow" in line]
+        assert line.startswith("queue New/0 begins at offset 3, and group slow has consumed up to 1: 2 messages")
