@@ -8,16 +8,28 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.errors import CorruptStoreError
+from flintmq.errors import CorruptStoreError, LostLogError
 from flintmq.format import checkpoint, record
 from flintmq.message import GetMessageStatus, Message
 from flintmq.storage.filesystem import REAL
 from flintmq.store.commitlog.end_of_log import Verdict
 from flintmq.store.layout.small_files import page_cache_id
+from flintmq.store.message_store import MessageStore
+from flintmq.store.recovery.apply import Recovered, Recovery
 from flintmq.testing import damage
 from flintmq.testing.sim.disk import SimDisk
 from tests.support.crashed import BEGIN, Clock, flip, killed, log_file, make, quarantined, reopened, zero
-from tests.support.engine import FILE_SIZE, check_derived, index_items, message, open_small, put_all, records, tree
+from tests.support.engine import (
+    FILE_SIZE,
+    KEYS,
+    check_derived,
+    index_items,
+    message,
+    open_small,
+    put_all,
+    records,
+    tree,
+)
 
 
 def test_a_clean_stop_leaves_nothing_to_do(tmp_path: Path):
@@ -435,3 +447,27 @@ def test_groups_are_read_from_the_store_s_own_disk():
     with open_small("/sim/store", on_a_disk_of_its_own(slow=1)) as store:
         [line] = [line for line in store.recovered.decisions if "group slow" in line]
         assert line.startswith("queue New/0 begins at offset 3, and group slow has consumed up to 1: 2 messages")
+
+
+def test_without_dispatch_the_next_offsets_count_records_put_after_the_clock_was_set_back(tmp_path: Path):
+    """Up to its end the log was judged before; older times there end it no more."""
+    clock = Clock()
+    with open_small(tmp_path, clock) as store:
+        put_all(store, 5)
+        clock.clock -= 86_400_000
+        put_all(store, 5, first=5)
+    with open_small(tmp_path, clock, "external") as store:
+        assert store.recovered.state.next_offsets == {(b"T", 0): 10}
+
+
+def test_a_recovery_that_is_told_nothing_accepts_no_lost_log(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    make(tmp_path, count=20)
+    max((tmp_path / "commitlog").iterdir()).unlink()
+    real = Recovery.run
+
+    def told_nothing(self: Recovery, **_: bool) -> Recovered:
+        return real(self)
+
+    monkeypatch.setattr(Recovery, "run", told_nothing)
+    with pytest.raises(LostLogError):
+        MessageStore(tmp_path, config=KEYS, accept_lost_log=True)
