@@ -13,9 +13,11 @@ from flintmq.format import checkpoint, record
 from flintmq.message import GetMessageStatus, Message
 from flintmq.storage.filesystem import REAL
 from flintmq.store.commitlog.end_of_log import Verdict
+from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
 from flintmq.store.layout.small_files import page_cache_id
 from flintmq.store.message_store import MessageStore
-from flintmq.store.recovery.apply import Recovered, Recovery
+from flintmq.store.recovery.apply import Recovered, Recovery, offsets_of_log
 from flintmq.testing import damage
 from flintmq.testing.sim.disk import SimDisk
 from tests.support.crashed import BEGIN, Clock, flip, killed, log_file, make, quarantined, reopened, zero
@@ -471,3 +473,27 @@ def test_a_recovery_that_is_told_nothing_accepts_no_lost_log(tmp_path: Path, mon
     monkeypatch.setattr(Recovery, "run", told_nothing)
     with pytest.raises(LostLogError):
         MessageStore(tmp_path, config=KEYS, accept_lost_log=True)
+
+
+def test_offsets_of_a_log_count_records_before_its_end_only(tmp_path: Path):
+    kept = make(tmp_path)
+    shutil.rmtree(tmp_path / "consumequeue")
+    files = LogFiles.discover([str(tmp_path / "commitlog")])
+    for count in (1, 7, 12):
+        dispatcher = Dispatcher(DispatchRules((), index=False))
+        end = kept[count - 1].physical_offset + kept[count - 1].size
+        assert offsets_of_log(str(tmp_path), files, dispatcher, end) == {(b"T", 0): count}
+
+
+def test_small_files_of_a_lost_log_vouch_for_no_unit(tmp_path: Path):
+    """A clean stop and its mark tell of a log that is gone: units of what is left are all written again."""
+    make(tmp_path, count=40)
+    max((tmp_path / "commitlog").iterdir()).unlink()
+    damage.zero(tmp_path / "consumequeue" / "T" / "0" / ("0" * 20), 3 * 20, 20)
+    with MessageStore(tmp_path, config=KEYS, effects=Clock(), unique_keys=False, accept_lost_log=True) as store:
+        assert store.recovered.lost
+        assert store.recovered.decisions[-2:] == [
+            "2 index files that were not synced are rebuilt", "37 records were dispatched again",
+        ]  # fmt: skip
+        assert store.recovered.state.next_offsets == {(b"T", 0): 37}
+    check_derived(tmp_path)
