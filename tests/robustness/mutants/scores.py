@@ -226,6 +226,12 @@ def table(scores: dict[str, Score]) -> str:
     return "\n".join(lines) + "\n"
 
 
+def left_out(untried: list[str]) -> str:
+    """For docs/internals/reliability.md, after the table: modules without a figure; empty if each has one."""
+    names = ", ".join(f"`{module}`" for module in untried)
+    return f"\nNot in the sums, as they changed since they were tried: {names}.\n" if untried else ""
+
+
 def _row(name: str, one: Score) -> str:
     return f"| {name} | {one.mutants} | {one.killed} | {one.equivalent} | {len(one.alive)} | {one.percent:.1f} % |"
 
@@ -252,6 +258,7 @@ def main(words: list[str]) -> int:
     if unknown := set(given.modules) - set(modules()):
         parser.error(f"no module {', '.join(sorted(unknown))}; there are {', '.join(modules())}")
     equal, kept, scores = equivalents(), load(), {}
+    untried: list[str] = []
     for module in given.modules or modules():
         result, now = kept.get(module), fingerprint(module)
         if result is not None and result["source"] != now["source"]:
@@ -263,6 +270,7 @@ def main(words: list[str]) -> int:
                 dead = set(mutated(module).mutant_names) - lived
             result = run(module, dead)
         if result is None:
+            untried.append(module)
             continue
         one = scores[module] = score(module, result, equal)
         keep(module, result, one)
@@ -270,7 +278,7 @@ def main(words: list[str]) -> int:
         for lives in one.alive if given.survivors else ():
             print(f"    {lives['function']}\n      - {lives['old']}\n      + {lives['new']}")
     if given.write:
-        put_between("mutmut", table(scores))
+        put_between("mutmut", table(scores) + left_out(untried))
     return 0
 
 

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 
 from tests.robustness.mutants import scores
@@ -46,6 +49,26 @@ def test_the_table_sums_each_part():
     assert "format/record" not in text, "it has no survivors"
     assert "| **format** | 50 | 47 | 2 | 1 | 97.9 % |" in text
     assert "| **recovery** | 5 | 5 | 0 | 0 | 100.0 % |" in text
+
+
+def test_modules_that_changed_since_are_named_and_not_summed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+):
+    page, kept = tmp_path / "page.md", tmp_path / "kept.json"
+    page.write_text("<!-- mutmut: begin -->\nold\n<!-- mutmut: end -->\n")
+    of = scores.fingerprint("format/text")
+    figures = {"format/text": of | {"mutants": 7, "survivors": []}}
+    figures["format/record"] = {"source": "another", "tests": "", "mutants": 99, "survivors": []}
+    kept.write_text(json.dumps(figures))
+    monkeypatch.setattr(scores, "PAGE", page)
+    monkeypatch.setattr(scores, "KEPT", kept)
+    assert scores.main(["--write", "format/text", "format/record"]) == 0
+    assert "format/record" not in capsys.readouterr().out
+    text = page.read_text()
+    assert "| **format** | 7 | 7 | 0 | 0 | 100.0 % |" in text
+    assert "Not in the sums, as they changed since they were tried: `format/record`.\n<!--" in text
+    assert scores.main(["--write", "format/text"]) == 0
+    assert "Not in the sums" not in page.read_text()
 
 
 def test_a_module_that_is_none_is_refused(capsys: pytest.CaptureFixture[str]):
