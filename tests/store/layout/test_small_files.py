@@ -281,3 +281,16 @@ def test_where_rocketmq_550_believes_queues_to_be_is_not_kept(tmp_path: Path):
     assert files.checkpoint == KNOWN
     files.write(4000, files.checkpoint)
     assert checkpoint.decode((tmp_path / "checkpoint").read_bytes()).logics_physical_offset == 0
+
+
+def test_a_start_takes_over_what_it_believes_and_gives_it_up_without_a_write(tmp_path: Path):
+    effects = Faulty()
+    StoreFiles(str(tmp_path), effects).write(500, KNOWN, 400, INDEXED)
+    files = StoreFiles(str(tmp_path), effects)
+    effects.calls.clear()
+    assert (files.checkpoint, files.mark) == (KNOWN, UNKNOWN), "a mark is first compared with what else is there"
+    files.trust(DurableMark(500, 400, INDEXED))
+    assert (files.checkpoint, files.mark) == (KNOWN, (500, 400, INDEXED))
+    files.distrust_all()
+    assert (files.checkpoint, files.mark) == (Checkpoint(), UNKNOWN)
+    assert effects.calls == []
