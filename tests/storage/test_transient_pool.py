@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import errno
+import logging
+import mmap
 import signal
 import threading
 from pathlib import Path
 
 import pytest
 
+from flintmq.kernels import _select
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.mapped_file import MappedFile
 from flintmq.storage.transient_pool import TransientStorePool, ring_size
@@ -37,7 +40,7 @@ def store(file: MappedFile, data: bytes) -> None:
 @pytest.mark.parametrize(
     ("count", "file_size", "size"),
     [(5, 1 << 30, 32 << 20), (1, 1 << 30, 32 << 20), (1, SIZE, SIZE), (3, SIZE, 4 * SIZE), (1, 4096, SIZE),
-     (2, 5000, SIZE), (1, 20_000, 32768), (1, 33 << 20, 32 << 20), (31, 1 << 20, 32 << 20)],
+     (2, 5000, SIZE), (1, 20_000, 32768), (1, SIZE + 1, 32768), (1, 33 << 20, 32 << 20), (31, 1 << 20, 32 << 20)],
 )  # fmt: skip
 def test_the_ring_takes_no_more_than_so_many_files_and_32_mib(count: int, file_size: int, size: int):
     """Rounded up to a power of two; never below four blocks."""
@@ -147,7 +150,7 @@ def test_a_write_that_fails_is_told_by_the_kernel_too(tmp_path: Path):
         file.fd = fd
         with pytest.raises(OSError) as refused:
             file.commit(5)
-        assert refused.value.errno == errno.EBADF
+        assert (refused.value.errno, refused.value.strerror) == (errno.EBADF, "Bad file descriptor")
     assert file.committed == 0 and pool.ring.error == errno.EBADF and (tmp_path / "0").read_bytes() == bytes(SIZE)
     file.close()
     pool.close()
@@ -271,9 +274,10 @@ def test_a_handler_that_raises_leaves_no_lock_taken(tmp_path: Path):
     pool.close()
 
 
-def test_a_full_file_that_was_followed_leaves_the_ring(tmp_path: Path):
+@REAL_AND_FAULTY
+def test_a_full_file_that_was_followed_leaves_the_ring(tmp_path: Path, effects: Effects):
     """Whole pieces had brought its end to the file before the commit that asks for it."""
-    pool = TransientStorePool(2, SIZE)
+    pool = TransientStorePool(2, SIZE, effects)
     file = file_in_ring(tmp_path, pool)
     store(file, bytes(range(1, 129)) * 128)
     pool.follow(file, file.fd, 1000)
@@ -363,10 +367,11 @@ def test_pieces_end_at_whole_mebibytes(tmp_path: Path):
     pool.close()
 
 
-def test_following_writes_whole_pieces_only(tmp_path: Path):
+@REAL_AND_FAULTY
+def test_following_writes_whole_pieces_only(tmp_path: Path, effects: Effects):
     """The rest is written with the next commit, or it would be written in many small pieces."""
-    pool = TransientStorePool(8, 1 << 20)
-    file = MappedFile.create(str(tmp_path / "0"), 0, 8 << 20)
+    pool = TransientStorePool(8, 1 << 20, effects)
+    file = MappedFile.create(str(tmp_path / "0"), 0, 8 << 20, effects)
     file.enter_ring(pool)
     file.reserve(4 << 20)
     file.wrote = (2 << 20) + 5
@@ -392,3 +397,142 @@ def test_memory_that_is_too_small_is_refused():
 
     with pytest.raises(ValueError, match="not mapped twice"):
         Ring(SIZE).attach(memoryview(bytearray(2 * SIZE - 1)))
+
+
+def test_memory_that_cannot_be_touched_ahead_is_told_to_who_asks(caplog: pytest.LogCaptureFixture):
+    caplog.set_level(logging.INFO, "flintmq.pool")
+    effects = Faulty()
+    effects.refuse("populate", error=errno.EINVAL)
+    pool = TransientStorePool(5, SIZE, effects)
+    assert pool.make_room is None and pool.open() is not None
+    assert [(r.levelno, r.getMessage()) for r in caplog.records] == [
+        (logging.INFO, "the transient pool is not touched before its first use (Invalid argument)")
+    ]
+    pool.close()
+
+
+def test_pages_are_locked_as_they_are_touched():
+    """Where touching ahead is refused, locking all at once would touch them, too."""
+    asked: list[bool] = []
+
+    class Noted(Faulty):
+        def lock_memory(self, map_: mmap.mmap, *, on_fault: bool = False) -> None:
+            asked.append(on_fault)
+
+    pool = TransientStorePool(5, SIZE, Noted())
+    assert pool.open() is not None and asked == [True]
+    pool.close()
+
+
+def test_only_the_kernel_writes_on_the_real_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Uncompiled, and on a disk that watches its calls, each piece is a call of the disk."""
+    written: list[int] = []
+    real = Effects.pwrite
+
+    def pwrite(self: Effects, fd: int, data: memoryview, position: int) -> None:
+        written.append(len(data))
+        real(self, fd, data, position)
+
+    monkeypatch.setattr(Effects, "pwrite", pwrite)
+    watched = Faulty()
+    for effects in (REAL, watched):
+        pool = TransientStorePool(1, SIZE, effects)
+        file = MappedFile.create(str(tmp_path / type(effects).__name__), 0, SIZE, effects)
+        file.enter_ring(pool)
+        store(file, b"hello")
+        file.commit(5)
+        assert file.committed == 5
+        file.close()
+        pool.close()
+    assert written == ([] if _select.compiled() else [5]) and watched.count("pwrite") == 1
+
+
+@REAL_AND_FAULTY
+def test_a_put_that_needs_room_writes_one_piece(tmp_path: Path, effects: Effects):
+    """The rest is for CommitService: the put waits no longer than it must."""
+    pool = TransientStorePool(8, 1 << 20, effects)
+    file = MappedFile.create(str(tmp_path / "0"), 0, 8 << 20, effects)
+    file.enter_ring(pool)
+    file.reserve(3 << 20)
+    file.wrote = 3 << 20
+    for mib in (1, 2, 3):
+        file.commit_piece()
+        assert pool.ring.drained == mib << 20
+    file.close()
+    pool.close()
+
+
+def test_free_buffers_count_from_what_was_written(tmp_path: Path):
+    pool = TransientStorePool(4, SIZE)
+    file = MappedFile.create(str(tmp_path / "0"), 0, 4 * SIZE)
+    file.enter_ring(pool)
+    file.reserve(2 * SIZE)
+    file.wrote = 2 * SIZE
+    assert pool.available(2 * SIZE, file) == 2
+    file.commit(SIZE)
+    assert pool.ring.drained == SIZE and pool.available(2 * SIZE, file) == 3
+    file.close()
+    pool.close()
+
+
+def test_room_is_given_a_quarter_ahead_and_ends_with_the_ring(tmp_path: Path):
+    """Positions are of the file; the ring's are of the log."""
+    pool = TransientStorePool(1, SIZE, fast_fail=True)
+    pool.ring.begin(SIZE)
+    file = MappedFile.create(str(tmp_path / "0"), SIZE, 4 * SIZE)
+    file.enter_ring(pool)
+    assert [pool.reserve(file, position) for position in (0, 100, 16_000, SIZE)] == [4096, 4196, SIZE, SIZE]
+    assert type(pool.reserve(file, 100)) is int
+    with pytest.raises(OSError) as refused:
+        pool.reserve(file, SIZE + 1)
+    assert (refused.value.errno, refused.value.strerror) == (errno.ENOBUFS, "the transient pool has no free buffer")
+    file.close()
+    pool.close()
+
+
+@REAL_AND_FAULTY
+def test_a_file_is_written_after_those_before_it(tmp_path: Path, effects: Effects):
+    """The ring has one position: what a later file asks for is not there yet."""
+    pool = TransientStorePool(2, SIZE, effects)
+    first, second = file_in_ring(tmp_path, pool), file_in_ring(tmp_path, pool, SIZE)
+    store(first, bytes([1]) * SIZE)
+    store(second, b"hello")
+    pool.write(second, second.fd, 5)
+    assert pool.ring.drained == 0 and not any((tmp_path / str(SIZE)).read_bytes())
+    pool.write(first, first.fd, SIZE)
+    pool.write(first, first.fd, SIZE)
+    assert pool.ring.drained == SIZE and (tmp_path / "0").read_bytes() == bytes([1]) * SIZE
+    second.commit(5)
+    assert (tmp_path / str(SIZE)).read_bytes()[:6] == b"hello\0"
+    for file in (first, second):
+        file.close()
+    pool.close()
+
+
+@REAL_AND_FAULTY
+def test_a_piece_of_one_byte_is_not_the_last(tmp_path: Path, effects: Effects):
+    pool = TransientStorePool(8, 1 << 20, effects)
+    file = MappedFile.create(str(tmp_path / "0"), 0, 8 << 20, effects)
+    file.enter_ring(pool)
+    file.reserve(2 << 20)
+    for wrote in ((1 << 20) - 1, (1 << 20) + 5):
+        file.wrote = wrote
+        file.commit(wrote)
+        assert file.committed == wrote
+    file.close()
+    pool.close()
+
+
+@REAL_AND_FAULTY
+def test_a_file_that_left_the_ring_is_not_written_from_it(tmp_path: Path, effects: Effects):
+    pool = TransientStorePool(1, SIZE, effects)
+    file = MappedFile.create(str(tmp_path / "0"), 0, 4 * SIZE, effects)
+    file.enter_ring(pool)
+    pool.make_room = file.commit_piece
+    store(file, b"hello")
+    file.leave_ring()
+    store(file, b" world")
+    pool.write(file, file.fd, 11)
+    assert pool.ring.drained == 5 and (tmp_path / "0").read_bytes()[:12] == b"hello world\0"
+    file.close()
+    pool.close()
