@@ -152,6 +152,8 @@ class FastReader:
             return None
         if not (PyLong_CheckExact(most) and PyLong_CheckExact(wait_ms)):
             return None
+        if tags is not None and not PyUnicode_CheckExact(tags):  # before any answer, also at the queue's end
+            return None
         places = self._topics.get(topic)
         if places is None:
             return None
@@ -176,11 +178,7 @@ class FastReader:
         number: cython.longlong = PyLong_AsLongLongAndOverflow(queue_id, cython.address(overflow))
         if overflow != 0 or number < 0 or number > _MOST:
             return None
-        codes: bytes = None
-        if tags is not None:
-            if not PyUnicode_CheckExact(tags):
-                return None
-            codes = self._hashes(tags)
+        codes: bytes = None if tags is None else self._hashes(tags)
         return self._walk(queue, number, at, count, codes, low, high)
 
     def _hashes(self, tags):

@@ -282,7 +282,7 @@ class MessageStore(Putter):
         arguments.texts(topic=topic)
         arguments.numbers(queue_id=queue_id, offset=offset, max_messages=max_messages, wait_ms=wait_ms)
         arguments.given_text("tags", tags)
-        result = self._parts.reader.get(topic, queue_id, offset, max_messages, tags, wait_ms)
+        result = self._parts.reader.get_slowly(topic, queue_id, offset, max_messages, tags, wait_ms)
         self._parts.counters.got(len(result.messages))
         return result
 

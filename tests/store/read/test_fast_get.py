@@ -247,8 +247,10 @@ def test_arguments_of_other_types_are_refused_as_before(tmp_path: Path):
             for wrong in ((b"T", 0, 1), ("T", True, 1), ("T", 0, 1.0), ("T", 0, "1"), ("T", 0, 1, None)):
                 with pytest.raises(TypeError):
                     store.get(*wrong)
-            with pytest.raises(TypeError):
-                store.get("T", 0, 1, tags=b"t1")  # type: ignore[arg-type]
+            for offset in (1, 5, 6):  # also at the queue's end and after it
+                for tags in (b"t1", 5, ["t1"]):
+                    with pytest.raises(TypeError, match="tags is of type"):
+                        store.get("T", 0, offset, tags=tags)  # type: ignore[arg-type]
             with pytest.raises(TypeError):
                 store.get("T", 0, 1, wait_ms=None)  # type: ignore[arg-type]
             assert store.get(Text("T"), Number(0), Number(1), Number(2), tags=Text("t1")).next_begin_offset == 5
@@ -256,6 +258,127 @@ def test_arguments_of_other_types_are_refused_as_before(tmp_path: Path):
             assert store.get("T", 0, -(1 << 70)).status is S.OFFSET_TOO_SMALL
             assert len(store.get("T", 0, 0, 1 << 70).messages) == 5
             assert len(store.get("T", 0, 0, wait_ms=1 << 40).messages) == 5
+
+
+def test_texts_and_numbers_of_other_types_name_the_queue_that_they_stand_for(tmp_path: Path):
+    """Also in what the fast way knows from then on: the `str` of an enum of texts is its name, not its text."""
+
+    class Topic(str):
+        def __str__(self) -> str:
+            return "Topic.ORDERS"
+
+    class Three:
+        def __index__(self) -> int:
+            return 3
+
+    with open_small(tmp_path) as store:
+        for number in range(5):
+            store.put(message(number, queue_id=3))
+        assert store.wait_dispatched(10)
+        for _ in range(2):
+            assert store.get("Topic.ORDERS", 3, 0).status is S.NO_MESSAGE_IN_QUEUE
+            got = store.get(Topic("T"), Three(), Three())  # type: ignore[arg-type]
+            assert [m.queue_offset for m in got.messages] == [3, 4]
+            at_end = store.get(Topic("T"), Three(), 5)  # type: ignore[arg-type]
+            assert at_end.status is S.OFFSET_OVERFLOW_ONE and type(at_end.next_begin_offset) is int
+
+
+def test_a_get_that_the_fast_way_refused_does_not_ask_it_again(tmp_path: Path):
+    """It may have read many records before the one that it does not know."""
+
+    class Asked:
+        asked = 0
+
+        def get(self, *_: object) -> None:
+            self.asked += 1
+
+        read = know = get
+
+    with open_small(tmp_path) as store:
+        put_all(store, 5)
+        assert store.wait_dispatched(10)
+        fast, there = Asked(), store._parts.reader
+        store._fast = fast  # type: ignore[assignment]
+        there.fast = there.fast and fast  # type: ignore[assignment]
+        there.queues.plain[b"%LMQ%T", 0] = there.queues.plain[b"T", 0]  # of no name that is told to the fast way
+        store.get("%LMQ%T", 0, 0)
+        del there.queues.plain[b"%LMQ%T", 0]
+        assert fast.asked == 1
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_every_status_is_the_same_both_ways(tmp_path: Path, seed: int):
+    """What users get, beside the slow way: a store with holes, records that are gone, and files that are."""
+    chance, met = random.Random(seed), set()
+    with open_small(tmp_path) as store:  # ten units a file
+        for number in range(160):
+            store.put(message(number, queue_id=chance.choice((0, 0, 0, 2)), size=chance.randrange(6, 200)))
+        assert store.wait_dispatched(10)
+    parts = sorted((tmp_path / "consumequeue" / "T" / "0").iterdir())
+    with open_small(tmp_path) as store:
+        for _ in range(2):
+            store._parts.log.locked(store._parts.files.drop_first, None)
+        low, gone = store._parts.files.min_offset, chance.randrange(5, len(parts) - 2)
+        parts[gone].unlink()
+        for path in (parts[gone - 1], parts[gone + 1]):
+            with path.open("r+b") as file:
+                file.seek(20 * chance.randrange(10))
+                file.write(chance.choice((bytes(20), UNIT.pack(Unit(0, 120, 5)), UNIT.pack(Unit(low + 1, 120, 5)))))
+        queue = store._parts.queues.plain[b"T", 0]
+        assert queue is not None
+        queue.raise_minimum(3)
+        reader, high = store._parts.reader, queue.max_offset
+        offsets = [*range(-1, high + 3)] * 2
+        chance.shuffle(offsets)
+        places = [(chance.choice((0, 0, 0, 1, 2)), offset) for offset in offsets]
+        for place in [*places, *((0, offset) for offset in (-1, high, high + 1))]:
+            asked = *place, chance.choice((1, 4, 32)), chance.choice(TAGS)
+            got = store.get("T", *asked[:3], tags=asked[3])
+            assert answers(got) == answers(reader.get_slowly("T", *asked, 0)), asked
+            met.add(got.status)
+    assert met == {
+        S.FOUND, S.NO_MATCHED_MESSAGE, S.MESSAGE_WAS_REMOVING, S.OFFSET_FOUND_NULL, S.NO_MESSAGE_IN_QUEUE,
+        S.OFFSET_OVERFLOW_ONE, S.OFFSET_OVERFLOW_BADLY, S.OFFSET_TOO_SMALL,
+    }  # fmt: skip
+
+
+def test_a_block_that_was_rewritten_while_it_was_read_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Between the read and the keeping the dispatcher wrote the units again, and dropped what was kept."""
+    with open_small(tmp_path) as store:
+        put_all(store, 9)
+        assert store.wait_dispatched(10)
+        queue = store._parts.queues.plain[b"T", 0]
+        assert queue is not None
+        path = Path(queue.folder) / ("0" * 20)
+        right, real = path.read_bytes(), queue._read
+        path.write_bytes(bytes(40) + right[40:])
+
+        def read(first: int, end: int) -> bytes:
+            block = real(first, end)
+            path.write_bytes(right)
+            queue.forget()
+            return block
+
+        monkeypatch.setattr(queue, "_read", read)
+        assert store.get("T", 0, 0, 1).status is S.MESSAGE_WAS_REMOVING
+        monkeypatch.undo()
+        assert store.get("T", 0, 0, 1).messages[0].queue_offset == 0
+
+
+@pytest.mark.parametrize("count", [1, 4, 5, 9, 50])
+def test_a_long_get_keeps_no_more_than_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int):
+    monkeypatch.setattr("flintmq.store.consumequeue.live_queue.BLOCK", 4)
+    with open_small(tmp_path, mappedFileSizeConsumeQueue=2000) as store:
+        put_all(store, 60)
+        assert store.wait_dispatched(10)
+        queue = store._parts.queues.plain[b"T", 0]
+        assert queue is not None
+        for offset in (0, 2, 7):
+            assert [
+                m.queue_offset for m in store._parts.reader.get_slowly("T", 0, offset, count, None, 0).messages
+            ] == [*range(offset, offset + min(count, 32))]
+            assert queue.blocks and all(len(block) <= 4 * 20 for block in queue.blocks.values())
+        store._parts.queues.check_invariants()
 
 
 def test_gets_are_counted(tmp_path: Path):

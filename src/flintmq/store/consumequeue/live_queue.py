@@ -40,11 +40,16 @@ class KeptUnits:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._kept: OrderedDict[tuple[ReadableQueue, int], None] = OrderedDict()  # queue and key of its block
+        self._kept: OrderedDict[tuple[RunningQueue, int], None] = OrderedDict()  # queue and key of its block
 
-    def keep(self, queue: ReadableQueue, first: int, units: bytes) -> None:
-        """Keep a block of a queue, and drop the one that was read first if there are too many."""
+    def keep(self, queue: RunningQueue, first: int, units: bytes, forgotten: int) -> None:
+        """Keep a block of a queue, and drop the one that was read first if there are too many.
+
+        `forgotten` is that of the queue before the read: units that were rewritten meanwhile are not kept.
+        """
         with self._lock:
+            if queue.forgotten != forgotten:
+                return
             self._kept[queue, first] = None
             self._kept.move_to_end((queue, first))
             queue.blocks[first] = units
@@ -53,17 +58,20 @@ class KeptUnits:
                 owner.blocks.pop(old, None)
 
     def check_invariants(self) -> None:
-        """Assert that at most BLOCKS_KEPT blocks are kept, each of whole units.
+        """Assert that at most BLOCKS_KEPT blocks are kept, each of whole units and no larger than a block is.
 
         Thread: any.
         """
         with self._lock:
             assert len(self._kept) <= BLOCKS_KEPT
-            assert all(len(queue.blocks.get(first, b"")) % UNIT_SIZE == 0 for queue, first in self._kept)
+            for queue, first in self._kept:
+                size = len(queue.blocks.get(first, b""))
+                assert size % UNIT_SIZE == 0 and size <= queue.units_per_block * UNIT_SIZE
 
-    def forget(self, queue: ReadableQueue) -> None:
+    def forget(self, queue: RunningQueue) -> None:
         """Drop the blocks of one queue, whose units change."""
         with self._lock:
+            queue.forgotten += 1
             for first in queue.blocks:
                 self._kept.pop((queue, first), None)
             queue.blocks.clear()
@@ -71,6 +79,9 @@ class KeptUnits:
 
 class RunningQueue(ReadableQueue):
     """One plain queue of a running store.
+
+    Attributes:
+        forgotten: number of times that its kept units were dropped.
 
     Thread: `raise_minimum` retention only; other methods that change the queue the dispatcher only, or recovery before
     there is one. Reading any: `max_offset` is raised after the units below it are written.
@@ -82,6 +93,7 @@ class RunningQueue(ReadableQueue):
         super().__init__(os.fsencode(name.topic), writer.file_size // UNIT_SIZE, BLOCK)
         self.writer, self.root, self.name, self.effects, self.kept = writer, root, name, effects, kept
         self.folder = writer.units.directory
+        self.forgotten = 0
 
     # -- changes ----------------------------------------------------------------------------------------------------
 
@@ -179,11 +191,12 @@ class RunningQueue(ReadableQueue):
     def read_block(self, offset: int, count: int = 1) -> bytes:
         """Read the block with this queue offset, and keep it.
 
-        It is longer than others if it must hold `count` units from there on.
+        What is returned is longer than what is kept if it must hold `count` units from there on: what a store keeps is
+        bounded by a number of blocks.
         """
-        first = self.block_of(offset)
+        first, forgotten = self.block_of(offset), self.forgotten
         block = self._read(first, max(offset + count, first + self.units_per_block))
-        self.kept.keep(self, first, block)
+        self.kept.keep(self, first, block[: self.units_per_block * UNIT_SIZE], forgotten)
         return block
 
     def _read(self, first: int, end: int) -> bytes:

@@ -12,6 +12,7 @@ import time
 from array import array
 from collections.abc import Callable
 from dataclasses import dataclass
+from operator import index
 
 from flintmq.config.keys import StoreConfig
 from flintmq.format.consume_queue import UNIT_SIZE, Unit
@@ -103,10 +104,12 @@ class LiveReader:
         self, topic: str, queue_id: int, offset: int, max_messages: int, tags: str | None, wait_ms: int
     ) -> GetResult:
         """Read messages as `get` does, whatever the queue, its units and its records are like."""
+        # Of numpy's numbers or an enum's text, what they stand for is looked up, answered and kept.
+        topic, queue_id, offset = str.__str__(topic), index(queue_id), index(offset)
         raw, codes = java_encode(topic), wanted_codes(tags)
         queue = self.queues.find(raw, queue_id)
         if self.fast is not None and isinstance(queue, RunningQueue) and not topic.startswith(LMQ_PREFIX):
-            self.fast.know(str(topic), queue_id, queue)
+            self.fast.know(topic, queue_id, queue)
 
         def take(queue: AnyQueue) -> Answer:
             return self._take(queue, raw, queue_id, offset, max_messages, codes)
