@@ -399,12 +399,13 @@ def broken(queue: RunningQueue, **values: object) -> None:
         lambda s, q: broken(q, name=QueueName("T", 1)),
         lambda s, q: s.queues.plain.update({(b"T", 1): q}),
         lambda s, q: s.queues._rewritten.update({"elsewhere": RunningQueue.__new__(RunningQueue)}),
-        lambda s, q: s.queues.kept.keep(q, 0, bytes(41)),
+        lambda s, q: s.queues.kept.keep(q, 0, bytes(41), q.forgotten),
+        lambda s, q: s.queues.kept.keep(q, 0, bytes(513 * 20), q.forgotten),
         lambda s, q: [s.queues.kept._kept.update({(q, n): None}) for n in range(600)],
         lambda s, q: broken(s.queues.files, most=1),
         lambda s, q: s.queues.files.open.update({"again": next(iter(s.queues.files.open.values()))}),
     ],
-    ids=range(15),
+    ids=range(16),
 )  # fmt: skip
 def test_the_invariants_notice_broken_queues(tmp_path: Path, spoil: Callable[[Setup, RunningQueue], None]):
     s = Setup(tmp_path)
