@@ -1,8 +1,8 @@
 """Answers the questions of the native flusher that need Python.
 
-The thread (kernels/flusher.py) syncs without the GIL and calls these methods with it, rarely. A thread of Python's own
-stands still when the interpreter ends; one that asks for the GIL then crashes the process. So before that the threads
-of all stores that nobody closed are ended, and puts that still come flush themselves.
+The thread (kernels/flusher.py) syncs without the GIL and calls these methods with it, rarely. If it asked for the GIL
+after the end of the interpreter, the process would crash. So the threads of stores that nobody closed are ended before,
+and puts that come later flush themselves.
 """
 
 from __future__ import annotations
