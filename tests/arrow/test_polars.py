@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import gc
+import os
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pl = pytest.importorskip("polars", reason="polars is not installed")
 
 import flintmq  # noqa: E402
@@ -69,3 +72,27 @@ def test_an_expression_of_another_form_changes_nothing() -> None:
     assert polars.comparisons(None) == polars.comparisons({"BinaryExpr": 3}) == polars.comparisons([]) == []
     assert polars.comparisons({"Function": {"input": [{"Column": "tags"}, {"Literal": {"Scalar": {"List": [1]}}}],
                                           "function": {"Boolean": {"IsIn": {}}}}}) == []  # fmt: skip
+
+
+def mapped_logs() -> int:
+    return Path("/proc/self/maps").read_text().count("/commitlog/")
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/maps"), reason="needs the list of this process's maps")
+@pytest.mark.parametrize("views", [True, False])
+def test_a_small_result_holds_no_batch(golden: Any, monkeypatch: pytest.MonkeyPatch, views: bool) -> None:
+    if not views:
+        monkeypatch.setattr(polars, "_with_views", lambda _: None)
+    path = golden("basic").path
+    for access in ("pread", "map"):
+        for ask in (
+            lambda rows: rows.head(3),
+            lambda rows: rows.filter(pl.col("physical_offset") < 1000),
+        ):
+            expected = ask(pl.from_arrow(flintmq.scan_arrow(path))).to_dict(as_series=False)
+            gc.collect()
+            before, maps = pa.total_allocated_bytes(), mapped_logs()
+            found = ask(flintmq.scan_polars(path, access=access)).collect()
+            gc.collect()
+            assert pa.total_allocated_bytes() - before < 100_000 and mapped_logs() == maps
+            assert found.to_dict(as_series=False) == expected and 0 < len(found) < 20

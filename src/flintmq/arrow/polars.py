@@ -61,13 +61,23 @@ def scan_polars(path: str | os.PathLike[str], **options: Any) -> polars.LazyFram
         for batch in source.read(narrow(columns or None, rows_schema), wanted):
             frame: Any = polars.from_arrow(plain_text(batch))
             frame = frame if predicate is None else frame.filter(predicate)
-            yield frame if left is None else frame.head(left)
+            frame = frame if left is None else frame.head(left)
+            yield _alone(frame, polars) if 2 * len(frame) < len(batch) else frame
             if left is not None:
-                left -= min(left, len(frame))
+                left -= len(frame)
                 if not left:
                     return
 
     return register_io_source(frames, schema=empty.schema)
+
+
+def _alone(frame: Any, polars: Any) -> Any:
+    """Copy a frame of a few rows, which would hold the memory, or the map, of their whole batch."""
+    table = frame.to_arrow(compat_level=polars.CompatLevel.oldest())
+    copied = pa.BufferOutputStream()
+    with pa.ipc.new_stream(copied, table.schema) as writer:
+        writer.write_table(table)
+    return polars.from_arrow(pa.ipc.open_stream(copied.getvalue()).read_all(), schema=frame.schema)
 
 
 def _with_views(polars: Any) -> Any:
