@@ -335,6 +335,30 @@ def test_a_commit_brings_no_more_than_was_asked_for(tmp_path: Path):
     queue.close()
 
 
+def test_a_put_that_needs_room_has_a_piece_of_the_oldest_file_written(tmp_path: Path):
+    queue = queue_with(tmp_path, Faulty(), transientStorePoolEnable="true", transientStorePoolSize="3")
+    first, second = queue.append_file(0), queue.append_file(8192)
+    first.wrote, second.wrote = 8192, 100
+    queue.commit_piece()
+    assert (first.committed, first.in_ring, second.committed) == (8192, False, 0)
+    queue.commit_piece()
+    assert second.committed == 100
+    queue.close()
+
+
+def test_the_oldest_file_is_followed_for_the_time_that_was_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Of several each would take that time."""
+    queue = queue_with(tmp_path, Faulty(), transientStorePoolEnable="true", transientStorePoolSize="3")
+    queue.follow(77)
+    first, second = queue.append_file(0), queue.append_file(8192)
+    first.wrote, second.wrote = 8192, 100
+    asked: list[tuple[object, int, int]] = []
+    monkeypatch.setattr(type(queue.pool), "follow", lambda self, *more: asked.append(more))
+    queue.follow(77)
+    assert asked == [(first, first.fd, 77)]
+    queue.close()
+
+
 def test_what_the_log_has_is_not_removed_at_the_end_whenever_it_comes(tmp_path: Path):
     """After an interrupt between taking a file and saying so, and when the file was dropped meanwhile."""
     queue = queue_with(tmp_path / "interrupted", Faulty())
