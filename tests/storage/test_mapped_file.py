@@ -9,6 +9,7 @@ import pytest
 
 from flintmq.storage import mapped_file
 from flintmq.storage.mapped_file import MappedFile
+from flintmq.storage.transient_pool import TransientStorePool
 from tests.support.faults import Faulty
 
 SIZE = 8192
@@ -273,3 +274,16 @@ def test_what_was_never_put_is_not_flushed_and_no_room_is_behind_the_end(tmp_pat
     with pytest.raises(AssertionError):
         file.reserve(SIZE + 1)
     file.close()
+
+
+@pytest.mark.parametrize(("count", "in_ring"), [(12288, True), (12289, False)])
+def test_an_append_that_leaves_the_ring_no_block_goes_to_the_map(tmp_path: Path, count: int, in_ring: bool):
+    """The block in which the ring's position lies is kept, so the largest append is a block less than the ring."""
+    pool = TransientStorePool(1, 16384)
+    file = MappedFile.create(str(tmp_path / "0"), 0, 65536)
+    file.enter_ring(pool)
+    assert file.reserved == 0, "each byte is asked for"
+    file.reserve(count)
+    assert file.in_ring is in_ring and file.reserved >= count
+    file.close()
+    pool.close()
