@@ -58,7 +58,7 @@ class KeptUnits:
                 owner.blocks.pop(old, None)
 
     def check_invariants(self) -> None:
-        """Assert that at most BLOCKS_KEPT blocks are kept, each of whole units and no larger than a block is.
+        """Assert that few blocks are kept, each of whole units and no larger than a block.
 
         Thread: any.
         """
