@@ -120,7 +120,8 @@ class DeltaTarget(ExportTarget):
         """Publish an export in one transaction of the table, after one that adds new columns.
 
         Raises:
-            OSError: the disk is full or fails.
+            OSError: the disk is full or fails. Until the commit no row was published. If the last sync fails, the rows
+                are in the table, but a power cut may undo the commit; the next run begins where the table's rows end.
             StoreError: the table was restored, dropped or made again during the export.
             StoreAccessError: the table rejected the transaction.
         """

@@ -22,6 +22,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NamedTuple, Self, TypeAlias
 
 from flintmq.errors import FormatError
@@ -394,6 +395,8 @@ def _unit_files(folder: str, below: str, width: int, effects: Effects) -> tuple[
     ]
     if len(found) < 2:
         return tuple(found)
+    # `regular_files` sorts by name, and names have one length: so by start. The cut below and `file_of` rely on it.
+    assert all(file.start < after.start for file, after in pairwise(found))
     ends = [file.start for file in found[1:]]
     cut = [file._replace(size=min(file.size, end - file.start)) for file, end in zip(found, ends, strict=False)]
     return (*cut, *found[-1:])
