@@ -371,6 +371,17 @@ def test_an_error_of_any_kind_is_the_writers_and_a_later_call_may_succeed(tmp_pa
     service.stop()
 
 
+def test_it_waits_for_a_file_as_long_as_it_was_told(tmp_path: Path):
+    effects, let_go = Faulty(), threading.Event()
+    service = service_of(tmp_path, effects, wait_s=0.05)
+    effects.before = lambda name, path: let_go.wait(2) if name == "create" else None
+    service.start()
+    with pytest.raises(OSError, match=r"not there after 0\.05 s"):
+        service.file_at(0)
+    let_go.set()
+    service.stop()
+
+
 def test_after_a_failure_every_file_can_be_asked_for_again(tmp_path: Path):
     effects = Faulty()
     service = service_of(tmp_path, effects, wait_s=0.0)

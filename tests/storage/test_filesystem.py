@@ -10,7 +10,8 @@ from pathlib import Path
 import pytest
 
 from flintmq.errors import StoreAccessError
-from flintmq.storage.filesystem import REAL
+from flintmq.storage import filesystem
+from flintmq.storage.filesystem import REAL, Effects
 from tests.support.faults import Faulty
 
 
@@ -364,3 +365,47 @@ def test_a_directory_that_may_not_be_looked_at_is_reported(tmp_path: Path, monke
     monkeypatch.setattr(os, "listdir", refused)
     with pytest.raises(StoreAccessError, match="Permission denied; check its permissions"):
         REAL.only_file(str(tmp_path), str(tmp_path), 4096)
+
+
+def test_a_directory_may_be_descriptor_0(tmp_path: Path):
+    """A service may be started with its standard input closed."""
+    outer = tmp_path / "outer"
+    (outer / "inner").mkdir(parents=True)
+    (outer / "inner" / "file").write_bytes(b"x")
+    saved = os.dup(0)
+    os.close(0)
+    try:
+        with filesystem._Folder(str(outer), str(outer)) as fd:
+            assert fd == 0
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(0)
+        with REAL.entered(str(outer), str(outer)):
+            assert os.fstat(0).st_ino == outer.stat().st_ino
+            moved = outer.rename(tmp_path / "moved")  # what is kept open is used, not its name
+            assert REAL.listdir(str(outer), str(outer)) == ["inner"]
+            assert REAL.listdir(str(outer / "inner"), str(outer)) == ["file"]
+            moved.rename(outer)
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(0)
+    finally:
+        os.dup2(saved, 0)
+        os.close(saved)
+
+
+def test_a_directory_that_is_missing_is_told_as_such(tmp_path: Path):
+    with pytest.raises(FileNotFoundError), filesystem._Folder(str(tmp_path / "none"), str(tmp_path / "none")):
+        pass
+
+
+def test_the_only_file_of_another_disk_is_opened_below_the_store_too(tmp_path: Path):
+    asked = []
+
+    class Watching(Effects):
+        def open_read(self, path: str, below: str | None = None) -> int:
+            asked.append((path, below))
+            return super().open_read(path, below)
+
+    (tmp_path / "one").write_bytes(bytes(4096))
+    folder = str(tmp_path)
+    assert Watching()._only_file_singly(folder, folder, 4096) == ([("one", 4096)], bytes(4096))
+    assert asked == [(str(tmp_path / "one"), folder)]

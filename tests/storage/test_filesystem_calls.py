@@ -138,7 +138,7 @@ def test_the_cache_is_dropped_where_the_system_can(monkeypatch: pytest.MonkeyPat
 
 
 MAP = mmap.mmap(-1, 8192)
-ADVICE: list[tuple[Callable[[], None], str, tuple[object, ...], dict[str, object]]] = [
+ADVICE: list[tuple[Callable[[], object], str, tuple[object, ...], dict[str, object]]] = [
     (lambda: REAL.populate(MAP, 4096, 100), "advise", (MAP, 4096, 100, libc_memory.MADV_POPULATE_WRITE), {}),
     (lambda: REAL.advise_random(MAP), "advise", (MAP, 0, 8192, libc_memory.MADV_RANDOM), {}),
     (lambda: REAL.advise_needed(MAP), "advise", (MAP, 0, 8192, libc_memory.MADV_WILLNEED), {}),
@@ -146,13 +146,14 @@ ADVICE: list[tuple[Callable[[], None], str, tuple[object, ...], dict[str, object
     (lambda: REAL.lock_memory(MAP), "lock", (MAP,), {"on_fault": False}),
     (lambda: REAL.lock_memory(MAP, on_fault=True), "lock", (MAP,), {"on_fault": True}),
     (lambda: REAL.unlock_memory(MAP), "unlock", (MAP,), {}),
+    (lambda: REAL.map_ring(8192), "map_twice", (8192,), {}),
 ]
 
 
 @pytest.mark.parametrize(("call", "name", "rest", "more"), ADVICE)
 def test_what_is_asked_of_the_kernel_about_a_map(
     monkeypatch: pytest.MonkeyPatch,
-    call: Callable[[], None],
+    call: Callable[[], object],
     name: str,
     rest: tuple[object, ...],
     more: dict[str, object],

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import errno
 import mmap
@@ -9,6 +10,7 @@ import os
 import resource
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -221,3 +223,61 @@ def test_a_refusal_of_other_systems_is_told(tmp_path: Path, monkeypatch: pytest.
         libc_memory.unlock(map_)
     told = caught.value
     assert (told.errno, told.strerror) == (errno.ENOSYS, "mapped memory can be locked and populated on Linux only")
+
+
+def test_memory_that_is_mapped_twice():
+    """The same bytes twice, one after the other, shared, for reading and writing; no descriptor is left."""
+    before = set(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else set()
+    size = 4 * PAGE
+    with contextlib.closing(libc_memory.map_twice(size)) as memory:
+        assert len(memory) == 2 * size and memory[:] == bytes(2 * size)
+        memory[size - 2 : size + 2] = b"over"
+        assert (memory[:2], memory[size : size + 2], memory[-2:]) == (b"er", b"er", b"ov")
+        memory[size : size + 5] = b"again"
+        assert memory[:5] == b"again"
+        if before:
+            assert set(os.listdir("/proc/self/fd")) == before
+            maps = [
+                line.split()
+                for line in Path("/proc/self/maps").read_text().splitlines()
+                if "memfd:flintmq-pool" in line
+            ]
+            assert [words[1] for words in maps] == ["rw-s", "rw-s"] and [words[2] for words in maps] == ["00000000"] * 2
+    libc_memory.map_twice(PAGE).close()
+
+
+@pytest.mark.parametrize("size", [PAGE - 1, PAGE + 1, PAGE + PAGE // 2])
+def test_memory_of_no_whole_pages_is_not_mapped_twice(size: int):
+    with pytest.raises(OSError) as refused:
+        libc_memory.map_twice(size)
+    assert (refused.value.errno, refused.value.strerror) == (errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+
+def test_a_system_without_files_in_memory_maps_nothing_twice(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delattr(os, "memfd_create", raising=False)
+    with pytest.raises(OSError) as refused:
+        libc_memory.map_twice(PAGE)
+    assert (refused.value.errno, refused.value.strerror) == (errno.ENOSYS, os.strerror(errno.ENOSYS))
+
+
+def test_memory_that_the_system_does_not_give_is_an_error_and_leaves_nothing(monkeypatch: pytest.MonkeyPatch):
+    """The first or the second map is refused; what was reserved is unmapped and the file closed."""
+    asked = []
+
+    class Refusing:
+        restype, argtypes = None, ()
+
+        def __call__(self, at: int, size: int, *more: int) -> int:
+            asked.append((at, size, *more[:2]))
+            ctypes.set_errno(errno.ENOMEM)
+            return at if len(asked) == 1 else -1
+
+    monkeypatch.setattr(libc_memory, "_libc", lambda: SimpleNamespace(mmap=Refusing()))
+    before = sorted(os.listdir("/proc/self/fd")) if os.path.exists("/proc/self/fd") else []
+    with pytest.raises(OSError) as refused:
+        libc_memory.map_twice(4 * PAGE)
+    assert (refused.value.errno, refused.value.strerror) == (errno.ENOMEM, os.strerror(errno.ENOMEM))
+    both = mmap.PROT_READ | mmap.PROT_WRITE, libc_memory.MAP_SHARED | libc_memory.MAP_FIXED
+    assert [(size, *more) for _, size, *more in asked] == [(4 * PAGE, *both)] * 2
+    assert asked[1][0] - asked[0][0] == 4 * PAGE
+    assert not before or sorted(os.listdir("/proc/self/fd")) == before
