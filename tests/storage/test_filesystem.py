@@ -367,28 +367,29 @@ def test_a_directory_that_may_not_be_looked_at_is_reported(tmp_path: Path, monke
         REAL.only_file(str(tmp_path), str(tmp_path), 4096)
 
 
-def test_a_directory_may_be_descriptor_0(tmp_path: Path):
-    """A service may be started with its standard input closed."""
+@pytest.mark.parametrize("number", [0, 1])
+def test_a_directory_may_be_descriptor_0_or_1(tmp_path: Path, number: int):
+    """A service may be started with its standard input or output closed."""
     outer = tmp_path / "outer"
     (outer / "inner").mkdir(parents=True)
     (outer / "inner" / "file").write_bytes(b"x")
-    saved = os.dup(0)
-    os.close(0)
+    saved = os.dup(number)
+    os.close(number)
     try:
         with filesystem._Folder(str(outer), str(outer)) as fd:
-            assert fd == 0
+            assert fd == number
         with pytest.raises(OSError, match="Bad file descriptor"):
-            os.fstat(0)
+            os.fstat(number)
         with REAL.entered(str(outer), str(outer)):
-            assert os.fstat(0).st_ino == outer.stat().st_ino
+            assert os.fstat(number).st_ino == outer.stat().st_ino
             moved = outer.rename(tmp_path / "moved")  # what is kept open is used, not its name
-            assert REAL.listdir(str(outer), str(outer)) == ["inner"]
+            assert REAL.listdir(str(outer), str(outer)) == REAL.listdir(str(outer), str(tmp_path)) == ["inner"]
             assert REAL.listdir(str(outer / "inner"), str(outer)) == ["file"]
             moved.rename(outer)
         with pytest.raises(OSError, match="Bad file descriptor"):
-            os.fstat(0)
+            os.fstat(number)
     finally:
-        os.dup2(saved, 0)
+        os.dup2(saved, number)
         os.close(saved)
 
 
