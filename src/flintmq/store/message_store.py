@@ -53,7 +53,7 @@ class MessageStore(Putter):
             the log (`flintmq spark dispatch`); `get`, `wait_dispatched` and delivery after a delay are not available.
         accept_lost_log: accept a log whose last files are missing, or all, although mark, checkpoint or queues prove
             that there was more; queues, index and consumer offsets are truncated to its end. Without it such a store is
-        refused: mostly a disk is not mounted, or a path is wrong.
+            refused: mostly a disk is not mounted, or a path is wrong.
         effects: the disk and the clock.
         services: False starts no thread: flush, dispatch and the rest run when their steps are called, or when a put or
             `close` needs them. For simulations (`flintmq.testing`), in which all steps have one order.
