@@ -11,7 +11,7 @@ import errno
 import mmap
 from collections.abc import Callable, Hashable
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -86,6 +86,10 @@ class WatchedRing:
     def begin(self, offset: int) -> None:
         with self._lock:
             self._ring.begin(offset)
+
+    @property
+    def guard(self) -> Self:
+        return self
 
     def __enter__(self) -> None:
         self._lock.acquire()

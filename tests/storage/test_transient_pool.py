@@ -259,7 +259,7 @@ def test_a_handler_that_raises_leaves_no_lock_taken(tmp_path: Path):
             try:
                 signal.setitimer(signal.ITIMER_REAL, 0.00002 + number % 50 * 0.000002)
                 while True:
-                    with pool.ring:
+                    with pool.ring.guard:
                         pass
             except InterruptedError:
                 interrupted += 1

@@ -92,14 +92,18 @@ class Ring:
         if cython.compiled:
             self._p = cython.NULL
 
-    def __enter__(self):
-        """Take the lock of those who write.
+    @property
+    def guard(self):
+        """The lock of those who write, for a `with`.
 
-        With a `with` no signal handler of Python runs between the call and the block, so none can leave the lock taken.
+        It is taken in C, so no signal handler of Python runs between that and the block, and none leaves it taken.
         """
+        return self if cython.compiled else self._lock
+
+    def __enter__(self):
+        """Take the lock. Compiled only."""
         if not cython.compiled:
-            self._lock.acquire()
-            return
+            raise NotImplementedError
         with cython.nogil:
             PyThread_acquire_lock(self._lock, 1)
 
@@ -107,15 +111,13 @@ class Ring:
         """Release the lock."""
         if cython.compiled:
             PyThread_release_lock(self._lock)
-        else:
-            self._lock.release()
 
     def begin(self, offset: cython.longlong) -> None:
         """Begin at a log offset: no byte below it is in the ring only.
 
         Thread: the one that holds the put lock; nothing is in the ring.
         """
-        with self:
+        with self.guard:
             if offset > self._drained:
                 self._mark = 0
                 if cython.compiled:

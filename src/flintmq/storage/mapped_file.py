@@ -221,7 +221,7 @@ class MappedFile(AppendTarget):
 
     def _leave(self, pool: TransientStorePool) -> None:
         """Store records to the map from now on. The file has everything."""
-        with pool.ring:  # nobody writes from the ring meanwhile
+        with pool.ring.guard:  # nobody writes from the ring meanwhile
             self.attach(self.view)
 
     def leave_ring(self) -> None:

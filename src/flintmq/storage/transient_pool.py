@@ -144,7 +144,7 @@ class TransientStorePool:
         """
         ring, view = self.ring, self.view
         assert view is not None
-        with ring:
+        with ring.guard:
             self._check(ring.error)
             count = 0
             if file.in_ring and file.start <= ring.drained < file.start + file.size:
