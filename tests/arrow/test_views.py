@@ -7,6 +7,7 @@ import io
 import os
 import pickle
 import random
+import resource
 import shutil
 import zlib
 from pathlib import Path
@@ -26,6 +27,7 @@ from flintmq.arrow.dataset import dataset
 from flintmq.arrow.schema import CODES, SCHEMA, VIEW_SCHEMA, has_views, narrow
 from flintmq.errors import CorruptStoreError, UsageError
 from flintmq.store.commitlog.report import Report
+from flintmq.testing import write_store
 from tests.compat.stores import Golden
 from tests.support.arrow_rows import store_of
 from tests.support.kernel_records import COUNTING, HOST4, HOST6, LONG_WINDED
@@ -263,6 +265,25 @@ def test_a_map_goes_with_its_last_batch(golden: Any, tmp_path: Path) -> None:
     assert mapped_logs() == before
     kept = read(path, access="map", columns=["size", "queue_id"])
     assert kept and mapped_logs() == before  # no column refers to the log
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs the list of this process's descriptors")
+def test_a_result_over_2000_files_holds_no_descriptor_of_them(tmp_path: Path) -> None:
+    """A process may have 1024 by default; it has here as many as it uses, and 64."""
+    store = tmp_path / "s"
+    write_store(store, 4000, body_bytes=100, commit_log_file_size=640, queues_and_index=False)
+    assert len(list((store / "commitlog").iterdir())) >= 2000
+    expected = scan_arrow(store, ["body"]).read_all()["body"].to_pylist()
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    used = len(os.listdir("/proc/self/fd"))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (used + 64, hard))
+    try:
+        for options in ({}, {"threads": 2}):
+            table = pa.Table.from_batches(list(scan_arrow(store, ["body"], access="map", views=True, **options)))
+            assert len(os.listdir("/proc/self/fd")) < used + 5
+            assert table["body"].to_pylist() == expected
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
 def test_few_rows_of_much_log_do_not_hold_it(golden: Any) -> None:

@@ -281,3 +281,53 @@ def test_memory_that_the_system_does_not_give_is_an_error_and_leaves_nothing(mon
     assert [(size, *more) for _, size, *more in asked] == [(4 * PAGE, *both)] * 2
     assert asked[1][0] - asked[0][0] == 4 * PAGE
     assert not before or sorted(os.listdir("/proc/self/fd")) == before
+
+
+def descriptors() -> list[str]:
+    return sorted(os.listdir("/proc/self/fd"))
+
+
+@pytest.mark.parametrize("size", [1, PAGE - 1, PAGE, 3 * PAGE + 5])
+def test_a_map_of_a_file_shows_it_and_holds_no_descriptor(tmp_path: Path, size: int):
+    path = tmp_path / "file"
+    path.write_bytes(bytes(range(1, 251)) * 60)
+    before = descriptors()
+    fd = os.open(path, os.O_RDONLY)
+    memory = libc_memory.map_file(fd, size)
+    os.close(fd)
+    assert descriptors() == before
+    assert memory[:] == path.read_bytes()[:size] and len(memory) == size
+    with memoryview(memory) as view:
+        assert view.readonly and view.nbytes == size
+    with open(path, "r+b") as file:  # it is the file, not a copy
+        file.write(b"new")
+    assert memory[: min(size, 3)] == b"new"[:size]
+    assert str(path) in Path("/proc/self/maps").read_text()
+    path.unlink()
+    assert memory[size - 1] == (bytes(range(1, 251)) * 60)[size - 1] or size == 1
+    memory.close()
+    assert str(path) not in Path("/proc/self/maps").read_text(), "all of it is unmapped"
+
+
+def test_a_map_longer_than_its_file_or_of_nothing_is_refused(tmp_path: Path):
+    (tmp_path / "file").write_bytes(b"short")
+    with open(tmp_path / "file", "rb") as file:
+        for size in (0, -1, 6, PAGE + 1):
+            with pytest.raises(ValueError, match="map of|greater than file size"):
+                libc_memory.map_file(file.fileno(), size)
+
+
+def test_a_file_that_cannot_be_mapped_is_an_error_and_leaves_nothing(tmp_path: Path):
+    """A descriptor opened for writing alone."""
+    path = tmp_path / "file"
+    path.write_bytes(b"x" * PAGE)
+    fd = os.open(path, os.O_WRONLY)
+    maps = Path("/proc/self/maps").read_text().count("\n")
+    try:
+        for _ in range(50):
+            with pytest.raises(OSError) as refused:
+                libc_memory.map_file(fd, PAGE)
+            assert refused.value.errno == errno.EACCES
+    finally:
+        os.close(fd)
+    assert Path("/proc/self/maps").read_text().count("\n") < maps + 20

@@ -435,11 +435,15 @@ class Effects:
         return ""
 
     def map_read(self, fd: int, size: int) -> mmap.mmap:
-        """Map the first `size` bytes of a file for reading.
+        """Map the first `size` bytes of a file for reading; the map holds no descriptor.
 
         If the file shrinks later, reading the map kills the process (SIGBUS).
+
+        Raises:
+            ValueError: the file is shorter, or size is 0.
+            OSError: it cannot be mapped.
         """
-        return mmap.mmap(fd, size, access=mmap.ACCESS_READ)
+        return libc_memory.map_file(fd, size)
 
     def present(self, map_: mmap.mmap, begin: int, end: int) -> bool:
         """Bring bytes of a map into memory, so that reading them now cannot kill the process.

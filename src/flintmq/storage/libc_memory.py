@@ -103,19 +103,79 @@ def unlock(memory: mmap.mmap) -> None:
     _call("munlock", memory, 0, len(memory))
 
 
+class _PyBuffer(ctypes.Structure):
+    """Python's Py_buffer, of which the address is used."""
+
+    _fields_ = (
+        ("buf", ctypes.c_void_p),
+        ("obj", ctypes.c_void_p),
+        ("len", ctypes.c_ssize_t),
+        ("itemsize", ctypes.c_ssize_t),
+        ("readonly", ctypes.c_int),
+        ("ndim", ctypes.c_int),
+        ("format", ctypes.c_void_p),
+        ("shape", ctypes.c_void_p),
+        ("strides", ctypes.c_void_p),
+        ("suboffsets", ctypes.c_void_p),
+        ("internal", ctypes.c_void_p),
+    )
+
+
+def _address(memory: mmap.mmap) -> int:
+    """Return where a map begins; ctypes itself tells this of writable ones only."""
+    found = _PyBuffer()
+    ctypes.pythonapi.PyObject_GetBuffer(ctypes.py_object(memory), ctypes.byref(found), 0)
+    ctypes.pythonapi.PyBuffer_Release(ctypes.byref(found))
+    assert found.buf is not None and found.buf % mmap.PAGESIZE == 0
+    return int(found.buf)
+
+
+def _map_over(address: int, size: int, protection: int, fd: int) -> None:
+    """Map a file's first bytes where something of this process is mapped, which they replace."""
+    function = _libc().mmap
+    function.restype, function.argtypes = ctypes.c_void_p, [
+        ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64,
+    ]  # fmt: skip
+    if function(address, size, protection, MAP_SHARED | MAP_FIXED, fd, 0) != address:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))
+
+
+def map_file(fd: int, size: int) -> mmap.mmap:
+    """Map the first `size` bytes of a file for reading; the map holds no descriptor.
+
+    Before Python 3.13 its mmap keeps a copy of the descriptor as long as the map, so a process could hold only as many
+    files of a log as it may have descriptors. On Linux the file is then mapped over memory that an mmap owns.
+
+    Raises:
+        ValueError: the file is shorter, or size is 0.
+        OSError: it cannot be mapped.
+    """
+    if size <= 0:
+        raise ValueError(f"a map of {size} bytes")
+    if sys.version_info >= (3, 13):
+        return mmap.mmap(fd, size, access=mmap.ACCESS_READ, trackfd=False)
+    if sys.platform != "linux":
+        return mmap.mmap(fd, size, access=mmap.ACCESS_READ)
+    if size > os.fstat(fd).st_size:
+        raise ValueError("mmap length is greater than file size")
+    memory = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS, prot=mmap.PROT_READ)
+    try:
+        _map_over(_address(memory), size, mmap.PROT_READ, fd)
+    except OSError:
+        memory.close()
+        raise
+    return memory
+
+
 def map_twice(size: int) -> mmap.mmap:
     """Map new zeroed memory of `size` bytes twice, one after the other.
 
     Raises:
         OSError: not known to this system, or no memory.
     """
-    libc = _libc()
     if not hasattr(os, "memfd_create") or size % mmap.PAGESIZE:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-    function = libc.mmap
-    function.restype, function.argtypes = ctypes.c_void_p, [
-        ctypes.c_void_p, ctypes.c_size_t, ctypes.c_int, ctypes.c_int, ctypes.c_int, ctypes.c_int64,
-    ]  # fmt: skip
     memory = mmap.mmap(-1, 2 * size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
     fd = os.memfd_create("flintmq-pool", os.MFD_CLOEXEC)
     try:
@@ -124,10 +184,7 @@ def map_twice(size: int) -> mmap.mmap:
         address = ctypes.addressof(export)
         del export
         for at in (address, address + size):
-            got = function(at, size, mmap.PROT_READ | mmap.PROT_WRITE, MAP_SHARED | MAP_FIXED, fd, 0)
-            if got != at:
-                number = ctypes.get_errno()
-                raise OSError(number, os.strerror(number))
+            _map_over(at, size, mmap.PROT_READ | mmap.PROT_WRITE, fd)
     except OSError:
         memory.close()
         raise
