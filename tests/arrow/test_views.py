@@ -83,31 +83,59 @@ def test_a_pyarrow_that_makes_no_views(golden: Any, monkeypatch: pytest.MonkeyPa
     assert flintmq.scan_polars(golden("basic").path).select(polars.len()).collect().item() == 3000
 
 
-def test_sql_and_polars_use_views_where_no_filter_is_pushed(golden: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    polars, sql = pytest.importorskip("polars"), pytest.importorskip("flintmq.arrow.sql")
-    read_schemas: list[pa.Schema] = []
+@pytest.fixture
+def read_schemas(monkeypatch: pytest.MonkeyPatch) -> list[pa.Schema]:
+    """The schemas of all reads of datasets."""
+    found: list[pa.Schema] = []
     read_store = dataset_module.StoreDataset.read
 
     def noted(self: Any, schema: pa.Schema, predicate: Any) -> Any:
-        read_schemas.append(schema)
+        found.append(schema)
         return read_store(self, schema, predicate)
 
     monkeypatch.setattr(dataset_module.StoreDataset, "read", noted)
-    for question, viewed in {
-        "select topic, max(tags), sum(octet_length(body)) from messages group by 1": True,
-        "select max(body) from messages where topic = 'Orders'": False,
-        "select max(body) from messages where octet_length(body) > 30": True,
-        "select 1; select max(body) from messages": False,
-    }.items():
-        messages = dataset(golden("basic").path)
-        with sql.ask(messages, question) as answer:
+    return found
+
+
+@pytest.mark.parametrize(
+    ("question", "viewed"),
+    [
+        ("select topic, max(tags), sum(octet_length(body)) from messages group by 1", True),
+        ("select max(body) from messages where topic = 'Orders'", False),
+        ("select max(body) from messages where octet_length(body) > 30", True),
+        ("select 1; select max(body) from messages", False),
+    ],
+)
+def test_sql_uses_views_where_they_are_faster(
+    golden: Any, read_schemas: list[pa.Schema], question: str, viewed: bool
+) -> None:
+    """Of mapped files, where the scan is to drop no rows (experiments/2026-11-22-views.md)."""
+    sql = pytest.importorskip("flintmq.arrow.sql")
+    for options, may in (({"access": "map"}, True), ({}, False), ({"access": "map", "topics": "Orders"}, False)):
+        with sql.ask(dataset(golden("basic").path, **options), question) as answer:
             answer.read_all()
-        assert has_views(read_schemas[-1]) is viewed, question
-    frame = flintmq.scan_polars(golden("basic").path)
-    rows = frame.filter(polars.col("topic") == "Orders").collect()
-    assert has_views(read_schemas[-1])
-    copied = polars.from_arrow(scan_arrow(golden("basic").path, topics="Orders").read_all())
-    assert rows.equals(copied) and rows.schema == copied.schema
+        assert has_views(read_schemas[-1]) is (viewed and may), options
+
+
+def test_polars_uses_views_where_they_are_faster(golden: Any, read_schemas: list[pa.Schema]) -> None:
+    """For all rows, and of mapped files also for those that Polars itself chooses."""
+    pl = pytest.importorskip("polars")
+    orders = scan_arrow(golden("basic").path, topics="Orders").read_all()
+    named, long = pl.col("topic") == "Orders", pl.col("body").bin.size() > 30
+    for options, filters, viewed in (
+        ({}, [], True),
+        ({}, [long], False),
+        ({}, [named], False),
+        ({"access": "map"}, [], True),
+        ({"access": "map"}, [long], True),
+        ({"access": "map"}, [long, named], False),
+        ({"access": "map", "topics": "Orders"}, [], False),
+    ):
+        rows = flintmq.scan_polars(golden("basic").path, **options).filter(*filters).collect()
+        assert has_views(read_schemas[-1]) is viewed, (options, filters)
+        copied = pl.from_arrow(orders if options.get("topics") else scan_arrow(golden("basic").path).read_all())
+        copied = copied.filter(*filters)
+        assert rows.equals(copied) and rows.schema == copied.schema and len(rows)
 
 
 @pytest.mark.parametrize("access", ACCESS)

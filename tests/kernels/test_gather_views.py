@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flintmq.kernels import gather as kernel
-from flintmq.kernels.gather_views import MOST_BITS, copy_records
+from flintmq.kernels.gather_views import MOST_BITS, copy_records, goes_beyond
 from tests.support.guarded_memory import guarded
 from tests.support.kernel_records import HOST4, HOST6, ODD, PAIRS, READ, records
 
@@ -270,6 +270,29 @@ def test_records_that_are_not_there_are_not_copied() -> None:
     for empty in ((b"", bytearray(9)), (data, bytearray())):
         with pytest.raises(ValueError, match="empty"):
             copy_records(empty[0], positions, 1, empty[1], moved)
+
+
+@pytest.mark.parametrize("count", [1, 2, 255, 256, 257, 600])
+def test_views_that_go_beyond_themselves_are_found_wherever_they_are(count: int) -> None:
+    short = array("i", [12, 99, 99, 99] * count)  # what follows a length may be any text
+    assert not goes_beyond(short, count)
+    for at in {0, 1, 254, 255, 256, count // 2, count - 2, count - 1}:
+        if 0 <= at < count:
+            views = array("i", short)
+            views[4 * at] = 13
+            assert goes_beyond(views, count) and goes_beyond(views, at + 1) and not goes_beyond(views, at)
+
+
+def test_views_that_are_not_there_are_refused() -> None:
+    assert not goes_beyond(array("i"), 0)
+    for numbers, count in (
+        (array("i"), 1),
+        (array("i", [0] * 7), 2),
+        (array("i", [0] * 8), -1),
+        (array("i", [0] * 8), 1 << 62),
+    ):
+        with pytest.raises(ValueError, match="four numbers for each view"):
+            goes_beyond(numbers, count)
 
 
 @pytest.mark.parametrize("kind", [kernel.TOPIC_CODE, kernel.BORN_HOST_CODE])

@@ -15,6 +15,7 @@ from flintmq.arrow.batches import record_batches
 from flintmq.arrow.column_layout import Rates
 from flintmq.arrow.options import BATCH_BYTES, ScanOptions
 from flintmq.arrow.parallel import parallel_batches
+from flintmq.arrow.piece_memory import PieceMemory
 from flintmq.arrow.schema import SCHEMA, has_views, narrow, view_schema
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
@@ -164,7 +165,7 @@ def batches(
         As scan_arrow does while reading.
     """
     report = report if report is not None else Report()
-    rates = Rates()
+    rates, memory = Rates(), PieceMemory()
 
     def walk(begin: int, end: int | None, report: Report) -> LogWalk:
         source = LogWalk(
@@ -178,7 +179,7 @@ def batches(
             check_crc=options.check_crc,
         )
         if has_views(schema):
-            source.keep_pieces(_allocate)
+            source.keep_pieces(memory)
         return source
 
     def gather(pieces: Iterable[Piece], report: Report) -> Iterator[pa.RecordBatch]:
@@ -188,11 +189,6 @@ def batches(
         pieces: Iterable[Piece] = walk(options.begin, options.end, report)
         return gather(pieces if progress is None else _watched(pieces, log, progress), report)
     return parallel_batches(log, walk, gather, options, report)
-
-
-def _allocate(size: int) -> memoryview:
-    """Return new memory of Arrow's pool."""
-    return memoryview(pa.allocate_buffer(size)).cast("B")
 
 
 def _watched(pieces: Iterable[Piece], log: LogFiles, progress: Progress) -> Iterator[Piece]:

@@ -13,7 +13,6 @@ from functools import lru_cache
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from flintmq.arrow.column_block import ColumnBlock, patched
 from flintmq.arrow.column_layout import NAMED, NUMBERS, ColumnLayout, Rates, Section
@@ -37,7 +36,6 @@ _NAMED_VIEWS = {"tags": kernel.TAGS_VIEW, "keys": kernel.KEYS_VIEW, "msg_id": ke
 _MAGIC = pa.array(["V1", "V2"], pa.string())
 _VIEW_KINDS = frozenset((kernel.BODY_VIEW, *range(kernel.PROPERTY_VIEWS, kernel.UNIQ_KEY_VIEW + 1)))
 _INLINE = 12  # bytes of a text that is within its view
-_LOOKED = 64  # views that are looked at first: most columns of long texts have one there
 _WORD = pa.binary(16)
 _WORDS: Any = pa.map_(_WORD, _WORD)
 _NO_SLOTS = bytes(4 << gather_views.MOST_BITS)
@@ -261,26 +259,11 @@ def as_viewed(words: pa.Array[Any], kind: Any, buffers: list[pa.Buffer]) -> pa.A
 
     It gets no buffers if every text is within its view: Arrow streams and pickle write all buffers of each column.
     """
+    assert words.offset == 0  # they were made for this column
     valid, views = words.buffers()
-    used = buffers if views is not None and _goes_beyond(views, len(words)) else []
+    numbers = memoryview(views or b"").cast("B").cast("i")
+    used = buffers if gather_views.goes_beyond(numbers, len(words)) else []
     return pa.Array.from_buffers(kind, len(words), [valid, views, *used])
-
-
-def _goes_beyond(views: pa.Buffer, count: int) -> bool:
-    """Return whether a view of `count` refers to a buffer."""
-    few = min(count, _LOOKED)
-    if any(size > _INLINE for size in memoryview(views).cast("B").cast("i")[: 4 * few : 4].tolist()):
-        return True
-    if count == few:
-        return False
-    words: Any = pa.Array.from_buffers(pa.int32(), 4 * count, [None, views])
-    return bool(pc.max(words.take(_fourth(count.bit_length()).slice(0, count))).as_py() > _INLINE)
-
-
-@lru_cache(4)
-def _fourth(bits: int) -> Any:
-    """Return every fourth number below 4 << bits."""
-    return pa.array(range(0, 4 << bits, 4), pa.int64())
 
 
 def _coded(count: int, codes: pa.Buffer, dictionary: pa.Array[Any]) -> pa.Array[Any]:

@@ -269,3 +269,30 @@ def copy_records(
     if wrong >= 0:
         raise ValueError(f"no whole record at position {positions[wrong]} of the buffer, or no room for it")
     return used
+
+
+def goes_beyond(ints: cython.const[cython.int][::1], count: cython.longlong):
+    """Return whether one of `count` views has more than the 12 bytes that it can hold.
+
+    `ints` has four numbers for each view.
+
+    Raises:
+        ValueError: ints has fewer views.
+    """
+    if count < 0 or count > len(ints) // 4:
+        raise ValueError("ints must have four numbers for each view")
+    if count == 0:
+        return False
+    if cython.compiled:
+        p: cython.pointer(cython.const[cython.int]) = cython.address(ints[0])
+    else:
+        p = ints
+    longer: cython.int = 0
+    i: cython.longlong = 0
+    with cython.nogil:
+        while i < count and longer == 0:
+            stop: cython.longlong = i + 256 if i + 256 < count else count
+            while i < stop:  # to its end, without a branch on each view
+                longer |= 1 if p[4 * i] > 12 else 0
+                i += 1
+    return longer != 0
