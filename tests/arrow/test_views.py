@@ -295,7 +295,7 @@ def test_a_map_goes_with_its_last_batch(golden: Any, tmp_path: Path) -> None:
     assert kept and mapped_logs() == before  # no column refers to the log
 
 
-@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs the list of this process's descriptors")
+@pytest.mark.skipif(not os.path.exists("/proc/self/fd"), reason="needs the list of this process's maps")
 def test_a_result_over_2000_files_holds_no_descriptor_of_them(tmp_path: Path) -> None:
     """A process may have 1024 by default; it has here as many as it uses, and 64."""
     store = tmp_path / "s"
