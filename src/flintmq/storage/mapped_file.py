@@ -44,6 +44,7 @@ class MappedFile(AppendTarget):
         self.reserved = self.allocated = 0
         self.asked: Callable[[MappedFile, int], None] | None = None
         self._pool: TransientStorePool | None = None
+        self._direct_fd = -1  # for direct writes of the ring; -1: there are none
         self.attach(self.view)
         self._holders = 1
         self._lock = threading.Lock()
@@ -111,6 +112,11 @@ class MappedFile(AppendTarget):
         wrote, pool = self.wrote, self.pool  # in this order: a file leaves the ring with everything it has
         return wrote if pool is None else min(max(pool.ring.committed - self.start, 0), wrote)
 
+    @property
+    def end_of_file(self) -> int:
+        """Log offset after the file's last byte."""
+        return self.start + self.size
+
     def on_reserve(self, listener: Callable[[MappedFile, int], None]) -> None:
         """Register the listener that gets the file and a position at each `reserve`."""
         self.asked = listener
@@ -173,6 +179,7 @@ class MappedFile(AppendTarget):
         view = pool.open()
         if view is not None:
             self._pool = pool
+            self._direct_fd = pool.open_direct(self.fd)
             self.reserved = 0  # what is allocated in the file has no room in the ring: each byte is asked for
             self.attach(view, pool.ring.size)  # last, in one step: from here on `pool` names it
 
@@ -203,7 +210,7 @@ class MappedFile(AppendTarget):
             return
         assert target <= self.wrote, "the rest of the ring is an earlier record's"
         if target > self.committed:
-            pool.write(self, self.fd, target)
+            pool.write(self, self.fd, target, self._direct_fd)
             assert pool.ring.committed >= self.start + target
         self._leave_if_full()
 
@@ -211,8 +218,14 @@ class MappedFile(AppendTarget):
         """Write one piece, for a put that needs room; see `commit`."""
         pool = self.pool
         if pool is not None:
-            pool.write(self, self.fd, self.size, pieces=1)
+            pool.write(self, self.fd, self.size, self._direct_fd, pieces=1)
             self._leave_if_full()
+
+    def follow(self, micros: int) -> None:
+        """Write whole pieces of the ring while they come, for so long at most; see `commit`."""
+        pool = self.pool
+        if pool is not None:
+            pool.follow(self, self.fd, micros, self._direct_fd)
 
     def _leave_if_full(self) -> None:
         pool = self.pool
@@ -283,6 +296,8 @@ class MappedFile(AppendTarget):
             self.view.release()
             self.map.close()
             self.effects.close(self.fd)
+            if self._direct_fd >= 0:
+                self.effects.close(self._direct_fd)
 
     def check_invariants(self) -> None:
         """Assert the order of positions that holds between two calls.

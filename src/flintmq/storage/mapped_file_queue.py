@@ -52,13 +52,24 @@ class MappedFileQueue(LogWatermark):
         self._making: set[str] = set()  # begun and not yet in use; a file of such a name may be left of a failed try
 
     @staticmethod
-    def of(directories: list[str], config: StoreConfig, effects: Effects = REAL) -> MappedFileQueue:
-        """Build the queue of a commit log with the services that the configuration asks for."""
+    def of(
+        directories: list[str], config: StoreConfig, effects: Effects = REAL, *, direct_io: bool = False
+    ) -> MappedFileQueue:
+        """Build the queue of a commit log with the services that the configuration asks for.
+
+        Args:
+            directories: for new files.
+            config: RocketMQ's keys.
+            effects: the disk.
+            direct_io: the transient pool, if there is one, writes past the page cache.
+        """
         size, sync = config.mapped_file_size_commit_log, config.flush_disk_type == "SYNC_FLUSH"
         queue = MappedFileQueue(directories, size, effects, random=sync or not config.data_read_ahead_enable)
         if config.transient_store_pool_enable and config.broker_role != "SLAVE":
             fast_fail = config.fast_fail_if_no_buffer_in_store_pool
-            queue.pool = TransientStorePool(config.transient_store_pool_size, size, effects, fast_fail=fast_fail)
+            queue.pool = TransientStorePool(
+                config.transient_store_pool_size, size, effects, fast_fail=fast_fail, direct=direct_io
+            )
             queue.pool.make_room = queue.commit_piece
         pages = config.flush_least_pages_when_warm_maped_file if sync else 0
         queue.allocation = AllocationService(
@@ -210,9 +221,23 @@ class MappedFileQueue(LogWatermark):
             at = offset - file.start
             if at + size > file.committed:
                 return None
+            newest = bytearray(size) if self.pool is not None and self.pool.direct else None
+            if newest is not None and self.copy_newest(newest, offset):
+                return bytes(newest)
             return bytes(file.view[at : at + size]) if file is self.last else self.effects.pread(file.fd, size, at)
         finally:
             file.release()
+
+    def copy_newest(self, into: bytearray | memoryview, offset: int) -> bool:
+        """Copy bytes of the log that were put from the ring, if it has them and the page cache does not.
+
+        Returns:
+            Whether it did; if not, the files have them.
+
+        Thread: any.
+        """
+        last = self.last
+        return last is not None and last.pool is not None and last.pool.copy(into, offset, last)
 
     def flush(self, target: int) -> None:
         """Make everything below log offset `target` durable, oldest file first.
@@ -256,8 +281,7 @@ class MappedFileQueue(LogWatermark):
             OSError: the disk refused, now or earlier.
         """
         for file in self._in_ring()[:1]:
-            if file.pool is not None:
-                file.pool.follow(file, file.fd, micros)
+            file.follow(micros)
 
     def _in_ring(self) -> list[MappedFile]:
         """Return the files in the ring, oldest first. They are the last ones."""

@@ -12,6 +12,7 @@ import errno
 import logging
 import mmap
 import os
+import sys
 import threading
 from collections.abc import Callable
 
@@ -39,6 +40,8 @@ class TransientStorePool:
         file_size: bytes of a log file.
         effects: allocates the memory and writes.
         fast_fail: fastFailIfNoBufferInStorePool: refuse a put that finds the ring full.
+        direct: write whole blocks past the page cache (O_DIRECT). What is then read of the newest bytes is copied from
+            the ring while that has it.
 
     Attributes:
         ring: its positions.
@@ -48,14 +51,19 @@ class TransientStorePool:
     Thread: any, if not said otherwise.
     """
 
-    def __init__(self, count: int, file_size: int, effects: Effects = REAL, *, fast_fail: bool = False) -> None:
+    def __init__(
+        self, count: int, file_size: int, effects: Effects = REAL, *, fast_fail: bool = False, direct: bool = False
+    ) -> None:
         self.count, self.effects, self.fast_fail = count, effects, fast_fail
+        self.direct = direct and file_size % BLOCK == 0
         self.ring = Ring(ring_size(count, file_size))
         self.view: memoryview | None = None
         self.make_room: Callable[[], None] | None = None
         self._memory: mmap.mmap | None = None
         self._lock = threading.Lock()
         self._native = _select.compiled() and not effects.watches
+        # Without a GIL the memory could be unmapped amid a copy.
+        self._copies = self.direct and self._native and getattr(sys, "_is_gil_enabled", lambda: True)()
         self._refused = self._waited = False
 
     def open(self) -> memoryview | None:
@@ -121,23 +129,52 @@ class TransientStorePool:
             self.make_room()
         return min(position + ring.size // 4, ring.room_end - file.start)
 
-    def write(self, file: AppendTarget, fd: int, until: int, *, pieces: int = 0) -> None:
+    def open_direct(self, fd: int) -> int:
+        """Open a file again for direct writes; -1: there are none to be."""
+        if self.direct and not self.ring.direct_refused:
+            try:
+                return self.effects.open_direct(fd)
+            except OSError as error:
+                self._no_direct(error.strerror)
+        return -1
+
+    def _no_direct(self, why: str | None) -> None:
+        self.direct = False
+        log.warning("the file system refuses direct writes (%s); the log is written through the page cache", why)
+
+    def copy(self, into: bytearray | memoryview, offset: int, last: AppendTarget) -> bool:
+        """Copy bytes of the log from the ring, for readers whom the page cache does not serve.
+
+        Args:
+            into: receives them.
+            offset: log offset of the first; all of them were put.
+            last: the last file of the log.
+
+        Returns:
+            Whether the ring had them; False also if this interpreter or this disk cannot tell.
+
+        Thread: any.
+        """
+        return self._copies and len(into) <= self.ring.size and self.ring.copy(into, offset, last)
+
+    def write(self, file: AppendTarget, fd: int, until: int, direct_fd: int = -1, *, pieces: int = 0) -> None:
         """Write the file's bytes up to the file position `until`, or at most so many pieces.
 
-        They go to `fd`, the file's own. The file must be the first that has bytes in the ring only.
+        They go to `fd`, the file's own, and whole blocks to `direct_fd` if it is not -1. The file must be the first
+        that has bytes in the ring only.
 
         Raises:
             OSError: the disk refused, now or earlier.
         """
         if self._native and not pieces:
-            self._check(self.ring.drain(file, fd, until))
+            self._check(self.ring.drain(file, fd, until, direct_fd))
             return
-        while self._write_piece(file, fd, until):
+        while self._write_piece(file, fd, until, direct_fd):
             pieces -= 1
             if not pieces:
                 return
 
-    def _write_piece(self, file: AppendTarget, fd: int, until: int | None) -> bool:
+    def _write_piece(self, file: AppendTarget, fd: int, until: int | None, direct_fd: int) -> bool:
         """Write the next piece, a whole one if `until` is None; return whether there was one.
 
         The steps are those of Ring.drain and Ring.follow.
@@ -151,30 +188,53 @@ class TransientStorePool:
                 count = ring.whole_piece(file) if until is None else ring.piece(file, until)
             if count:
                 at = ring.drained - file.start
-                index = file.place(at)
                 # An interrupt here loses nothing: what was written and not noted is written again, the same bytes.
                 try:
-                    with view[index : index + count] as piece:
-                        self.effects.pwrite(fd, piece, at)
+                    done = self._write_blocks(file, direct_fd, at, at + count)
+                    index = file.place(done)
+                    if at + count > done:
+                        with view[index : index + at + count - done] as piece:
+                            self.effects.pwrite(fd, piece, done)
                 except OSError as error:
                     ring.fail(error.errno or errno.EIO)
                     raise
                 ring.wrote(file, count)
             return count > 0
 
-    def follow(self, file: AppendTarget, fd: int, micros: int) -> None:
+    def _write_blocks(self, file: AppendTarget, direct_fd: int, begin: int, end: int) -> int:
+        """Write the whole blocks of the bytes [begin, end) directly; return where the rest begins."""
+        ring, view = self.ring, self.view
+        whole = ring.direct_end(begin, end)
+        if direct_fd < 0 or ring.direct_refused or whole == begin:
+            return begin
+        assert view is not None
+        first = begin // BLOCK * BLOCK
+        index = file.place(first)
+        try:
+            with view[index : index + whole - first] as piece:
+                self.effects.pwrite(direct_fd, piece, first)
+        except OSError as error:
+            if error.errno != errno.EINVAL:
+                raise
+            ring.refuse_direct()
+            return begin
+        return whole
+
+    def follow(self, file: AppendTarget, fd: int, micros: int, direct_fd: int = -1) -> None:
         """Write whole pieces while they come, for so long at most; uncompiled those that are there.
 
         Raises:
             OSError: the disk refused, now or earlier.
         """
         if self._native:
-            self._check(self.ring.follow(file, fd, micros))
+            self._check(self.ring.follow(file, fd, micros, direct_fd))
             return
-        while self._write_piece(file, fd, None):
+        while self._write_piece(file, fd, None, direct_fd):
             pass
 
     def _check(self, error: int) -> None:
+        if self.direct and self.ring.direct_refused:
+            self._no_direct(os.strerror(errno.EINVAL))
         if error:
             raise OSError(error, os.strerror(error))
 

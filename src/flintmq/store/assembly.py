@@ -68,6 +68,7 @@ class Choices:
         external: another process makes queues and index.
         accept_lost_log: see MessageStore.
         unique_keys: see MessageStore.
+        direct_io: see MessageStore.
     """
 
     root: str
@@ -77,6 +78,7 @@ class Choices:
     external: bool
     accept_lost_log: bool
     unique_keys: bool
+    direct_io: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +206,7 @@ def _load(choices: Choices, opened: ExitStack) -> _Loaded:
     dispatcher = Dispatcher(DispatchRules.of(config, batches, choices.peer))
     recovered = _recovered(choices, config, listed, facts, small, queues, index, dispatcher)
     end = recovered.state.end
-    files = MappedFileQueue.of(places, config, effects)
+    files = MappedFileQueue.of(places, config, effects, direct_io=choices.direct_io)
     opened.callback(files.close)
     kept = [f for n, f in enumerate(_listed(places, effects).files) if n == 0 or f.start <= end]
     files.load([(f.path, f.start) for f in kept], end)

@@ -59,6 +59,8 @@ class MessageStore(Putter):
             `close` needs them. For simulations (`flintmq.testing`), in which all steps have one order.
         unique_keys: give each message without one a unique key (property UNIQ_KEY), as RocketMQ's client does: its
             `PutResult.msg_id`, by which `query` finds it. False stores each message unchanged, for copies.
+        direct_io: write the log from the transient pool past the page cache (O_DIRECT), where its file system can. Puts
+            then cost less, and reading what is no longer in the pool waits for the disk. An experiment.
         keys: the same keys in snake case (`flush_disk_type="SYNC_FLUSH"`).
 
     Raises:
@@ -68,7 +70,7 @@ class MessageStore(Putter):
         ConfigError: an unknown key or an impossible value, or one that would break a promise
             (docs/operations/configuration.md).
         UnsupportedFormatError: a DLedger log, or consume queues in RocksDB.
-        UsageError: `dispatch` or `peer` has another value.
+        UsageError: `dispatch` or `peer` has another value; `direct_io` without the transient pool.
         OSError: the disk refused.
 
     Attributes:
@@ -93,6 +95,7 @@ class MessageStore(Putter):
         effects: Effects = REAL,
         services: bool = True,
         unique_keys: bool = True,
+        direct_io: bool = False,
         **keys: Unpack[Settings],
     ) -> None:
         if dispatch not in ("thread", "external"):
@@ -101,6 +104,8 @@ class MessageStore(Putter):
         self.root, self.effects = os.path.abspath(local_only(path)), effects
         given = given_config(config, dev, keys)
         refuse_to_write(given)
+        if direct_io and not given.transient_store_pool_enable:
+            raise UsageError("direct_io=True writes from the transient pool; set transientStorePoolEnable too")
         self._external, self._services = dispatch == "external", services
         self._closer: threading.Thread | None = None
         self._groups: dict[tuple[str, str], ConsumerGroup] = {}
@@ -113,6 +118,7 @@ class MessageStore(Putter):
                 external=self._external,
                 accept_lost_log=accept_lost_log,
                 unique_keys=unique_keys,
+                direct_io=direct_io,
             )
         )
         self.config, self.recovered = parts.config, parts.recovered

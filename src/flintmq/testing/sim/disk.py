@@ -313,6 +313,11 @@ class SimDisk(Effects):
             self._resize(file, path, size)
         return fd
 
+    def open_direct(self, fd: int) -> int:
+        """Open it once more: what a write leaves after a power cut does not depend on the page cache here."""
+        file, path = self._open[fd]
+        return self._fd(file, path)
+
     def open_write(self, path: str) -> int:
         file = self._found(path)
         self._tick("open_write", path)
