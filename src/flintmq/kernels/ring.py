@@ -219,9 +219,7 @@ class Ring:
         fence_acquire()  # whoever stores has moved `reserved` before: seen after the copy, it limits what was stored
         return last.start + last.reserved <= offset + self.size
 
-    def drain(
-        self, file: AppendTarget, fd: cython.int, until: cython.longlong, direct_fd: cython.int = -1
-    ) -> int:
+    def drain(self, file: AppendTarget, fd: cython.int, until: cython.longlong, direct_fd: cython.int = -1) -> int:
         """Write the file's bytes up to the file position `until`.
 
         Compiled only. Without the GIL.
@@ -251,9 +249,7 @@ class Ring:
                     break
         return error
 
-    def follow(
-        self, file: AppendTarget, fd: cython.int, micros: cython.longlong, direct_fd: cython.int = -1
-    ) -> int:
+    def follow(self, file: AppendTarget, fd: cython.int, micros: cython.longlong, direct_fd: cython.int = -1) -> int:
         """Write whole pieces of the file while they come, for `micros` at most.
 
         It ends early when no whole piece has come for a millisecond. Compiled only. Without the GIL. Arguments as for
