@@ -2,9 +2,9 @@
 
 KIND is `one` (a Message made and put at a time), `timed` (the same with a clock around each), `four` and `two` (the
 same in so many threads) or `columns` (Arrow, 64 Ki rows a time); `one+pool` puts through a transient pool of two
-buffers, `one+direct` through one that writes with O_DIRECT, and `one+unique` gives each message a unique key. Prints JSON: seconds of wall clock, user and system seconds
-of the process, dispatch included, warm-up not; of `timed` also p999_us and p9999_us, which one put in a thousand and
-in ten thousand exceeds.
+buffers, `one+direct` through one that writes with O_DIRECT, and `one+unique` gives each message a unique key. Prints
+JSON: seconds of wall clock, user and system seconds of the process, dispatch included, warm-up not; of `timed` also
+p999_us and p9999_us, which one put in a thousand and in ten thousand exceeds.
 """
 
 from __future__ import annotations
