@@ -125,7 +125,7 @@ def test_the_kernel_falls_back_too(tmp_path: Path, caplog: pytest.LogCaptureFixt
     """Memory that is not aligned: the file system then refuses with EINVAL."""
     pool, file = direct_file(tmp_path, REAL)
     if not pool._native:
-        pytest.skip("no compiled kernels here")
+        pytest.skip("the kernels are not compiled here (make compile)")
     memory = mmap.mmap(-1, 2 * pool.ring.size + 4096)
     view = memoryview(memory)[1:]
     pool.ring.attach(view)
@@ -163,7 +163,7 @@ def test_a_direct_write_that_fails_commits_nothing_and_is_never_tried_again(tmp_
 def test_the_kernel_tells_that_a_direct_write_failed(tmp_path: Path):
     pool, file = direct_file(tmp_path, REAL)
     if not pool._native:
-        pytest.skip("no compiled kernels here")
+        pytest.skip("the kernels are not compiled here (make compile)")
     store(file, DATA[:5000])
     right, file._direct_fd = file._direct_fd, 1 << 20
     with pytest.raises(OSError) as refused:
@@ -215,7 +215,7 @@ def test_a_copy_is_what_was_put_or_there_is_none(tmp_path: Path):
     pool, file = direct_file(tmp_path, REAL, 64 * SIZE)
     if not pool._native:
         assert not pool.copy(bytearray(1), 0, file)
-        pytest.skip("no compiled kernels here")
+        pytest.skip("the kernels are not compiled here (make compile)")
     data, size = os.urandom(64 * SIZE), pool.ring.size
     kept = 0
     for end in range(1000, 64 * SIZE, 1000):

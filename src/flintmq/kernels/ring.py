@@ -185,7 +185,7 @@ class Ring:
         self.direct_refused = True
 
     def direct_end(self, begin: cython.longlong, end: cython.longlong) -> int:
-        """Return the file position up to which the bytes [begin, end) of a file are written directly.
+        """Return up to which file position the bytes [begin, end) are written directly.
 
         A direct write has whole blocks only. It begins with the block of `begin`, which the ring still has and a file
         may have in part. `begin` itself: none of the bytes end a block.

@@ -572,7 +572,9 @@ class Effects:
             raise not_opened(error) from None
 
     def open_direct(self, fd: int) -> int:
-        """Open an open file again for writes past the page cache (O_DIRECT), of whole blocks from aligned memory.
+        """Open an open file again for writes past the page cache (O_DIRECT).
+
+        They have whole blocks and come from aligned memory.
 
         Raises:
             OSError: its file system has no such writes (EINVAL), or the system none (ENOSYS).

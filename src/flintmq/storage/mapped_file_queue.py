@@ -229,7 +229,7 @@ class MappedFileQueue(LogWatermark):
             file.release()
 
     def copy_newest(self, into: bytearray | memoryview, offset: int) -> bool:
-        """Copy bytes of the log that were put from the ring, if it has them and the page cache does not.
+        """Copy bytes that were put from the ring, if it has them and the page cache does not.
 
         Returns:
             Whether it did; if not, the files have them.
