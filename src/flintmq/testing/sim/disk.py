@@ -314,7 +314,7 @@ class SimDisk(Effects):
         return fd
 
     def open_direct(self, fd: int) -> int:
-        """Open it once more: what a write leaves after a power cut does not depend on the page cache here."""
+        """Open a file once more: here a power cut treats direct writes like all others."""
         file, path = self._open[fd]
         return self._fd(file, path)
 
