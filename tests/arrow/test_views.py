@@ -491,3 +491,22 @@ def test_duckdb_reads_a_dataset_of_views(golden: Any) -> None:
         question = f"select count(*), max(msg_id), min(topic) from {{}} where {condition}"
         assert duckdb.sql(question.format("views")).fetchall() == duckdb.sql(question.format("plain")).fetchall()
     assert views is not plain
+
+
+@pytest.mark.parametrize("access", ACCESS)
+def test_a_head_after_a_filter_of_polars_holds_few_rows(tmp_path: Path, access: str) -> None:
+    """Polars does not tell the scan of the head, and would cut its rows out of a whole batch."""
+    pl = pytest.importorskip("polars")
+    store = store_of(tmp_path / "s", *[{"body": b"%05d" % n * 200} for n in range(3000)])
+    for chosen in (pl.col("queue_id") >= 0, pl.col("body").bin.size() > 5, pl.col("topic") != "none"):
+        frame = flintmq.scan_polars(store, access=access)
+        expected = frame.collect()
+        results = [frame.filter(chosen).head(2).collect() for _ in range(10)]
+        gc.collect()
+        assert all(result.equals(expected.head(2)) for result in results)
+        assert frame.filter(chosen).collect().equals(expected)
+        assert frame.filter(chosen).head(1000).collect().equals(expected.head(1000))
+        before = pa.total_allocated_bytes()
+        results.clear()
+        gc.collect()
+        assert before - pa.total_allocated_bytes() < 12 << 20, "ten batches take 90 MB"

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     import polars
 
 _ORDER = {"Gt": ">", "GtEq": ">=", "Lt": "<", "LtEq": "<="}
+_FIRST_ROWS = 64  # that pass a filter are a frame of their own, so that few of them do not hold a whole batch
 _NS = {"Milliseconds": 10**6, "Microseconds": 10**3, "Nanoseconds": 1}
 
 
@@ -59,11 +60,16 @@ def scan_polars(path: str | os.PathLike[str], **options: Any) -> polars.LazyFram
             wanted = narrowed(wanted, comparisons(_tree(predicate)))
         # Rows that are copied from among others, by the scan or by Polars, are copied faster from copied columns.
         viewed = wanted.everything and (predicate is None or source.options.access == "map")
-        left = rows
+        left, first = rows, predicate is not None
         for batch in source.read(narrow(columns or None, rows_schema if viewed else SCHEMA), wanted):
             frame: Any = polars.from_arrow(plain_text(batch))
             frame = frame if predicate is None else frame.filter(predicate)
             frame = frame if left is None else frame.head(left)
+            if first and len(frame) > _FIRST_ROWS:  # a head after the filter, of which Polars tells nothing
+                yield _alone(frame.head(_FIRST_ROWS), polars)
+                frame, first = frame.slice(_FIRST_ROWS), False
+                if left is not None:
+                    left -= _FIRST_ROWS
             yield _alone(frame, polars) if 2 * len(frame) < len(batch) else frame
             if left is not None:
                 left -= len(frame)
