@@ -90,6 +90,7 @@ def small(context: Context) -> dict[str, dict[str, float]]:
                 f"start{end}": lambda pool=pool: oracle(context, 100, 1000, warm, pool=pool),  # type: ignore[misc]
                 f"one{end}": lambda end=end: flint(context, f"one{end}", 100, count, 50_000),  # type: ignore[misc]
             }
+        cases["one+direct"] = lambda: flint(context, "one+direct", 100, count, 50_000)
         cost = rounds(context, cases)
         for end in ("", "+pool"):
             start = cost.pop(f"start{end}")
@@ -109,12 +110,18 @@ def detail(cost: dict[str, dict[str, float]], *names: str) -> dict[str, float]:
 
 def p1(context: Context) -> list[Result]:
     cost, results = small(context), []
-    for name, end, bar in (("mapped", "", 1 / 4), ("pool", "+pool", 1 / 8)):
-        one, peer = (cost[side + end]["user"] + cost[side + end]["system"] for side in ("one", "java"))
-        what = f"put 100 B, one at a time, {name}, processor time / Java's"
+    for name, end, java_end, bar in (
+        ("mapped", "", "", 1 / 4),
+        ("pool", "+pool", "+pool", 1 / 8),
+        ("direct", "+direct", "+pool", 0.08),
+    ):
+        sides = f"one{end}", f"java{java_end}"
+        one, peer = (cost[side]["user"] + cost[side]["system"] for side in sides)
+        how = "pool with O_DIRECT" if name == "direct" else name
+        what = f"put 100 B, one at a time, {how}, processor time / that of Java's{' pool' if java_end else ''}"
         results.append(
             Result(f"P1.{name}", what, one / peer, bar, True, 1 / 12, "getting pages from the kernel; calls of Python",
-                   detail(cost, f"one{end}", f"java{end}"))
+                   detail(cost, *sides))
         )  # fmt: skip
     return results
 
@@ -147,8 +154,11 @@ def p2(context: Context) -> list[Result]:
 def p3(context: Context) -> list[Result]:
     count = context.mib * (1 << 20) // (RECORD + 1024) + 1
     warm, results = 400_000 if not context.quick else 100_000, []
-    for name, bar in (("mapped", 2.0), ("pool", 2.5)):
-        kind, pool = ("one+pool", True) if name == "pool" else ("one", False)
+    for name, kind, pool, bar in (
+        ("mapped", "one", False, 2.0),
+        ("pool", "one+pool", True, 2.5),
+        ("direct", "one+direct", True, None),
+    ):
         cost = rounds(
             context,
             {
@@ -158,8 +168,9 @@ def p3(context: Context) -> list[Result]:
         )
         ratio = cost["java"]["seconds"] / cost["flint"]["seconds"]
         seconds = {side: round(cost[side]["seconds"], 3) for side in cost}
+        how = "pool with O_DIRECT" if name == "direct" else name
         results.append(
-            Result(f"P3.{name}", f"put 1 KB, {context.mib} MiB, {name}, dispatch included: speed / Java's", ratio, bar,
+            Result(f"P3.{name}", f"put 1 KB, {context.mib} MiB, {how}, dispatch included: speed / Java's", ratio, bar,
                    moonshot=10.0, bound="getting pages from the kernel", detail=seconds)
         )  # fmt: skip
     return results
