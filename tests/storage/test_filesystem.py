@@ -279,6 +279,25 @@ def test_a_disk_that_cannot_begin_early_is_no_error(tmp_path: Path, monkeypatch:
     assert asked == [(7, 4096, 8192)]
 
 
+def test_a_file_system_that_cannot_be_told_to_write_is_no_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+
+    def refused(fd: int) -> None:
+        asked.append(os.path.samestat(os.fstat(fd), tmp_path.stat()))
+        raise OSError(errno.EIO, "of another program's file")
+
+    monkeypatch.setattr("flintmq.storage.libc_memory.sync_file_system", refused)
+    before = len(os.listdir("/proc/self/fd"))
+    REAL.start_sync_all(str(tmp_path))
+    assert asked == [True] and len(os.listdir("/proc/self/fd")) == before
+    (tmp_path / "link").symlink_to(tmp_path)
+    for path in ("missing", "link"):
+        REAL.start_sync_all(str(tmp_path / path))
+    assert asked == [True], "neither a directory that is missing nor one behind a link is opened"
+
+
 def test_a_folder_that_is_made_has_its_names_on_disk(tmp_path: Path):
     """Each directory that was missing is a name in the one above, which needs a sync."""
     effects = Faulty()

@@ -95,6 +95,13 @@ def test_the_disk_is_told_to_begin_or_the_refusal_is_an_error(tmp_path: Path):
         libc_memory.start_sync(-1, 0, PAGE)
 
 
+def test_a_file_system_is_told_to_write_or_the_refusal_is_an_error(tmp_path: Path):
+    with (tmp_path / "file").open("wb") as file:
+        libc_memory.sync_file_system(file.fileno())
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        libc_memory.sync_file_system(-1)
+
+
 def test_other_systems_are_told_from_a_refusal(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """What a libc or a system lacks is ENOSYS, which callers take for `no`."""
     map_ = mapped(tmp_path / "file", 1)
@@ -108,6 +115,7 @@ def test_other_systems_are_told_from_a_refusal(tmp_path: Path, monkeypatch: pyte
         lambda: libc_memory.unlock(map_),
         lambda: libc_memory.advise(map_, 0, PAGE, 1),
         lambda: libc_memory.start_sync(0, 0, PAGE),
+        lambda: libc_memory.sync_file_system(0),
     ):
         with pytest.raises(OSError) as caught:
             call()
@@ -149,6 +157,7 @@ def test_what_the_system_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     libc_memory.lock(map_, on_fault=True)
     libc_memory.unlock(map_)
     libc_memory.start_sync(5, 1 << 40, 1 << 33)
+    libc_memory.sync_file_system(6)
     assert libc.calls == [
         ("madvise", start + PAGE, 2 * PAGE, 4),
         ("madvise", start + 2 * PAGE, 1, 3),
@@ -156,9 +165,14 @@ def test_what_the_system_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ("mlock2", start, 3 * PAGE, 1),
         ("munlock", start, 3 * PAGE),
         ("sync_file_range", 5, 1 << 40, 1 << 33, 2),
+        ("syncfs", 6),
     ]
     libc.error = errno.ENOMEM
-    for call in (lambda: libc_memory.lock(map_), lambda: libc_memory.start_sync(5, 0, 1)):
+    for call in (
+        lambda: libc_memory.lock(map_),
+        lambda: libc_memory.start_sync(5, 0, 1),
+        lambda: libc_memory.sync_file_system(5),
+    ):
         with pytest.raises(OSError) as caught:
             call()
         assert (caught.value.errno, caught.value.strerror) == (errno.ENOMEM, "Cannot allocate memory")
@@ -212,7 +226,11 @@ def test_a_refusal_of_other_systems_is_told(tmp_path: Path, monkeypatch: pytest.
 
     map_ = mapped(tmp_path / "file", 1)
     monkeypatch.setattr(libc_memory, "_libc", Bare)
-    for call in (lambda: libc_memory.unlock(map_), lambda: libc_memory.start_sync(0, 0, PAGE)):
+    for call in (
+        lambda: libc_memory.unlock(map_),
+        lambda: libc_memory.start_sync(0, 0, PAGE),
+        lambda: libc_memory.sync_file_system(0),
+    ):
         with pytest.raises(OSError) as caught:
             call()
         assert caught.value.strerror == "Function not implemented"

@@ -286,8 +286,8 @@ def _refused(name: str) -> Callable[..., Any]:
 
 
 _WRITES = """
-    mkdirs create open_write allocate truncate pwrite map_write populate is_named rename unlink sync start_sync sync_dir
-    disk_used
+    mkdirs create open_write allocate truncate pwrite map_write populate is_named rename unlink sync start_sync
+    start_sync_all sync_dir disk_used
 """
 for _name in _WRITES.split():
     setattr(ObjectStore, _name, _refused(_name))

@@ -741,6 +741,18 @@ class Effects:
         with suppress(OSError):  # not supported by this system: then `sync` writes all of it
             libc_memory.start_sync(fd, position, count)
 
+    def start_sync_all(self, path: str) -> None:
+        """Have the file system of a directory write all that changed, so that many a `sync` waits less.
+
+        Promises nothing. Other programs' files there are written, too.
+        """
+        with suppress(OSError):  # not there, or not supported by this system: then each `sync` writes its file
+            fd = os.open(path, _FOLDER | os.O_NOFOLLOW)
+            try:
+                libc_memory.sync_file_system(fd)
+            finally:
+                os.close(fd)
+
     def sync_dir(self, path: str) -> None:
         """Make the names in a directory durable (fsync of the directory).
 

@@ -207,3 +207,19 @@ def start_sync(fd: int, position: int, count: int) -> None:
     if function(fd, ctypes.c_int64(position), ctypes.c_int64(count), SYNC_FILE_RANGE_WRITE) != 0:
         number = ctypes.get_errno()
         raise OSError(number, os.strerror(number))
+
+
+def sync_file_system(fd: int) -> None:
+    """Write all that changed in the file system of an open file to disk (syncfs).
+
+    Old kernels report no error of a file here; the caller syncs its files later.
+
+    Raises:
+        OSError: refused, or not known to this system.
+    """
+    function = getattr(_libc(), "syncfs", None)
+    if function is None:
+        raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
+    if function(fd) != 0:
+        number = ctypes.get_errno()
+        raise OSError(number, os.strerror(number))

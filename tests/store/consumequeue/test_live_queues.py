@@ -502,6 +502,33 @@ def test_a_short_queue_is_read_in_one_look(tmp_path: Path):
     queues.close()
 
 
+@pytest.mark.parametrize("change", ["none", "the last unit", "the first unit"])
+def test_units_that_a_kill_left_whole_are_synced_and_not_written_again(tmp_path: Path, change: str):
+    """Every queue changed since the checkpoint: what its file holds is compared, not written."""
+    keys = KEYS | {"mappedFileSizeConsumeQueue": "2000", "flushIntervalConsumeQueue": "60000"}
+    killed = tmp_path / "killed"
+    with MessageStore(tmp_path / "store", config=keys) as store:
+        for number in range(6):
+            store.put(Message(f"T{number % 2}", b"%d" % number))
+        assert store.wait_dispatched(10)
+        shutil.copytree(tmp_path / "store", killed)
+    (one, two) = (killed / "consumequeue" / topic / "0" / f"{0:020d}" for topic in ("T0", "T1"))
+    sound = one.read_bytes()
+    if change != "none":
+        at = 40 if change == "the last unit" else 0
+        one.write_bytes(sound[:at] + UNIT.pack(Unit(7, 50, 0)) + sound[at + 20 :])
+    disk = Faulty()
+    with MessageStore(killed, config=keys, effects=disk) as store:
+        assert {place: (q.min_offset, q.max_offset) for place, q in store._parts.queues.plain.items() if q} == {
+            (topic, 0): (0, 3) for topic in (b"T0", b"T1")
+        }
+        assert [m.body for m in store.get("T0", 0, 0, max_messages=9).messages] == [b"0", b"2", b"4"]
+    assert one.read_bytes() == sound
+    assert (disk.count("pwrite", str(one)) > 0) == (change != "none") and disk.count("pwrite", str(two)) == 0
+    for path in (one, two):
+        assert disk.count("sync", str(path)) == 1 and disk.count("sync_dir", str(path.parent)) == 1
+
+
 @pytest.mark.parametrize("count", range(FIRST_UNITS // 20 - 2, FIRST_UNITS // 20 + 4))
 def test_queues_about_as_long_as_what_is_read_of_them_at_first(tmp_path: Path, count: int):
     """The 205th unit crosses the end of the first page, after which a copy of the store has a hole (`cp --sparse`)."""

@@ -182,6 +182,82 @@ def test_names_that_may_not_be_on_disk_are_synced_with_what_is_written(tmp_path:
         files.close()
 
 
+def test_what_a_file_is_known_to_hold_is_synced_and_not_written_again(tmp_path: Path):
+    path = tmp_path / "consumequeue" / "T" / "0" / "0"
+    path.parent.mkdir(parents=True)
+    path.write_bytes(b"abcdef" + bytes(94))
+    effects = Faulty()
+    files = OpenFiles(effects)
+    files.doubt_names()
+    files.know(str(path), b"abcdef")
+    files.write(str(path), 100, b"cd", 2)
+    files.write(str(path), 100, memoryview(b"ef"), 4)
+    assert effects.count("open_write") == effects.count("pwrite") == 0
+    files.flush()
+    assert (effects.count("pwrite"), effects.count("sync"), effects.count("sync_dir")) == (0, 1, 3)
+    files.write(str(path), 100, b"fX", 5)  # goes on after what is known
+    files.write(str(path), 100, b"a", 0)  # known before, but the file has changed since
+    assert effects.count("pwrite") == 2
+    assert path.read_bytes() == b"abcdefX" + bytes(93)
+    files.close()
+
+
+def test_nothing_is_known_of_a_file_that_was_removed_or_once_names_are_trusted(tmp_path: Path):
+    path = str(tmp_path / "consumequeue" / "T" / "0" / "0")
+    for end in (lambda files: files.forget(path), OpenFiles.trust_names):
+        effects = Faulty()
+        files = OpenFiles(effects)
+        files.doubt_names()
+        files.know(path, b"abc")
+        end(files)
+        files.write(path, 100, b"abc", 0)
+        assert effects.count("pwrite") == 1
+        files.close()
+
+
+def test_known_content_is_bounded(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("flintmq.store.consumequeue.writer.KNOWN_BYTES", 10)
+    files = OpenFiles(Faulty())
+    files.doubt_names()
+    for name, data in (("a", b"1234567"), ("b", b"1234"), ("c", b"123"), ("a", b"7654321")):
+        files.know(name, data)
+    assert files.known == {"a": b"1234567", "c": b"123"}
+    with pytest.raises(AssertionError):
+        OpenFiles().know("a", b"1")
+
+
+def test_before_many_files_are_synced_the_file_system_is_told_to_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Each of them is synced all the same: the call promises nothing."""
+    monkeypatch.setattr("flintmq.store.consumequeue.writer.MANY_FILES", 3)
+    for count in (2, 3):
+        effects, told = Faulty(), list[tuple[str, int]]()
+        monkeypatch.setattr(
+            effects, "start_sync_all", lambda path, told=told, disk=effects: told.append((path, disk.count("sync")))
+        )
+        files = OpenFiles(effects)
+        for number in range(count):
+            files.write(str(tmp_path / "consumequeue" / f"T{number}" / "0" / "0"), 100, b"x", 0)
+        files.flush()
+        assert told == [(str(tmp_path / "consumequeue" / "T0"), 0)] * (count > 2)
+        assert effects.count("sync") == count and effects.count("sync_dir") == (5 if count == 2 else 3)
+        assert not files.dirty and not files.grown
+        files.close()
+
+
+def test_a_directory_that_was_not_synced_stays_noted(tmp_path: Path):
+    effects = Faulty()
+    files = OpenFiles(effects)
+    topic = tmp_path / "consumequeue" / "T"
+    files.write(str(topic / "0" / "0"), 100, b"x", 0)
+    effects.refuse("sync_dir", str(topic), after=1, times=1)
+    with pytest.raises(OSError):
+        files.flush()
+    assert files.grown == {str(topic), str(topic.parent)} and not files.dirty
+    files.flush()
+    assert not files.grown
+    files.close()
+
+
 @pytest.mark.parametrize(
     ("offsets", "expected", "denied"),
     [([9, 5], 4, True), ([9, 4], 4, True), ([0, 5], 4, True), ([2, 5], 4, True), ([9, 5, 6], -1, True),

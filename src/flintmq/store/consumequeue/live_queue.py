@@ -95,6 +95,11 @@ class RunningQueue(ReadableQueue):
         self.folder = writer.units.directory
         self.forgotten = 0
 
+    @property
+    def first_file(self) -> str:
+        """Path of the file of queue offset 0, which may not be there."""
+        return os.path.join(self.folder, f"{0:020d}")
+
     # -- changes ----------------------------------------------------------------------------------------------------
 
     def continue_at(self, low: int, end: int) -> None:

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Iterator
 
 from flintmq.config.keys import StoreConfig
+from flintmq.format.consume_queue import UNIT_SIZE
 from flintmq.format.text import java_decode, java_encode
 from flintmq.storage.filesystem import Effects
 from flintmq.store.commitlog.report import Report
@@ -103,10 +104,13 @@ class ConsumeQueues:
     def _load_plain(self, queue: RunningQueue, loader: QueueLoader) -> LoadedQueue | None:
         """Load a plain queue; None if it has no files."""
         below = os.path.join(self.root, directories.QUEUES)
-        files, data = self.effects.only_file(queue.folder, below, FIRST_UNITS)
-        loaded = None if data is None else loader.load_short(queue, files, data)
-        if loaded is not None or not files:
+        files, data = self.effects.only_file(queue.folder, below, min(FIRST_UNITS, self._file_size))
+        if data is not None and (loaded := loader.load_short(queue, files, data)) is not None:
+            if self.files.unsure and files[0][1] == self._file_size:
+                self.files.know(queue.first_file, data[: queue.max_offset * UNIT_SIZE])
             return loaded
+        if not files:
+            return None
         with HeldFiles(below, self.effects) as held:
             units = plain_queue(self.root, queue.name, self.effects, held)
             if not units.files:
@@ -170,11 +174,13 @@ class ConsumeQueues:
     def finish_loading(self, log_begin: int) -> None:
         """Find the smallest offsets of queues whose units were rewritten.
 
-        `load` searched for them among units that a power cut may have torn and that pointed anywhere. From now on units
-        and names of files are trusted.
+        `load` searched for them among units that a power cut may have torn and that pointed anywhere. The search would
+        end as it did then for a short queue whose file has not changed. From now on units and names of files are
+        trusted.
         """
         for queue in self._rewritten.values():
-            queue.recompute_minimum(log_begin)
+            if not self.files.is_known(queue.first_file):
+                queue.recompute_minimum(log_begin)
         self._rewritten.clear()
         self._lacking.clear()
         self.files.trust_names()

@@ -16,6 +16,7 @@ Page: docs/internals/format/consume-queue.md.
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import threading
 from collections import OrderedDict
@@ -36,6 +37,8 @@ LARGEST_OFFSET = (1 << 63) // UNIT_SIZE - 1  # a larger one's unit would be beyo
 FEWEST = 8  # files that stay open even if descriptors are scarce
 SPARE_HOLES = 1024  # units of holes that a queue may have without room for their records in the log
 _ZERO_BYTES = 1 << 20  # looked at and zeroed at once
+MANY_FILES = 256  # changed files from which on the file system is told to write all of them before each is synced
+KNOWN_BYTES = 16 << 20  # of files' begins that are kept while a store is recovered
 
 
 def offset_is_implausible(offsets: Sequence[int], first: int, end: int, expected: int) -> bool:
@@ -103,6 +106,8 @@ class OpenFiles:
 
     Attributes:
         unsure: names of existing files may not be on disk; `flush` then syncs the directories of those written to.
+        known: path -> the first bytes of a file of full size, as they were read; while `unsure`. What is written there
+            again with the same bytes is only synced.
 
     Thread: any; one lock serialises the calls. `flush` syncs without it, so that writers do not wait for the disk.
     """
@@ -113,6 +118,8 @@ class OpenFiles:
         self.dirty: set[str] = set()  # written since the last flush, open or not
         self.grown: set[str] = set()  # directories that got a new name since the last flush
         self.unsure = False
+        self.known: dict[str, bytes] = {}
+        self._known_bytes = 0
         self._lock = threading.Lock()
         self._syncing = ""  # the path whose descriptor `flush` uses without the lock; it must not be closed
         self._synced = threading.Condition(self._lock)
@@ -121,6 +128,8 @@ class OpenFiles:
         """Write to a file of full size, created if it is missing."""
         assert position + len(data) <= file_size, f"{path} would grow: {len(data)} bytes at {position}"
         with self._lock:
+            if path in self.known and self._is_there(path, data, position):
+                return
             fd = self.open.pop(path, -1)
             if fd < 0:
                 self._close_down_to(self.most - 1)
@@ -135,6 +144,22 @@ class OpenFiles:
             self.open[path] = fd
             self.dirty.add(path)
             self.effects.pwrite(fd, data, position)
+
+    def is_known(self, path: str) -> bool:
+        """Return whether a file still holds the bytes that `know` noted."""
+        return path in self.known
+
+    def _is_there(self, path: str, data: bytes | memoryview, position: int) -> bool:
+        """Return whether a file is known to hold these bytes there; else it is no longer known.
+
+        The file, whose bytes and name another process wrote, is synced as if they were written now.
+        """
+        if self.known[path][position : position + len(data)] != data:
+            del self.known[path]
+            return False
+        self.dirty.add(path)
+        self._grew(os.path.dirname(path))
+        return True
 
     def _close_down_to(self, count: int) -> None:
         """Close the least recently used files except the one that is being synced."""
@@ -166,11 +191,26 @@ class OpenFiles:
     def trust_names(self) -> None:
         """Take names of existing files as on disk from now on, unless they were noted before."""
         self.unsure = False
+        self.known.clear()
+        self._known_bytes = 0
+
+    def know(self, path: str, data: bytes) -> None:
+        """Note the first bytes of a file of full size that were just read, while names are doubted.
+
+        Nobody else writes the file, and it is written through `write` alone from now on.
+        """
+        assert self.unsure, "after a clean stop nothing is written again"
+        if path not in self.known and self._known_bytes + len(data) <= KNOWN_BYTES:
+            self.known[path] = data
+            self._known_bytes += len(data)
 
     def flush(self) -> None:
         """Make everything that was written durable, including the names of new files.
 
         An open file is synced by its descriptor; only a file that was closed since it was written is opened again.
+        Files are taken topic by topic, each with its directories, so that a topic's directory is opened once. The sync
+        of each of many files would wait for the disk; so the file system is told to write all of them first, and each
+        sync then finds its file written. That call promises nothing: the syncs do.
 
         Thread: one at a time.
 
@@ -180,10 +220,24 @@ class OpenFiles:
         """
         with self._lock:
             paths = sorted(self.dirty)
-        for path in paths:
-            self._flush_file(path)
+        if len(paths) >= MANY_FILES:
+            self.effects.start_sync_all(_topic_folder(paths[0]))
+        for topic, files in itertools.groupby(paths, _topic_folder):
+            with self.effects.entered(topic, os.path.dirname(topic)):
+                folders = []
+                for path in files:
+                    self._flush_file(path)
+                    folders.append(os.path.dirname(path))
+                for folder in (*dict.fromkeys(folders), topic):
+                    self._flush_folder(folder)
         with self._lock:
-            for folder in sorted(self.grown):
+            rest = sorted(self.grown)
+        for folder in rest:
+            self._flush_folder(folder)
+
+    def _flush_folder(self, folder: str) -> None:
+        with self._lock:  # a name that is made meanwhile must not be taken for one that was synced
+            if folder in self.grown:
                 self.effects.sync_dir(folder)
                 self.grown.discard(folder)
 
@@ -216,6 +270,7 @@ class OpenFiles:
             if fd >= 0:
                 self.effects.close(fd)
             self.dirty.discard(path)
+            self.known.pop(path, None)
 
     def check_invariants(self) -> None:
         """Assert that each open file has its own descriptor, and that not too many are open.
@@ -233,6 +288,11 @@ class OpenFiles:
                 self._synced.wait()
             while self.open:
                 self.effects.close(self.open.popitem()[1])
+
+
+def _topic_folder(path: str) -> str:
+    """Return the directory of the topic that a queue's file belongs to."""
+    return os.path.dirname(os.path.dirname(path))
 
 
 class FileSequence:

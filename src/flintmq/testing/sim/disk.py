@@ -428,6 +428,9 @@ class SimDisk(Effects):
     def start_sync(self, fd: int, position: int, count: int) -> None:
         pass
 
+    def start_sync_all(self, path: str) -> None:
+        pass
+
     def sync_dir(self, path: str) -> None:
         self._tick("sync_dir", path)
         if self.journal is not None:
