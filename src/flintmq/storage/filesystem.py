@@ -742,7 +742,7 @@ class Effects:
             libc_memory.start_sync(fd, position, count)
 
     def start_sync_all(self, path: str) -> None:
-        """Have the file system of a directory write all that changed, so that many a `sync` waits less.
+        """Start writing all changes of the file system of a directory, so that later syncs wait less.
 
         Promises nothing. Other programs' files there are written, too.
         """

@@ -37,7 +37,7 @@ LARGEST_OFFSET = (1 << 63) // UNIT_SIZE - 1  # a larger one's unit would be beyo
 FEWEST = 8  # files that stay open even if descriptors are scarce
 SPARE_HOLES = 1024  # units of holes that a queue may have without room for their records in the log
 _ZERO_BYTES = 1 << 20  # looked at and zeroed at once
-MANY_FILES = 256  # changed files from which on the file system is told to write all of them before each is synced
+MANY_FILES = 256  # changed files from which on the file system starts writing all of them before each is synced
 KNOWN_BYTES = 16 << 20  # of files' begins that are kept while a store is recovered
 
 
@@ -209,7 +209,7 @@ class OpenFiles:
 
         An open file is synced by its descriptor; only a file that was closed since it was written is opened again.
         Files are taken topic by topic, each with its directories, so that a topic's directory is opened once. The sync
-        of each of many files would wait for the disk; so the file system is told to write all of them first, and each
+        of each of many files would wait for the disk; so the file system writes all of them first, and each
         sync then finds its file written. That call promises nothing: the syncs do.
 
         Thread: one at a time.
