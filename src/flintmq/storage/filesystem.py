@@ -742,7 +742,7 @@ class Effects:
             libc_memory.start_sync(fd, position, count)
 
     def start_sync_all(self, path: str) -> None:
-        """Start writing all changes of the file system of a directory, so that later syncs wait less.
+        """Write all changes of a directory's file system, so that later syncs wait less.
 
         Promises nothing. Other programs' files there are written, too.
         """
