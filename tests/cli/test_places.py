@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import typer
 
-from flintmq.cli import app
+from flintmq.cli import tree
 from tests.cli.conftest import Run
 from tests.compat.stores import Golden
 
@@ -35,7 +35,7 @@ def commands(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
             yield prefix + name, command
 
 
-ALL = list(commands(typer.main.get_command(app.app)))
+ALL = list(commands(typer.main.get_command(tree.app)))
 OPTIONS = [(name, option, param) for name, command in ALL for param in command.params for option in param.opts]
 TAKING = [(name, option) for name, option, _ in OPTIONS if option in PLACES]
 

@@ -3,7 +3,10 @@
 commands  flintmq NAME, one file a command
 spark     flintmq spark NAME, one file a job
 
-app             the command `flintmq`: its commands, its exit codes and error lines
+app             the command `flintmq`: its exit codes and error lines
+tree            the commands for Typer
+plain           parses plain command lines without Typer
+declare         declares arguments and options of commands
 command         the base of all commands: clamped numbers, needed packages, usage lines
 options         arguments and options that several commands share
 values          parses the values of options: times, sizes, places, tags

@@ -1,44 +1,22 @@
-"""The command `flintmq`: its commands, and the handling of errors.
+"""The command `flintmq`: runs one command, and handles errors.
 
-A command module imports its libraries only when it runs, so `flintmq --help` costs little more than Python itself.
+A command module imports its libraries only when it runs, and Typer is loaded only for what is no plain command line
+(`plain`): help, completion, errors of use.
 `main` keeps the promises that hold for every command: an exit code from the table in docs/operations/cli.md, one line
 for an error, never a traceback (but with FLINTMQ_DEBUG=1), and silence if the reader of a pipe has gone.
 """
 
 from __future__ import annotations
 
-import enum
 import errno
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated, NoReturn
+from typing import NoReturn
 
-import typer
-
-import flintmq
-from flintmq.cli.command import Command, SparkCommand, SqlCommand
-from flintmq.cli.commands import (
-    copy,
-    doctor,
-    explain,
-    get,
-    inspect,
-    put,
-    query,
-    rebuild,
-    recover,
-    retention,
-    salvage,
-    scan,
-    sql,
-    tail,
-    verify,
-)
-from flintmq.cli.options import examples
 from flintmq.cli.output import PipeClosed, be_quiet, report_error, warnings_as_notes
+from flintmq.cli.plain import plain_call
 from flintmq.cli.signals import stopping
-from flintmq.cli.spark import group as spark
 from flintmq.errors import FlintError, StoreAccessError, UsageError
 
 EXIT_INTERNAL = 10
@@ -71,109 +49,6 @@ ADVICE = {
     errno.EIO: "the disk fails; check the kernel's log (dmesg), and copy all readable files",
 }
 """Advice for errors of the system."""
-
-app = typer.Typer(
-    name="flintmq",
-    add_completion=False,
-    no_args_is_help=False,
-    rich_markup_mode=None,  # plain help: quick to produce, the same on every terminal
-    pretty_exceptions_enable=False,
-    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110},
-)
-spark_app = typer.Typer(
-    name="spark",
-    no_args_is_help=False,
-    rich_markup_mode=None,
-    help=spark.HELP,
-)
-for _module in (inspect, explain, scan, tail, get, query, sql, verify, rebuild, salvage, copy, put, recover, doctor):
-    _cls = SqlCommand if _module is sql else Command
-    app.command(_module.__name__.rpartition(".")[2], cls=_cls, epilog=_module.EPILOG)(_module.command)
-for _name, (_command, _epilog) in spark.COMMANDS.items():
-    spark_app.command(_name, cls=SparkCommand, epilog=_epilog)(_command)
-app.add_typer(spark_app, name="spark", epilog=spark.EPILOG)
-retention_app = typer.Typer(name="retention", no_args_is_help=False, rich_markup_mode=None, help=retention.HELP)
-for _name, (_command, _epilog) in retention.COMMANDS.items():
-    retention_app.command(_name, cls=Command, epilog=_epilog)(_command)
-app.add_typer(retention_app, name="retention", epilog=retention.EPILOG)
-
-
-def _version(wanted: bool) -> None:
-    if wanted:
-        typer.echo(f"flintmq {flintmq.__version__}")
-        raise typer.Exit
-
-
-@app.callback(
-    epilog=examples(
-        "flintmq verify /var/rocketmq/store", "flintmq scan /var/rocketmq/store --topic Orders --since -15m"
-    )
-)
-def _root(
-    version: Annotated[
-        bool, typer.Option("--version", "-V", callback=_version, is_eager=True, help="Print the version and exit.")
-    ] = False,
-    quiet: Annotated[
-        bool, typer.Option("--quiet", "-q", help="No progress bars; also after the command's name.")
-    ] = False,
-) -> None:
-    """Inspect Apache RocketMQ message stores, and mend them: offline, without Java.
-
-    STORE is the directory with commitlog/ in it. Begin with inspect (the content) and verify (is it sound?). Only put,
-    recover, salvage --in-place, spark dispatch, spark sink --forget, and spark replay (--into) write to an existing
-    store. Output is escaped for terminals; --json gives exact values to programs. Exit codes: 0 fine, 1 damage or a
-    mismatch found, 2 wrong use or not a store; `flintmq help exit-codes` lists the others, `flintmq help` the other
-    topics.
-    """
-
-
-@app.command("version", cls=Command, epilog=examples("flintmq version", "flintmq -V"))
-def version_command() -> None:
-    """Print the version and exit."""
-    _version(True)
-
-
-class Shell(enum.StrEnum):
-    """A shell that asks for completions."""
-
-    bash = "bash"
-    zsh = "zsh"
-    fish = "fish"
-
-
-@app.command(
-    "completion",
-    cls=Command,
-    epilog=examples("flintmq completion bash", "flintmq completion zsh > flintmq.zsh"),
-)
-def completion_command(
-    shell: Annotated[Shell, typer.Argument(metavar="SHELL", show_default=False, help="bash, zsh or fish.")],
-) -> None:
-    """Print the shell script for completion by the Tab key.
-
-    Put it into the shell's start-up file: ~/.bashrc, ~/.zshrc, or ~/.config/fish/config.fish.
-    """
-    from typer.completion import get_completion_script  # type: ignore[attr-defined]
-
-    typer.echo(get_completion_script(prog_name="flintmq", complete_var=COMPLETE, shell=shell.value))
-
-
-@app.command("help", cls=Command, epilog=examples("flintmq help exit-codes", "flintmq help scan"))
-def help_command(
-    topic: Annotated[
-        list[str] | None,
-        typer.Argument(metavar="TOPIC", show_default=False, help="exit-codes, times, or a command's name."),
-    ] = None,
-) -> None:
-    """Explain a command, the exit codes, or the format of times."""
-    from flintmq.cli.docs import help_text
-
-    words = topic or []
-    text = help_text(" ".join(words))
-    if text is not None:
-        typer.echo(text)
-    elif run([*words, "--help"]):
-        raise typer.Exit(UsageError.exit_code)
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
@@ -222,17 +97,13 @@ def _is_value(words: list[str], at: int) -> bool:
 
 
 def _dispatch(words: list[str]) -> int:
-    if COMPLETE in os.environ:
-        from typer.completion import completion_init  # type: ignore[attr-defined]
+    if COMPLETE not in os.environ:
+        call = plain_call(words)
+        if call is not None:
+            return call()
+    from flintmq.cli.tree import dispatch
 
-        completion_init()
-    try:
-        result = typer.main.get_command(app).main(args=words or ["--help"], prog_name="flintmq", standalone_mode=False)
-    except typer.Abort:
-        return EXIT_INTERRUPTED
-    except SystemExit as leave:  # typer's answer to a broken pipe while it prints help
-        raise PipeClosed from leave
-    return result if isinstance(result, int) else 0
+    return dispatch(words)
 
 
 def _explain(error: Exception, as_json: bool) -> int:

@@ -16,8 +16,9 @@ from typing import Any
 
 import typer
 
-from flintmq.cli.app import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_TERMINATED, app
+from flintmq.cli.app import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_TERMINATED
 from flintmq.cli.options import PAGES
+from flintmq.cli.tree import app
 from flintmq.errors import FlintError
 
 PAGE = Path("docs/operations/cli.md")

@@ -8,62 +8,60 @@ from __future__ import annotations
 import enum
 from typing import Annotated, Any
 
-import typer
+from flintmq.cli.declare import Argument, Option
 
 PAGES = "https://github.com/flintmq/flintmq/blob/main/docs"
 """The documentation, for users who have only the package; pyproject.toml has the same address."""
 
 StoreArgument = Annotated[
     str,
-    typer.Argument(
+    Argument(
         metavar="STORE",
         show_default=False,
         help="The store's directory, the one with commitlog/ in it; for reading also s3://BUCKET/STORE.",
     ),
 ]
-TopicArgument = Annotated[str, typer.Argument(metavar="TOPIC", show_default=False, help="The topic's name.")]
+TopicArgument = Annotated[str, Argument(metavar="TOPIC", show_default=False, help="The topic's name.")]
 SetOption = Annotated[
     list[str] | None,
-    typer.Option(
+    Option(
         "--set",
         metavar="KEY=VALUE",
         show_default=False,
         help="A RocketMQ setting that the files do not record, such as maxIndexNum=400. May be repeated.",
     ),
 ]
-JsonOption = Annotated[bool, typer.Option("--json", help="JSON for programs: one object a line.")]
+JsonOption = Annotated[bool, Option("--json", help="JSON for programs: one object a line.")]
 
 # Which messages.
 
 
 def topics_option(help: str) -> Any:
     """Declare `--topic`, which may be repeated."""
-    return typer.Option("--topic", metavar="T", show_default=False, help=help)
+    return Option("--topic", metavar="T", show_default=False, help=help)
 
 
 def limit_option(*names: str, help: str) -> Any:
     """Declare `--limit` for a command that has a number of its own without it."""
-    return typer.Option("--limit", *names, metavar="N", min=0, show_default=False, help=help)
+    return Option("--limit", *names, metavar="N", min=0, show_default=False, help=help)
 
 
 TopicsOption = Annotated[list[str] | None, topics_option("Only this topic. May be repeated.")]
 QueuesOption = Annotated[
     list[int] | None,
-    typer.Option("--queue", metavar="N", show_default=False, help="Only this queue number. May be repeated."),
+    Option("--queue", metavar="N", show_default=False, help="Only this queue number. May be repeated."),
 ]
 SinceOption = Annotated[
     str | None,
-    typer.Option(
+    Option(
         "--since", metavar="TIME", show_default=False, help="Stored at TIME or later: ISO 8601, ms since 1970, or -15m."
     ),
 ]
-UntilOption = Annotated[
-    str | None, typer.Option("--until", metavar="TIME", show_default=False, help="Stored before TIME.")
-]
+UntilOption = Annotated[str | None, Option("--until", metavar="TIME", show_default=False, help="Stored before TIME.")]
 LimitOption = Annotated[int | None, limit_option("-n", help="Stop after N messages.")]
 TagOption = Annotated[
     list[str] | None,
-    typer.Option("--tag", metavar="T", show_default=False, help="Only this tag, or 'A || B'. May be repeated."),
+    Option("--tag", metavar="T", show_default=False, help="Only this tag, or 'A || B'. May be repeated."),
 ]
 
 # How they are read and shown.
@@ -78,7 +76,7 @@ class Access(enum.StrEnum):
 
 AccessOption = Annotated[
     Access,
-    typer.Option(
+    Option(
         "--access",
         metavar="WAY",
         help="pread, or map: faster, but a file that shrinks meanwhile ends the command.",
@@ -88,18 +86,18 @@ AccessOption = Annotated[
 
 def skip_damage_option(help: str) -> Any:
     """Declare `--skip-damage`."""
-    return typer.Option("--skip-damage", help=help)
+    return Option("--skip-damage", help=help)
 
 
 SkipDamageOption = Annotated[bool, skip_damage_option("Skip damage, and report it at the end with exit code 1.")]
 DecompressOption = Annotated[
-    bool, typer.Option("--decompress", help="Show compressed bodies as they were before (64 MiB each at most).")
+    bool, Option("--decompress", help="Show compressed bodies as they were before (64 MiB each at most).")
 ]
 
 
 def template_option(help: str) -> Any:
     """Declare `--format TEMPLATE`."""
-    return typer.Option("--format", metavar="TEMPLATE", show_default=False, help=help)
+    return Option("--format", metavar="TEMPLATE", show_default=False, help=help)
 
 
 # How a store is written.
@@ -115,13 +113,13 @@ class Peer(enum.StrEnum):
 
 PeerOption = Annotated[
     Peer,
-    typer.Option("--peer", metavar="VERSION", help="Write as this RocketMQ: 5.3.3; 5.4.0 or 5.5.0 (index tags too)."),
+    Option("--peer", metavar="VERSION", help="Write as this RocketMQ: 5.3.3; 5.4.0 or 5.5.0 (index tags too)."),
 ]
 
 
 def into_option(help: str) -> Any:
     """Declare `--into DIR`."""
-    return typer.Option("--into", metavar="DIR", show_default=False, help=help)
+    return Option("--into", metavar="DIR", show_default=False, help=help)
 
 
 IntoOption = Annotated[str, into_option("Directory of the result; created if missing.")]
@@ -129,25 +127,25 @@ IntoOption = Annotated[str, into_option("Directory of the result; created if mis
 
 def broker_conf_option(help: str) -> Any:
     """Declare `--config FILE`, a broker.conf."""
-    return typer.Option("--config", metavar="FILE", show_default=False, help=help)
+    return Option("--config", metavar="FILE", show_default=False, help=help)
 
 
 # Jobs on Spark.
 
 MasterOption = Annotated[
     str | None,
-    typer.Option("--master", metavar="URL", show_default=False, help="Spark's master, such as 'local[4]'."),
+    Option("--master", metavar="URL", show_default=False, help="Spark's master, such as 'local[4]'."),
 ]
 
 
 def once_option(help: str) -> Any:
     """Declare `--once`, of a job that otherwise runs until a signal."""
-    return typer.Option("--once", help=help)
+    return Option("--once", help=help)
 
 
 def interval_option(help: str) -> Any:
     """Declare `--interval`, the seconds between the rounds of such a job."""
-    return typer.Option("--interval", metavar="S", min=0.0, help=help)
+    return Option("--interval", metavar="S", min=0.0, help=help)
 
 
 def examples(*lines: str) -> str:

@@ -16,3 +16,9 @@ sql        queries about the messages, in SQL
 tail       the newest messages of a topic, and new ones as they arrive
 verify     checks everything in a store against everything else
 """
+
+NAMES = (
+    "inspect", "explain", "scan", "tail", "get", "query", "sql", "verify", "rebuild", "salvage", "copy", "put",
+    "recover", "doctor",
+)  # fmt: skip
+"""The commands, as the help lists them; `retention` is a group of its own."""

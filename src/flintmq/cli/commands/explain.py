@@ -7,8 +7,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from flintmq.cli.declare import Argument, Option
 from flintmq.cli.options import JsonOption, SetOption, examples, limit_option
 from flintmq.cli.output import dumps, output
 from flintmq.cli.text import printable, shorten_text, size
@@ -29,16 +28,16 @@ TEXT_CHARS = 160
 
 
 def command(
-    file: Annotated[str, typer.Argument(metavar="FILE", show_default=False, help="Any file of a store.")],
+    file: Annotated[str, Argument(metavar="FILE", show_default=False, help="Any file of a store.")],
     at: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--at", metavar="POSITION", show_default=False, help="Explain in full what covers this byte of the file."
         ),
     ] = None,
     kind: Annotated[
         str | None,
-        typer.Option("--as", metavar="KIND", show_default=False, help="Its kind, if its path does not show it."),
+        Option("--as", metavar="KIND", show_default=False, help="Its kind, if its path does not show it."),
     ] = None,
     limit: Annotated[
         int | None,

@@ -5,9 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Annotated
 
-import typer
-
 from flintmq.cli.body_option import Bodies
+from flintmq.cli.declare import Argument, Option
 from flintmq.cli.options import DecompressOption, JsonOption, SetOption, StoreArgument, TopicArgument, examples
 from flintmq.cli.output import output
 from flintmq.cli.values import store_config
@@ -21,12 +20,12 @@ EPILOG = examples(
 def command(
     store: StoreArgument,
     topic: TopicArgument,
-    queue_id: Annotated[int, typer.Argument(metavar="QUEUE", show_default=False, help="The queue's number.")],
+    queue_id: Annotated[int, Argument(metavar="QUEUE", show_default=False, help="The queue's number.")],
     queue_offset: Annotated[
-        int, typer.Argument(metavar="OFFSET", min=0, show_default=False, help="The message's place in the queue.")
+        int, Argument(metavar="OFFSET", min=0, show_default=False, help="The message's place in the queue.")
     ],
     raw: Annotated[
-        bool, typer.Option("--raw", help="Write the body's bytes as they are, and nothing else. Not to a terminal.")
+        bool, Option("--raw", help="Write the body's bytes as they are, and nothing else. Not to a terminal.")
     ] = False,
     decompress: DecompressOption = False,
     settings: SetOption = None,

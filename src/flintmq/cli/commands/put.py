@@ -6,8 +6,7 @@ import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from flintmq.cli.declare import Argument, Option
 from flintmq.cli.options import JsonOption, SetOption, TopicArgument, examples
 from flintmq.cli.output import output
 from flintmq.cli.text import printable
@@ -27,21 +26,17 @@ LINES_AT_ONCE = 1000
 def command(
     store: Annotated[
         str,
-        typer.Argument(metavar="STORE", show_default=False, help="The store's directory; created if missing."),
+        Argument(metavar="STORE", show_default=False, help="The store's directory; created if missing."),
     ],
     topic: TopicArgument,
     body: Annotated[
-        str | None, typer.Argument(metavar="BODY", show_default=False, help="The body; without it, standard input.")
+        str | None, Argument(metavar="BODY", show_default=False, help="The body; without it, standard input.")
     ] = None,
-    queue_id: Annotated[
-        int, typer.Option("--queue", metavar="N", min=0, max=0x7FFFFFFF, help="The queue's number.")
-    ] = 0,
-    tag: Annotated[str | None, typer.Option("--tag", metavar="TAG", help="The message's tags.")] = None,
-    key: Annotated[str | None, typer.Option("--key", metavar="KEYS", help="Its keys, separated by spaces.")] = None,
-    lines: Annotated[bool, typer.Option("--lines", help="Each line of standard input is a message.")] = False,
-    no_unique_key: Annotated[
-        bool, typer.Option("--no-unique-key", help="Give messages no unique key (msg_id).")
-    ] = False,
+    queue_id: Annotated[int, Option("--queue", metavar="N", min=0, max=0x7FFFFFFF, help="The queue's number.")] = 0,
+    tag: Annotated[str | None, Option("--tag", metavar="TAG", help="The message's tags.")] = None,
+    key: Annotated[str | None, Option("--key", metavar="KEYS", help="Its keys, separated by spaces.")] = None,
+    lines: Annotated[bool, Option("--lines", help="Each line of standard input is a message.")] = False,
+    no_unique_key: Annotated[bool, Option("--no-unique-key", help="Give messages no unique key (msg_id).")] = False,
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Annotated
 
-import typer
-
 from flintmq.cli.body_option import Bodies
+from flintmq.cli.declare import Argument, Option
 from flintmq.cli.options import (
     DecompressOption,
     JsonOption,
@@ -29,10 +28,10 @@ EPILOG = examples(
 def command(
     store: StoreArgument,
     topic: TopicArgument,
-    key: Annotated[str, typer.Argument(metavar="KEY", show_default=False, help="A key, or a unique message id.")],
+    key: Annotated[str, Argument(metavar="KEY", show_default=False, help="A key, or a unique message id.")],
     since: SinceOption = None,
     until: UntilOption = None,
-    limit: Annotated[int, typer.Option("--limit", "-n", metavar="N", min=1, help="At most the N newest.")] = 64,
+    limit: Annotated[int, Option("--limit", "-n", metavar="N", min=1, help="At most the N newest.")] = 64,
     decompress: DecompressOption = False,
     settings: SetOption = None,
     as_json: JsonOption = False,

@@ -6,9 +6,8 @@ import enum
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from flintmq.cli.command import need
+from flintmq.cli.declare import Option
 from flintmq.cli.options import (
     Access,
     AccessOption,
@@ -46,7 +45,7 @@ def command(
     store: StoreArgument,
     into: IntoOption,
     engine: Annotated[
-        Engine, typer.Option("--engine", metavar="ENGINE", help="local (one process) or spark; the bytes are the same.")
+        Engine, Option("--engine", metavar="ENGINE", help="local (one process) or spark; the bytes are the same.")
     ] = Engine.local,
     peer: PeerOption = Peer.v533,
     master: MasterOption = None,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Annotated, Any
 
-import typer
-
+from flintmq.cli.declare import Option
 from flintmq.cli.options import JsonOption, SetOption, StoreArgument, examples
 from flintmq.cli.output import output
 from flintmq.cli.values import store_config
@@ -19,10 +18,10 @@ EPILOG = examples(
 
 def command(
     store: StoreArgument,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Report what recovery would truncate.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Report what recovery would truncate.")] = False,
     accept_lost_log: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--accept-lost-log",
             help="Log files that were flushed and are missing at the end are lost for good: continue without them. "
             "Queues, index and consumer offsets go back to the present end of the log.",

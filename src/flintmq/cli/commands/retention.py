@@ -7,8 +7,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from flintmq.cli.declare import Option
 from flintmq.cli.options import JsonOption, SetOption, StoreArgument, broker_conf_option, examples
 from flintmq.cli.output import output
 from flintmq.cli.table import plain_table, plain_text
@@ -32,11 +31,11 @@ def command(
     store: StoreArgument,
     at: Annotated[
         str | None,
-        typer.Option("--at", metavar="TIME", show_default=False, help="Predict for TIME, with the present files."),
+        Option("--at", metavar="TIME", show_default=False, help="Predict for TIME, with the present files."),
     ] = None,
     used: Annotated[
         int | None,
-        typer.Option(
+        Option(
             "--used",
             metavar="PERCENT",
             min=0,

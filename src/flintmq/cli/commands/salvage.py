@@ -6,8 +6,7 @@ import sys
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from flintmq.cli.declare import Option
 from flintmq.cli.options import PAGES, JsonOption, Peer, PeerOption, SetOption, StoreArgument, examples, into_option
 from flintmq.cli.output import Output, output
 from flintmq.cli.text import printable, size
@@ -32,10 +31,10 @@ def command(
         str | None,
         into_option("Write a new store into this new directory."),
     ] = None,
-    in_place: Annotated[bool, typer.Option("--in-place", help="Mend the store itself; --undo reverts it.")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="With --in-place: report the changes, make none.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="With --in-place or --undo: do not ask.")] = False,
-    undo: Annotated[bool, typer.Option("--undo", help="Revert all changes of --in-place.")] = False,
+    in_place: Annotated[bool, Option("--in-place", help="Mend the store itself; --undo reverts it.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="With --in-place: report the changes, make none.")] = False,
+    yes: Annotated[bool, Option("--yes", help="With --in-place or --undo: do not ask.")] = False,
+    undo: Annotated[bool, Option("--undo", help="Revert all changes of --in-place.")] = False,
     peer: PeerOption = Peer.v533,
     settings: SetOption = None,
     as_json: JsonOption = False,

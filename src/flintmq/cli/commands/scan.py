@@ -7,9 +7,8 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from flintmq.cli.body_option import Bodies
+from flintmq.cli.declare import Option
 from flintmq.cli.options import (
     DecompressOption,
     JsonOption,
@@ -123,11 +122,11 @@ def command(
     tag: TagOption = None,
     key: Annotated[
         str | None,
-        typer.Option("--key", metavar="K", show_default=False, help="Only messages with this key or unique id."),
+        Option("--key", metavar="K", show_default=False, help="Only messages with this key or unique id."),
     ] = None,
     grep: Annotated[
         str | None,
-        typer.Option("--grep", metavar="TEXT", show_default=False, help="Only messages whose body holds this text."),
+        Option("--grep", metavar="TEXT", show_default=False, help="Only messages whose body holds this text."),
     ] = None,
     limit: LimitOption = None,
     template: Annotated[str | None, template_option("A line of your own, such as '{topic} {body}'.")] = None,

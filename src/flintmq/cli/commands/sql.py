@@ -5,9 +5,8 @@ from __future__ import annotations
 import os
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from flintmq.cli import signals
+from flintmq.cli.declare import Argument, Option
 from flintmq.cli.options import (
     Access,
     AccessOption,
@@ -41,14 +40,14 @@ SUFFIXES = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parqu
 def command(
     store: StoreArgument,
     question: Annotated[
-        str, typer.Argument(metavar="QUERY", show_default=False, help="SQL about messages, queues and offsets.")
+        str, Argument(metavar="QUERY", show_default=False, help="SQL about messages, queues and offsets.")
     ],
     topic: Annotated[list[str] | None, topics_option("Only messages of this topic. May be repeated.")] = None,
     since: SinceOption = None,
     until: UntilOption = None,
     kind: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--format",
             metavar="FORM",
             show_default=False,
@@ -57,10 +56,10 @@ def command(
     ] = None,
     target: Annotated[
         str | None,
-        typer.Option("--output", metavar="FILE", show_default=False, help="A new file for the whole answer."),
+        Option("--output", metavar="FILE", show_default=False, help="A new file for the whole answer."),
     ] = None,
     memory: Annotated[
-        str, typer.Option("--memory", metavar="SIZE", help="Memory that DuckDB may use before it uses temporary files.")
+        str, Option("--memory", metavar="SIZE", help="Memory that DuckDB may use before it uses temporary files.")
     ] = "192MiB",
     decompress: DecompressOption = False,
     skip_damage: SkipDamageOption = False,

@@ -9,9 +9,8 @@ from collections.abc import Iterator
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
 from flintmq.cli.body_option import Bodies
+from flintmq.cli.declare import Option
 from flintmq.cli.options import (
     DecompressOption,
     JsonOption,
@@ -60,7 +59,7 @@ def command(
     topic: TopicArgument,
     begin: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--since",
             "--from",
             metavar="TIME",
@@ -71,11 +70,9 @@ def command(
     until: UntilOption = None,
     lines: Annotated[
         int | None,
-        typer.Option(
-            "--lines", "-n", metavar="N", min=0, show_default=False, help="Number of the newest messages (10)."
-        ),
+        Option("--lines", "-n", metavar="N", min=0, show_default=False, help="Number of the newest messages (10)."),
     ] = None,
-    follow: Annotated[bool, typer.Option("--follow", "-f", help="Continue with new messages until Ctrl-C.")] = False,
+    follow: Annotated[bool, Option("--follow", "-f", help="Continue with new messages until Ctrl-C.")] = False,
     queue: QueuesOption = None,
     tag: TagOption = None,
     limit: Annotated[int | None, limit_option(help="Stop after N messages.")] = None,

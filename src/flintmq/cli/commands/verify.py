@@ -9,8 +9,7 @@ from collections.abc import Iterator
 from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated
 
-import typer
-
+from flintmq.cli.declare import Option
 from flintmq.cli.options import Access, AccessOption, JsonOption, SetOption, StoreArgument, examples
 from flintmq.cli.output import Output, dumps, output, stderr
 from flintmq.cli.text import printable
@@ -70,21 +69,21 @@ def command(
     store: StoreArgument,
     begin: Annotated[
         str | None,
-        typer.Option("--from", metavar="PLACE", show_default=False, help="Begin at this log offset or log file."),
+        Option("--from", metavar="PLACE", show_default=False, help="Begin at this log offset or log file."),
     ] = None,
     end: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--to", metavar="PLACE", show_default=False, help="End at this log offset, or where this log file begins."
         ),
     ] = None,
     max_seconds: Annotated[
         float | None,
-        typer.Option("--max-seconds", metavar="N", show_default=False, help="End after this time (exit code 11)."),
+        Option("--max-seconds", metavar="N", show_default=False, help="End after this time (exit code 11)."),
     ] = None,
     resume: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--resume",
             metavar="FILE",
             show_default=False,
@@ -93,7 +92,7 @@ def command(
     ] = None,
     progress: Annotated[
         Watch,
-        typer.Option("--progress", metavar="WAY", help="bar (where stderr is a terminal), or json: lines on stderr."),
+        Option("--progress", metavar="WAY", help="bar (where stderr is a terminal), or json: lines on stderr."),
     ] = Watch.bar,
     access: AccessOption = Access.pread,
     settings: SetOption = None,

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from flintmq.cli import signals
+from flintmq.cli.declare import Option
 from flintmq.cli.options import (
     Access,
     AccessOption,
@@ -42,7 +41,7 @@ def command(
     once: Annotated[bool, once_option("End at the present end of the log.")] = False,
     interval: Annotated[float, interval_option("Seconds until the next look at the log.")] = 1.0,
     anew: Annotated[
-        bool, typer.Option("--anew", help="Remove the queues and the index in DIR and rebuild all of them.")
+        bool, Option("--anew", help="Remove the queues and the index in DIR and rebuild all of them.")
     ] = False,
     peer: PeerOption = Peer.v533,
     master: MasterOption = None,

@@ -6,9 +6,8 @@ import enum
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
 from flintmq.cli import signals
+from flintmq.cli.declare import Option
 from flintmq.cli.options import (
     DecompressOption,
     JsonOption,
@@ -64,57 +63,51 @@ class Body(enum.StrEnum):
 def command(
     store: StoreArgument,
     into: Annotated[
-        str, typer.Option("--out", metavar="DIR", show_default=False, help="Directory of files; created if missing.")
+        str, Option("--out", metavar="DIR", show_default=False, help="Directory of files; created if missing.")
     ],
-    to: Annotated[
-        TargetFormat, typer.Option("--to", metavar="FORMAT", help="parquet or delta.")
-    ] = TargetFormat.parquet,
+    to: Annotated[TargetFormat, Option("--to", metavar="FORMAT", help="parquet or delta.")] = TargetFormat.parquet,
     topic: TopicsOption = None,
     compression: Annotated[
-        Codec, typer.Option("--compression", metavar="CODEC", help="snappy, zstd, lz4, gzip or none.")
+        Codec, Option("--compression", metavar="CODEC", help="snappy, zstd, lz4, gzip or none.")
     ] = Codec.snappy,
     decompress: DecompressOption = False,
-    explode: Annotated[
-        bool, typer.Option("--explode", help="Each message of an inner batch as a row of its own.")
-    ] = False,
+    explode: Annotated[bool, Option("--explode", help="Each message of an inner batch as a row of its own.")] = False,
     skip_damage: SkipDamageOption = False,
     stream: Annotated[
-        bool, typer.Option("--stream", help="Continue with new messages until SIGINT or SIGTERM; see --once.")
+        bool, Option("--stream", help="Continue with new messages until SIGINT or SIGTERM; see --once.")
     ] = False,
     once: Annotated[bool, once_option("With --stream: end at the present end of the log.")] = False,
     interval: Annotated[float, interval_option("With --stream: seconds between micro-batches.")] = 10.0,
     max_offsets: Annotated[
         int | None,
-        typer.Option("--max-offsets", metavar="N", min=1, show_default=False, help="Most messages of a micro-batch."),
+        Option("--max-offsets", metavar="N", min=1, show_default=False, help="Most messages of a micro-batch."),
     ] = None,
     properties: Annotated[
         list[str] | None,
-        typer.Option(
+        Option(
             "--property",
             metavar="NAME[:COLUMN]",
             show_default=False,
             help="This property as a column of text, instead of the map of all. May be repeated.",
         ),
     ] = None,
-    body: Annotated[Body, typer.Option("--body", metavar="FORM", help="Bodies as bytes, text or json.")] = Body.bytes,
+    body: Annotated[Body, Option("--body", metavar="FORM", help="Bodies as bytes, text or json.")] = Body.bytes,
     body_schema: Annotated[
         str | None,
-        typer.Option("--body-schema", metavar="DDL|FILE", show_default=False, help="The schema of --body json."),
+        Option("--body-schema", metavar="DDL|FILE", show_default=False, help="The schema of --body json."),
     ] = None,
     target_file_size: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--target-file-size", metavar="SIZE", show_default=False, help="Approximate size of files, such as 128MiB."
         ),
     ] = None,
     partition_by: Annotated[
-        str, typer.Option("--partition-by", metavar="COLUMNS", help="topic_name,date or one of them, or none.")
+        str, Option("--partition-by", metavar="COLUMNS", help="topic_name,date or one of them, or none.")
     ] = "topic_name,date",
     checkpoint: Annotated[
         str | None,
-        typer.Option(
-            "--checkpoint", metavar="DIR", show_default=False, help="Keep a copy of the export's progress there."
-        ),
+        Option("--checkpoint", metavar="DIR", show_default=False, help="Keep a copy of the export's progress there."),
     ] = None,
     master: MasterOption = None,
     settings: SetOption = None,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from flintmq.cli.declare import Argument, Option
 from flintmq.cli.options import (
     Access,
     AccessOption,
@@ -36,32 +35,30 @@ EPILOG = examples(
 def command(
     source: Annotated[
         str,
-        typer.Argument(
+        Argument(
             metavar="SOURCE", show_default=False, help="A store, a Delta table, or a directory of exports to Parquet."
         ),
     ],
     into: Annotated[str, into_option("The store, new or existing.")],
     where: Annotated[
         str | None,
-        typer.Option(
-            "--where", metavar="SQL", show_default=False, help="Only messages for which this condition holds."
-        ),
+        Option("--where", metavar="SQL", show_default=False, help="Only messages for which this condition holds."),
     ] = None,
     live: Annotated[
-        bool, typer.Option("--live", help="Put messages one by one into a new store too, with present store times.")
+        bool, Option("--live", help="Put messages one by one into a new store too, with present store times.")
     ] = False,
     speed: Annotated[
         str,
-        typer.Option("--speed", metavar="SPEED", help="original, xN (N times as fast) or max."),
+        Option("--speed", metavar="SPEED", help="original, xN (N times as fast) or max."),
     ] = "max",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count the messages to put, and write nothing.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", help="Count the messages to put, and write nothing.")] = False,
     system_topics: Annotated[
-        bool, typer.Option("--system-topics", help="Include the broker's own topics, which it would process again.")
+        bool, Option("--system-topics", help="Include the broker's own topics, which it would process again.")
     ] = False,
     skip_damage: SkipDamageOption = False,
     skip_refused: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--skip-refused", help="Leave out messages that the store would refuse, and report them with exit code 1."
         ),
     ] = False,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from flintmq.cli.declare import Option
 from flintmq.cli.options import JsonOption, StoreArgument, examples
 from flintmq.cli.output import output
 from flintmq.cli.text import printable, size
@@ -24,7 +23,7 @@ def command(
     store: StoreArgument,
     forget: Annotated[
         str | None,
-        typer.Option(
+        Option(
             "--forget",
             metavar="QUERY",
             show_default=False,

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-import typer
-
+from flintmq.cli.declare import Option
 from flintmq.cli.options import (
     JsonOption,
     MasterOption,
@@ -37,7 +36,7 @@ def command(
     store: StoreArgument,
     out: Annotated[
         str | None,
-        typer.Option("--out", metavar="FILE", show_default=False, help="The page: one HTML file; none without it."),
+        Option("--out", metavar="FILE", show_default=False, help="The page: one HTML file; none without it."),
     ] = None,
     topic: TopicsOption = None,
     since: SinceOption = None,

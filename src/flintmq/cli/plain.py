@@ -1,0 +1,106 @@
+"""Parses plain command lines without Typer, which costs more to load than most commands need to run.
+
+A command line is plain if it is a known command with known arguments and options, all of them right. Everything else
+(help, completion, a mistake, a rare way of writing) is None here, and is left to Typer, which also makes all texts. So
+this parser may always decline, and must never understand a line in another way than Typer does. It knows no option
+itself: it reads the declarations that Typer gets too (`declare.parameters`).
+"""
+
+from __future__ import annotations
+
+import enum
+import types
+import typing
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from typing import Any
+
+from flintmq.cli.commands import NAMES
+from flintmq.cli.declare import Argument, Option, parameters
+
+MOST_DIGITS = 18
+"""A number of so many digits fits into 64 bits."""
+
+
+class NotPlain(Exception):
+    """A command line is left to Typer."""
+
+
+def plain_call(words: Sequence[str]) -> Callable[[], int] | None:
+    """Return the call that a plain command line stands for; None if it is not plain.
+
+    Args:
+        words: the command's name and what follows it.
+    """
+    if not words or words[0] not in NAMES or words[0] == "sql":  # sql asks for DuckDB first
+        return None
+    command: Callable[..., int] = import_module(f"flintmq.cli.commands.{words[0]}").command
+    try:
+        values = parse(command, words[1:])
+    except NotPlain:
+        return None
+    return lambda: command(**values)
+
+
+def parse(command: Callable[..., int], words: Sequence[str]) -> dict[str, Any]:
+    """Return the values of the parameters that the words give; all others have their defaults.
+
+    Raises:
+        NotPlain: the words are no plain command line.
+    """
+    declared = parameters(command)
+    named = {option: name for name, (_, one) in declared.items() if isinstance(one, Option) for option in one.names}
+    places = [name for name, (_, one) in declared.items() if not isinstance(one, Option)]
+    values: dict[str, Any] = {}
+    rest = iter(words)
+    for word in rest:
+        if not word.startswith("-"):
+            if not places:
+                raise NotPlain
+            _take(values, places.pop(0), word, declared)
+            continue
+        option, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
+        if option not in named:
+            raise NotPlain
+        name = named[option]
+        if declared[name][0] is not bool:
+            _take(values, name, value if equals else next(rest, ""), declared)
+        elif equals:
+            raise NotPlain
+        else:
+            values[name] = True
+    required = list(declared)[: len(declared) - len(command.__defaults__ or ())]
+    if not values.keys() >= set(required):
+        raise NotPlain
+    return values
+
+
+def _take(values: dict[str, Any], name: str, word: str, declared: dict[str, tuple[Any, Argument]]) -> None:
+    """Add the value of a parameter.
+
+    Raises:
+        NotPlain: it is given twice, or the word is no plain value of its type.
+    """
+    kind, one = declared[name]
+    if isinstance(kind, types.UnionType):  # of a type and None
+        kind = typing.get_args(kind)[0]
+    if typing.get_origin(kind) is list:
+        values.setdefault(name, []).append(_value(typing.get_args(kind)[0], one, word))
+    elif name in values:
+        raise NotPlain
+    else:
+        values[name] = _value(kind, one, word)
+
+
+def _value(kind: Any, declared: Argument, word: str) -> Any:
+    if not word or not word.isprintable():  # also a byte that is not UTF-8
+        raise NotPlain
+    if kind is str:
+        return word
+    if kind is int and word.isascii() and word.isdigit() and len(word) <= MOST_DIGITS:
+        number = int(word)
+        if (declared.min is None or number >= declared.min) and (declared.max is None or number <= declared.max):
+            return number
+    elif issubclass(kind, enum.Enum) and word in {one.value for one in kind}:
+        return kind(word)
+    raise NotPlain
