@@ -34,7 +34,8 @@ class Argument:
         show_default: bool = True,
     ) -> None:
         self.min, self.max = min, max
-        self.settings: dict[str, Any] = dict(metavar=metavar, help=help, min=min, max=max, show_default=show_default)
+        limits: dict[str, Any] = {"min": min, "max": max}
+        self.settings = {"metavar": metavar, "help": help, "show_default": show_default, **limits}
 
 
 class Option(Argument):
