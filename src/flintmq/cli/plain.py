@@ -1,4 +1,4 @@
-"""Parses plain command lines without Typer, which costs more to load than most commands need to run.
+"""Parses plain command lines without Typer, which is slow to load.
 
 A command line is plain if it is a known command with known arguments and options, all of them right. Everything else
 (help, completion, a mistake, a rare way of writing) is None here, and is left to Typer, which also makes all texts. So
@@ -27,7 +27,7 @@ class NotPlain(Exception):
 
 
 def plain_call(words: Sequence[str]) -> Callable[[], int] | None:
-    """Return the call that a plain command line stands for; None if it is not plain.
+    """Return the call that the words mean; None if the line is not plain.
 
     Args:
         words: the command's name and what follows it.

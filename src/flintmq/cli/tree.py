@@ -1,4 +1,7 @@
-"""The commands for Typer, which parses their words, and makes help, errors of use, and completions."""
+"""The commands for Typer.
+
+Typer parses all lines that are not plain, and makes help, errors of use, and completions.
+"""
 
 from __future__ import annotations
 
