@@ -13,8 +13,10 @@ import pytest
 from flintmq import Message, MessageStore, UsageError, open_store
 from flintmq.forensics.verify.run import verify
 from flintmq.kernels import ring as kernel
+from flintmq.storage.allocation import AllocationService
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.mapped_file import MappedFile
+from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.storage.transient_pool import TransientStorePool
 from tests.storage.test_transient_pool import SIZE, store
 from tests.support.faults import Faulty
@@ -232,6 +234,26 @@ def test_a_copy_is_what_was_put_or_there_is_none(tmp_path: Path):
     file.close()
     pool.close()
     assert not pool.copy(bytearray(1), 0, file)
+
+
+def test_bytes_that_were_never_in_the_ring_are_not_copied_from_it(tmp_path: Path):
+    """A file left the ring for a large append; the next one is in it again."""
+    queue = MappedFileQueue([str(tmp_path)], 4 * SIZE)
+    queue.pool = pool = TransientStorePool(1, SIZE, direct=True)
+    queue.allocation = AllocationService(queue.make_file, 4 * SIZE, REAL, pool=pool)
+    pool.make_room = queue.commit_piece
+    first = queue.append_file(0)
+    store(first, b"a" * 100)
+    store(first, b"b" * (first.size - 100))
+    assert not first.in_ring
+    second = queue.append_file(first.size)
+    store(second, b"c" * 100)
+    queue.commit(first.size + 100)
+    assert second.in_ring and pool.ring.size == SIZE
+    assert queue.read(first.size - 100, 100) == b"b" * 100 and queue.read(first.size, 100) == b"c" * 100
+    assert not queue.copy_newest(bytearray(100), first.size - 100)
+    assert queue.copy_newest(bytearray(100), first.size) == pool._native
+    queue.close()
 
 
 def test_bounds_of_a_copy(tmp_path: Path):

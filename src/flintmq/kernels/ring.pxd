@@ -14,7 +14,7 @@ cdef extern from "write_behind.h" nogil:
 
 cdef class Ring:
     cdef readonly int64_t size
-    cdef int64_t _piece_size, _drained, _committed, _mark
+    cdef int64_t _piece_size, _begin, _drained, _committed, _mark
     cdef readonly int error
     cdef readonly bint direct_refused
     cdef uint8_t *_p

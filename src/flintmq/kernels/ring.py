@@ -65,7 +65,7 @@ class Ring:
             raise ValueError("a piece has bytes")
         self.size, self._piece_size, self.error = size, piece_size, 0
         self.direct_refused = False
-        self._drained = self._committed = self._mark = 0
+        self._drained = self._committed = self._mark = self._begin = 0
         if not cython.compiled:
             self._lock = threading.Lock()
 
@@ -121,6 +121,7 @@ class Ring:
         Thread: the one that holds the put lock; nothing is in the ring.
         """
         with self.guard:
+            self._begin = offset
             if offset > self._drained:
                 self._mark = 0
                 if cython.compiled:
@@ -213,7 +214,7 @@ class Ring:
             raise NotImplementedError
         if count > self.size or offset < 0:
             raise ValueError("more bytes than the ring has, or none of the log's")
-        if count == 0 or self._p == cython.NULL:
+        if count == 0 or self._p == cython.NULL or offset < self._begin:  # those before are in the files alone
             return False
         copy_bytes(cython.address(into[0]), 0, self._p, offset & (self.size - 1), count)
         fence_acquire()  # whoever stores has moved `reserved` before: seen after the copy, it limits what was stored
