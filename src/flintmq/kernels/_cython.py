@@ -54,6 +54,7 @@ bint = CType(bool)
 double = CType(float)
 p_uchar = p_char = const = CType(_same)
 nogil = cfunc = inline = final = cclass = no_gc = no_gc_clear = freelist = exceptval = boundscheck = NoEffect()
+critical_section = NoEffect()  # only where Python has no GIL does a compiled one take a lock
 
 
 def pointer(to: object) -> CType:

@@ -31,7 +31,7 @@ if not cython.compiled:  # the fast way is the compiled one
     PyLong_AsLongLongAndOverflow = PyLong_CheckExact = PyObject = None
     PyUnicode_CheckExact = PyUnicode_GET_LENGTH = any_below = clock_ms = copy_bytes = None
     crc_property_room = find_either = publish = put_record = put_unique_key = record_size = u32be = utf8 = None
-    fence_full = fence_release = None
+    fence_full = fence_release = observe = None
 
 CLOCK_SET_BACK_MS = 3_600_000  # store times never decrease, unless the clock was set back by this much or more
 MOST_BODY = 1 << 16  # bytes of the largest body that is copied with the GIL held
@@ -90,19 +90,23 @@ class AppendTarget:
         """
         if len(buffer) < (2 * ring_size if ring_size else self.size):
             raise ValueError("the buffer is smaller than the file")
-        self._shift = self.start if ring_size else 0
-        self._mask = ring_size - 1 if ring_size else -1
-        if cython.compiled:
-            self._p = cython.address(buffer[0])
+        with cython.critical_section(self):
+            self._shift = self.start if ring_size else 0
+            self._mask = ring_size - 1 if ring_size else -1
+            if cython.compiled:
+                self._p = cython.address(buffer[0])
 
     def detach(self) -> None:
         """Forget the address: the bytes are unmapped next."""
-        if cython.compiled:
-            self._p = cython.NULL
+        with cython.critical_section(self):  # a fast get may read there
+            if cython.compiled:
+                self._p = cython.NULL
 
     @property
     def wrote(self) -> int:
         """Position after the last byte put."""
+        if cython.compiled:
+            return observe(cython.address(self._wrote))
         return self._wrote
 
     @wrote.setter
@@ -600,7 +604,8 @@ class Putter:
 
         Thread: that of a running event loop. Durability: as for put, once it is awaited.
         """
-        loop_puts: LoopWaits = self.loop_puts
+        with cython.critical_section(self):  # as its setter: another thread's loop may replace it
+            loop_puts: LoopWaits = self.loop_puts
         if not self._is_quick or loop_puts is None or not message.wait or not loop_puts.is_running():
             return self._put_async_slowly(message, False)
         result = self._quick.append(message)

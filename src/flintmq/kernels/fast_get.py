@@ -10,7 +10,8 @@ but FOUND, NO_MATCHED_MESSAGE and OFFSET_OVERFLOW_ONE.
 The GIL is held while nothing waits for the disk. A record of the last file is copied from its map, as the slow way
 does. A record of an older file is read with `preadv2(RWF_NOWAIT)`; if it is not in memory, the file is held, and
 `pread` waits for the disk without the GIL. While the GIL is held and a file has an address (`AppendTarget._p`), nobody
-unmaps or closes it: `detach` comes first.
+unmaps or closes it: `detach` comes first. Free-threaded Python has no GIL; there a critical section of the file keeps
+`detach` away, and those of other objects guard what several gets share. With a GIL a critical section does nothing.
 
 Uncompiled, every call returns None.
 """
@@ -132,11 +133,12 @@ class FastReader:
         answer = self._get(topic, queue_id, offset, max_messages, tags, wait_ms)
         if answer is not None:
             number: cython.longlong = len(answer.messages)
-            self.messages += number
-            if number > 0:
-                self.found += 1
-            else:
-                self.missed += 1
+            with cython.critical_section(self):
+                self.messages += number
+                if number > 0:
+                    self.found += 1
+                else:
+                    self.missed += 1
         return answer
 
     def read(self, topic, queue_id, offset, max_messages, tags, wait_ms):
@@ -183,11 +185,13 @@ class FastReader:
 
     def _hashes(self, tags):
         """Return the hashes of a tag expression, 4 bytes each; None for all messages."""
-        known = self._codes  # one object, so that its parts belong together
+        with cython.critical_section(self):
+            known = self._codes  # one object, so that its parts belong together
         if known[0] != tags:
             found = self._hashes_of(tags)
             known = tags, None if found is None else b"".join([code.to_bytes(4, "big") for code in sorted(found)])
-            self._codes = known
+            with cython.critical_section(self):
+                self._codes = known
         return known[1]
 
     def _walk(self, queue, queue_id, at, most, codes, low, high):
@@ -217,7 +221,8 @@ class FastReader:
         while following < stop:
             if following >= end:
                 first = queue._block_of(following)
-                block = queue.blocks.get(first)
+                with cython.critical_section(queue.blocks):  # `get` borrows a reference, and a block may be dropped
+                    block = queue.blocks.get(first)
                 if block is None or first + len(block) // _UNIT <= following:
                     block = queue.read_block(following)
                     if block is None or first + len(block) // _UNIT <= following:
@@ -263,11 +268,21 @@ class FastReader:
             return None
         raw: bytes = PyBytes_FromStringAndSize(cython.NULL, size)
         p: cython.pointer(cython.uchar) = cython.cast(cython.p_uchar, PyBytes_AS_STRING(raw))
-        if file._p == cython.NULL:
-            return None
-        if number == len(files) - 1 and not self.needs_commit:
-            copy_bytes(p, 0, file._p, at, size)
-        elif not self._read(file, p, size, at):
+        got: cython.longlong = -1
+        is_mapped: cython.bint = number == len(files) - 1 and not self.needs_commit
+        asks: cython.bint = not is_mapped and self.asks_first
+        fd: cython.int = file.fd if asks else -1
+        with cython.critical_section(file):  # nothing in it calls Python, which could suspend it
+            if file._p == cython.NULL:
+                return None
+            if is_mapped:
+                copy_bytes(p, 0, file._p, at, size)
+                got = size
+            elif asks:
+                got = fmq_read_now(fd, p, size, at)
+        if got == -2:
+            self.asks_first = False
+        if got != size and not self._read(file, p, size, at):
             return None
         if _record(p, 0, size, size + _BLANK, physical, size, 1) != size:
             return None
@@ -281,18 +296,13 @@ class FastReader:
         return one
 
     def _read(self, file, p, size, at):
-        """Read bytes of an open file; return whether all came."""
-        fd: cython.int = file.fd
+        """Read bytes of a file, and wait for the disk; return whether all came."""
+        fd: cython.int
         got: cython.longlong
-        if self.asks_first:
-            got = fmq_read_now(fd, p, size, at)
-            if got == size:
-                return True
-            if got == -2:
-                self.asks_first = False
         if not file.hold():
             return False
         try:
+            fd = file.fd
             with cython.nogil:
                 got = fmq_read(fd, p, size, at)
         finally:

@@ -48,14 +48,15 @@ class RecordBytes:
     @property
     def raw(self) -> bytes:
         """Bytes of the whole record."""
-        if self._raw is None:
-            self._raw = _copy(self._p, 0, self._size)
-            if cython.compiled:
-                self._p = cython.cast(cython.pointer(cython.const[cython.uchar]), self._raw)
-            else:
-                self._p = self._raw
-            self._pin = None
-        return self._raw
+        with cython.critical_section(self):  # without a GIL, another thread may ask for it or for `body`
+            if self._raw is None:
+                self._raw = _copy(self._p, 0, self._size)
+                if cython.compiled:
+                    self._p = cython.cast(cython.pointer(cython.const[cython.uchar]), self._raw)
+                else:
+                    self._p = self._raw
+                self._pin = None
+            return self._raw
 
     @property
     def size(self) -> int:
@@ -65,10 +66,13 @@ class RecordBytes:
     @property
     def body(self) -> bytes:
         """Body of the record; if the bytes have none in its place, that of `fields`."""
-        if self._size >= 91:
-            at: cython.longlong = 88 + (12 if self._p[39] & 16 else 0) + (12 if self._p[39] & 32 else 0)
-            if at <= self._size:
-                n: cython.longlong = i32be(self._p, at - 4)
+        at: cython.longlong = self._size
+        n: cython.longlong
+        with cython.critical_section(self):
+            if self._size >= 91:
+                at = 88 + (12 if self._p[39] & 16 else 0) + (12 if self._p[39] & 32 else 0)
+            if self._size >= 91 and at <= self._size:
+                n = i32be(self._p, at - 4)
                 if 0 <= n <= self._size - at:
                     return _copy(self._p, at, n)
         return self.fields.body

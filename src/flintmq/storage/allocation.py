@@ -16,6 +16,7 @@ from collections.abc import Callable
 
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.mapped_file import MappedFile
+from flintmq.storage.mutex import Lock
 from flintmq.storage.service_thread import ServiceThread
 from flintmq.storage.transient_pool import TransientStorePool
 from flintmq.storage.warm_up import Ahead, WarmUp
@@ -73,7 +74,7 @@ class AllocationService:
         self.make, self.file_size, self.effects = make, file_size, effects
         self.warm, self.ahead, self.pool = warm, ahead, pool
         self.wait_s = wait_s
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._table: dict[int, AllocateRequest] = {}  # by start: requested and not yet in use
         self._queue: list[int] = []  # starts to make, lowest first
         self._full: list[MappedFile] = []

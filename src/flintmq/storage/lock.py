@@ -16,13 +16,13 @@ import errno
 import fcntl
 import os
 import struct
-import threading
 from contextlib import suppress
 
 from flintmq.errors import StoreAccessError, StoreLockedError
+from flintmq.storage.mutex import ReentrantLock
 
 _held: set[StoreLock] = set()  # by this process
-_table = threading.RLock()  # a signal handler may open or close another store amid this
+_table = ReentrantLock()  # a signal handler may open or close another store amid this
 
 _FLOCK = "hhqqi" if struct.calcsize("P") == 8 else "hhlli"  # struct flock of Linux; macOS orders it otherwise
 _OFD = getattr(fcntl, "F_OFD_SETLK", None) if os.uname().sysname == "Linux" and struct.calcsize("P") == 8 else None
@@ -169,7 +169,7 @@ def _forget() -> None:
     The child closes the open files it inherited, or their locks would outlive the holder.
     """
     global _table
-    _table = threading.RLock()  # another thread may have had it at the fork
+    _table = ReentrantLock()  # another thread may have had it at the fork
     for lock in _held:
         lock._close()
     _held.clear()

@@ -9,12 +9,12 @@ disk is an error of `reserve` and does not kill the process. Upstream: DefaultMa
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable
 
 from flintmq.kernels.fast_append import AppendTarget
 from flintmq.kernels.ring import BLOCK
 from flintmq.storage.filesystem import REAL, Effects
+from flintmq.storage.mutex import Lock
 from flintmq.storage.transient_pool import TransientStorePool
 
 WINDOW = 64 << 20  # bytes of log that are allocated at once
@@ -47,8 +47,8 @@ class MappedFile(AppendTarget):
         self._direct_fd = -1  # for direct writes of the ring; -1: there are none
         self.attach(self.view)
         self._holders = 1
-        self._lock = threading.Lock()
-        self._grow = threading.Lock()
+        self._lock = Lock()
+        self._grow = Lock()
 
     @staticmethod
     def create(path: str, start: int, size: int, effects: Effects = REAL, *, window: int | None = None) -> MappedFile:

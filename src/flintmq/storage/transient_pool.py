@@ -13,13 +13,13 @@ import logging
 import mmap
 import os
 import sys
-import threading
 from collections.abc import Callable
 
 from flintmq.kernels import _select
 from flintmq.kernels.fast_append import AppendTarget
-from flintmq.kernels.ring import BLOCK, Ring
+from flintmq.kernels.ring import BLOCK
 from flintmq.storage.filesystem import REAL, Effects
+from flintmq.storage.mutex import GuardedRing, Lock
 
 log = logging.getLogger("flintmq.pool")
 
@@ -56,11 +56,11 @@ class TransientStorePool:
     ) -> None:
         self.count, self.effects, self.fast_fail = count, effects, fast_fail
         self.direct = direct and file_size % BLOCK == 0
-        self.ring = Ring(ring_size(count, file_size))
+        self.ring = GuardedRing(ring_size(count, file_size))
         self.view: memoryview | None = None
         self.make_room: Callable[[], None] | None = None
         self._memory: mmap.mmap | None = None
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._native = _select.compiled() and not effects.watches
         # Without a GIL the memory could be unmapped amid a copy.
         self._copies = self.direct and self._native and getattr(sys, "_is_gil_enabled", lambda: True)()

@@ -157,7 +157,8 @@ class MessageStore(Putter):
         parts = self._parts
         parts.state.check()
         waiting = parts.puts.put_async(message, self.quick, tried)
-        self.loop_puts = parts.flush.loops[-1] if parts.flush.loops else None
+        loops = parts.flush.loops  # read once: another thread may replace it
+        self.loop_puts = loops[-1] if loops else None
         return waiting
 
     def put_many(

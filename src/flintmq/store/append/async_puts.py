@@ -69,13 +69,13 @@ def loop_puts(flush: FlushService, loop: asyncio.AbstractEventLoop) -> LoopPuts 
     for puts in flush.loops:
         if puts.loop is loop:
             return puts
-    flush.loops = [puts for puts in flush.loops if not puts.loop.is_closed()]
     assert flush.flusher is not None
     try:
         puts = LoopPuts(flush.flusher, loop, running_loop, PutMessageStatus.FLUSH_DISK_TIMEOUT, flush.timeout_s)
     except (NotImplementedError, OSError):
         return None
-    flush.loops = [*flush.loops, puts]
+    with flush.loops_lock:  # else two threads with a loop each could each forget the other's
+        flush.loops = [*(one for one in flush.loops if not one.loop.is_closed()), puts]
     return puts
 
 

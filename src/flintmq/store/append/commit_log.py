@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, TypeVar
@@ -38,6 +37,7 @@ from flintmq.message import Message, PutMessageStatus, PutResult, PutRule, refus
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.mapped_file import MappedFile
 from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.storage.mutex import Lock
 from flintmq.store.append import multi_queue
 from flintmq.store.append.checks import encode_properties, message_rule, timer_rule, topic_status
 from flintmq.store.append.delayed_message import scheduled
@@ -125,7 +125,7 @@ class CommitLog:
         self.host = parse_host(host)
         self.hosts = self.host + self.host
         self.host_flag = STORE_HOST_V6 if len(self.host) == 20 else 0
-        self.lock = threading.Lock()
+        self.lock = Lock()
         self.slow = SlowPart(effects)
         self.handed_over = handed_over
         self.fast = not effects.watches  # whether messages may go the fast way
@@ -156,7 +156,8 @@ class CommitLog:
     @property
     def next_offsets(self) -> dict[tuple[bytes, int], int]:
         """Return (topic, queue id) -> queue offset of the next record, at this moment."""
-        return {(raw, q): place.next for raw, topic in list(self._by_raw.items()) for q, place in topic.places.items()}
+        topics = list(self._by_raw.items())  # lists: puts may add to both dicts meanwhile
+        return {(raw, q): place.next for raw, topic in topics for q, place in list(topic.places.items())}
 
     def append(self, message: Message) -> PutResult:
         """Append one message.

@@ -12,7 +12,6 @@ SERVICE_NOT_AVAILABLE, and no fsync is tried again. After that the page cache ma
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 
 from flintmq.config.keys import StoreConfig
@@ -23,6 +22,7 @@ from flintmq.message import PutMessageStatus, PutResult
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.lock import StoreLock
 from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.storage.mutex import Lock
 from flintmq.storage.service_thread import ServiceThread
 from flintmq.store.append.commit_log import CommitLog
 from flintmq.store.append.disk_failure import DiskFailure, reason_of
@@ -61,6 +61,7 @@ class FlushService(Follower):
         follower: woken after a flush if it needs it; None: nobody is. Set before `start`.
         flushed_time: store time in ms of the last record that a flush covered; 0: there was none.
         loops: puts of event loops that the native thread answers. The list is replaced, never changed.
+        loops_lock: held by whoever replaces it.
         flusher: the native thread, which the log's end is published to; None: a Python thread flushes.
     """
 
@@ -82,10 +83,11 @@ class FlushService(Follower):
         self.flusher: Flusher | None = None
         self._native: NativeFlush | None = None
         self.loops: list[LoopPuts] = []
+        self.loops_lock = Lock()
         self._flushed_time = 0
         self.sync = config.flush_disk_type == "SYNC_FLUSH"
         self.needs_wake = True
-        self._step = threading.Lock()  # one flush at a time
+        self._step = Lock()  # one flush at a time
         self.waiters = Waiters()
         self.times = WaitTimes()
         self.timeout_s = config.sync_flush_timeout / 1000

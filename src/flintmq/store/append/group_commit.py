@@ -7,11 +7,11 @@ answered by one call into the loop. Upstream: GroupCommitService, FlushDiskWatch
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from flintmq.kernels.handoff import Latch
+from flintmq.storage.mutex import Lock
 
 if TYPE_CHECKING:
     import asyncio
@@ -75,7 +75,7 @@ class Waiters:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._group = WaitingPuts()
 
     def __len__(self) -> int:

@@ -9,13 +9,13 @@ CommitRealTimeService.
 from __future__ import annotations
 
 import errno
-import threading
 from collections.abc import Callable
 
 from flintmq.config.keys import StoreConfig
 from flintmq.kernels.handoff import Signal
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.storage.mutex import Lock
 from flintmq.storage.service_thread import ServiceThread
 from flintmq.store.append.commit_log import CommitLog
 from flintmq.store.append.disk_failure import DiskFailure, reason_of
@@ -57,7 +57,7 @@ class CommitService(Follower):
         self.done = commit_log.last_time, commit_log.end
         self._appender = commit_log.appender
         self._least = config.commit_commit_log_least_pages
-        self._step = threading.Lock()
+        self._step = Lock()
         self._wake = Signal()
         self.needs_wake = False
         self._service = ServiceThread("flintmq-commit", self._run, self._wake.set)

@@ -8,13 +8,13 @@ takes microseconds and counts in the first bucket.
 from __future__ import annotations
 
 import sys
-import threading
 from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from flintmq.kernels.fast_get import FastReader
 from flintmq.storage.filesystem import Effects
+from flintmq.storage.mutex import Lock
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
 
 LIMITS_MS = (0, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10000)  # upstream's buckets, without the last
@@ -84,7 +84,7 @@ class WaitTimes:
     """
 
     counts: list[int] = field(default_factory=lambda: [0] * len(LABELS))
-    _lock: threading.Lock = field(default_factory=threading.Lock, repr=False)
+    _lock: Lock = field(default_factory=Lock, repr=False)
 
     def add(self, seconds: float) -> None:
         """Add one wait, in whole milliseconds as upstream counts."""
@@ -141,7 +141,7 @@ class Counters:
         self.fast: FastReader | None = None
         self._effects, self._opened = effects, effects.monotonic()
         self._offsets, self._end = dict(next_offsets), end
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._refused: dict[str, int] = {}
         self._found = self._missed = self._messages = 0
 

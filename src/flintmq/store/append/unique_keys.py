@@ -18,7 +18,6 @@ own and so hides that. An inner batch, which is one record, has one as in upstre
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from datetime import datetime
 
@@ -27,6 +26,7 @@ from flintmq.format.properties import UNIQ_KEY
 from flintmq.kernels.unique_keys import Numbers
 from flintmq.message import Message
 from flintmq.storage.filesystem import Effects
+from flintmq.storage.mutex import Lock
 
 
 class UniqueKeys(Numbers):
@@ -40,7 +40,7 @@ class UniqueKeys(Numbers):
 
     def __init__(self, effects: Effects) -> None:
         super().__init__()
-        self._effects, self._lock = effects, threading.Lock()
+        self._effects, self._lock = effects, Lock()
 
     def numbers(self, count: int) -> tuple[bytes, int]:
         """Reserve ids: return a prefix and the first of `count` numbers, used by no other call."""

@@ -18,6 +18,7 @@ from flintmq.errors import FormatError
 from flintmq.format import checkpoint
 from flintmq.message import StoredMessage
 from flintmq.storage.filesystem import REAL, Effects
+from flintmq.storage.mutex import Lock
 from flintmq.storage.store_url import effects_for
 from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.commitlog.files import LogFiles
@@ -83,7 +84,7 @@ class Snapshot:
             (before._broker_known or before._broker_before) if before is not None else None
         )
         self._end: LogEnd | None = None
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._told: set[str] = set()
         self._own = threading.local()  # .reader: see `held`
 

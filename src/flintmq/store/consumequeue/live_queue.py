@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 import os
-import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from contextlib import suppress
@@ -19,6 +18,7 @@ from flintmq.format.consume_queue import UNIT, UNIT_SIZE, Unit
 from flintmq.format.consume_queue_ext import is_address
 from flintmq.kernels.fast_get import ReadableQueue
 from flintmq.storage.filesystem import Effects
+from flintmq.storage.mutex import Lock
 from flintmq.store.consumequeue.reader import ExtQueue, batch_queue, plain_queue
 from flintmq.store.consumequeue.writer import BatchQueueWriter, QueueWriter, offset_is_implausible
 from flintmq.store.dispatch.dispatcher import UnitBlock
@@ -39,7 +39,7 @@ class KeptUnits:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._kept: OrderedDict[tuple[RunningQueue, int], None] = OrderedDict()  # queue and key of its block
 
     def keep(self, queue: RunningQueue, first: int, units: bytes, forgotten: int) -> None:

@@ -27,6 +27,7 @@ from flintmq.format import batch_queue, consume_queue, consume_queue_ext, record
 from flintmq.format.consume_queue import record_offset_at
 from flintmq.kernels import group_units
 from flintmq.storage.filesystem import REAL, Effects
+from flintmq.storage.mutex import Lock
 from flintmq.store.commitlog.report import Report
 from flintmq.store.consumequeue.reader import UnitFile
 
@@ -120,7 +121,7 @@ class OpenFiles:
         self.unsure = False
         self.known: dict[str, bytes] = {}
         self._known_bytes = 0
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._syncing = ""  # the path whose descriptor `flush` uses without the lock; it must not be closed
         self._synced = threading.Condition(self._lock)
 

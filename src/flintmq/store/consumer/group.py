@@ -7,11 +7,11 @@ because each queue that moves causes duplicate deliveries.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from flintmq.errors import UsageError
+from flintmq.storage.mutex import Lock
 from flintmq.store.consumer.source import TopicSource
 
 
@@ -49,7 +49,7 @@ class ConsumerGroup:
 
     name: str
     source: TopicSource
-    lock: threading.Lock = field(default_factory=threading.Lock)
+    lock: Lock = field(default_factory=Lock)
     members: list[GroupMember] = field(default_factory=list)
     owners: dict[int, GroupMember] = field(default_factory=dict)
     positions: dict[int, int] = field(default_factory=dict)

@@ -9,13 +9,13 @@ Pages: docs/internals/format/config.md, docs/internals/upstream-defects.md. Upst
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from flintmq.format import config_json
 from flintmq.format.config_json import JsonObject
 from flintmq.storage.filesystem import Effects
+from flintmq.storage.mutex import Lock
 from flintmq.storage.whole_file import replace_file
 from flintmq.store.layout import directories
 from flintmq.store.layout.config_reader import ConfigReader
@@ -46,7 +46,7 @@ class ConfigFile:
         self._usable = name in reader.files  # False: `.bak` is the better one, or there is none
         self._tables = tuple(tables)
         self.changed = False
-        self.lock = threading.Lock()
+        self.lock = Lock()
 
     def table(self, name: str) -> JsonObject:
         """Return one table of the file, created if it is missing. The lock is held."""

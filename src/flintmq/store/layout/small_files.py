@@ -10,13 +10,13 @@ from __future__ import annotations
 
 import mmap
 import os
-import threading
 
 from flintmq.errors import FormatError
 from flintmq.format import checkpoint, flintmq_mark
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.format.flintmq_mark import Indexed
 from flintmq.storage.filesystem import Effects
+from flintmq.storage.mutex import Lock
 from flintmq.storage.whole_file import replace_file
 from flintmq.store.layout.mark import UNKNOWN, DurableMark
 
@@ -93,7 +93,7 @@ class StoreFiles:
 
     def __init__(self, root: str, effects: Effects) -> None:
         self.root, self.effects = root, effects
-        self._lock, self._closing = threading.Lock(), threading.Lock()
+        self._lock, self._closing = Lock(), Lock()
         self._abort: mmap.mmap | None = None  # once this process has written it
         self.mark = UNKNOWN
         data = effects.read_file(os.path.join(root, "checkpoint"), checkpoint.FILE_SIZE)

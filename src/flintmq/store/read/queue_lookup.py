@@ -11,7 +11,6 @@ So a view answers with the content of the log, even where RocketMQ's queues have
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Iterator
 from functools import cached_property
@@ -19,6 +18,7 @@ from typing import NamedTuple
 
 from flintmq.format.consume_queue import UNIT, UNIT_SIZE
 from flintmq.message import StoredMessage, stored_message
+from flintmq.storage.mutex import ReentrantLock
 from flintmq.store.commitlog.resync import first_record
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import LogWalk
@@ -71,7 +71,7 @@ class QueueLookup:
         if plain_names is not None:
             self.__dict__["_plain_names"] = plain_names
         self._map_before: LogMap | None = before.__dict__.get("_map") if before is not None else None
-        self._lock = threading.RLock()
+        self._lock = ReentrantLock()
         self._files: OrderedDict[QueueName, UnitQueue] = OrderedDict()
         self._blocks: OrderedDict[tuple[QueueName, int], bytes] = OrderedDict()  # by queue and number of the block
         self._bounds: dict[QueueName, Bounds] = {}

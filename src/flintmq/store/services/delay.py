@@ -10,7 +10,6 @@ HookUtils.transformDelayLevelMessage.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 
 from flintmq.config.keys import StoreConfig
@@ -19,6 +18,7 @@ from flintmq.format.consume_queue import SCHEDULE_TOPIC, Unit
 from flintmq.kernels.fast_append import CLOCK_SET_BACK_MS
 from flintmq.message import Message, PutMessageStatus, PutResult, StoredMessage
 from flintmq.storage.filesystem import Effects
+from flintmq.storage.mutex import Lock
 from flintmq.store.append.delayed_message import delivered
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
 from flintmq.store.layout.config_writer import ConfigFile
@@ -63,7 +63,7 @@ class DelayService:
     ) -> None:
         self.queues, self.lookup, self.put, self.file = queues, lookup, put, file
         self.delay_ms, self.effects = config.delay_ms, effects
-        self._step = threading.Lock()
+        self._step = Lock()
         self._heads: dict[int, tuple[int, int]] = {}  # level -> (queue offset, time of delivery) of what it waits for
 
     def offset(self, level: int) -> int:

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import errno
 import logging
-import threading
 import time
 from collections.abc import Callable, Iterable
 
 from flintmq.kernels.handoff import Signal
+from flintmq.storage.mutex import Lock
 from flintmq.storage.service_thread import ServiceThread
 from flintmq.store.append.disk_failure import DiskFailure
 from flintmq.store.append.follower import Follower
@@ -76,7 +76,7 @@ class DispatchService(Follower):
         self._wake = Signal()  # has no lock that a signal handler could wait for
         self._is_stopped = False
         self._service = ServiceThread("flintmq-dispatch", self._run, self._wake.set)
-        self._step = threading.Lock()
+        self._step = Lock()
 
     def dispatch_once(self) -> bool:
         """Dispatch the records confirmed so far; return whether there were any.

@@ -5,7 +5,6 @@ This module only wires: `topics`, `consumer_offsets`, `delay` and `retention` do
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
@@ -13,6 +12,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreError, UsageError
 from flintmq.format.text import java_encode
 from flintmq.storage.filesystem import Effects
+from flintmq.storage.mutex import Lock
 from flintmq.store.layout import config_reader
 from flintmq.store.layout.config_writer import ConfigFile, save
 from flintmq.store.services.consumer_offsets import GROUPS, OFFSETS, ConsumerOffsets
@@ -97,7 +97,7 @@ class Housekeeping:
         self.topics = Topics(tables.topics, config.default_topic_queue_nums, len(config.delay_ms))
         self.offsets = ConsumerOffsets(tables.offsets, tables.groups)
         self._queues_seen = -1
-        self._saving = threading.Lock()
+        self._saving = Lock()
         self._upkeep = Upkeep("flintmq-upkeep", effects)
         interval = min(config.flush_consumer_offset_interval, config.flush_delay_offset_interval)
         self._upkeep.every(max(interval, STEP_MS), self.save_once)

@@ -18,13 +18,13 @@ from __future__ import annotations
 
 import logging
 import os
-import threading
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from flintmq.config.keys import StoreConfig
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.mapped_file import MappedFile
+from flintmq.storage.mutex import Lock
 from flintmq.store.append.commit_log import CommitLog
 from flintmq.store.services.expire_derived import remove
 from flintmq.store.services.retention_rules import RetentionRules, RetentionVerdict, may_go
@@ -116,7 +116,7 @@ class Retention:
         self.hanging: list[Hanging] = []
         self._full_log = self._full_queues = False
         self._followed = self.files.min_offset
-        self._step, self._doubt = threading.Lock(), Doubt(effects)
+        self._step, self._doubt = Lock(), Doubt(effects)
 
     @property
     def full(self) -> bool:
