@@ -75,7 +75,7 @@ def test_work_is_handed_over_and_answered_by_many_threads():
         while not stop:
             signal.wait(0.5, latches)
             with lock:
-                latches, asked[:] = list(asked), []
+                latches = [asked.pop(0) for _ in range(len(asked))]  # others only append, without a GIL at any time
         for latch in latches:
             latch.open()
 
@@ -97,7 +97,7 @@ def answering(signal: Signal, asked: list[Latch], stop: threading.Event) -> None
     latches: list[Latch] = []
     while not stop.is_set():
         signal.wait(0.5, latches)
-        latches, asked[:] = list(asked), []
+        latches = [asked.pop(0) for _ in range(len(asked))]  # others only append, without a GIL at any time
     for latch in latches:
         latch.open()
 
@@ -130,9 +130,10 @@ def test_who_gives_up_waiting_keeps_nobody_else_from_being_woken(interrupts: boo
                 time.sleep(0.01)
                 continue
             try:
-                asked.append(Latch())
+                mine = Latch()
+                asked.append(mine)
                 system.setitimer(system.ITIMER_REAL, 1e-4)
-                signal.set_and_wait(asked[-1] if asked else Latch(), 0.01)
+                signal.set_and_wait(mine, 0.01)
                 time.sleep(0.001)
             except TimeoutError:
                 pass

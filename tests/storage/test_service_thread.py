@@ -13,13 +13,14 @@ class Loop:
     """Counts its turns; sleeps until it is woken."""
 
     def __init__(self) -> None:
-        self.turns, self.woken = 0, threading.Event()
+        self.turns, self.woken, self.begun = 0, threading.Event(), threading.Event()
         self.service = ServiceThread("flintmq-test", self.run, self.woken.set)
 
     def run(self) -> None:
         assert threading.current_thread().name == "flintmq-test" and threading.current_thread().daemon
         while not self.service.stopping:
             self.turns += 1
+            self.begun.set()
             assert self.woken.wait(30)
             self.woken.clear()
 
@@ -29,6 +30,7 @@ def test_it_runs_until_it_is_stopped():
     assert not loop.service.is_started and not loop.service.is_alive and not loop.service.stopping
     loop.service.start()
     assert loop.service.is_started and loop.service.is_alive
+    assert loop.begun.wait(30)  # a stop before the first turn leaves none
     loop.service.stop()
     assert loop.service.is_started and not loop.service.is_alive and loop.service.stopping and loop.turns >= 1
     loop.service.stop()

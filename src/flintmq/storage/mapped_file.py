@@ -26,7 +26,6 @@ class MappedFile(AppendTarget):
 
     Attributes:
         path, start, size: its path, the log offset of its first byte, its size in bytes.
-        view: its bytes as readers see them.
         wrote, flushed: positions in the file; only the commit log moves wrote, only `flush` moves flushed.
         reserved: position up to which the writer may store; before it stores further it calls `reserve`.
         asked: called with the file and a position at each `reserve`; None at first.
@@ -39,7 +38,6 @@ class MappedFile(AppendTarget):
         self.path, self.start, self.size, self.effects, self.fd = path, start, size, effects, fd
         assert start >= 0 < size
         self.map = effects.map_write(fd, size)
-        self.view = memoryview(self.map)
         self.wrote = self.flushed = self.filler = 0
         self.reserved = self.allocated = 0
         self.asked: Callable[[MappedFile, int], None] | None = None
@@ -102,6 +100,15 @@ class MappedFile(AppendTarget):
     def end(self) -> int:
         """Log offset after the last byte put."""
         return self.start + self.wrote
+
+    @property
+    def view(self) -> memoryview:
+        """Return a new view of its bytes as readers see them.
+
+        Each use takes one of its own: free-threaded Python 3.14 miscounts views of one view that several threads make,
+        and then releases it while it is in use, or never.
+        """
+        return memoryview(self.map)
 
     @property
     def committed(self) -> int:
@@ -191,9 +198,7 @@ class MappedFile(AppendTarget):
         pool = self.pool
         if pool is None:
             return self.view[at:]
-        assert pool.view is not None
-        index = self.place(at)
-        return pool.view[index : index + pool.ring.size]
+        return pool.part(self.place(at), pool.ring.size)
 
     def commit(self, target: int) -> None:
         """Write bytes put below the file position `target` from the ring to the file.
@@ -293,7 +298,6 @@ class MappedFile(AppendTarget):
             last = self._holders == 0
         if last:
             self.detach()
-            self.view.release()
             self.map.close()
             self.effects.close(self.fd)
             if self._direct_fd >= 0:

@@ -50,7 +50,10 @@ if sys.version_info >= (3, 14):
                 raise
 
     class GuardedRing(Ring):
-        """A ring whose lock a `with` of its guard does not leave taken. Uncompiled it is an ordinary Ring."""
+        """A ring whose lock no interrupt leaves taken.
+
+        Uncompiled it is an ordinary Ring.
+        """
 
         def __enter__(self) -> None:
             """Take the ring's lock; it is not taken if a signal handler raises."""

@@ -84,6 +84,14 @@ class TransientStorePool:
                 self._prepare(self._memory)
             return self.view
 
+    def part(self, index: int, count: int) -> memoryview:
+        """Return a view of these bytes of the memory, which was opened.
+
+        It is a part of no other view; MappedFile.view says why.
+        """
+        assert self._memory is not None
+        return memoryview(self._memory)[index : index + count]
+
     def _prepare(self, memory: mmap.mmap) -> None:
         """Touch the memory, and lock it if possible."""
         try:
@@ -179,8 +187,7 @@ class TransientStorePool:
 
         The steps are those of Ring.drain and Ring.follow.
         """
-        ring, view = self.ring, self.view
-        assert view is not None
+        ring = self.ring
         with ring.guard:
             self._check(ring.error)
             count = 0
@@ -193,7 +200,7 @@ class TransientStorePool:
                     done = self._write_blocks(file, direct_fd, at, at + count)
                     index = file.place(done)
                     if at + count > done:
-                        with view[index : index + at + count - done] as piece:
+                        with self.part(index, at + count - done) as piece:
                             self.effects.pwrite(fd, piece, done)
                 except OSError as error:
                     ring.fail(error.errno or errno.EIO)
@@ -203,15 +210,14 @@ class TransientStorePool:
 
     def _write_blocks(self, file: AppendTarget, direct_fd: int, begin: int, end: int) -> int:
         """Write the whole blocks of the bytes [begin, end) directly; return where the rest begins."""
-        ring, view = self.ring, self.view
+        ring = self.ring
         whole = ring.direct_end(begin, end)
         if direct_fd < 0 or ring.direct_refused or whole == begin:
             return begin
-        assert view is not None
         first = begin // BLOCK * BLOCK
         index = file.place(first)
         try:
-            with view[index : index + whole - first] as piece:
+            with self.part(index, whole - first) as piece:
                 self.effects.pwrite(direct_fd, piece, first)
         except OSError as error:
             if error.errno != errno.EINVAL:

@@ -38,7 +38,8 @@ class Log:
 
     def put(self, topic: str = "T", body: bytes = b"hello", **rest: Any) -> PutResult:
         result = self.log.append(Message(topic, body, **rest))
-        self.log.check_invariants()
+        with self.log.lock:  # else other threads' puts go on meanwhile
+            self.log.check_invariants()
         return result
 
     def records(self) -> list[record.Record]:

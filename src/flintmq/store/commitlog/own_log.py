@@ -49,8 +49,9 @@ class LogTail:
             if file is None or not file.hold():
                 return
             count = reason = 0
+            view = file.view
             try:
-                for data, base in self._views(file, end):
+                for data, base in self._views(file, view, end):
                     at, until = self.position - base, min(end - base, file.end_of_file - base, len(data))
                     count, stop, reason, _ = kernel.walk(
                         data,
@@ -71,11 +72,12 @@ class LogTail:
                         self.position = file.end_of_file if reason == kernel.BLANK else base + stop
                         break
             finally:
+                view.release()  # who kept a piece of it has it no more, so the file can be unmapped
                 file.release()
             if not count and reason != kernel.BLANK:
                 return
 
-    def _views(self, file: MappedFile, end: int) -> Iterator[tuple[memoryview, int]]:
+    def _views(self, file: MappedFile, view: memoryview, end: int) -> Iterator[tuple[memoryview, int]]:
         """Yield buffers with the bytes from `position` on, and the log offset of their first byte.
 
         The first may end within the first record; the last has all.
@@ -86,7 +88,7 @@ class LogTail:
             copy = self._copy[: min(end, file.end_of_file) - self.position]
             if self.files.copy_newest(copy, self.position):
                 yield copy, self.position
-        yield file.view, file.start
+        yield view, file.start
 
     def listed(self) -> LogFiles:
         """Return the same files for a walk that judges."""

@@ -8,6 +8,7 @@ there is none.
 
 from __future__ import annotations
 
+import mmap
 from array import array
 from collections.abc import Iterator
 from contextlib import suppress
@@ -34,10 +35,10 @@ class LogMaps:
     """
 
     def __init__(self) -> None:
-        self._maps: dict[str, memoryview] = {}
+        self._maps: dict[str, mmap.mmap | bytes] = {}
 
     def of(self, lookup: QueueLookup, file: LogFile) -> memoryview:
-        """Return the bytes of a file; none if it disappeared.
+        """Return the bytes of a file, in a view of the caller's own; none if it disappeared.
 
         Raises:
             StoreAccessError: the file may not be read.
@@ -45,12 +46,12 @@ class LogMaps:
         found = self._maps.get(file.path)
         if found is None:
             effects = lookup.snapshot.effects
-            found = memoryview(b"")
+            found = b""
             with suppress(FileNotFoundError), effects.reading(file.path) as fd:
                 size = min(effects.size_of(fd), file.size)
-                found = memoryview(effects.map_read(fd, size)) if size else found
+                found = effects.map_read(fd, size) if size else found
             self._maps[file.path] = found
-        return found
+        return memoryview(found)
 
 
 class QueueBatch:
