@@ -85,7 +85,8 @@ def ours(path: Path, config: dict[str, int], queues: list[tuple[str, int, int]],
 def cached(path: Path, config: dict[str, int], queues: list[tuple[str, int, int]], count: int) -> float:
     """Processor microseconds of a get of a message that was got before."""
     topic, queue_id, end = queues[0]
-    wanted = [random.Random(19).randrange(end) for _ in range(64)]
+    chance = random.Random(19)
+    wanted = [chance.randrange(end) for _ in range(64)]
     with MessageStore(path, config, unique_keys=False) as store:
         for offset in wanted:
             store.get(topic, queue_id, offset, 1)
