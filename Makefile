@@ -21,7 +21,7 @@ WORKERS ?= 2
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install compile demo test test-pure test-spark test-newest check lint format types imports bench crash power power-cuts syscalls torture torture-spark docs coverage fuzz hostile sanitize clean distclean debian mutants mutmut branches soak matrix damage crash-sim dist site
+.PHONY: help install compile demo test test-pure test-spark test-newest test-nogil check lint format types imports bench crash power power-cuts syscalls torture torture-spark docs coverage fuzz hostile sanitize clean distclean debian mutants mutmut branches soak matrix damage crash-sim dist site
 
 help: ## Print this list
 	@echo "FlintMQ: Apache RocketMQ's message store in Python. Start with: make demo, make test"
@@ -51,6 +51,11 @@ test-newest: install ## Run the tests of arrow/ and cli/ on the newest releases 
 	FLINTMQ_PURE=1 $(NEWEST)/bin/python -m pip install --quiet --upgrade --upgrade-strategy eager -e '.[all,dev]'
 	$(NEWEST)/bin/python -m pip list | grep -iE '^(duckdb|polars|pyarrow|pyspark|pandas|deltalake|typer|rich) '
 	$(NEWEST)/bin/python -m pytest tests/arrow tests/cli $(ARGS)
+
+test-nogil: ## Run the engine's tests on PYTHON, free-threaded, which has pytest, hypothesis, cython, setuptools, pyarrow
+	@test -n "$(PYTHON)" || { echo "name the interpreter: make test-nogil PYTHON=/path/to/python3.14t"; exit 1; }
+	$(PYTHON) setup.py -q build_ext --inplace
+	PYTHONPATH=src:. $(PYTHON) -m pytest $(or $(ARGS),tests/storage tests/store tests/kernels tests/format)
 
 check: lint types imports test test-pure ## Everything that must be green before a commit lands
 

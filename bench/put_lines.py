@@ -206,6 +206,8 @@ def p4t(context: Context) -> list[Result]:
     }
     if free:
         sides["no GIL"] = (free, {"PYTHON_GIL": "0"})
+    else:
+        print("P4t: no figures without a GIL: FLINTMQ_FREE_THREADED names no interpreter", file=sys.stderr)
     cases = {
         f"{side} {kind}": lambda python=python, extra=extra, kind=kind: flint(  # type: ignore[misc]
             context, kind, 100, count, 50_000, python, extra
