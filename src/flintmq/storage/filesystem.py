@@ -20,7 +20,7 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from typing import Any
 
 from flintmq.errors import StoreAccessError
-from flintmq.kernels import walk
+from flintmq.kernels import only_file, walk
 from flintmq.storage import libc_memory, lock
 from flintmq.storage.lock import StoreLock
 
@@ -290,21 +290,15 @@ class Effects:
         Raises:
             StoreAccessError: the directory may not be listed.
         """
-        try:
-            with _Folder(path, below) as folder:
-                names = os.listdir(folder)
-                if len(names) == 1:
-                    fd = os.open(names[0], _READ, dir_fd=folder)
-                    try:
-                        status = os.fstat(fd)
-                        if stat_module.S_ISREG(status.st_mode) and self.next_data(fd, count) is None:
-                            data = os.pread(fd, count, 0)
-                            return [(names[0], status.st_size)], data if len(data) == count else None
-                    finally:
-                        os.close(fd)
-        except OSError:  # the caller meets it again if it goes on
-            pass
-        return self.regular_files(path, below), None
+        found = None
+        if path != below:
+            parent, _, name = path.rpartition(os.sep)
+            with suppress(OSError), _Folder(parent, below) as folder:  # the next call meets an error again
+                found = only_file.only_file(folder, os.fsencode(name), count)
+        if found is None:
+            return self.regular_files(path, below), None
+        name_found, size, data = found
+        return [(os.fsdecode(name_found), size)], data if len(data) == count else None
 
     def _only_file_singly(self, path: str, below: str, count: int) -> tuple[list[tuple[str, int]], bytes | None]:
         """Return the same by other calls, for a disk that is not the real one."""
