@@ -4,9 +4,12 @@ import struct
 
 import pytest
 
+from flintmq import Message, MessageStore
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import NotAStoreError
 from flintmq.storage.filesystem import REAL
+from flintmq.store.commitlog import resync
+from flintmq.store.commitlog.end_of_log import Verdict
 from flintmq.store.commitlog.snapshot import Snapshot, list_log
 
 PLAIN = StoreConfig()
@@ -128,3 +131,75 @@ def test_opening_a_path_checks_it_first(golden, tmp_path):
         Snapshot.open(tmp_path / "nothing")
     with pytest.raises(NotAStoreError, match="commitlog"):
         Snapshot.open(tmp_path)
+
+
+def end_of(result):
+    return result.physical_offset + result.size
+
+
+class Searches:
+    """Counts the searches for a record after a stop."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.count, search = 0, resync._Search.run
+
+        def counted(searching, position, stop):
+            self.count += position > 0  # at 0 it looks for the last file with records
+            return search(searching, position, stop)
+
+        monkeypatch.setattr(resync._Search, "run", counted)
+
+
+def test_later_looks_at_a_live_store_do_not_search_the_zeros_again(tmp_path, monkeypatch):
+    """Its writer has allocated tens of MiB of zeros, which a search reads."""
+    searches = Searches(monkeypatch)
+    with MessageStore(tmp_path / "store") as store:
+        end = 0
+        for number in range(3):
+            end = end_of(store.put(Message("T", b"x" * 100)))
+            found = Snapshot(str(tmp_path / "store"), PLAIN) if number == 0 else found.again()
+            assert found.facts.live and found.end == end and found.log_end.verdict is Verdict.END
+            assert searches.count == 1
+        unused = found.again()
+        assert unused.again().end == end and searches.count == 1, "what is known passes on through one that never asked"
+        assert Snapshot(str(tmp_path / "store"), PLAIN).end == end and searches.count == 2
+    again = found.again()
+    assert not again.facts.live and again.end == end and searches.count == 3
+
+
+def test_a_live_store_that_was_made_anew_is_searched_again(tmp_path, monkeypatch):
+    searches = Searches(monkeypatch)
+    with MessageStore(tmp_path / "store") as store:
+        for _ in range(3):
+            store.put(Message("T", b"x" * 100))
+        found = Snapshot(str(tmp_path / "store"), PLAIN)
+        assert found.end > 0 and searches.count == 1
+    shutil.rmtree(tmp_path / "store")
+    with MessageStore(tmp_path / "store") as store:
+        end = end_of(store.put(Message("Another", b"y" * 100)))
+        assert found.again().end == end and searches.count == 2
+
+
+def test_damage_is_seen_when_a_live_store_is_looked_at_again(tmp_path, monkeypatch):
+    """Only zeros at the end are known; a record that is no record is judged each time."""
+    with MessageStore(tmp_path / "store") as store:
+        store.put(Message("T", b"x" * 100))
+        found = Snapshot(str(tmp_path / "store"), PLAIN)
+        end = found.end
+        path = tmp_path / "store" / "commitlog" / f"{0:020d}"
+        with path.open("r+b") as file:
+            file.seek(end)
+            file.write(b"no record")
+        assert found.again().log_end.verdict is Verdict.TORN_TAIL
+        with path.open("r+b") as file:
+            file.seek(end)
+            file.write(bytes(9))
+        assert found.again().log_end.verdict is Verdict.END
+
+
+def test_records_that_were_flushed_need_no_search_for_the_end(tmp_path, monkeypatch):
+    with MessageStore(tmp_path / "store") as store:
+        places = [store.put(Message("T", b"x" * 100)).physical_offset for _ in range(3)]
+    monkeypatch.setattr("flintmq.store.commitlog.snapshot.find_end", lambda *_, **__: pytest.fail("searched"))
+    found = Snapshot(str(tmp_path / "store"), PLAIN)
+    assert [found.record(place).physical_offset for place in places] == places

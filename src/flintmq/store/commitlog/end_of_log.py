@@ -83,8 +83,9 @@ class StopFacts:
         latest: the youngest store time in ms in the checkpoint; 0 if unknown.
         named: for object storage: log offset of the last record in the newest index file, else None.
         power_cut: the machine was booted again since the store ran.
-        zeros_end: for object storage: zeros at this log offset or later are the end of the log, and no record after
-            them is searched. A local disk reports its holes; from a server a gigabyte of zeros would be fetched.
+        zeros_end: zeros at this log offset or later are the end of the log, and no record after them is searched. For
+            object storage, because from a server a gigabyte of zeros would be fetched (a local disk reports its holes);
+            and for later looks at a live store, whose first look has searched.
     """
 
     clean: bool = True

@@ -11,6 +11,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import cached_property
 
 from flintmq.config.keys import StoreConfig
@@ -20,7 +21,7 @@ from flintmq.message import StoredMessage
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.mutex import Lock
 from flintmq.storage.store_url import effects_for
-from flintmq.store.commitlog.end_of_log import read_facts
+from flintmq.store.commitlog.end_of_log import Verdict, read_facts
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.log_end import LogEnd, find_end
 from flintmq.store.commitlog.records import RecordReader, record_at
@@ -79,6 +80,7 @@ class Snapshot:
         self.facts = read_facts(root, effects)
         self.log = list_log(root, config, effects)
         self._begin = before._last if before is not None else None
+        self._quiet = before._searched if before is not None and self.facts.live else None
         self._broker_known: tuple[Stamp | None, BrokerConfig] | None = None
         self._broker_before: tuple[Stamp | None, BrokerConfig] | None = (
             (before._broker_known or before._broker_before) if before is not None else None
@@ -118,6 +120,17 @@ class Snapshot:
         """Where a later search for the end can begin."""
         return self._end.last if self._end is not None else self._begin
 
+    @property
+    def _searched(self) -> int | None:
+        """Log offset after which zeros were seen, and searched for records in vain, while the store was live.
+
+        A live store's records come after each other, so a later search that meets zeros there need not look beyond
+        them again: its writer allocates tens of MiB ahead, and to read so many zeros is most of a look.
+        """
+        if self._end is None or not self.facts.live:
+            return self._quiet
+        return self._end.offset if self._end.verdict is Verdict.END else None
+
     def first_time(self, text: str) -> bool:
         """Return True the first time `text` is seen; used to log each warning once per snapshot."""
         with self._lock:
@@ -135,7 +148,8 @@ class Snapshot:
         with self._lock:
             if self._end is None:
                 known = self._begin is not None and record_at(self.log, self._begin) is not None
-                self._end = find_end(self.log, self.facts, report, self._begin if known else None)
+                facts = self.facts if not known else replace(self.facts, zeros_end=self._quiet or self.facts.zeros_end)
+                self._end = find_end(self.log, facts, report, self._begin if known else None)
             return self._end
 
     @property
@@ -145,9 +159,14 @@ class Snapshot:
 
     @cached_property
     def _floor(self) -> int:
-        """Start of the last file that begins with a record: lower offsets are before the end."""
+        """Return a log offset below which every record is before the end.
+
+        It is the start of the last file that begins with a record, or where the log was flushed to if that is known: no
+        log ends before that (end_of_log.decide).
+        """
         starts = (file.start for file in reversed(self.log.files))
-        return next((start for start in starts if record_at(self.log, start) is not None), self.log.min_offset)
+        begun = next((start for start in starts if record_at(self.log, start) is not None), self.log.min_offset)
+        return max(begun, self.facts.mark.flushed or 0)
 
     @cached_property
     def broker(self) -> BrokerConfig:
