@@ -322,7 +322,12 @@ class _Inspector:
         queues: dict[str, list[QueueName]] = defaultdict(list, {topic: [] for topic in broker.topics})
         for name in self._asked("queues", self.root, self.lookup.names) or ():
             queues[name.topic].append(name)
-        return [self._topic(topic, sorted(names), broker) for topic, names in sorted(queues.items())]
+        found, below = [], os.path.join(self.root, directories.QUEUES)
+        with self.snapshot.held():  # thousands of queues: what they have in common is opened once
+            for topic, names in sorted(queues.items()):
+                with self.snapshot.effects.entered(os.path.join(below, topic), below):
+                    found.append(self._topic(topic, sorted(names), broker))
+        return found
 
     def _topic(self, topic: str, names: list[QueueName], broker: BrokerConfig) -> TopicSummary:
         found = []

@@ -17,7 +17,7 @@ from flintmq.format.consume_queue_ext import is_address
 from flintmq.storage.filesystem import Effects
 from flintmq.store.commitlog.files import file_start
 from flintmq.store.consumequeue.live_queue import RunningBatchQueue, RunningQueue
-from flintmq.store.consumequeue.reader import AnyUnit, UnitQueue
+from flintmq.store.consumequeue.reader import AnyUnit, UnitQueue, content_size
 from flintmq.store.consumequeue.writer import zero_after
 from flintmq.store.layout.file_geometry import LARGEST_FILE
 from flintmq.store.layout.queue_name import QueueName
@@ -25,21 +25,6 @@ from flintmq.store.layout.queue_name import QueueName
 log = logging.getLogger("flintmq.recovery")
 
 RecordIsAt = Callable[[bytes, int, int, int], bool]  # topic, queue id, queue offset, log offset
-
-
-_HEAD = 256  # bytes that all units of a short queue are mostly in
-_ZEROS = bytes(4096)
-
-
-def _content_size(data: bytes) -> int:
-    """Return the size of data without the zeros at its end.
-
-    `rstrip` looks at one byte after the other, which for thousands of queues is most of a start.
-    """
-    zeros = len(data) - _HEAD
-    if 0 < zeros <= len(_ZEROS) and data.endswith(memoryview(_ZEROS)[:zeros]):
-        data = data[:_HEAD]
-    return len(data.rstrip(b"\0"))
 
 
 class LoadedQueue(NamedTuple):
@@ -104,7 +89,7 @@ class QueueLoader:
             None if there is anything else about the queue; nothing was changed.
         """
         name, size = files[0]
-        end = -(-_content_size(data) // UNIT_SIZE)
+        end = -(-content_size(data) // UNIT_SIZE)
         if end * UNIT_SIZE > len(data):  # the last unit goes on after them
             return None
         if end == 0 or file_start(name) != 0 or size % UNIT_SIZE or size > LARGEST_FILE or queue.writer.ext is not None:

@@ -295,12 +295,17 @@ class QueueLookup:
                     return Bounds(own, own)
                 message, first, stop = self._stands(name, units, number)
                 if message is not None and stop >= own:
-                    low = self._first_offset(name, units, number)
+                    low = self._first_offset(name, units, number, message, first)
                     return Bounds(min(low, first), stop, message.physical_offset + message.size)
         return Bounds(0, 0)
 
-    def _first_offset(self, name: QueueName, units: UnitQueue, last: int) -> int:
+    def _first_offset(
+        self, name: QueueName, units: UnitQueue, last: int, last_message: StoredMessage, last_first: int
+    ) -> int:
         """Return the queue offset of the first unit that points into the log, from its record.
+
+        `last_message` is the record of the unit `last`, `last_first` its queue offset. Of many queues in a store most
+        have few messages, and their first may be their last.
 
         If that record is damaged, the position of a plain unit counts; in a batch queue the next valid one.
 
@@ -317,7 +322,10 @@ class QueueLookup:
                 lambda u: u.is_written and not (units.points_to_record(u) and u.physical_offset >= begin), last
             )
         for at in range(number, min(last + 1, number + UNITS_TRIED)):
-            message, first, _ = self._stands(name, units, at)
+            message: StoredMessage | None = last_message
+            first = last_first
+            if at != last:
+                message, first, _ = self._stands(name, units, at)
             if message is not None:
                 self._topics[name] = message.topic
                 if at == units.first > 0:
