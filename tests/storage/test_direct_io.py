@@ -200,6 +200,16 @@ def test_files_that_blocks_do_not_divide_are_never_written_directly(tmp_path: Pa
     pool.close()
 
 
+def test_a_file_that_begins_within_a_block_of_the_log_is_not_written_directly(tmp_path: Path):
+    """Its blocks are not those that the ring keeps: a log may begin at any offset."""
+    pool = TransientStorePool(1, 4 * SIZE, REAL, direct=True)
+    file = MappedFile.create(str(tmp_path / "0"), 1536, 4 * SIZE)
+    file.enter_ring(pool)
+    assert file.in_ring and file._direct_fd == -1
+    file.close()
+    pool.close()
+
+
 def test_both_descriptors_are_closed(tmp_path: Path):
     before = os.listdir("/proc/self/fd")
     pool, file = direct_file(tmp_path, REAL)
@@ -255,6 +265,26 @@ def test_bytes_that_were_never_in_the_ring_are_not_copied_from_it(tmp_path: Path
     assert queue.read(first.size - 100, 100) == b"b" * 100 and queue.read(first.size, 100) == b"c" * 100
     assert not queue.copy_newest(bytearray(100), first.size - 100)
     assert queue.copy_newest(bytearray(100), first.size) == pool._copies
+    queue.close()
+
+
+def test_a_copy_during_which_the_next_file_came_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Puts store by the new file's room then, and what the copy was checked with is the old one's."""
+    queue = MappedFileQueue([str(tmp_path)], SIZE)
+    queue.pool = pool = TransientStorePool(4, SIZE, direct=True)
+    queue.append_file(0).enter_ring(pool)
+    first = queue.last
+    assert first is not None
+    store(first, b"a" * SIZE)
+
+    def copied_while_it_rolls(into: bytearray, offset: int, last: MappedFile) -> bool:
+        queue.append_file(SIZE)
+        return True
+
+    monkeypatch.setattr(pool, "copy", copied_while_it_rolls)
+    assert not queue.copy_newest(bytearray(1), 0)
+    monkeypatch.setattr(pool, "copy", lambda into, offset, last: True)
+    assert not queue.copy_newest(bytearray(1), 0), "the new file is not in the ring"
     queue.close()
 
 

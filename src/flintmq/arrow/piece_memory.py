@@ -5,10 +5,11 @@ New memory costs page faults, so the next pieces get that of batches which their
 
 from __future__ import annotations
 
-import threading
 import weakref
 
 import pyarrow as pa
+
+from flintmq.storage.mutex import Lock
 
 MOST = 64 << 20  # bytes of memory that is watched; what is beyond goes back to Arrow by itself
 
@@ -23,7 +24,7 @@ class PieceMemory:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._watched: list[tuple[pa.Buffer, weakref.ref[pa.Buffer]]] = []  # the oldest first
         self._bytes = 0
 

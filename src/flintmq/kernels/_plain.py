@@ -1,4 +1,4 @@
-"""Python twins of the functions in `crc.h`, used by kernels that run uncompiled.
+"""Python twins of the functions in `crc.h` and `only_file.h`, used by kernels that run uncompiled.
 
 They have the same names and the same results, without the speed. In C the caller guarantees the bounds; here each
 function asserts them, for all bytes that its C form reads or writes, also those beyond the `n` that count. So the tests
@@ -8,6 +8,8 @@ on uncompiled kernels find a call that would leave a buffer.
 from __future__ import annotations
 
 import errno
+import os
+import stat
 import struct
 import time
 import zlib
@@ -230,3 +232,31 @@ def any_below(p: Any, at: int, n: int, limit: int) -> bool:
 
 def clock_ms() -> int:
     return time.time_ns() // 1_000_000
+
+
+def read_only_file(parent: int, name: bytes, count: int) -> tuple[bytes, int, bytes] | None:
+    """Read the only file of a directory, as only_file.h does."""
+    if not hasattr(os, "SEEK_DATA"):
+        return None
+    folder = fd = -1
+    try:
+        folder = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
+        names = os.listdir(folder)
+        if len(names) != 1:
+            return None
+        fd = os.open(names[0], os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=folder)
+        status = os.fstat(fd)
+        if not stat.S_ISREG(status.st_mode):
+            return None
+        try:
+            os.lseek(fd, count, os.SEEK_DATA)
+        except OSError as error:
+            if error.errno == errno.ENXIO:
+                return os.fsencode(names[0]), status.st_size, os.pread(fd, count, 0)
+        return None
+    except OSError:
+        return None
+    finally:
+        for one in (fd, folder):
+            if one >= 0:
+                os.close(one)

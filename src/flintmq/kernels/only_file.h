@@ -18,18 +18,20 @@ struct directory_entry { /* linux_dirent64, which no header has */
   char name[];
 };
 
-/* Copy the name of the only entry of an open directory; 0 if it has none, several, or one with a longer name. */
+/* Copy the name of the only entry of an open directory, and return its length; 0 if it has none, several, or one with a
+ * longer name. */
 static int only_name(int folder, char *name, size_t room) {
   char buffer[2048] __attribute__((aligned(8)));
   int found = 0;
+  size_t length = 0;
   for (;;) {
     long count = syscall(SYS_getdents64, folder, buffer, sizeof(buffer));
-    if (count <= 0) return count == 0 && found == 1;
+    if (count <= 0) return count == 0 && found == 1 ? (int)length : 0;
     for (long at = 0; at < count;) {
       struct directory_entry *entry = (struct directory_entry *)(buffer + at);
       at += entry->size;
       if (entry->name[0] == '.' && (!entry->name[1] || (entry->name[1] == '.' && !entry->name[2]))) continue;
-      size_t length = strlen(entry->name);
+      length = strlen(entry->name);
       if (++found > 1 || length >= room) return 0;
       memcpy(name, entry->name, length + 1);
     }
@@ -38,21 +40,22 @@ static int only_name(int folder, char *name, size_t room) {
 
 /* Read the first `count` bytes of the only file of a directory, by the directory's name in an open one.
  *
- * Returns 1: it is a regular file of `*size` bytes with no data after these; `*got` bytes were read. 0: anything else,
- * errors too. No symbolic link is followed, and nothing is waited for. */
+ * Returns the length of its name: it is a regular file of `*size` bytes with no data after these; `*got` bytes were
+ * read. 0: anything else, errors too. No symbolic link is followed, and nothing is waited for. */
 static int read_only_file(int parent, const char *folder_name, char *name, size_t room, char *data, int64_t count,
-                          int64_t *size, int64_t *got) {
-  int found = 0, fd = -1;
+                          long long *size, long long *got) {
+  int found = 0, length, fd = -1;
   int folder = openat(parent, folder_name, O_RDONLY | O_CLOEXEC | O_DIRECTORY | O_NOFOLLOW);
   if (folder < 0) return 0;
-  if (only_name(folder, name, room)) {
+  length = only_name(folder, name, room);
+  if (length > 0) {
     struct stat status;
     fd = openat(folder, name, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOFOLLOW);
     if (fd >= 0 && fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && lseek(fd, count, SEEK_DATA) < 0 &&
         errno == ENXIO) {
       *size = status.st_size;
       *got = pread(fd, data, (size_t)count, 0);
-      found = *got >= 0;
+      found = *got >= 0 ? length : 0;
     }
     if (fd >= 0) close(fd);
   }
@@ -61,7 +64,7 @@ static int read_only_file(int parent, const char *folder_name, char *name, size_
 }
 #else
 static int read_only_file(int parent, const char *folder_name, char *name, size_t room, char *data, int64_t count,
-                          int64_t *size, int64_t *got) {
+                          long long *size, long long *got) {
   (void)parent; (void)folder_name; (void)name; (void)room; (void)data; (void)count; (void)size; (void)got;
   return 0;
 }

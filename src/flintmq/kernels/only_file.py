@@ -4,9 +4,9 @@
 import cython
 
 if not cython.compiled:
-    import errno
-    import os
-    import stat
+    from flintmq.kernels._plain import read_only_file as plain_read
+
+    PyBytes_AS_STRING = PyBytes_FromStringAndSize = read_only_file = None
 
 _ROOM = cython.declare(cython.int, 256)  # bytes of a name and its end: no file system has longer ones
 
@@ -30,46 +30,20 @@ def only_file(parent: cython.int, name: bytes, count: cython.longlong):
     if count <= 0 or b"\0" in name:
         raise ValueError("read a byte or more, of a directory with a name")
     if not cython.compiled:
-        return _only_file(parent, name, count)
-    found_name: cython.char[256]
+        return plain_read(parent, name, count)
     size: cython.longlong = 0
     got: cython.longlong = 0
-    found: cython.int
+    length: cython.int
     folder_name: cython.p_char = PyBytes_AS_STRING(name)
-    data: bytes = PyBytes_FromStringAndSize(cython.NULL, count)  # nobody else has it yet, so it may be written
-    to: cython.p_char = PyBytes_AS_STRING(data)
+    # Nobody else has these bytes yet, so they may be written.
+    found: bytes = PyBytes_FromStringAndSize(cython.NULL, _ROOM)
+    data: bytes = PyBytes_FromStringAndSize(cython.NULL, count)
+    found_p: cython.p_char = PyBytes_AS_STRING(found)
+    data_p: cython.p_char = PyBytes_AS_STRING(data)
     with cython.nogil:
-        found = read_only_file(
-            parent, folder_name, found_name, _ROOM, to, count, cython.address(size), cython.address(got)
+        length = read_only_file(
+            parent, folder_name, found_p, _ROOM, data_p, count, cython.address(size), cython.address(got)
         )
-    if not found:
+    if length == 0:
         return None
-    return cython.cast(bytes, found_name), size, data if got == count else data[:got]
-
-
-def _only_file(parent, name, count):
-    """Do the same by Python's own calls."""
-    if not hasattr(os, "SEEK_DATA"):
-        return None
-    folder = fd = -1
-    try:
-        folder = os.open(name, os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY | os.O_NOFOLLOW, dir_fd=parent)
-        names = os.listdir(folder)
-        if len(names) != 1:
-            return None
-        fd = os.open(names[0], os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW, dir_fd=folder)
-        status = os.fstat(fd)
-        if not stat.S_ISREG(status.st_mode):
-            return None
-        try:
-            os.lseek(fd, count, os.SEEK_DATA)
-        except OSError as error:
-            if error.errno == errno.ENXIO:
-                return os.fsencode(names[0]), status.st_size, os.pread(fd, count, 0)
-        return None
-    except OSError:
-        return None
-    finally:
-        for one in (fd, folder):
-            if one >= 0:
-                os.close(one)
+    return found[:length], size, data if got == count else data[:got]

@@ -237,7 +237,10 @@ class MappedFileQueue(LogWatermark):
         Thread: any.
         """
         last = self.last
-        return last is not None and last.pool is not None and last.pool.copy(into, offset, last)
+        pool = last.pool if last is not None else None
+        if last is None or pool is None or not pool.copy(into, offset, last):
+            return False
+        return self.last is last  # else the next file's records may have taken the place of what was copied
 
     def flush(self, target: int) -> None:
         """Make everything below log offset `target` durable, oldest file first.

@@ -154,12 +154,13 @@ def test_later_looks_at_a_live_store_do_not_search_the_zeros_again(tmp_path, mon
     """Its writer has allocated tens of MiB of zeros, which a search reads."""
     searches = Searches(monkeypatch)
     with MessageStore(tmp_path / "store") as store:
-        end = 0
-        for number in range(3):
-            end = end_of(store.put(Message("T", b"x" * 100)))
-            found = Snapshot(str(tmp_path / "store"), PLAIN) if number == 0 else found.again()
+        end = end_of(store.put(Message("T", b"x" * 100)))
+        found = Snapshot(str(tmp_path / "store"), PLAIN)
+        for _ in range(3):
             assert found.facts.live and found.end == end and found.log_end.verdict is Verdict.END
             assert searches.count == 1
+            end = end_of(store.put(Message("T", b"x" * 100)))
+            found = found.again()
         unused = found.again()
         assert unused.again().end == end and searches.count == 1, "what is known passes on through one that never asked"
         assert Snapshot(str(tmp_path / "store"), PLAIN).end == end and searches.count == 2

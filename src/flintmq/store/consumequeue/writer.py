@@ -108,7 +108,7 @@ class OpenFiles:
     Attributes:
         unsure: names of existing files may not be on disk; `flush` then syncs the directories of those written to.
         known: path -> the first bytes of a file of full size, as they were read; while `unsure`. What is written there
-            again with the same bytes is only synced.
+            again with the same bytes is written by the next flush, with many others.
 
     Thread: any; one lock serialises the calls. `flush` syncs without it, so that writers do not wait for the disk.
     """
@@ -121,6 +121,7 @@ class OpenFiles:
         self.unsure = False
         self.known: dict[str, bytes] = {}
         self._known_bytes = 0
+        self._again: dict[str, bytes] = {}  # path -> its first bytes, which the next flush writes once more
         self._lock = Lock()
         self._syncing = ""  # the path whose descriptor `flush` uses without the lock; it must not be closed
         self._synced = threading.Condition(self._lock)
@@ -144,6 +145,9 @@ class OpenFiles:
                     fd = self._open(path, file_size)
             self.open[path] = fd
             self.dirty.add(path)
+            known = self._again.pop(path, None)
+            if known is not None:
+                self.effects.pwrite(fd, known, 0)
             self.effects.pwrite(fd, data, position)
 
     def is_known(self, path: str) -> bool:
@@ -153,11 +157,13 @@ class OpenFiles:
     def _is_there(self, path: str, data: bytes | memoryview, position: int) -> bool:
         """Return whether a file is known to hold these bytes there; else it is no longer known.
 
-        The file, whose bytes and name another process wrote, is synced as if they were written now.
+        The file, whose bytes and name another process wrote, is written and synced as if nothing were there: if that
+        process met a failed sync, the kernel may have the bytes, take them for written, and not have them on disk.
         """
         if self.known[path][position : position + len(data)] != data:
             del self.known[path]
             return False
+        self._again[path] = self.known[path]
         self.dirty.add(path)
         self._grew(os.path.dirname(path))
         return True
@@ -209,9 +215,9 @@ class OpenFiles:
         """Make everything that was written durable, including the names of new files.
 
         An open file is synced by its descriptor; only a file that was closed since it was written is opened again.
-        Files are taken topic by topic, each with its directories, so that a topic's directory is opened once. The sync
-        of each of many files would wait for the disk; so the file system writes all of them first, and each
-        sync then finds its file written. That call promises nothing: the syncs do.
+        Files are taken topic by topic, each with its directories, so that a topic's directory is opened once. After a
+        kill the sync of each of many files would wait for the disk; so the file system writes all of them first, and
+        each sync then finds its file written. That call promises nothing: the syncs do.
 
         Thread: one at a time.
 
@@ -221,8 +227,11 @@ class OpenFiles:
         """
         with self._lock:
             paths = sorted(self.dirty)
-        if len(paths) >= MANY_FILES:
-            self.effects.start_sync_all(_topic_folder(paths[0]))
+            again = sorted(self._again)
+        if again:
+            self._write_again(again)
+            if len(paths) >= MANY_FILES:
+                self.effects.start_sync_all(_topic_folder(paths[0]))
         for topic, files in itertools.groupby(paths, _topic_folder):
             with self.effects.entered(topic, os.path.dirname(topic)):
                 folders = []
@@ -235,6 +244,20 @@ class OpenFiles:
             rest = sorted(self.grown)
         for folder in rest:
             self._flush_folder(folder)
+
+    def _write_again(self, paths: list[str]) -> None:
+        """Write the bytes that files had when they were read, unless something was written there since."""
+        for topic, files in itertools.groupby(paths, _topic_folder):
+            with self.effects.entered(topic, os.path.dirname(topic)):
+                for path in files:
+                    with self._lock:
+                        if path in self._again:
+                            fd = self.effects.open_write(path)
+                            try:
+                                self.effects.pwrite(fd, self._again[path], 0)
+                            finally:
+                                self.effects.close(fd)
+                            del self._again[path]
 
     def _flush_folder(self, folder: str) -> None:
         with self._lock:  # a name that is made meanwhile must not be taken for one that was synced
@@ -272,6 +295,7 @@ class OpenFiles:
                 self.effects.close(fd)
             self.dirty.discard(path)
             self.known.pop(path, None)
+            self._again.pop(path, None)
 
     def check_invariants(self) -> None:
         """Assert that each open file has its own descriptor, and that not too many are open.
