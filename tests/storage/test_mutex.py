@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import flintmq
-from flintmq.storage.mutex import Lock, ReentrantLock
+from flintmq.storage.mutex import Condition, Lock, ReentrantLock
 
 ENGINE = Path(flintmq.__file__).parent
 
@@ -38,7 +38,7 @@ def is_free(lock) -> bool:
     return got[0]
 
 
-@pytest.mark.parametrize("make", [Lock, ReentrantLock])
+@pytest.mark.parametrize("make", [Lock, ReentrantLock, Condition])
 def test_a_handler_that_raises_leaves_the_lock_free(make):
     """The time of the signal changes from one turn to the next, so it falls between all steps of a `with`."""
     lock = make()
@@ -92,6 +92,42 @@ def test_the_engine_makes_its_locks_here():
         str(path.relative_to(ENGINE))
         for room in ("storage", "store")
         for path in sorted((ENGINE / room).rglob("*.py"))
-        if path.name != "mutex.py" and re.search(r"threading\.R?Lock\b|from threading import", path.read_text())
+        if path.name != "mutex.py"
+        and re.search(r"threading\.R?Lock\b|threading\.Condition\(\)|from threading import", path.read_text())
     ]
     assert found == []
+
+
+def test_who_waits_for_a_change_is_woken():
+    changed, seen = Condition(), list[bool]()
+
+    def wait() -> None:
+        with changed:
+            seen.append(changed.wait_for(lambda: len(told) > 0, 10))
+
+    told: list[int] = []
+    waiting = [threading.Thread(target=wait) for _ in range(3)]
+    for thread in waiting:
+        thread.start()
+    with changed:
+        told.append(1)
+        changed.notify_all()
+    for thread in waiting:
+        thread.join(10)
+    assert seen == [True] * 3 and is_free(changed)
+    with changed:
+        assert not changed.wait(0.001) and not changed.wait_for(lambda: False, 0.001)
+
+
+def test_a_handler_that_raises_amid_a_wait_leaves_the_lock_free():
+    changed = Condition()
+    before = signal.signal(signal.SIGALRM, raise_alarm)
+    try:
+        for turn in range(50):
+            signal.setitimer(signal.ITIMER_REAL, 0.001 + turn % 5 * 0.0001)
+            with pytest.raises(Alarm), changed:
+                changed.wait(5)
+            assert is_free(changed), turn
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

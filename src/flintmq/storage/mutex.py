@@ -9,13 +9,14 @@ releases.
 
 from __future__ import annotations
 
+import _thread
 import sys
 import threading
+from collections.abc import Callable
 
 from flintmq.kernels.ring import Ring
 
 if sys.version_info >= (3, 14):
-    import _thread
 
     class ReentrantLock(_thread.RLock):
         """A lock that its owner may take again.
@@ -64,6 +65,31 @@ if sys.version_info >= (3, 14):
                 raise
 
 else:
-    ReentrantLock = threading.RLock
+    ReentrantLock = _thread.RLock
     Lock = threading.Lock
     GuardedRing = Ring
+
+
+class Condition(ReentrantLock):  # type: ignore[misc, unused-ignore]  # typeshed calls RLock final; it is not
+    """A lock on which threads wait for a change.
+
+    `threading.Condition` enters and leaves its lock by functions of Python's, so on every version a handler that raises
+    may leave it taken. Here both are the lock's own.
+
+    Thread: any.
+    """
+
+    def __init__(self) -> None:
+        self._waiting = threading.Condition(self)
+
+    def wait(self, timeout: float | None = None) -> bool:
+        """Wait for a change; return whether there was one. The caller has the lock."""
+        return self._waiting.wait(timeout)
+
+    def wait_for(self, is_over: Callable[[], bool], timeout: float | None = None) -> bool:
+        """Wait until `is_over` returns true; return what it returned last. The caller has the lock."""
+        return self._waiting.wait_for(is_over, timeout)
+
+    def notify_all(self) -> None:
+        """Wake all who wait. The caller has the lock."""
+        self._waiting.notify_all()

@@ -8,13 +8,13 @@ ConsumeQueueStore, ConsumeQueue.
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator
 
 from flintmq.config.keys import StoreConfig
 from flintmq.format.consume_queue import UNIT_SIZE
 from flintmq.format.text import java_decode, java_encode
 from flintmq.storage.filesystem import Effects
+from flintmq.storage.mutex import Condition
 from flintmq.store.commitlog.report import Report
 from flintmq.store.consumequeue.live_queue import AnyQueue, KeptUnits, RunningBatchQueue, RunningQueue
 from flintmq.store.consumequeue.load_queues import LoadedQueue, QueueLoader, RecordIsAt
@@ -44,7 +44,7 @@ class ConsumeQueues:
         self._rewritten: dict[str, RunningQueue] = {}
         self._lacking: set[str] = set()  # folders of queues that lost units or files; until `finish_loading`
         self._file_size = config.consume_queue_file_size
-        self.changed = threading.Condition()
+        self.changed = Condition()
         self.arrivals = 0  # incremented with every block that readers may see
 
     # -- loading ----------------------------------------------------------------------------------------------------
