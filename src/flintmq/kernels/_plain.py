@@ -1,4 +1,4 @@
-"""Python twins of the functions in `crc.h` and `only_file.h`, used by kernels that run uncompiled.
+"""Python twins of the functions in the C headers, for kernels that run uncompiled.
 
 They have the same names and the same results, without the speed. In C the caller guarantees the bounds; here each
 function asserts them, for all bytes that its C form reads or writes, also those beyond the `n` that count. So the tests

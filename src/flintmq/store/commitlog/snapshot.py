@@ -122,7 +122,7 @@ class Snapshot:
 
     @property
     def _searched(self) -> int | None:
-        """Log offset after which zeros were seen, and searched for records in vain, while the store was live.
+        """Log offset after which a look at the live store saw zeros and no record.
 
         A live store's records come after each other, so a later search that meets zeros there need not look beyond
         them again: its writer allocates tens of MiB ahead, and to read so many zeros is most of a look.

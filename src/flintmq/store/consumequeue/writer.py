@@ -246,7 +246,7 @@ class OpenFiles:
             self._flush_folder(folder)
 
     def _write_again(self, paths: list[str]) -> None:
-        """Write the bytes that files had when they were read, unless something was written there since."""
+        """Write the bytes that files had when read, unless some were written there since."""
         for topic, files in itertools.groupby(paths, _topic_folder):
             with self.effects.entered(topic, os.path.dirname(topic)):
                 for path in files:
