@@ -117,7 +117,7 @@ def test_a_file_system_that_refuses_a_direct_write_is_written_through_the_page_c
     assert (tmp_path / "0").read_bytes()[:20_001] == DATA[:20_000] + b"\0"
     assert effects.done == [(True, 0, 4096), (False, 0, 5000), (False, 5000, 15_000)]
     assert [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING] == [
-        "the file system refuses direct writes (Invalid argument); the log is written through the page cache"
+        "no direct writes (the file system refuses: Invalid argument); the log is written through the page cache"
     ]
     file.close()
     pool.close()
@@ -137,8 +137,8 @@ def test_the_kernel_falls_back_too(tmp_path: Path, caplog: pytest.LogCaptureFixt
     assert pool.ring.direct_refused and (tmp_path / "0").read_bytes()[:5001] == DATA[:5000] + b"\0"
     file.wrote = 5001
     file.commit(5001)
-    assert [r.getMessage() for r in caplog.records if "refuses direct writes" in r.getMessage()] == [
-        "the file system refuses direct writes (Invalid argument); the log is written through the page cache"
+    assert [r.getMessage() for r in caplog.records if "no direct writes" in r.getMessage()] == [
+        "no direct writes (the file system refuses: Invalid argument); the log is written through the page cache"
     ]
     file.close()
     pool.close()
@@ -187,25 +187,24 @@ def test_a_file_system_without_direct_writes_is_told_once(tmp_path: Path, caplog
     store(file, DATA[:5000])
     file.commit(5000)
     assert (tmp_path / "0").read_bytes()[:5000] == DATA[:5000] and not pool.direct
-    assert len([r for r in caplog.records if "refuses direct writes" in r.getMessage()]) == 1
+    assert len([r for r in caplog.records if "no direct writes" in r.getMessage()]) == 1
     for each in (file, second):
         each.close()
     pool.close()
 
 
-def test_files_that_blocks_do_not_divide_are_never_written_directly(tmp_path: Path):
-    pool, file = direct_file(tmp_path, REAL, 10_000)
-    assert not pool.direct and file._direct_fd == -1
-    file.close()
-    pool.close()
-
-
-def test_a_file_that_begins_within_a_block_of_the_log_is_not_written_directly(tmp_path: Path):
-    """Its blocks are not those that the ring keeps: a log may begin at any offset."""
+@pytest.mark.parametrize(("start", "size"), [(0, 10_000), (1536, 4 * SIZE)], ids=["size", "begin"])
+def test_files_that_blocks_do_not_divide_are_not_written_directly_and_it_is_said(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, start: int, size: int
+):
+    """Their blocks are not those that the ring keeps: a log may begin at any offset."""
     pool = TransientStorePool(1, 4 * SIZE, REAL, direct=True)
-    file = MappedFile.create(str(tmp_path / "0"), 1536, 4 * SIZE)
+    file = MappedFile.create(str(tmp_path / "0"), start, size)
     file.enter_ring(pool)
-    assert file.in_ring and file._direct_fd == -1
+    assert file.in_ring and file._direct_fd == -1 and not pool.direct
+    assert [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING] == [
+        "no direct writes (blocks of 4096 bytes do not divide its files); the log is written through the page cache"
+    ]
     file.close()
     pool.close()
 

@@ -186,8 +186,7 @@ class MappedFile(AppendTarget):
         view = pool.open()
         if view is not None:
             self._pool = pool
-            if self.start % BLOCK == 0:  # else blocks of the file are not those of the ring
-                self._direct_fd = pool.open_direct(self.fd)
+            self._direct_fd = pool.open_direct(self.fd, self.start, self.size)
             self.reserved = 0  # what is allocated in the file has no room in the ring: each byte is asked for
             self.attach(view, pool.ring.size)  # last, in one step: from here on `pool` names it
 

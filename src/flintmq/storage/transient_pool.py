@@ -55,7 +55,7 @@ class TransientStorePool:
         self, count: int, file_size: int, effects: Effects = REAL, *, fast_fail: bool = False, direct: bool = False
     ) -> None:
         self.count, self.effects, self.fast_fail = count, effects, fast_fail
-        self.direct = direct and file_size % BLOCK == 0
+        self.direct = direct
         self.ring = GuardedRing(ring_size(count, file_size))
         self.view: memoryview | None = None
         self.make_room: Callable[[], None] | None = None
@@ -137,18 +137,20 @@ class TransientStorePool:
             self.make_room()
         return min(position + ring.size // 4, ring.room_end - file.start)
 
-    def open_direct(self, fd: int) -> int:
-        """Open a file again for direct writes; -1: there are none to be."""
-        if self.direct and not self.ring.direct_refused:
+    def open_direct(self, fd: int, start: int, size: int) -> int:
+        """Open a log file of this begin and size again for direct writes; -1: there are none to be."""
+        if self.direct and (start % BLOCK or size % BLOCK):
+            self._no_direct(f"blocks of {BLOCK} bytes do not divide its files")  # so they are not those of the ring
+        if self.direct:
             try:
                 return self.effects.open_direct(fd)
             except OSError as error:
-                self._no_direct(error.strerror)
+                self._no_direct(f"the file system refuses: {error.strerror}")
         return -1
 
-    def _no_direct(self, why: str | None) -> None:
+    def _no_direct(self, why: str) -> None:
         self.direct = False
-        log.warning("the file system refuses direct writes (%s); the log is written through the page cache", why)
+        log.warning("no direct writes (%s); the log is written through the page cache", why)
 
     def copy(self, into: bytearray | memoryview, offset: int, last: AppendTarget) -> bool:
         """Copy bytes of the log from the ring, for readers whom the page cache does not serve.
@@ -240,7 +242,7 @@ class TransientStorePool:
 
     def _check(self, error: int) -> None:
         if self.direct and self.ring.direct_refused:
-            self._no_direct(os.strerror(errno.EINVAL))
+            self._no_direct(f"the file system refuses: {os.strerror(errno.EINVAL)}")
         if error:
             raise OSError(error, os.strerror(error))
 
