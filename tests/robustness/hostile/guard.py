@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import ctypes
 import mmap
+import os
 import random
 import struct
 import sys
+import tempfile
 import time
 from array import array
 from collections.abc import Callable
@@ -31,6 +33,7 @@ from flintmq.kernels import (
     index_check,
     index_insert,
     odd_text,
+    only_file,
     record_parts,
     select,
     unique_keys,
@@ -192,6 +195,30 @@ class Tries:
         count = number(self.chance, len(positions))
         out = self.output.last(self.chance.choice((1, len(data), len(data))))
         gather_views.copy_records(data, positions, count, out, array("q", bytes(8 * len(positions))))
+
+    def goes_beyond(self) -> None:
+        count = self.chance.randrange(1, 600)
+        views = self.output.holding(bytes(16 * count - self.chance.choice((0, 0, 4)))).cast("i")
+        gather_views.goes_beyond(views, number(self.chance, count))
+
+    def only_file(self) -> None:
+        """A directory with names of all lengths; how much is asked for has nothing to do with what there is."""
+        chance = self.chance
+        size, wanted = chance.randrange(200), number(chance, 100)
+        with tempfile.TemporaryDirectory() as parent:
+            folder = os.path.join(parent, "f" * chance.choice((1, 255)))
+            os.mkdir(folder)
+            names = {"n" * chance.choice((1, 20, 254, 255)) for _ in range(chance.choice((0, 1, 1, 1, 2)))}
+            for name in names:
+                with open(os.path.join(folder, name), "wb") as file:
+                    file.write(bytes(size))
+            opened = os.open(parent, os.O_RDONLY)
+            try:
+                found = only_file.only_file(opened, os.path.basename(folder).encode(), min(wanted, 1 << 20))
+            finally:
+                os.close(opened)
+        if found is not None:
+            assert ({found[0].decode()}, found[1], found[2]) == (names, size, bytes(min(size, wanted)))
 
     def _units(self, positions: array[int], base: int) -> memoryview:
         """Queue units that lead to these positions, more or less."""
