@@ -31,7 +31,8 @@ I64_MAX = 2**63 - 1
 DELAY_LEVELS = "1s 5s 10s 30s 1m 2m 3m 4m 5m 6m 7m 8m 9m 10m 20m 30m 1h 2h"
 
 
-@dataclass(frozen=True)
+# Without the methods that `dataclass` compiles for repr and comparison: for 230 fields they take every command 5 ms.
+@dataclass(frozen=True, repr=False, eq=False)
 class StoreConfig:
     """The settings of one store. Immutable; `with_keys` makes a changed copy.
 
@@ -295,6 +296,25 @@ class StoreConfig:
 
     given: frozenset[str] = field(default=frozenset(), kw_only=True)
     s3: S3Options = field(default=S3Options(), kw_only=True)  # the keys `s3.*`
+
+    def __eq__(self, other: object) -> bool:
+        if not isinstance(other, StoreConfig):
+            return NotImplemented
+        return self._values() == other._values()
+
+    def __hash__(self) -> int:
+        return hash(self._values())
+
+    def __repr__(self) -> str:
+        """Return the fields that differ from RocketMQ's defaults."""
+        usual = type(self)
+        pairs = ((name.name, getattr(self, name.name)) for name in fields(self))
+        changed = (f"{name}={value!r}" for name, value in pairs if value != getattr(usual, name))
+        return f"StoreConfig({', '.join(changed)})"
+
+    def _values(self) -> tuple[object, ...]:
+        """Return the value of each field, in their order."""
+        return tuple(getattr(self, name.name) for name in fields(self))
 
     @classmethod
     def from_keys(cls, keys: Mapping[str, object]) -> StoreConfig:
