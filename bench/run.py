@@ -68,6 +68,7 @@ MODULES = {
     "P18": Line("peer_lines", "store"),
     "P19": Line("cold_lines", "store"),
     "P20": Line("start_lines", "store"),
+    "P21": Line("command_lines", "cli"),
     "S1": Line("spark_lines", "spark"),
     "S2": Line("spark_lines", "spark"),
     "S3": Line("kafka_lines", "spark"),

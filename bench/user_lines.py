@@ -20,7 +20,7 @@ from flintmq.testing import Written, write_store
 MIB = 256  # of log: small, and still seconds for whoever waits
 BODY = 1024
 FILE = 16 << 20  # of the log: other tools read the whole of a file
-MAIN = "import sys; from flintmq.cli.app import main; sys.exit(main())"
+MAIN = "import sys; from flintmq.__main__ import main; sys.exit(main())"  # what the script `flintmq` does
 EMPTY_JOB = """
 from flintmq.spark import session
 spark = session("empty", master="local[2]")

@@ -21,6 +21,7 @@ from flintmq.format.message_id import parse_offset_msg_id
 from flintmq.message import StoredMessage, stored_message
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.store_url import effects_for
+from flintmq.store.commitlog.end_of_log import Verdict
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.resync import first_record
 from flintmq.store.commitlog.snapshot import Snapshot
@@ -310,6 +311,8 @@ class StoreView:
         # At the end no record begins yet, and a search would find the next one in the next file.
         position = snapshot.end if begin >= snapshot.end else first_record(snapshot.log, begin)
         last: int | None = None  # log offset of the last message returned, as long as its file exists
+        before = snapshot.log_end.last if begin >= snapshot.end else None  # of the record before the first to return
+        searched: int | None = None  # log offset after which the last look saw no record
         while True:
             last = None if last is not None and last < snapshot.log.min_offset else last
             if last is not None and snapshot.record(last) is None:
@@ -318,7 +321,9 @@ class StoreView:
                 )
             # Begin the walk with the last message returned, so that a decreasing store time is noticed.
             start = position if last is None else last
-            for piece in LogWalk(snapshot.log, snapshot.facts, start, access=self.access):
+            facts = snapshot.facts_after(before if last is None else last, searched)
+            walk = LogWalk(snapshot.log, facts, start, access=self.access)
+            for piece in walk:
                 for at in piece.positions[: piece.count]:
                     if stop.is_set():
                         return
@@ -326,6 +331,7 @@ class StoreView:
                         message = stored_message(piece.data, at)
                         last, position = message.physical_offset, message.physical_offset + message.size
                         yield message
+            searched = walk.position if snapshot.facts.live and walk.verdict is Verdict.END else None
             if stop.wait(poll_ms / 1000):
                 return
             snapshot = snapshot.again()

@@ -21,7 +21,7 @@ from flintmq.message import StoredMessage
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.mutex import Lock
 from flintmq.storage.store_url import effects_for
-from flintmq.store.commitlog.end_of_log import Verdict, read_facts
+from flintmq.store.commitlog.end_of_log import StopFacts, Verdict, read_facts
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.log_end import LogEnd, find_end
 from flintmq.store.commitlog.records import RecordReader, record_at
@@ -122,11 +122,7 @@ class Snapshot:
 
     @property
     def _searched(self) -> int | None:
-        """Log offset after which a look at the live store saw zeros and no record.
-
-        A live store's records come after each other, so a later search that meets zeros there need not look beyond
-        them again: its writer allocates tens of MiB ahead, and to read so many zeros is most of a look.
-        """
+        """Log offset after which a look at the live store saw zeros and no record; see `facts_after`."""
         if self._end is None or not self.facts.live:
             return self._quiet
         return self._end.offset if self._end.verdict is Verdict.END else None
@@ -148,9 +144,24 @@ class Snapshot:
         with self._lock:
             if self._end is None:
                 known = self._begin is not None and record_at(self.log, self._begin) is not None
-                facts = self.facts if not known else replace(self.facts, zeros_end=self._quiet or self.facts.zeros_end)
+                facts = self.facts_after(self._begin, self._quiet)
                 self._end = find_end(self.log, facts, report, self._begin if known else None)
             return self._end
+
+    def facts_after(self, last: int | None, searched: int | None) -> StopFacts:
+        """Return the facts for a walk that continues where an earlier look at the live store ended.
+
+        A live store's records come after each other, so this walk need not look beyond zeros where the earlier one saw
+        zeros and no record: the writer allocates tens of MiB ahead, and to read so many zeros is most of a look.
+
+        Args:
+            last: log offset of the last record that the earlier look saw. If it is gone the log was truncated, and
+                nothing is known.
+            searched: log offset after which the earlier look saw zeros and no record; None if it did not.
+        """
+        if last is None or searched is None or not self.facts.live or record_at(self.log, last) is None:
+            return self.facts
+        return replace(self.facts, zeros_end=searched)
 
     @property
     def end(self) -> int:
