@@ -122,7 +122,7 @@ class Snapshot:
 
     @property
     def _searched(self) -> int | None:
-        """Log offset after which a look at the live store saw zeros and no record; see `facts_after`."""
+        """Log offset after which a look saw zeros and no record; see `facts_after`."""
         if self._end is None or not self.facts.live:
             return self._quiet
         return self._end.offset if self._end.verdict is Verdict.END else None
