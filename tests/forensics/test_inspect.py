@@ -148,3 +148,14 @@ def test_what_is_no_store(tmp_path: Path):
     (tmp_path / "dledger-a").mkdir()
     with pytest.raises(UnsupportedFormatError):
         inspect(tmp_path)
+
+
+def test_a_link_in_place_of_a_queue_is_a_note(golden: Callable[[str], Golden], tmp_path: Path):
+    """The queue counts as empty, because no link is followed; that must not happen without a word."""
+    path = shutil.copytree(golden("basic").path, tmp_path / "store")
+    folder = next(path.glob("consumequeue/*/0"))
+    folder.rename(tmp_path / "elsewhere")
+    folder.symlink_to(tmp_path / "elsewhere")
+    found = inspect(str(path))
+    [note] = [note for note in found.notes if note.code == "link"]
+    assert note.text == f"{folder}: a symbolic link, which is not followed; put what it names itself there"

@@ -54,6 +54,23 @@ def test_names_and_sizes(tmp_path: Path) -> None:
     assert REAL.read_file(str(tmp_path / "nothing"), 2) is None
 
 
+def test_what_names_stand_for(tmp_path: Path) -> None:
+    with open(tmp_path / "b", "wb") as file:
+        file.truncate(1 << 20)
+        file.write(b"x")
+    (tmp_path / "a").symlink_to(tmp_path / "b")
+    (tmp_path / "d").mkdir()
+    (tmp_path / "e").symlink_to(tmp_path / "d")
+    os.mkfifo(tmp_path / "c")
+    found = REAL.entries(str(tmp_path))
+    assert [(entry.name, entry.kind, entry.size) for entry in found] == [
+        ("a", "link", 0), ("b", "file", 1 << 20), ("c", "other", 0), ("d", "folder", 0), ("e", "link", 0)
+    ]  # fmt: skip
+    assert [entry.on_disk for entry in found] == [None, os.stat(tmp_path / "b").st_blocks * 512, None, None, None]
+    assert 0 < found[1].on_disk < 1 << 20
+    assert REAL.entries(str(tmp_path / "nothing")) == REAL.entries(str(tmp_path / "b")) == []
+
+
 def test_holes_can_be_told_from_data(tmp_path: Path) -> None:
     path = tmp_path / "sparse"
     with open(path, "wb") as file:

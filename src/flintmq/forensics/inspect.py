@@ -279,8 +279,7 @@ class _Inspector:
         )
 
     def _folders(self) -> Iterator[Folder]:
-        log = self.snapshot.log
-        yield self._folder(directories.LOG, [(file.path, file.size) for file in log.files])
+        yield self._folder(directories.LOG, [(file.size, self._on_disk(file.path)) for file in self.snapshot.log.files])
         kinds = (
             directories.QUEUES,
             directories.EXT_QUEUES,
@@ -294,19 +293,33 @@ class _Inspector:
             if sizes:
                 yield self._folder(kind, sizes)
 
-    def _folder(self, kind: str, sizes: list[tuple[str, int]]) -> Folder:
-        on_disk = None if self.effects.remote else sum(_on_disk(path) for path, _ in sizes)
-        return Folder(kind, len(sizes), sum(size for _, size in sizes), on_disk)
+    def _folder(self, kind: str, sizes: list[tuple[int, int | None]]) -> Folder:
+        on_disk = None if self.effects.remote else sum(allocated or 0 for _, allocated in sizes)
+        return Folder(kind, len(sizes), sum(size for size, _ in sizes), on_disk)
 
-    def _sizes(self, folder: str, depth: int) -> Iterator[tuple[str, int]]:
-        """Yield path and bytes of every file in a folder and in its folders, `depth` levels down."""
-        for name in self._asked("folder", folder, lambda: self.effects.listdir(folder)) or []:
-            path = os.path.join(folder, name)
-            size = self.effects.size(path)
-            if size is not None:
-                yield path, size
-            elif depth and self.effects.is_dir(path) and not os.path.islink(path):
-                yield from self._sizes(path, depth - 1)
+    def _sizes(self, folder: str, depth: int) -> Iterator[tuple[int, int | None]]:
+        """Yield bytes, and bytes on the disk, of every file in a folder and in its folders, `depth` levels down."""
+        for entry in self._asked("folder", folder, lambda: self.effects.entries(folder)) or []:
+            if entry.kind == "file":
+                yield entry.size, entry.on_disk
+            elif entry.kind == "folder" and depth:
+                yield from self._sizes(os.path.join(folder, entry.name), depth - 1)
+            elif entry.kind == "link":
+                self._linked(os.path.join(folder, entry.name))
+
+    def _linked(self, path: str) -> None:
+        """Note a symbolic link: a queue whose directory is one counts as empty."""
+        if sum(note.code == "link" for note in self.notes) < MOST_PROBLEMS:
+            self._note("link", f"{path}: a symbolic link, which is not followed; put what it names itself there")
+
+    def _on_disk(self, path: str) -> int | None:
+        """Return the bytes that a log file takes on the disk; 0 if it vanished."""
+        if self.effects.remote:
+            return None
+        try:
+            return os.stat(path, follow_symlinks=False).st_blocks * 512
+        except OSError:
+            return 0
 
     def _asked(self, code: str, path: str, ask: Callable[[], T]) -> T | None:
         """Return the answer of `ask`; note an odd or unreadable derived file and return None."""
@@ -415,11 +428,3 @@ class _Inspector:
             return None
         check = check or timer.TimerCheck()
         return TimerSummary(len(files), check.log_flushed_position, check.last_read_time, check.queue_offset)
-
-
-def _on_disk(path: str) -> int:
-    """Return the bytes that a file takes on the disk; 0 if it vanished."""
-    try:
-        return os.stat(path, follow_symlinks=False).st_blocks * 512
-    except OSError:
-        return 0

@@ -15,9 +15,9 @@ import os
 import stat as stat_module
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from typing import Any
+from typing import Any, Literal, NamedTuple
 
 from flintmq.errors import StoreAccessError
 from flintmq.kernels import only_file, walk
@@ -44,6 +44,34 @@ class _Entered(threading.local):
 
 
 _entered = _Entered()
+
+
+class Entry(NamedTuple):
+    """A name in a directory.
+
+    Attributes:
+        name: the name.
+        kind: what has it; "other" for sockets and the like.
+        size: bytes of a file; a sparse file counts in full.
+        on_disk: bytes that the disk has allocated for a file; None if it is not known.
+    """
+
+    name: str
+    kind: Literal["file", "folder", "link", "other"]
+    size: int = 0
+    on_disk: int | None = None
+
+    @classmethod
+    def of(cls, entry: os.DirEntry[str]) -> Entry:
+        """Take what the system says of a name; of a folder, it says that for nothing."""
+        if entry.is_symlink():
+            return cls(entry.name, "link")
+        if entry.is_dir(follow_symlinks=False):
+            return cls(entry.name, "folder")
+        if not entry.is_file(follow_symlinks=False):
+            return cls(entry.name, "other")
+        status = entry.stat(follow_symlinks=False)
+        return cls(entry.name, "file", status.st_size, status.st_blocks * 512)
 
 
 def _base(path: str) -> str | None:
@@ -118,6 +146,17 @@ class _Entering:
         if self._folder is not None:
             del _entered.folders[self._path]
             self._folder.__exit__()
+
+
+def _entries(listed: Iterable[os.DirEntry[str]]) -> list[Entry]:
+    """Return the names of a directory, sorted; one that vanishes meanwhile is left out."""
+    found = []
+    for entry in listed:
+        try:
+            found.append(Entry.of(entry))
+        except FileNotFoundError:
+            continue
+    return sorted(found)
 
 
 def _not_listed(path: str, error: OSError) -> list[Any]:
@@ -244,6 +283,34 @@ class Effects:
                 return sorted(os.listdir(folder))
         except OSError as error:
             return _not_listed(path, error)
+
+    def entries(self, path: str) -> list[Entry]:
+        """List a directory as `listdir` does, with what each name stands for.
+
+        Raises:
+            StoreAccessError: the directory may not be listed.
+        """
+        below = _base(path)
+        try:
+            if below is None:
+                with os.scandir(path) as entries:
+                    return _entries(entries)
+            with _Folder(path, below) as folder, os.scandir(folder) as entries:
+                return _entries(entries)
+        except OSError as error:
+            return _not_listed(path, error)
+
+    def _entries_singly(self, path: str) -> list[Entry]:
+        """Return the same by `listdir`, `size` and `is_dir`, for a disk that is not the real one."""
+        found = []
+        for name in self.listdir(path):
+            inner = os.path.join(path, name)
+            size = self.size(inner)
+            if size is not None:
+                found.append(Entry(name, "file", size))
+            else:
+                found.append(Entry(name, "folder" if self.is_dir(inner) else "other"))
+        return found
 
     def entered(self, path: str, below: str) -> AbstractContextManager[None]:
         """Keep a directory open for the length of a `with` block.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from bisect import insort
 
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.filesystem import Effects, Entry
 
 
 class Overlay(Effects):
@@ -68,6 +68,10 @@ class Overlay(Effects):
             if os.path.dirname(place) == path:
                 (names.discard if content is None else names.add)(os.path.basename(place))
         return sorted(names)
+
+    def entries(self, path: str) -> list[Entry]:
+        """List what is there after the planned changes."""
+        return self._entries_singly(path)
 
     def regular_files(self, path: str, below: str) -> list[tuple[str, int]]:
         """List the files that are there after the planned changes, with their planned sizes."""

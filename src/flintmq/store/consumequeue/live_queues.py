@@ -18,7 +18,7 @@ from flintmq.storage.mutex import Condition
 from flintmq.store.commitlog.report import Report
 from flintmq.store.consumequeue.live_queue import AnyQueue, KeptUnits, RunningBatchQueue, RunningQueue
 from flintmq.store.consumequeue.load_queues import LoadedQueue, QueueLoader, RecordIsAt
-from flintmq.store.consumequeue.reader import HeldFiles, batch_queue, plain_queue
+from flintmq.store.consumequeue.reader import FIRST_BYTES, HeldFiles, batch_queue, plain_queue
 from flintmq.store.consumequeue.writer import BatchQueueWriter, OpenFiles, QueueWriter, offset_is_implausible
 from flintmq.store.dispatch.dispatcher import Dispatcher, UnitBlock
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
@@ -26,7 +26,6 @@ from flintmq.store.layout import directories
 from flintmq.store.layout.queue_name import BATCH, PLAIN, Queue, QueueName, each_queue_name
 from flintmq.store.layout.small_files import fsync_and_drop_cache
 
-FIRST_UNITS = 4096  # bytes of a queue's file that are read to see whether it has no more
 _LIGHT = LMQ_PREFIX.encode()  # light queues have no ext queue
 
 
@@ -104,7 +103,7 @@ class ConsumeQueues:
     def _load_plain(self, queue: RunningQueue, loader: QueueLoader) -> LoadedQueue | None:
         """Load a plain queue; None if it has no files."""
         below = os.path.join(self.root, directories.QUEUES)
-        files, data = self.effects.only_file(queue.folder, below, min(FIRST_UNITS, self._file_size))
+        files, data = self.effects.only_file(queue.folder, below, min(FIRST_BYTES, self._file_size))
         if data is not None and (loaded := loader.load_short(queue, files, data)) is not None:
             if self.files.unsure and files[0][1] == self._file_size:
                 self.files.know(queue.first_file, data[: queue.max_offset * UNIT_SIZE])

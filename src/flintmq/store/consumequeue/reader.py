@@ -28,7 +28,7 @@ from typing import Any, NamedTuple, Self, TypeAlias
 from flintmq.errors import FormatError
 from flintmq.format import consume_queue_ext as ext
 from flintmq.format.batch_queue import BATCH_UNIT, BatchUnit
-from flintmq.format.consume_queue import UNIT, Unit
+from flintmq.format.consume_queue import UNIT, UNIT_SIZE, Unit
 from flintmq.format.layout import Layout
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.store.commitlog.files import file_start
@@ -43,6 +43,7 @@ LARGEST_EXT_UNIT = 0x8000  # bytes; the size field of a unit is an i16
 _PAGE = 4096  # data and holes begin at multiples of this
 
 
+FIRST_BYTES = 4096  # of a queue's only file, read with its listing: mostly the disk knows of no data after them
 _HEAD = 256  # bytes that all units of a short queue are mostly in
 _ZEROS = memoryview(bytes(_READ_BYTES))
 
@@ -85,11 +86,16 @@ def list_files(folder: str, below: str, effects: Effects) -> list[UnitFile]:
     Raises:
         StoreAccessError: the directory may not be listed.
     """
+    return _in_order(effects.regular_files(folder, below), folder)
+
+
+def _in_order(listed: list[tuple[str, int]], folder: str) -> list[UnitFile]:
+    """Return the files that are named as a queue's are, of names with sizes in order."""
     found = []
-    for name, size in effects.regular_files(folder, below):
+    for name, size in listed:
         start = file_start(name)
         if start is not None and size:
-            found.append(UnitFile(os.path.join(folder, name), start, size))
+            found.append(UnitFile(folder + os.sep + name, start, size))
     return found
 
 
@@ -113,6 +119,7 @@ class HeldFiles:
         self._below, self._effects = below, effects
         self._open: dict[str, int] = {}
         self._last = "", 0, b""  # path, position and bytes of the last read
+        self._known = "", b""  # path and bytes of a file that has only a hole after them
 
     def __enter__(self) -> Self:
         """Return the files."""
@@ -122,6 +129,15 @@ class HeldFiles:
         """Close all files."""
         self.close()
 
+    def keep(self, file: UnitFile, data: bytes) -> None:
+        """Take the first bytes of a file that has only a hole after them; they are not read again."""
+        self._known = file.path, data
+
+    def known(self, file: UnitFile) -> bytes | None:
+        """Return the first bytes of a file that has only a hole after them, if `keep` told them."""
+        path, data = self._known
+        return data if path == file.path else None
+
     def descriptor(self, file: UnitFile) -> int:
         """Return the descriptor of a file."""
         if file.path not in self._open:
@@ -130,6 +146,10 @@ class HeldFiles:
 
     def read(self, file: UnitFile, position: int, count: int) -> bytes:
         """Read bytes of a file; fewer if it shrank."""
+        path, data = self._known
+        if path == file.path and position < len(data):
+            data = data[position : position + count]
+            return data + bytes(count - len(data))  # the hole
         path, first, data = self._last
         if path == file.path and first <= position and position + count <= first + len(data):
             return data[position - first : position - first + count]
@@ -234,6 +254,19 @@ class UnitQueue:
                     yield number, unit
                     number += 1
 
+    def ends(self) -> tuple[AnyUnit, AnyUnit, int] | None:
+        """Return the first and the last written unit, and the number after it.
+
+        None if they are not known without a search: unless `held_plain_queue` has read all of them, from unit 0 on.
+        """
+        known = self._held.known(self.files[0]) if self._held is not None and self.files else None
+        end = -(-content_size(known) // self.layout.size) if known is not None else 0
+        if known is None or self.first or not 0 < end * self.layout.size <= min(len(known), self.files[0].size):
+            return None
+        unpack = self.layout.unpack
+        last = unpack(known, (end - 1) * self.layout.size)
+        return (last if end == 1 else unpack(known)), last, end
+
     @staticmethod
     def points_to_record(unit: AnyUnit) -> bool:
         """Return whether a unit points to a record: it is written, and not pre-blank."""
@@ -291,6 +324,9 @@ class UnitQueue:
         if self._held is None:
             with self.held() as held:
                 return held._data_end(file)
+        known = self._held.known(file)
+        if known is not None:
+            return min(len(known), file.size)
         low, high, probe = 0, file.size, _PAGE
         with suppress(FileNotFoundError):
             fd = self._held.descriptor(file)
@@ -383,6 +419,26 @@ def plain_queue(root: str, name: QueueName, effects: Effects = REAL, held: HeldF
     return _listed(os.path.join(root, directories.QUEUES), name, UNIT, effects, held)
 
 
+@contextmanager
+def held_plain_queue(root: str, name: QueueName, effects: Effects = REAL) -> Iterator[UnitQueue]:
+    """Return a queue of consumequeue/ with open files, for one thread and the length of a `with` block.
+
+    The units of a short queue are read with the listing, in one visit of its directory: for those who ask thousands of
+    queues for their ends.
+
+    Raises:
+        StoreAccessError: the directory may not be listed, or a file not be read.
+    """
+    below = os.path.join(root, directories.QUEUES)
+    folder = os.sep.join((below, name.topic, str(name.queue_id)))
+    listed, data = effects.only_file(folder, below, FIRST_BYTES) if is_path(name.topic) else ([], None)
+    files = _unit_files(_in_order(listed, folder), UNIT_SIZE)
+    with HeldFiles(below, effects) as held:
+        if files and data is not None:
+            held.keep(files[0], data)
+        yield UnitQueue(UNIT, folder, below, files, effects, held)
+
+
 def batch_queue(root: str, name: QueueName, effects: Effects = REAL, held: HeldFiles | None = None) -> UnitQueue:
     """List a queue of batchconsumequeue/; `held`: see UnitQueue.
 
@@ -394,18 +450,18 @@ def batch_queue(root: str, name: QueueName, effects: Effects = REAL, held: HeldF
 
 def _listed(below: str, name: QueueName, layout: Layout[Any], effects: Effects, held: HeldFiles | None) -> UnitQueue:
     folder = os.path.join(below, name.topic, str(name.queue_id))
-    files = _unit_files(folder, below, layout.size, effects) if is_path(name.topic) else ()
+    files = _unit_files(list_files(folder, below, effects), layout.size) if is_path(name.topic) else ()
     return UnitQueue(layout, folder, below, files, effects, held)
 
 
-def _unit_files(folder: str, below: str, width: int, effects: Effects) -> tuple[UnitFile, ...]:
-    """List the files of a queue whose units have this width.
+def _unit_files(files: list[UnitFile], width: int) -> tuple[UnitFile, ...]:
+    """Return the files of a queue, in order, that have units of this width.
 
     Each is limited to whole units and to the start of the next file.
     """
     found = [
         file._replace(size=file.size - file.size % width)
-        for file in list_files(folder, below, effects)
+        for file in files
         if file.start % width == 0 and width <= file.size <= LARGEST_FILE
     ]
     if len(found) < 2:

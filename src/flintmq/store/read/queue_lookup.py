@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
+from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import NamedTuple
 
@@ -22,7 +23,7 @@ from flintmq.storage.mutex import ReentrantLock
 from flintmq.store.commitlog.resync import first_record
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import LogWalk
-from flintmq.store.consumequeue.reader import UnitQueue, batch_queue, plain_queue
+from flintmq.store.consumequeue.reader import AnyUnit, UnitQueue, batch_queue, held_plain_queue, plain_queue
 from flintmq.store.dispatch.dispatcher import DispatchRules
 from flintmq.store.dispatch.queue_positions import places
 from flintmq.store.layout import directories
@@ -170,13 +171,14 @@ class QueueLookup:
 
     def _by_unit(self, name: QueueName, offset: int) -> StoredMessage | None:
         units = self.units(name)
-        message = self._record(units, units.number_of(offset))
+        message = self._record(units.unit(units.number_of(offset)))
         return message if message is not None and is_at_queue_offset(message, name, offset) else None
 
-    def _record(self, units: UnitQueue, number: int) -> StoredMessage | None:
+    def _record(self, unit: AnyUnit | None) -> StoredMessage | None:
         """Return the record that a unit points to, or None."""
-        unit = units.unit(number)
-        return self.snapshot.record(unit.physical_offset) if unit is not None and units.points_to_record(unit) else None
+        if unit is None or not UnitQueue.points_to_record(unit):
+            return None
+        return self.snapshot.record(unit.physical_offset)
 
     def _in_hole(self, name: QueueName, offset: int) -> StoredMessage | None:
         """Find a message whose unit is missing or wrong although later units exist."""
@@ -187,20 +189,20 @@ class QueueLookup:
         number, log = units.number_of(offset), self.snapshot.log
         begin, end = log.min_offset, self.snapshot.end
         for at in _steps(number - 1, units.first - 1):
-            message, first, _ = self._stands(name, units, at)
+            message, first, _ = self._stands(name, units.unit(at))
             if message is not None and first <= offset:
                 begin = message.physical_offset
                 break
         for at in _steps(number, units.end()):
-            message, _, stop = self._stands(name, units, at)
+            message, _, stop = self._stands(name, units.unit(at))
             if message is not None and stop > offset:
                 end = message.physical_offset + message.size
                 break
         return find_between(log, name, offset, begin, end)
 
-    def _stands(self, name: QueueName, units: UnitQueue, number: int) -> tuple[StoredMessage | None, int, int]:
+    def _stands(self, name: QueueName, unit: AnyUnit | None) -> tuple[StoredMessage | None, int, int]:
         """Return a unit's record if it belongs to the queue, and its offsets [first, stop)."""
-        message = self._record(units, number)
+        message = self._record(unit)
         for place in places(message) if message is not None else ():
             if (place.topic, place.queue_id) == name:
                 return message, place.offset, place.offset + place.messages
@@ -258,13 +260,43 @@ class QueueLookup:
         """Return the bounds in the queue's files, checked against the log: the dispatched messages."""
         with self._lock:
             if name not in self._bounds:
-                with self.units(name).held() as units:
-                    self._bounds[name] = self._read_bounds(name, units)
+                with self._held(name) as units:
+                    self._bounds[name] = self._short_bounds(name, units) or self._read_bounds(name, units)
             return self._bounds[name]
+
+    def _held(self, name: QueueName) -> AbstractContextManager[UnitQueue]:
+        """Return the units of a queue's files, open for the length of a `with` block."""
+        effects = self.snapshot.effects
+        if name in self._files or name in self._batch_names or effects.remote:
+            return self.units(name).held()
+        return held_plain_queue(self.snapshot.root, name, effects)
 
     def first_topic(self, name: QueueName) -> str | None:
         """Return the topic of the first record of the queue's files; None if it was not read."""
         return self._topics.get(name)
+
+    def _short_bounds(self, name: QueueName, units: UnitQueue) -> Bounds | None:
+        """Return what `_read_bounds` does, for a short queue whose two ends lead to its records; None for others.
+
+        Of thousands of queues most are like this, and a search in each would be most of an `inspect`.
+        """
+        ends, snapshot = units.ends(), self.snapshot
+        if ends is None:
+            return None
+        first, last, own = ends
+        if not UnitQueue.points_to_record(first) or not UnitQueue.points_to_record(last):
+            return None
+        if first.physical_offset < snapshot.log.min_offset or last.physical_offset >= snapshot.end:
+            return None
+        message, low, stop = self._stands(name, last)
+        if message is None or stop < own:
+            return None
+        physical_end = message.physical_offset + message.size
+        begin, begin_at = (message, low) if own == 1 else self._stands(name, first)[:2]
+        if begin is None:
+            return None
+        self._topics[name] = begin.topic
+        return Bounds(min(low, begin_at), stop, physical_end)
 
     def _read_bounds(self, name: QueueName, units: UnitQueue) -> Bounds:
         """Find the last unit with a record of this queue, and the first that points into the log.
@@ -282,18 +314,19 @@ class QueueLookup:
         last = stop - 1
         if unit is None or not units.points_to_record(unit) or unit.physical_offset >= log_end:  # mostly none of it
             last = units.bisect(lambda u: not units.points_to_record(u) or u.physical_offset < log_end, stop) - 1
+            unit = units.unit(last)
         for number in range(last, units.first - 1, -1):
             if number <= last - UNITS_TRIED:
                 self._mislead()
                 break
-            unit = units.unit(number)
+            unit = unit if number == last else units.unit(number)
             if unit is not None and unit.is_written:
                 if not units.points_to_record(unit):
                     break  # pre-blank: no unit before it
                 own = units.span(number, unit)[1]
                 if unit.physical_offset < log_begin:
                     return Bounds(own, own)
-                message, first, stop = self._stands(name, units, number)
+                message, first, stop = self._stands(name, unit)
                 if message is not None and stop >= own:
                     low = self._first_offset(name, units, number, message, first)
                     return Bounds(min(low, first), stop, message.physical_offset + message.size)
@@ -325,7 +358,7 @@ class QueueLookup:
             message: StoredMessage | None = last_message
             first = last_first
             if at != last:
-                message, first, _ = self._stands(name, units, at)
+                message, first, _ = self._stands(name, units.unit(at))
             if message is not None:
                 self._topics[name] = message.topic
                 if at == units.first > 0:

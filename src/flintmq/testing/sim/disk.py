@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from flintmq.errors import StoreAccessError
-from flintmq.storage.filesystem import Effects, not_opened
+from flintmq.storage.filesystem import Effects, Entry, not_opened
 from flintmq.storage.lock import StoreLock
 from flintmq.testing.sim.names import Folders, NameChange, NameJournal, apply, split
 from flintmq.testing.sim.pages import PAGE, SimFile, SimMap
@@ -228,6 +228,9 @@ class SimDisk(Effects):
     @contextmanager
     def entered(self, path: str, below: str) -> Iterator[None]:
         yield
+
+    def entries(self, path: str) -> list[Entry]:
+        return self._entries_singly(path)
 
     def regular_files(self, path: str, below: str) -> list[tuple[str, int]]:
         return self._regular_files_singly(path, below)
