@@ -24,7 +24,7 @@ import pyarrow.fs
 from flintmq.arrow.remote_file import AHEAD, ReadAhead, RemoteFile, failed
 from flintmq.config.s3 import S3Options
 from flintmq.errors import StoreAccessError, UsageError
-from flintmq.storage.filesystem import Effects, Entry
+from flintmq.storage.filesystem import Effects, DirectoryEntry
 from flintmq.storage.store_url import PREFIX
 
 FRESH_SECONDS = 2.0  # how long a listing or a size is valid
@@ -130,7 +130,7 @@ class ObjectStore(Effects):
         listing = self._known(path) or self._list(below or path, whole=below is not None)
         return sorted(listing.folders.get(path, ()))
 
-    def entries(self, path: str) -> list[Entry]:
+    def entries(self, path: str) -> list[DirectoryEntry]:
         """List the objects and folders in a directory, sorted."""
         return self._entries_singly(path)
 

@@ -298,7 +298,7 @@ class _Inspector:
         return Folder(kind, len(sizes), sum(size for size, _ in sizes), on_disk)
 
     def _sizes(self, folder: str, depth: int) -> Iterator[tuple[int, int | None]]:
-        """Yield bytes, and bytes on the disk, of every file in a folder and in its folders, `depth` levels down."""
+        """Yield bytes, and bytes on the disk, of every file in a folder, `depth` levels down."""
         for entry in self._asked("folder", folder, lambda: self.effects.entries(folder)) or []:
             if entry.kind == "file":
                 yield entry.size, entry.on_disk

@@ -46,7 +46,7 @@ class _Entered(threading.local):
 _entered = _Entered()
 
 
-class Entry(NamedTuple):
+class DirectoryEntry(NamedTuple):
     """A name in a directory.
 
     Attributes:
@@ -62,8 +62,8 @@ class Entry(NamedTuple):
     on_disk: int | None = None
 
     @classmethod
-    def of(cls, entry: os.DirEntry[str]) -> Entry:
-        """Take what the system says of a name; of a folder, it says that for nothing."""
+    def of(cls, entry: os.DirEntry[str]) -> DirectoryEntry:
+        """Make one of what the system says of a name. A folder needs no call of the system."""
         if entry.is_symlink():
             return cls(entry.name, "link")
         if entry.is_dir(follow_symlinks=False):
@@ -148,12 +148,12 @@ class _Entering:
             self._folder.__exit__()
 
 
-def _entries(listed: Iterable[os.DirEntry[str]]) -> list[Entry]:
+def _entries(listed: Iterable[os.DirEntry[str]]) -> list[DirectoryEntry]:
     """Return the names of a directory, sorted; one that vanishes meanwhile is left out."""
     found = []
     for entry in listed:
         try:
-            found.append(Entry.of(entry))
+            found.append(DirectoryEntry.of(entry))
         except FileNotFoundError:
             continue
     return sorted(found)
@@ -284,8 +284,8 @@ class Effects:
         except OSError as error:
             return _not_listed(path, error)
 
-    def entries(self, path: str) -> list[Entry]:
-        """List a directory as `listdir` does, with what each name stands for.
+    def entries(self, path: str) -> list[DirectoryEntry]:
+        """List a directory as `listdir` does, with the kind and size of each name.
 
         Raises:
             StoreAccessError: the directory may not be listed.
@@ -300,16 +300,16 @@ class Effects:
         except OSError as error:
             return _not_listed(path, error)
 
-    def _entries_singly(self, path: str) -> list[Entry]:
+    def _entries_singly(self, path: str) -> list[DirectoryEntry]:
         """Return the same by `listdir`, `size` and `is_dir`, for a disk that is not the real one."""
         found = []
         for name in self.listdir(path):
             inner = os.path.join(path, name)
             size = self.size(inner)
             if size is not None:
-                found.append(Entry(name, "file", size))
+                found.append(DirectoryEntry(name, "file", size))
             else:
-                found.append(Entry(name, "folder" if self.is_dir(inner) else "other"))
+                found.append(DirectoryEntry(name, "folder" if self.is_dir(inner) else "other"))
         return found
 
     def entered(self, path: str, below: str) -> AbstractContextManager[None]:

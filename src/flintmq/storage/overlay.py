@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from bisect import insort
 
-from flintmq.storage.filesystem import Effects, Entry
+from flintmq.storage.filesystem import Effects, DirectoryEntry
 
 
 class Overlay(Effects):
@@ -69,7 +69,7 @@ class Overlay(Effects):
                 (names.discard if content is None else names.add)(os.path.basename(place))
         return sorted(names)
 
-    def entries(self, path: str) -> list[Entry]:
+    def entries(self, path: str) -> list[DirectoryEntry]:
         """List what is there after the planned changes."""
         return self._entries_singly(path)
 

@@ -134,7 +134,7 @@ class HeldFiles:
         self._known = file.path, data
 
     def known(self, file: UnitFile) -> bytes | None:
-        """Return the first bytes of a file that has only a hole after them, if `keep` told them."""
+        """Return the first bytes of a file that has only a hole after them, if `keep` has them."""
         path, data = self._known
         return data if path == file.path else None
 
@@ -421,13 +421,15 @@ def plain_queue(root: str, name: QueueName, effects: Effects = REAL, held: HeldF
 
 @contextmanager
 def held_plain_queue(root: str, name: QueueName, effects: Effects = REAL) -> Iterator[UnitQueue]:
-    """Return a queue of consumequeue/ with open files, for one thread and the length of a `with` block.
+    """Return a queue of consumequeue/ with open files, for the length of a `with` block.
 
     The units of a short queue are read with the listing, in one visit of its directory: for those who ask thousands of
     queues for their ends.
 
     Raises:
         StoreAccessError: the directory may not be listed, or a file not be read.
+
+    Thread: one.
     """
     below = os.path.join(root, directories.QUEUES)
     folder = os.sep.join((below, name.topic, str(name.queue_id)))

@@ -276,7 +276,7 @@ class QueueLookup:
         return self._topics.get(name)
 
     def _short_bounds(self, name: QueueName, units: UnitQueue) -> Bounds | None:
-        """Return what `_read_bounds` does, for a short queue whose two ends lead to its records; None for others.
+        """Return the bounds of a short queue whose two ends lead to its records; None for others.
 
         Of thousands of queues most are like this, and a search in each would be most of an `inspect`.
         """

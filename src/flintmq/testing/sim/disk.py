@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from flintmq.errors import StoreAccessError
-from flintmq.storage.filesystem import Effects, Entry, not_opened
+from flintmq.storage.filesystem import Effects, DirectoryEntry, not_opened
 from flintmq.storage.lock import StoreLock
 from flintmq.testing.sim.names import Folders, NameChange, NameJournal, apply, split
 from flintmq.testing.sim.pages import PAGE, SimFile, SimMap
@@ -229,7 +229,7 @@ class SimDisk(Effects):
     def entered(self, path: str, below: str) -> Iterator[None]:
         yield
 
-    def entries(self, path: str) -> list[Entry]:
+    def entries(self, path: str) -> list[DirectoryEntry]:
         return self._entries_singly(path)
 
     def regular_files(self, path: str, below: str) -> list[tuple[str, int]]:
