@@ -24,7 +24,7 @@ import pyarrow.fs
 from flintmq.arrow.remote_file import AHEAD, ReadAhead, RemoteFile, failed
 from flintmq.config.s3 import S3Options
 from flintmq.errors import StoreAccessError, UsageError
-from flintmq.storage.filesystem import Effects, DirectoryEntry
+from flintmq.storage.filesystem import DirectoryEntry, Effects
 from flintmq.storage.store_url import PREFIX
 
 FRESH_SECONDS = 2.0  # how long a listing or a size is valid

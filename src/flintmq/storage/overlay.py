@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 from bisect import insort
 
-from flintmq.storage.filesystem import Effects, DirectoryEntry
+from flintmq.storage.filesystem import DirectoryEntry, Effects
 
 
 class Overlay(Effects):

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from flintmq.errors import StoreAccessError
-from flintmq.storage.filesystem import Effects, DirectoryEntry, not_opened
+from flintmq.storage.filesystem import DirectoryEntry, Effects, not_opened
 from flintmq.storage.lock import StoreLock
 from flintmq.testing.sim.names import Folders, NameChange, NameJournal, apply, split
 from flintmq.testing.sim.pages import PAGE, SimFile, SimMap
