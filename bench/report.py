@@ -49,6 +49,7 @@ def save(
     before: Measured,
     after: Measured,
     code: Sequence[str],
+    pace: str,
     json_path: Path = JSON,
     page: Path = PAGE,
 ) -> None:
@@ -57,6 +58,7 @@ def save(
     Args:
         before, after: what was checked out before and after the line was measured.
         code: the paths that it measures.
+        pace: how fast the machine was, in words.
     """
     known = {id_: entry for id_, entry in load(json_path).items() if id_.partition(".")[0] != line}
     date = datetime.datetime.now(datetime.UTC).strftime("%Y-%m-%d %H:%M UTC")
@@ -75,6 +77,7 @@ def save(
             "changed": before.changed or after != before,
             "code": list(code),
             "machine": machine(),
+            "pace": pace,
             "rounds": context.rounds,
             "log_mib": context.mib,
         }
@@ -147,8 +150,14 @@ def render(known: dict[str, Any], repository: Repository) -> str:
     runs = sorted({(line["machine"], line["log_mib"], line["rounds"]) for line in known.values()})
     lines += ["", "## Where", ""]
     lines += [f"- {where}; logs of {mib} MiB, {rounds} rounds" for where, mib, rounds in runs]
-    lines += ["", "## Seconds behind the ratios (medians)", "", "| line | date | seconds |", "|---|---|---|"]
+    lines += [
+        "",
+        "## Seconds behind the ratios (medians)",
+        "",
+        "| line | date | pace of the machine | seconds |",
+        "|---|---|---|---|",
+    ]
     for id_, line in known.items():
         detail = ", ".join(f"{name} {value:g}" if isinstance(value, (int, float)) else f"{name} {value}" for name, value in line["detail"].items())  # fmt: skip # noqa: E501
-        lines.append(f"| {id_} | {line['date']} | {detail} |")
+        lines.append(f"| {id_} | {line['date']} | {line.get('pace', 'not recorded')} | {detail} |")
     return "\n".join(lines) + "\n"

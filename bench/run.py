@@ -22,6 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import report
 from harness import Context, Result, Unavailable
+from pace import Pace, words
 from provenance import Repository, code
 
 
@@ -137,12 +138,14 @@ def main(arguments: list[str] | None = None) -> int:
     try:
         for line in wanted:
             try:
-                before = repository.state(MODULES[line].code)
+                before, pace = repository.state(MODULES[line].code), Pace.now()
                 results = run_line(context, line)
+                paces = words(pace, Pace.now())
+                print(f"  pace of the machine: {paces}", flush=True)
                 failed = failed or any(result.holds is False for result in results)
                 if results and not given.quick:  # after each line: a run may be cut
                     after = repository.state(MODULES[line].code)
-                    report.save(line, results, context, before, after, MODULES[line].code)
+                    report.save(line, results, context, before, after, MODULES[line].code, paces)
             except Exception:
                 failed = True  # the others are measured all the same
                 traceback.print_exc()

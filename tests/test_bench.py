@@ -14,13 +14,14 @@ import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
 BENCH = ROOT / "bench"
+PACE = "loop 50 ns, fresh memory 2.0 GB/s, stolen 0 ticks"
 
 
 @pytest.fixture(autouse=True)
 def on_path(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.syspath_prepend(str(BENCH))
     yield
-    for name in ("harness", "provenance", "report", "run"):
+    for name in ("harness", "pace", "provenance", "report", "run"):
         sys.modules.pop(name, None)
 
 
@@ -63,7 +64,7 @@ class Checkout:
         before = self.repository.state(self.code)
         results = [self.harness.Result(id_, "words", ratio, **{"bar": 2.0} | more) for id_ in ids]
         after = self.repository.state(self.code)
-        self.report.save(line, results, self.context, before, after, self.code, self.results, self.page)
+        self.report.save(line, results, self.context, before, after, self.code, PACE, self.results, self.page)
 
     def marks(self) -> dict[str, str]:
         known = self.report.load(self.results)
@@ -136,7 +137,7 @@ def test_code_that_changes_while_it_is_measured_is_stale(checkout: Checkout):
     after = checkout.repository.state(checkout.code)
     assert before == replace(before, changed=False) and after.commit != before.commit
     results = [checkout.harness.Result("P8.java", "words", 3.0, 2.0)]
-    args = (before, after, checkout.code, checkout.results, checkout.page)
+    args = (before, after, checkout.code, PACE, checkout.results, checkout.page)
     checkout.report.save("P8", results, checkout.context, *args)
     assert checkout.marks()["P8.java"].startswith("stale (")
 
@@ -219,3 +220,18 @@ def test_each_line_declares_the_code_that_its_module_imports(bench: Any):
         assert all((ROOT / path).exists() for path in where.code), where
     everything = {path.name for path in (ROOT / "src/flintmq").iterdir() if not path.name.startswith("_")}
     assert everything - {"py.typed", "testing"} == set(layers)
+
+
+def test_a_figure_keeps_the_pace_of_the_machine(checkout: Checkout):
+    checkout.measure()
+    assert checkout.report.load(checkout.results)["P8.java"]["pace"] == PACE
+    assert f"| {PACE} |" in checkout.page.read_text(encoding="utf-8")
+
+
+def test_the_pace_is_the_slower_one_of_both():
+    pace = importlib.import_module("pace")
+    slow, fast = pace.Pace(90.4, 1.26, 100), pace.Pace(50.0, 3.0, 107)
+    for before, after, stolen in ((slow, fast, 7), (fast, slow, -7)):
+        assert pace.words(before, after) == f"loop 90 ns, fresh memory 1.3 GB/s, stolen {stolen} ticks"
+    now = pace.Pace.now()
+    assert 1 < now.loop_ns < 100_000 and 0 < now.fresh_gbs < 1000 and now.stolen >= 0

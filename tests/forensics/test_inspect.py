@@ -159,3 +159,12 @@ def test_a_link_in_place_of_a_queue_is_a_note(golden: Callable[[str], Golden], t
     found = inspect(str(path))
     [note] = [note for note in found.notes if note.code == "link"]
     assert note.text == f"{folder}: a symbolic link, which is not followed; put what it names itself there"
+
+
+def test_many_links_are_a_few_notes(golden: Callable[[str], Golden], tmp_path: Path):
+    path = shutil.copytree(golden("basic").path, tmp_path / "store")
+    for number in range(25):
+        (path / "index" / f"{number:02d}").symlink_to(tmp_path)
+    texts = [note.text for note in inspect(str(path)).notes if note.code == "link"]
+    assert len(texts) == 20 and texts[-1].startswith(f"{path}/index/19: a symbolic link")
+    assert [text.endswith(" (and 5 more)") for text in texts] == [False] * 19 + [True]

@@ -225,6 +225,7 @@ class _Inspector:
         self.lookup = QueueLookup(self.snapshot)
         self.bounds: dict[QueueName, Bounds] = {}
         self.notes: list[InspectNote] = []
+        self.links: list[str] = []
 
     def run(self) -> Inspection:
         """Collect everything, in an order that reads each file once."""
@@ -244,6 +245,7 @@ class _Inspector:
             checkpoint=self._checkpoint(),
             timer=self._timer(),
         )
+        self._note_links()
         for problem in self.snapshot.broker.problems[:MOST_PROBLEMS]:
             self._note("config", f"{problem.file}, position {problem.position}: {problem.reason}")
         for folder, what in directories.in_rocksdb(self.root, self.effects).items():
@@ -305,12 +307,16 @@ class _Inspector:
             elif entry.kind == "folder" and depth:
                 yield from self._sizes(os.path.join(folder, entry.name), depth - 1)
             elif entry.kind == "link":
-                self._linked(os.path.join(folder, entry.name))
+                self.links.append(os.path.join(folder, entry.name))
 
-    def _linked(self, path: str) -> None:
-        """Note a symbolic link: a queue whose directory is one counts as empty."""
-        if sum(note.code == "link" for note in self.notes) < MOST_PROBLEMS:
-            self._note("link", f"{path}: a symbolic link, which is not followed; put what it names itself there")
+    def _note_links(self) -> None:
+        """Note the symbolic links in folders of the store: a queue whose directory is one counts as empty."""
+        more = len(self.links) - MOST_PROBLEMS
+        for number, path in enumerate(self.links[:MOST_PROBLEMS], 1):
+            others = f" (and {more} more)" if more > 0 and number == MOST_PROBLEMS else ""
+            self._note(
+                "link", f"{path}: a symbolic link, which is not followed; put what it names itself there{others}"
+            )
 
     def _on_disk(self, path: str) -> int | None:
         """Return the bytes that a log file takes on the disk; 0 if it vanished."""
