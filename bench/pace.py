@@ -1,4 +1,4 @@
-"""How fast the machine is at the moment: a virtual machine's neighbours may take half of it, and nothing says so.
+"""How fast the machine is at the moment: a virtual machine's neighbours may take a part of it, and nothing says so.
 
 Ratios of one run bear that, those to memcpy less than others; bars in seconds (P20, P21) do not. So each figure keeps
 the pace before and after its line; compare figures of different days only where their paces are alike.
