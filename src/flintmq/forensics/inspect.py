@@ -310,7 +310,7 @@ class _Inspector:
                 self.links.append(os.path.join(folder, entry.name))
 
     def _note_links(self) -> None:
-        """Note the symbolic links in folders of the store: a queue whose directory is one counts as empty."""
+        """Note symbolic links in folders of the store. A queue whose directory is one is empty."""
         more = len(self.links) - MOST_PROBLEMS
         for number, path in enumerate(self.links[:MOST_PROBLEMS], 1):
             others = f" (and {more} more)" if more > 0 and number == MOST_PROBLEMS else ""

@@ -21,7 +21,8 @@ from flintmq.message import Message, PutMessageStatus
 from flintmq.storage.filesystem import Effects
 from flintmq.store.commitlog.report import Report
 from flintmq.store.consumequeue.live_queue import RunningQueue
-from flintmq.store.consumequeue.live_queues import FIRST_UNITS, ConsumeQueues
+from flintmq.store.consumequeue.live_queues import ConsumeQueues
+from flintmq.store.consumequeue.reader import FIRST_BYTES
 from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules, UnitBlock
 from flintmq.store.layout.queue_name import PLAIN, Queue, QueueName
 from flintmq.store.message_store import MessageStore
@@ -529,7 +530,7 @@ def test_units_that_a_kill_left_whole_are_compared_and_written_once_more_by_the_
         assert disk.count("sync", str(path)) == 1 and disk.count("sync_dir", str(path.parent)) == 1
 
 
-@pytest.mark.parametrize("count", range(FIRST_UNITS // 20 - 2, FIRST_UNITS // 20 + 4))
+@pytest.mark.parametrize("count", range(FIRST_BYTES // 20 - 2, FIRST_BYTES // 20 + 4))
 def test_queues_about_as_long_as_what_is_read_of_them_at_first(tmp_path: Path, count: int):
     """The 205th unit crosses the end of the first page, after which a copy of the store has a hole (`cp --sparse`)."""
     keys = KEYS | {"mappedFileSizeConsumeQueue": str(20 * 1000), "mappedFileSizeCommitLog": str(1 << 20)}
@@ -545,5 +546,5 @@ def test_queues_about_as_long_as_what_is_read_of_them_at_first(tmp_path: Path, c
         (path,) = (tmp_path / "consumequeue" / "T" / "0").iterdir()
         data = path.read_bytes()
         with path.open("wb") as file:
-            file.write(data.rstrip(b"\0").ljust(FIRST_UNITS, b"\0"))
+            file.write(data.rstrip(b"\0").ljust(FIRST_BYTES, b"\0"))
             file.truncate(len(data))
