@@ -113,10 +113,8 @@ def many(request, tmp_path_factory):
 def looks(monkeypatch):
     """The queues whose files were asked for their ends, each time that they were."""
     asked = []
-    read = QueueLookup._read_bounds
-    monkeypatch.setattr(
-        QueueLookup, "_read_bounds", lambda lookup, name, *files: (asked.append(name), read(lookup, name, *files))[1]
-    )
+    opened = QueueLookup._held
+    monkeypatch.setattr(QueueLookup, "_held", lambda lookup, name: (asked.append(name), opened(lookup, name))[1])
     return asked
 
 
