@@ -41,6 +41,7 @@ REFERENCE: dict[str, tuple[str, list[str]]] = {
         "Stores as tables",
         ["flintmq.scan_arrow", "flintmq.dataset", "flintmq.scan_polars", "flintmq.COLUMNS", "flintmq.arrow.schema"],
     ),
+    "metrics": ("Metrics", ["flintmq.store_metrics", "flintmq.engine_metrics"]),
     "spark": (
         "Spark",
         [

@@ -14,7 +14,6 @@ import shutil
 import statistics
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -23,6 +22,7 @@ from typing import Any
 
 import java
 from harness import Context, Result, Unavailable
+from threads_peer import by_threads
 
 from flintmq import Message, MessageStore
 from flintmq.storage.filesystem import Effects
@@ -61,23 +61,6 @@ def rounds(context: Context, cases: dict[str, Callable[[], float]]) -> dict[str,
 
 
 # -- P7, P8: group commit ---------------------------------------------------------------------------------------------
-
-
-def by_threads(context: Context, threads: int, count: int) -> float:
-    """Microseconds a durable message with so many threads that put and wait."""
-    with sync_store(context) as store:
-
-        def work() -> None:
-            for _ in range(count // threads):
-                store.put(Message("Bench", BODY, tags="TagA"))
-
-        workers = [threading.Thread(target=work) for _ in range(threads)]
-        began = time.perf_counter()
-        for worker in workers:
-            worker.start()
-        for worker in workers:
-            worker.join()
-        return (time.perf_counter() - began) / (count // threads * threads) * 1e6
 
 
 def by_loop(context: Context, tasks: int, count: int) -> float:
@@ -157,23 +140,10 @@ def p7(context: Context) -> list[Result]:
     return results
 
 
-THREADS_SCRIPT = """
-import sys
-from pathlib import Path
-sys.path.insert(0, sys.argv[1])
-import os
-if sys.argv[5] == "pinned":
-    os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
-from flush_lines import by_threads
-from harness import Context
-print(by_threads(Context(Path(sys.argv[2]), 0, 0, False), int(sys.argv[3]), int(sys.argv[4])))
-"""
-
-
 def by_threads_of(context: Context, root: Path | None, threads: int, count: int, pinned: bool = False) -> float:
-    """Run `by_threads` in a process of its own, with the environment of another checkout if one is given."""
+    """Run threads_peer.py, with the environment of another checkout if one is given."""
     python = sys.executable if root is None else str(root / ".venv" / "bin" / "python")
-    words = [python, "-c", THREADS_SCRIPT, str(Path(__file__).resolve().parent), str(context.scratch)]
+    words = [python, str(Path(__file__).with_name("threads_peer.py")), str(context.scratch / "sync")]
     words += [str(threads), str(count), "pinned" if pinned else "free"]
     return float(subprocess.run(words, check=True, capture_output=True, text=True).stdout)
 
@@ -214,7 +184,7 @@ def p8(context: Context) -> list[Result]:
     found = rounds(
         context,
         {
-            "flintmq": lambda: by_threads(context, 1, count),
+            "flintmq": lambda: by_threads(str(context.scratch / "sync"), 1, count),
             "bare allocated": lambda: bare(context, count, allocated=True),
             "bare growing": lambda: bare(context, count, allocated=False),
             "java": lambda: by_java(context, 1, 1, count),

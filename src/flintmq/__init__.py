@@ -48,6 +48,8 @@ if TYPE_CHECKING:
         PutRule,
         StoredMessage,
     )
+    from flintmq.metrics.engine import engine_metrics
+    from flintmq.metrics.stores import store_metrics
     from flintmq.store.consumer.consumer import Consumer
     from flintmq.store.message_store import MessageStore
     from flintmq.store.view import StoreView, open_store
@@ -87,9 +89,11 @@ __all__ = [
     "UsageError",
     "__version__",
     "dataset",
+    "engine_metrics",
     "open_store",
     "scan_arrow",
     "scan_polars",
+    "store_metrics",
 ]
 
 _LAZY = {
@@ -114,6 +118,8 @@ _LAZY = {
     "MessageStore": "flintmq.store.message_store",
     "open_store": "flintmq.store.view",
     "StoreView": "flintmq.store.view",
+    "engine_metrics": "flintmq.metrics.engine",
+    "store_metrics": "flintmq.metrics.stores",
     "dataset": "flintmq.arrow.dataset",
     "scan_arrow": "flintmq.arrow.scan",
     "scan_polars": "flintmq.arrow.polars",

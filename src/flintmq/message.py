@@ -53,6 +53,8 @@ COLUMNS = (
     "prepared_transaction_offset",
     "body_crc",
 )
+MEMBER_COLUMNS = ("broker", "store")
+"""Columns that follow where several stores are read as one: the broker's name, and the store's path or URL."""
 
 
 class StoredMessage(RecordBytes):

@@ -82,7 +82,7 @@ def mapped_logs() -> int:
 @pytest.mark.parametrize("views", [True, False])
 def test_a_small_result_holds_no_batch(golden: Any, monkeypatch: pytest.MonkeyPatch, views: bool) -> None:
     if not views:
-        monkeypatch.setattr(polars, "_with_views", lambda _: None)
+        monkeypatch.setattr(polars, "_with_views", lambda *_: None)
     path = golden("basic").path
     for access in ("pread", "map"):
         for ask in (

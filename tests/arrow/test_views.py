@@ -89,9 +89,9 @@ def read_schemas(monkeypatch: pytest.MonkeyPatch) -> list[pa.Schema]:
     found: list[pa.Schema] = []
     read_store = dataset_module.StoreDataset.read
 
-    def noted(self: Any, schema: pa.Schema, predicate: Any) -> Any:
+    def noted(self: Any, schema: pa.Schema, *rest: Any) -> Any:
         found.append(schema)
-        return read_store(self, schema, predicate)
+        return read_store(self, schema, *rest)
 
     monkeypatch.setattr(dataset_module.StoreDataset, "read", noted)
     return found

@@ -142,8 +142,9 @@ def test_a_rocksdb_store_is_named_as_such(run: Run, tmp_path: Path) -> None:
     ("words", "complaint"),
     [
         (["bogus"], "No such command 'bogus'"),
-        (["scan"], "Missing argument 'STORE'"),
-        (["scan", "x", "y"], "unexpected extra argument"),
+        (["scan"], "Missing argument 'STORE...'"),
+        (["tail"], "Missing argument 'STORE'"),
+        (["tail", "x", "y", "z"], "unexpected extra argument"),
         (["scan", "x", "--bogus"], "No such option"),
         (["scan", "x", "--limit", "many"], "'--limit'"),
         (["scan", "x", "--limit", "-1"], "'--limit'"),

@@ -24,6 +24,7 @@ MORE: dict[str, list[str]] = {
     "put": ["Orders", "body"],
     "get": ["Orders", "0", "0"],
     "sql": ["select 1"],
+    "export": ["--out", "lake"],
 }
 PARAMETERS = [
     (name, option)

@@ -7,6 +7,8 @@ import json
 import os
 import re
 import shlex
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -78,6 +80,12 @@ def test_examples_run(  # type: ignore[no-untyped-def]
         assert ran.code == 0, ran.err
         return
     (tmp_path / "broker.conf").write_text("fileReservedTime=48\n")
+    if line.startswith("flintmq diff "):
+        shutil.copytree(golden("basic").path, tmp_path / "copied")
+    (tmp_path / "cluster.toml").write_text(f'[[stores]]\nstore = "{golden("basic").path}"\nbroker = "a"\n')
+    if " --listen " in line or (line.startswith("flintmq export ") and " --follow" in line):
+        goes_on(shlex.split(command.replace(":5557", ":0")), tmp_path)
+        return
     if pages.ALONE.fullmatch(command):
         monkeypatch.chdir(tmp_path)
         ran_here = run(*shlex.split(command)[1:])
@@ -90,9 +98,22 @@ def test_examples_run(  # type: ignore[no-untyped-def]
     assert done.returncode == 0, done.stderr.decode()
 
 
+def goes_on(command: list[str], folder: Path) -> None:
+    """Run a command that ends when somebody ends it: once it has said something, SIGINT ends it well."""
+    program = [sys.executable, "-m", "flintmq", *command[1:]]
+    with subprocess.Popen(program, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as running:
+        try:
+            assert running.stdout is not None and running.stdout.readline()
+            running.send_signal(signal.SIGINT)
+            rest, _ = running.communicate(timeout=60)
+        finally:
+            running.kill()
+    assert running.returncode == 0, rest.decode()
+
+
 def test_there_are_examples_for_every_command() -> None:
     sections = re.split(r"^### flintmq ", PAGE, flags=re.MULTILINE)[1:]
-    assert len(sections) == 25 and len(EXAMPLES) >= 50
+    assert len(sections) == 28 and len(EXAMPLES) >= 50
     assert all(sum(line in section for line in EXAMPLES) >= 2 for section in sections)
 
 

@@ -21,6 +21,7 @@ NOT_PLACES = {"--at", "--as", "--config", "--body-schema", "--from", "--to"}
 """Options whose word may be a file or a position that is read."""
 MORE = {
     ("sql", "--output"): ["select 1", "--format", "csv"],
+    ("export", "--checkpoint"): ["--out", "lake"],
     ("spark export", "--checkpoint"): ["--out", "lake"],
 }
 """What else a command wants before it looks at the place."""

@@ -7,6 +7,7 @@ import time
 import pytest
 
 from flintmq.cli.values import (
+    parse_address,
     parse_log_place,
     parse_partitions,
     parse_position,
@@ -176,3 +177,21 @@ def test_tags(words: list[str] | None, tags: set[str] | None) -> None:
 )
 def test_partition_columns(given: str, columns: tuple[str, ...]) -> None:
     assert parse_partitions(given) == columns
+
+
+@pytest.mark.parametrize(
+    ("text", "address"),
+    [
+        ("127.0.0.1:5557", ("127.0.0.1", 5557)), ("9100", ("127.0.0.1", 9100)), (":0", ("127.0.0.1", 0)),
+        ("localhost", ("localhost", 5557)), ("[::1]:65535", ("::1", 65535)), ("[::]", ("::", 5557)),
+        ("my-host_1.example.:80", ("my-host_1.example.", 80)),
+    ],
+)  # fmt: skip
+def test_addresses(text: str, address: tuple[str, int]) -> None:
+    assert parse_address("--listen", text) == address
+
+
+@pytest.mark.parametrize("text", ["", "::1", "a:b", "h:65536", "h:-1", "h:123456", "[x]:1", "a b", "h:1 ", "h:\u0663"])
+def test_what_is_no_address(text: str) -> None:
+    with pytest.raises(UsageError, match=r"^--listen .*: not HOST:PORT, such as 127\.0\.0\.1:5557$"):
+        parse_address("--listen", text)

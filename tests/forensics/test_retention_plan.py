@@ -8,10 +8,12 @@ import pytest
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
-from flintmq.forensics.retention_plan import LAST, explain
+from flintmq.forensics.retention_plan import LAST, explain, plan_of
 from flintmq.message import Message
+from flintmq.store.commitlog.snapshot import Snapshot
+from flintmq.store.read.queue_lookup import QueueLookup
 from flintmq.store.view import open_store
-from tests.store.services.test_retention import HOUR, Disk, at_hour, filled, log_files
+from tests.store.services.test_retention import HOUR, Disk, at_hour, filled, log_files, put_all
 from tests.support.engine import FILE_SIZE, KEYS, open_small
 
 CONFIG = StoreConfig.from_keys(KEYS)
@@ -99,6 +101,24 @@ def test_who_has_not_read_it(tmp_path):
         ("U", 0, None): (u, None, u),
         ("%LMQ%l", 0, None): (light, None, light),
     }
+
+
+def test_what_is_kept_from_plan_to_plan_changes_nothing(tmp_path):
+    """Where queues are cut is kept, while messages come, more files are due and files go."""
+    disk, known = Disk(used=50), {}
+    with filled(tmp_path, disk, files=4) as store:
+        store.commit_offset("G", "T", 0, 2)
+        for later in (0, 1, 2):
+            for used in (50, 86):
+                lookup = QueueLookup(Snapshot.open(tmp_path, CONFIG, disk))
+                kept = plan_of(lookup, used=used, known=known)
+                fresh = explain(tmp_path, CONFIG, used=used, effects=disk)
+                assert kept == fresh and sum(row.messages for row in fresh.unread) > 0
+                assert known
+            put_all(store, 20, 1000 + 20 * later, size=700)
+            assert store.wait_dispatched(10)
+            disk.used = 86 if later else 50
+            store._parts.retention.clean_once()
 
 
 def test_batch_queues_and_delayed_messages(golden):

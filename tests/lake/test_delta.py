@@ -13,15 +13,17 @@ from deltalake import DeltaTable
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import MissingExtraError, StoreAccessError, UsageError
-from flintmq.spark.jobs.export import job
 from flintmq.spark.jobs.export.job import export
 
 
 @pytest.fixture
 def in_process(monkeypatch):
     """Tasks as calls; each is done twice, as an attempt may be."""
-    monkeypatch.setattr(job, "run_tasks", lambda spark, task, items, progress: [(task(i), task(i))[1] for i in items])
-    monkeypatch.setattr(job, "parallelism", lambda spark: 2)
+    monkeypatch.setattr(
+        "flintmq.spark.jobs.tasks.run_tasks",
+        lambda spark, task, items, progress: [(task(i), task(i))[1] for i in items],
+    )
+    monkeypatch.setattr("flintmq.spark.jobs.tasks.parallelism", lambda spark: 2)
 
 
 def run(store, out, path=None, **named):

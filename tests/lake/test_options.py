@@ -16,7 +16,7 @@ def test_defaults():
     assert options.path == "/s"
     assert options.columns is None
     assert options.predicate.everything
-    assert options.fail_on_data_loss and options.pushdown and not options.decompress and not options.explode
+    assert options.fail_on_data_loss and not options.pushdown and not options.decompress and not options.explode
     assert (options.least_splits, options.access) == (1, "pread")
 
 
@@ -38,12 +38,12 @@ def test_values():
         endingTimestamp="6",
         decompress="true",
         explode="true",
-        pushdown="false",
+        pushdown="true",
         access="map",
     )
     assert options.columns == ("topic", "body")
     assert options.predicate == Predicate(frozenset("AB"), since=5, until=6, tags=frozenset({"T1", "T2"}))
-    assert options.decompress and options.explode and not options.pushdown and options.access == "map"
+    assert options.decompress and options.explode and options.pushdown and options.access == "map"
 
 
 def test_star_is_every_tag():
@@ -66,8 +66,8 @@ def test_assign_with_offsets():
         ({"column": "topic"}, "did you mean columns?"),
         ({"startingoffset": "earliest"}, "did you mean startingOffsets?"),
         ({"mappedFileSizeCommitLogs": "1"}, "did you mean mappedFileSizeCommitLog?"),
-        ({"zzzzzzzz": "1"}, "options are path, columns"),
-        ({"paths": "[]"}, "one store a load"),
+        ({"zzzzzzzz": "1"}, "options are path, paths, columns"),
+        ({"paths": "[]"}, "not a JSON list of directories"),
         ({"subscribe": "A", "assign": '{"A": [0]}'}, "subscribe and assign exclude each other"),
         ({"subscribe": "A", "subscribePattern": "A"}, "exclude each other"),
         ({"startingOffsets": '{"A": {"0": 5}}', "endingOffsets": '{"A/0": 4}'}, "is larger than endingOffsets (4)"),

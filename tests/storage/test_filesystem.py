@@ -272,6 +272,22 @@ def test_a_name_is_that_of_an_open_file_or_not(tmp_path: Path) -> None:
     REAL.close(fd)
 
 
+@pytest.mark.parametrize("call", ["stat", "fstat"])
+def test_a_system_that_does_not_answer_names_no_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """A put that asks gets an answer, never an OSError (`make syscalls`)."""
+
+    def refused(*_: object, **__: object) -> os.stat_result:
+        raise OSError(errno.EIO, "Input/output error")
+
+    fd = REAL.create(str(tmp_path / "a"), 10)
+    with monkeypatch.context() as patched:
+        patched.setattr(os, call, refused)
+        assert not REAL.is_named(fd, str(tmp_path / "a"))
+    REAL.close(fd)
+
+
 def test_a_system_without_fdatasync_has_fsync(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     synced: list[tuple[str, int]] = []
     monkeypatch.setattr(os, "fdatasync", lambda fd: synced.append(("fdatasync", fd)))

@@ -5,6 +5,7 @@ Needs the extra `arrow`; the core never imports it.
 schema         declares the columns as Arrow types, and narrows them
 options        holds how a scan reads, and how it makes batches
 scan           scans a store's log: scan_arrow for users, batches() for a log
+members        reads several stores as one
 batches        makes batches from pieces of the log
 column_block   holds the memory of one batch, filled by the kernel
 column_layout  lays out the columns of a batch in its memory

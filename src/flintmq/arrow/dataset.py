@@ -17,17 +17,18 @@ import pyarrow.dataset as ds
 
 from flintmq.arrow.expression import comparisons, tree_of
 from flintmq.arrow.options import ScanOptions
-from flintmq.arrow.scan import Progress, Queue, open_reader, predicate_of
-from flintmq.arrow.schema import SCHEMA, narrow, view_schema
+from flintmq.arrow.scan import Progress, Queue, open_reader, predicate_of, read_members
+from flintmq.arrow.schema import SCHEMA, narrow, of_many, view_schema
+from flintmq.cluster.members import Stores, find_members, only_named
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError, UsageError
 from flintmq.store.commitlog.predicate import Predicate
-from flintmq.store.commitlog.pushdown import narrowed
+from flintmq.store.commitlog.pushdown import Comparison, narrowed
 from flintmq.store.commitlog.report import Report
 
 
 def dataset(
-    path: str | os.PathLike[str],
+    path: Stores,
     topics: str | Iterable[str] | None = None,
     queues: Iterable[Queue] | None = None,
     since: int | datetime | None = None,
@@ -44,7 +45,7 @@ def dataset(
     progress: Callable[[int, int], None] | None = None,
     views: bool = False,
 ) -> StoreDataset:
-    """Offer a store's log as a dataset for DuckDB, pyarrow and other users of pyarrow datasets.
+    """Offer a log, or several, as a dataset for DuckDB, pyarrow and others.
 
     Each read begins anew and sees the log as it is then. Only the requested columns are made; filters on topic,
     queue_id, tags and store_timestamp are applied to the bytes of a record.
@@ -62,7 +63,7 @@ def dataset(
     options = ScanOptions(decompress=decompress, strict=strict, access=access, threads=threads)
     report = report if report is not None else Report()
     messages = StoreDataset(path, predicate, options, StoreConfig.of(config, set), report, progress, views=views)
-    messages.read(SCHEMA, predicate)  # raises errors early
+    messages.read(messages.schema, predicate)  # raises errors early
     return messages
 
 
@@ -70,13 +71,15 @@ class StoreDataset(ds.Dataset):
     """The log of a store as a dataset; made by `dataset`.
 
     Attributes:
-        path, predicate, options, config, report, progress: the arguments of open_reader for each read.
+        path: what names the store, or the stores: a pattern is looked at again for each read.
+        many: whether it names several stores; the columns broker and store are there then.
+        predicate, options, config, report, progress: as for open_reader, for each read.
         failure: the error that ended the last read, as it was raised: engines in between turn it into text.
     """
 
     def __init__(
         self,
-        path: str | os.PathLike[str],
+        path: Stores,
         predicate: Predicate,
         options: ScanOptions,
         config: StoreConfig,
@@ -84,20 +87,39 @@ class StoreDataset(ds.Dataset):
         progress: Progress | None,
         wanted: Any = None,
         views: bool = False,
+        many: bool | None = None,
     ) -> None:
-        self._all = view_schema() if views else SCHEMA
+        if many is None:
+            many = find_members(path, config, strict=options.strict) is not None
+        self.many, self._views = many, views
         self.path, self.predicate, self.options, self.config = path, predicate, options, config
         self.report, self.progress, self._wanted = report, progress, wanted
         self.failure: FlintError | None = None
 
-    def read(self, schema: pa.Schema, predicate: Predicate) -> pa.RecordBatchReader:
-        """Begin a read of these columns of the records that a predicate selects."""
-        return open_reader(self.path, schema, predicate, self.options, self.config, self.report, self.progress)
+    def read(self, schema: pa.Schema, predicate: Predicate, limits: Iterable[Comparison] = ()) -> pa.RecordBatchReader:
+        """Begin a read of these columns of the records that a predicate selects.
+
+        Args:
+            schema: the columns, of `schema` or `copied_schema`.
+            predicate: selects records.
+            limits: comparisons that the reader applies as well: stores that they exclude are not read.
+        """
+        rest = predicate, self.options, self.config, self.report, self.progress
+        if isinstance(self.path, (str, os.PathLike)) and not self.many:
+            return open_reader(self.path, schema, *rest)
+        members = find_members(self.path, self.config, strict=self.options.strict, report=self.report)
+        return read_members(only_named(members or (), limits), schema, *rest)
 
     @property
     def schema(self) -> pa.Schema:
-        """All columns, as in flintmq.arrow.schema.SCHEMA; with views as in VIEW_SCHEMA."""
-        return self._all
+        """All columns, as in SCHEMA, with views as in VIEW_SCHEMA; of many stores two more."""
+        whole = view_schema() if self._views else SCHEMA
+        return of_many(whole) if self.many else whole
+
+    @property
+    def copied_schema(self) -> pa.Schema:
+        """All columns, none of them as views."""
+        return of_many(SCHEMA) if self.many else SCHEMA
 
     @property
     def partition_expression(self) -> Any:
@@ -120,14 +142,15 @@ class StoreDataset(ds.Dataset):
             raise UsageError("a store's dataset has no computed columns; take columns by name and compute afterwards")
         filter = self._with_filter(filter)
         tree = None if filter is None else tree_of(filter)
-        predicate = self.predicate if tree is None else narrowed(self.predicate, comparisons(tree))
-        names = SCHEMA.names if columns is None else list(columns)
-        read = self.schema if filter is None else SCHEMA  # Arrow filters no views
+        limits = [] if tree is None else comparisons(tree)
+        predicate = narrowed(self.predicate, limits)
+        names = self.schema.names if columns is None else list(columns)
+        read = self.schema if filter is None else self.copied_schema  # Arrow filters no views
         if filter is None or tree is not None:
             needed = [*names, *(() if tree is None else tree.columns())]
             # Without columns, one is read to count rows.
             read = narrow(list(dict.fromkeys(needed)) or ["queue_id"], read)
-        reader = self.read(read, predicate)
+        reader = self.read(read, predicate, limits)
         given = narrow(names, self.schema) if names else pa.schema([])
         return DatasetScan(pa.RecordBatchReader.from_batches(given, self._rows(reader, filter, given)), self.schema)
 
@@ -158,23 +181,35 @@ class StoreDataset(ds.Dataset):
 
     def filter(self, expression: Any) -> StoreDataset:
         """Return the same dataset with a filter that applies to every read."""
-        wanted = self._with_filter(expression)
-        return StoreDataset(
-            self.path,
-            self.predicate,
-            self.options,
-            self.config,
-            self.report,
-            self.progress,
-            wanted,
-            self._all is not SCHEMA,
-        )
+        return self._changed(self._with_filter(expression), self._views)
 
     def with_views(self) -> StoreDataset:
         """Return the same dataset with the columns of VIEW_SCHEMA."""
-        return StoreDataset(
-            self.path, self.predicate, self.options, self.config, self.report, self.progress, self._wanted, views=True
-        )
+        return self._changed(self._wanted, True)
+
+    def with_options(self, options: ScanOptions) -> StoreDataset:
+        """Return the same dataset read in another way; its notes and its progress go nowhere."""
+        rest = self.config, Report(), None, self._wanted, self._views, self.many
+        return StoreDataset(self.path, self.predicate, options, *rest)
+
+    def places(self) -> Iterator[tuple[str, dict[str, str]]]:
+        """Yield the path of each store, and its values of the columns broker and store.
+
+        A single store has none of these columns.
+
+        Raises:
+            FlintError: as `dataset` raises it.
+        """
+        if isinstance(self.path, (str, os.PathLike)) and not self.many:
+            yield os.fspath(self.path), {}
+            return
+        for member in find_members(self.path, self.config, strict=self.options.strict) or ():
+            yield member.path, {"broker": member.broker, "store": member.path}
+
+    def _changed(self, wanted: Any, views: bool) -> StoreDataset:
+        """Return the same dataset with another filter and other types of columns."""
+        rest = self.predicate, self.options, self.config, self.report, self.progress
+        return StoreDataset(self.path, *rest, wanted, views, self.many)
 
     def _not_here(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse a method that does not fit a store, which is one stream and not a set of files.

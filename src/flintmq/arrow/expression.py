@@ -16,7 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from flintmq.store.commitlog.pushdown import SETS, TIME, Comparison
+from flintmq.store.commitlog.pushdown import LIMITED, TIME, Comparison
 
 _LINE = re.compile(r"^([a-z_]+): '(.*)'$", re.MULTILINE)
 _ORDER = {"greater": ">", "greater_equal": ">=", "less": "<", "less_equal": "<="}
@@ -105,7 +105,7 @@ def _compared(node: Node) -> list[Comparison]:
         literal, column = node.inner
     else:
         return []
-    if node.name == "equal" and column.name in SETS:
+    if node.name == "equal" and column.name in LIMITED:
         return _among(column.name, [literal.value.as_py()])
     ns = _time(literal.value) if column.name == TIME else None
     if ns is None:
@@ -120,7 +120,7 @@ def _compared(node: Node) -> list[Comparison]:
 
 def _among(column: str, values: list[Any]) -> list[Comparison]:
     kind = int if column == "queue_id" else str
-    known = column in SETS and all(type(value) is kind for value in values)  # a null in the list could match
+    known = column in LIMITED and all(type(value) is kind for value in values)  # a null in the list could match
     return [(column, "in", frozenset(values))] if known else []
 
 

@@ -7,7 +7,6 @@ Polars applies the whole filter, batch by batch.
 from __future__ import annotations
 
 import json
-import os
 import warnings
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
@@ -15,9 +14,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from flintmq.arrow.dataset import dataset
-from flintmq.arrow.schema import SCHEMA, VIEW_SCHEMA, narrow, view_schema
+from flintmq.arrow.schema import VIEW_SCHEMA, narrow, of_many, view_schema
+from flintmq.cluster.members import Stores
 from flintmq.errors import MissingExtraError
-from flintmq.store.commitlog.pushdown import SETS, TIME, Comparison, narrowed
+from flintmq.store.commitlog.pushdown import LIMITED, TIME, Comparison, narrowed
 
 if TYPE_CHECKING:
     import polars
@@ -27,8 +27,8 @@ _FIRST_ROWS = 64  # that pass a filter are a frame of their own, so that few of 
 _NS = {"Milliseconds": 10**6, "Microseconds": 10**3, "Nanoseconds": 1}
 
 
-def scan_polars(path: str | os.PathLike[str], **options: Any) -> polars.LazyFrame:
-    """Offer a store's log as a Polars LazyFrame.
+def scan_polars(path: Stores, **options: Any) -> polars.LazyFrame:
+    """Offer a store's log, or several, as a Polars LazyFrame.
 
     Each collect begins anew and sees the log as it is then.
 
@@ -49,19 +49,20 @@ def scan_polars(path: str | os.PathLike[str], **options: Any) -> polars.LazyFram
             "flintmq.scan_polars needs polars 1.10 or later: pip install 'flintmq[polars]'"
         ) from error
     source = dataset(path, **options)
-    empty: Any = polars.from_arrow(SCHEMA.empty_table())
-    rows_schema = VIEW_SCHEMA if empty.schema == _with_views(polars) else SCHEMA
+    copied = source.copied_schema
+    empty: Any = polars.from_arrow(copied.empty_table())
+    viewed_schema = of_many(VIEW_SCHEMA) if source.many else VIEW_SCHEMA
+    rows_schema = viewed_schema if empty.schema == _with_views(polars, viewed_schema) else copied
 
     def frames(
         columns: list[str] | None, predicate: polars.Expr | None, rows: int | None, _: int | None
     ) -> Iterator[polars.DataFrame]:
-        wanted = source.predicate
-        if predicate is not None:
-            wanted = narrowed(wanted, comparisons(_tree(predicate)))
+        limits = [] if predicate is None else comparisons(_tree(predicate))
+        wanted = narrowed(source.predicate, limits)
         # Rows that are copied from among others, by the scan or by Polars, are copied faster from copied columns.
         viewed = wanted.everything and (predicate is None or source.options.access == "map")
         left, first = rows, predicate is not None
-        for batch in source.read(narrow(columns or None, rows_schema if viewed else SCHEMA), wanted):
+        for batch in source.read(narrow(columns or None, rows_schema if viewed else copied), wanted, limits):
             frame: Any = polars.from_arrow(plain_text(batch))
             frame = frame if predicate is None else frame.filter(predicate)
             frame = frame if left is None else frame.head(left)
@@ -88,11 +89,11 @@ def _alone(frame: Any, polars: Any) -> Any:
     return polars.from_arrow(pa.ipc.open_stream(copied.getvalue()).read_all(), schema=frame.schema)
 
 
-def _with_views(polars: Any) -> Any:
-    """Return the columns that Polars makes of batches with views; None if it takes no views."""
+def _with_views(polars: Any, schema: pa.Schema) -> Any:
+    """Return the columns that Polars makes of batches with views; None if it takes none."""
     try:
         view_schema()
-        empty = pa.RecordBatch.from_pylist([], VIEW_SCHEMA)
+        empty = pa.RecordBatch.from_pylist([], schema)
         return polars.from_arrow(pa.Table.from_batches([plain_text(empty)])).schema
     except Exception:  # Polars raises several kinds, its own panics among them
         return None
@@ -132,7 +133,7 @@ def comparisons(node: Any) -> list[Comparison]:
     match node:
         case {"BinaryExpr": {"left": left, "op": "And" | "LogicalAnd", "right": right}}:
             return comparisons(left) + comparisons(right)
-        case {"BinaryExpr": {"left": {"Column": column}, "op": "Eq", "right": {"Literal": value}}} if column in SETS:
+        case {"BinaryExpr": {"left": {"Column": column}, "op": "Eq", "right": {"Literal": value}}} if column in LIMITED:
             return _among(column, [_plain(value)])
         case {"BinaryExpr": {"left": {"Column": column}, "op": operator, "right": {"Literal": value}}} if (
             column == TIME
@@ -146,7 +147,7 @@ def comparisons(node: Any) -> list[Comparison]:
 
 def _among(column: str, values: list[Any]) -> list[Comparison]:
     kind = int if column == "queue_id" else str
-    known = column in SETS and all(type(value) is kind for value in values)
+    known = column in LIMITED and all(type(value) is kind for value in values)
     return [(column, "in", frozenset(values))] if known else []
 
 

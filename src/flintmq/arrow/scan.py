@@ -8,15 +8,19 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from itertools import accumulate
 
 import pyarrow as pa
 
 from flintmq.arrow.batches import record_batches
 from flintmq.arrow.column_layout import Rates
+from flintmq.arrow.members import rows_of_members
 from flintmq.arrow.options import BATCH_BYTES, ScanOptions
 from flintmq.arrow.parallel import parallel_batches
 from flintmq.arrow.piece_memory import PieceMemory
-from flintmq.arrow.schema import SCHEMA, has_views, narrow, view_schema
+from flintmq.arrow.schema import SCHEMA, has_views, narrow, of_many, view_schema
+from flintmq.cluster.member import Member
+from flintmq.cluster.members import Stores, find_members
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.store.commitlog.end_of_log import NO_FACTS, StopFacts
@@ -35,7 +39,7 @@ Queue = int | tuple[str, int] | tuple[str, int, int, int | None]
 
 
 def scan_arrow(
-    path: str | os.PathLike[str],
+    path: Stores,
     columns: Sequence[str] | None = None,
     topics: str | Iterable[str] | None = None,
     queues: Iterable[Queue] | None = None,
@@ -62,8 +66,11 @@ def scan_arrow(
     for damage before it.
 
     Args:
-        path: the store's directory, with `commitlog/` in it; or a URL: `s3://bucket/store`, `file:///store`.
-        columns: names of columns, in the order wanted; None for all (flintmq.COLUMNS).
+        path: the store's directory, with `commitlog/` in it; or a URL: `s3://bucket/store`, `file:///store`. Or
+            several stores: a list of these, a pattern (`/data/{broker}/store`, `/data/*/store`), or a manifest
+            (`cluster.toml`). Their rows come store by store, in the order of the brokers' names.
+        columns: names of columns, in the order wanted; None for all (flintmq.COLUMNS; of several stores also broker and
+            store).
         topics: only messages of this topic or these.
         queues: only messages of these: queue ids, (topic, queue id), or (topic, queue id, least queue offset, queue
             offset to stop before or None).
@@ -75,8 +82,9 @@ def scan_arrow(
         config: a StoreConfig or the path of a broker.conf, for settings that the files do not show.
         set: single RocketMQ keys, which override it.
         begin: log offset to begin at, that of a record.
-        end: log offset to stop before; the log must reach it.
-        strict: fail at damage, and at a body that cannot be decompressed; otherwise continue after it and report it.
+        end: log offset to stop before; the log must reach it. Both are of one store.
+        strict: fail at damage, at a body that cannot be decompressed, and where one of several named stores is not
+            there; otherwise go on and report it.
         report: receives damage and notes.
         batch_bytes: approximate size of the columns of a batch; views hold up to twice as much of the log.
         threads: how many threads read. More than one takes more processor time in total, and some 30 MiB each; it can
@@ -91,7 +99,7 @@ def scan_arrow(
 
     Raises:
         UsageError: an unknown column, an impossible time, access, batch size or number of threads; this pyarrow makes
-            no views.
+            no views; one name for two brokers, a manifest that is not understood, log offsets of several stores.
         ConfigError: an unknown RocketMQ key, or an impossible value.
         NotAStoreError, UnsupportedFormatError: the path is not a store that FlintMQ reads.
         StoreAccessError: a file may not be read (also while reading).
@@ -100,7 +108,8 @@ def scan_arrow(
 
     Thread: a reader belongs to one thread at a time.
     """
-    schema = narrow(columns, view_schema() if views else SCHEMA)
+    checked, report = StoreConfig.of(config, set), report if report is not None else Report()
+    whole = view_schema() if views else SCHEMA
     predicate = predicate_of(topics, queues, since, until, tags)
     options = ScanOptions(
         decompress=decompress,
@@ -111,7 +120,13 @@ def scan_arrow(
         access=access,
         threads=threads,
     )
-    return open_reader(path, schema, predicate, options, StoreConfig.of(config, set), report)
+    members = find_members(path, checked, strict=strict, report=report)
+    if members is None:
+        assert isinstance(path, (str, os.PathLike)), "a list is never a single store"
+        return open_reader(path, narrow(columns, whole), predicate, options, checked, report)
+    if begin is not None or end is not None:
+        raise UsageError("begin and end are log offsets of one store; read several by since and until")
+    return read_members(members, narrow(columns, of_many(whole)), predicate, options, checked, report)
 
 
 def open_reader(
@@ -127,17 +142,48 @@ def open_reader(
 
     `progress` is called from time to time with the bytes of log done and in all, where one thread reads.
     """
-    snapshot = Snapshot.open(path, config)
-    found = batches(
-        snapshot.log,
-        schema,
-        predicate,
-        options,
-        facts=snapshot.facts,
-        report=report,
-        progress=progress,
-    )
+    found = _batches_of(Snapshot.open(path, config), schema, predicate, options, report, progress)
     return pa.RecordBatchReader.from_batches(schema, found)
+
+
+def read_members(
+    members: Sequence[Member],
+    schema: pa.Schema,
+    predicate: Predicate,
+    options: ScanOptions,
+    config: StoreConfig,
+    report: Report | None = None,
+    progress: Progress | None = None,
+) -> pa.RecordBatchReader:
+    """Read the logs of several stores as one stream, as open_reader reads one.
+
+    All stores are opened before the first row, so one that cannot be read fails the call.
+    """
+    opened = {member: Snapshot.open(member.path, config) for member in members}
+    total = sum(map(_span, opened.values()))
+    before = dict(zip(opened, accumulate((_span(one) for one in opened.values()), initial=0), strict=False))
+
+    def rows_of(member: Member, inner: pa.Schema) -> Iterator[pa.RecordBatch]:
+        done = None if progress is None else lambda read, _: progress(before[member] + read, total)
+        return _batches_of(opened[member], inner, predicate, options, report, done)
+
+    return pa.RecordBatchReader.from_batches(schema, rows_of_members(members, schema, rows_of))
+
+
+def _span(snapshot: Snapshot) -> int:
+    """Return the bytes from the begin of a log to the end of its files."""
+    return snapshot.log.limit - snapshot.log.min_offset
+
+
+def _batches_of(
+    snapshot: Snapshot,
+    schema: pa.Schema,
+    predicate: Predicate,
+    options: ScanOptions,
+    report: Report | None,
+    progress: Progress | None,
+) -> Iterator[pa.RecordBatch]:
+    return batches(snapshot.log, schema, predicate, options, facts=snapshot.facts, report=report, progress=progress)
 
 
 def batches(

@@ -14,7 +14,7 @@ from functools import lru_cache
 import pyarrow as pa
 
 from flintmq.errors import UsageError
-from flintmq.message import COLUMNS
+from flintmq.message import COLUMNS, MEMBER_COLUMNS
 
 TEXT = pa.string()
 MS = pa.timestamp("ms", tz="UTC")
@@ -59,6 +59,17 @@ _VIEWS: dict[str, pa.DataType] = {
 VIEW_SCHEMA: pa.Schema = pa.schema([(field.name, _VIEWS.get(field.name, field.type)) for field in SCHEMA])
 """The schema of `views=True`: the columns of SCHEMA; those whose bytes are not copied have other types."""
 
+_MANY = {
+    schema: pa.schema([*schema, *(pa.field(name, kind) for name in MEMBER_COLUMNS)])
+    for schema, kind in ((SCHEMA, TEXT), (SPARK_SCHEMA, TEXT), (VIEW_SCHEMA, CODES))
+}
+
+
+def of_many(schema: pa.Schema) -> pa.Schema:
+    """Add the columns of several stores, broker and store, to SCHEMA or one of its kin."""
+    return _MANY[schema]
+
+
 FIRST_COLUMNS = COLUMNS[: COLUMNS.index("body_crc") + 1]
 """Columns of the first version, which every export has.
 
@@ -98,7 +109,7 @@ def narrow(columns: Sequence[str] | None = None, schema: pa.Schema = SCHEMA) -> 
 
     Args:
         columns: names of columns of the schema.
-        schema: SCHEMA, VIEW_SCHEMA or SPARK_SCHEMA.
+        schema: SCHEMA, VIEW_SCHEMA or SPARK_SCHEMA, or what of_many makes of one.
 
     Raises:
         UsageError: a name is not in the schema (the text names close ones) or occurs twice, there is no name at all, or

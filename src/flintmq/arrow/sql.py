@@ -17,9 +17,9 @@ from typing import Any
 import pyarrow as pa
 
 from flintmq.arrow.dataset import StoreDataset
-from flintmq.arrow.scan import open_reader
 from flintmq.arrow.schema import narrow
 from flintmq.errors import MissingExtraError, UsageError
+from flintmq.message import MEMBER_COLUMNS
 from flintmq.store.view import StoreView, open_store
 
 MEMORY_BYTES = 192 << 20
@@ -50,7 +50,7 @@ def ask(messages: StoreDataset, question: str, memory: int = MEMORY_BYTES) -> It
     """Run a query on the views `messages`, `queues` and `offsets`; read the result in the block.
 
     Args:
-        messages: the store.
+        messages: the store, or several.
         question: SQL, one statement or several; the result is that of the last.
         memory: bytes that DuckDB may use before it spills to a temporary directory, which is removed at the end.
 
@@ -139,9 +139,9 @@ def _plain(error: Exception, messages: StoreDataset) -> Exception:
 
 
 def _batch_rows(messages: StoreDataset) -> int:
-    """Return how many rows make about ANSWER_BYTES, estimated from the store's first records."""
+    """Return how many rows make about ANSWER_BYTES, estimated from the first records."""
     options = replace(messages.options, strict=False, threads=1, batch_bytes=4 * SAMPLE)
-    reader = open_reader(messages.path, narrow(["size"]), messages.predicate, options, messages.config)
+    reader = messages.with_options(options).read(narrow(["size"]), messages.predicate)
     first = next(reader, None)
     sizes: list[Any] = first.column(0).to_pylist() if first is not None else []
     mean = max(1, sum(sizes) // max(1, len(sizes)))
@@ -149,15 +149,20 @@ def _batch_rows(messages: StoreDataset) -> int:
 
 
 def _tables(messages: StoreDataset, question: str) -> Iterator[tuple[str, pa.Table]]:
-    """Make the views other than messages that the query may name, from the store's own files."""
-    named = [name for name in ("queues", "offsets") if re.search(rf"\b{name}\b", question, re.IGNORECASE)]
+    """Make the views other than messages that the query may name, from the stores' own files."""
+    named = {name for name in ("queues", "offsets") if re.search(rf"\b{name}\b", question, re.IGNORECASE)}
     if not named:
         return
-    with open_store(messages.path, config=messages.config) as view:
-        if "queues" in named:
-            yield "queues", pa.Table.from_pylist([queue._asdict() for queue in view.queues()], QUEUES)
-        if "offsets" in named:
-            yield "offsets", pa.Table.from_pylist(list(_offsets(view)), OFFSETS)
+    found: dict[str, list[dict[str, Any]]] = {name: [] for name in sorted(named)}
+    for path, words in messages.places():
+        with open_store(path, config=messages.config) as view:
+            if "queues" in named:
+                found["queues"] += [{**queue._asdict(), **words} for queue in view.queues()]
+            if "offsets" in named:
+                found["offsets"] += [{**row, **words} for row in _offsets(view)]
+    members = [(name, pa.string()) for name in MEMBER_COLUMNS] if messages.many else []
+    for name, rows in found.items():
+        yield name, pa.Table.from_pylist(rows, pa.schema([*(QUEUES if name == "queues" else OFFSETS), *members]))
 
 
 def _offsets(view: StoreView) -> Iterator[dict[str, Any]]:

@@ -9,6 +9,7 @@ plain           parses plain command lines without Typer
 declare         declares arguments and options of commands
 command         the base of all commands: clamped numbers, needed packages, usage lines
 options         arguments and options that several commands share
+export_options  arguments and options of the two exports
 values          parses the values of options: times, sizes, places, tags
 output          prints: a console for people, or JSON for programs
 table           makes tables for people

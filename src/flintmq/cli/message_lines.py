@@ -39,6 +39,11 @@ def json_line(message: StoredMessage, body: bytes) -> str:
     )
 
 
+def json_member(broker: str, store: str) -> str:
+    """Return the end of a JSON line of one of several stores: the last two keys, and the brace."""
+    return f',"broker":{quoted(broker)},"store":{quoted(store)}}}'
+
+
 def properties_json(properties: Mapping[str, str]) -> str:
     """Return properties as a JSON object in stored order."""
     return "{" + ",".join([quoted(k) + ":" + quoted(v) for k, v in properties.items()]) + "}"

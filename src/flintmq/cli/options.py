@@ -21,6 +21,15 @@ StoreArgument = Annotated[
         help="The store's directory, the one with commitlog/ in it; for reading also s3://BUCKET/STORE.",
     ),
 ]
+StoresArgument = Annotated[
+    list[str],
+    Argument(
+        metavar="STORE...",
+        show_default=False,
+        help="A store's directory, the one with commitlog/ in it, or s3://BUCKET/STORE. Several are read as one: more "
+        "of them, a pattern such as '/data/{broker}/store', or a manifest (cluster.toml).",
+    ),
+]
 TopicArgument = Annotated[str, Argument(metavar="TOPIC", show_default=False, help="The topic's name.")]
 SetOption = Annotated[
     list[str] | None,

@@ -50,6 +50,15 @@ quiet = False
 """Whether the user wants no progress bars (-q); `be_quiet` sets it for a command."""
 
 
+def parts_of(progress: Progress, count: int) -> list[Progress]:
+    """Divide progress among several pieces of work of the same length, done in turn."""
+
+    def part(number: int) -> Progress:
+        return lambda done, total: progress(number * total + done, count * total)
+
+    return [part(number) for number in range(count)]
+
+
 @contextlib.contextmanager
 def be_quiet(wanted: bool) -> Iterator[None]:
     """Suppress progress bars within the block, if `wanted`."""

@@ -11,7 +11,7 @@ from __future__ import annotations
 import enum
 import types
 import typing
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
@@ -52,12 +52,11 @@ def parse(command: Callable[..., int], words: Sequence[str]) -> dict[str, Any]:
     named = {option: name for name, (_, one) in declared.items() if isinstance(one, Option) for option in one.names}
     places = [name for name, (_, one) in declared.items() if not isinstance(one, Option)]
     values: dict[str, Any] = {}
+    placed: list[str] = []
     rest = iter(words)
     for word in rest:
         if not word.startswith("-"):
-            if not places:
-                raise NotPlain
-            _take(values, places.pop(0), word, declared)
+            placed.append(word)
             continue
         option, equals, value = word.partition("=") if word.startswith("--") else (word, "", "")
         if option not in named:
@@ -69,10 +68,29 @@ def parse(command: Callable[..., int], words: Sequence[str]) -> dict[str, Any]:
             raise NotPlain
         else:
             values[name] = True
+    for name, word in _placed(places, placed, declared):
+        _take(values, name, word, declared)
     required = list(declared)[: len(declared) - len(command.__defaults__ or ())]
     if not values.keys() >= set(required):
         raise NotPlain
     return values
+
+
+def _placed(
+    places: list[str], words: list[str], declared: dict[str, tuple[Any, Argument]]
+) -> Iterator[tuple[str, str]]:
+    """Yield the parameter of each word beside options; a list takes what others leave.
+
+    Raises:
+        NotPlain: there are too many words, or too few beside a list.
+    """
+    several = next((at for at, name in enumerate(places) if typing.get_origin(declared[name][0]) is list), None)
+    more = len(words) - len(places)
+    if (more > 0 and several is None) or (more < 0 and several is not None):
+        raise NotPlain
+    if several is not None:
+        places = [*places[:several], *[places[several]] * (more + 1), *places[several + 1 :]]
+    yield from zip(places, words, strict=False)
 
 
 def _take(values: dict[str, Any], name: str, word: str, declared: dict[str, tuple[Any, Argument]]) -> None:

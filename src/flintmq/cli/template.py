@@ -9,15 +9,16 @@ from __future__ import annotations
 
 import binascii
 import string
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
-from flintmq.cli.message_lines import json_line, line, properties_json
+from flintmq.cli.message_lines import json_line, json_member, line, properties_json
 from flintmq.cli.text import iso, printable, printable_bytes, shorten_text
 from flintmq.errors import UsageError
 from flintmq.message import COLUMNS
 
 if TYPE_CHECKING:
+    from flintmq.cluster.member import Member
     from flintmq.message import StoredMessage
 
 _TIMES = ("born_timestamp", "store_timestamp")
@@ -27,31 +28,46 @@ _BODY: dict[str, Callable[[bytes], str]] = {
     "hex": lambda body: body.hex(),
     "length": lambda body: str(len(body)),
 }
+_BROKER_CHARS = 40
 _ESCAPES = (("\\t", "\t"), ("\\n", "\n"))
 
 Part = Callable[["StoredMessage", bytes], str]
 
 
-def message_writer(template: str | None, as_json: bool) -> Part:
+def message_writer(template: str | None, as_json: bool, member: Member | None = None) -> Part:
     """Return the function that formats a message: as JSON, by a template, or for people.
+
+    Args:
+        template: the value of --format.
+        as_json: whether JSON is wanted.
+        member: the message's store, if there are several: its broker and its path are shown too.
 
     Raises:
         UsageError: both are wanted, or the template has unknown fields.
     """
     if template is None:
-        return json_line if as_json else line
+        return (json_line if as_json else line) if member is None else _of_member(member, as_json)
     if as_json:
         raise UsageError("--format and --json exclude each other; --json always prints the whole schema")
-    return compile_template(template)
+    return compile_template(template, {} if member is None else {"broker": member.broker, "store": member.path})
 
 
-def compile_template(template: str) -> Part:
+def _of_member(member: Member, as_json: bool) -> Part:
+    if as_json:
+        end = json_member(member.broker, member.path)
+        return lambda message, body: json_line(message, body)[:-1] + end
+    begin = f"{shorten_text(printable(member.broker), _BROKER_CHARS)}  "
+    return lambda message, body: begin + line(message, body)
+
+
+def compile_template(template: str, constants: Mapping[str, str] = {}) -> Part:
     """Return the function that formats a message, with the body to show, by a template.
 
     Args:
         template: text with fields in braces; `{{` and `}}` are literal braces, `\\t` and `\\n` tab and line end. A
             field is a name of the schema, and may have a format: `{body:text}` (the default), `{body:base64}`,
             `{body:hex}`, `{body:length}`, `{store_timestamp:iso}`, `{properties:NAME}` for one property.
+        constants: more fields, the same for each message.
 
     Raises:
         UsageError: a brace without its partner, a name that is no field, or a format that the field does not have.
@@ -67,7 +83,10 @@ def compile_template(template: str) -> Part:
         if text:
             parts.append(_constant(text))
         if field is not None:
-            parts.append(_field(field, form or "", conversion))
+            if field in constants and not form and not conversion:
+                parts.append(_constant(printable(constants[field])))
+            else:
+                parts.append(_field(field, form or "", conversion))
     return lambda message, body: "".join([part(message, body) for part in parts])
 
 

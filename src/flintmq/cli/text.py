@@ -7,6 +7,7 @@ passes through `printable` before a person sees it. The escapes are Python's: `\
 
 from __future__ import annotations
 
+import os
 import unicodedata
 from collections.abc import Iterator, Mapping
 
@@ -14,6 +15,12 @@ from flintmq.config.text import UNIT_MS
 from flintmq.format.text import iso as iso
 
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def near(path: str) -> str:
+    """Return a path as it is written in the working directory, if it lies below that."""
+    here = os.path.join(os.getcwd(), "")
+    return path.removeprefix(here)
 
 
 def printable(text: str) -> str:

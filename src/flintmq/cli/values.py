@@ -17,13 +17,36 @@ from flintmq.config.text import UNIT_MS
 from flintmq.errors import UsageError
 
 if TYPE_CHECKING:
+    from flintmq.cluster.members import Stores
     from flintmq.config.keys import StoreConfig
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _AGE = re.compile(r"-(?:[0-9]{1,12}(?:ms|[smhdw]))+")
 _AGE_PART = re.compile(r"([0-9]+)(ms|[smhdw])")
 _INT64_MAX = (1 << 63) - 1
+LOOPBACK, METRICS_PORT = "127.0.0.1", 5557
+_ADDRESS = re.compile(
+    r"(?P<alone>[0-9]{1,5})|(?:\[(?P<inner>[0-9A-Fa-f:.]+(?:%\w+)?)\]|(?P<host>[A-Za-z0-9._-]*))(?::(?P<port>[0-9]{1,5}))?",
+    re.ASCII,
+)
 _SHIFT = {"": 0, "KiB": 10, "MiB": 20, "GiB": 30}
+
+
+def stores_given(words: Sequence[str]) -> str | list[str]:
+    """Return the one word, which may be a path, a pattern or a manifest, or all of them."""
+    return words[0] if len(words) == 1 else list(words)
+
+
+def paths_of(stores: Stores, config: StoreConfig) -> list[str]:
+    """Return the directory of one store, or those of several, as far as they are there.
+
+    Raises:
+        FlintError: as find_members.
+    """
+    from flintmq.cluster.members import find_members
+
+    members = find_members(stores, config, strict=False)
+    return [str(stores)] if members is None else [member.path for member in members]
 
 
 def store_config(settings: Sequence[str] | None, broker_conf: str | None = None) -> StoreConfig:
@@ -36,6 +59,23 @@ def store_config(settings: Sequence[str] | None, broker_conf: str | None = None)
     from flintmq.config.keys import from_settings
 
     return from_settings(settings or (), broker_conf)
+
+
+def parse_address(option: str, text: str) -> tuple[str, int]:
+    """Parse an address to listen at into host and port.
+
+    Forms: `HOST:PORT`, `[IPV6]:PORT`, `HOST`, `PORT`. The host is 127.0.0.1 and the port 5557 (RocketMQ's
+    metricsPromExporterPort) where they are missing.
+
+    Raises:
+        UsageError: the text is none of these.
+    """
+    found = _ADDRESS.fullmatch(text)
+    host = next((part for part in (found["inner"], found["host"]) if part), LOOPBACK) if found else ""
+    port = int(found["port"] or found["alone"] or METRICS_PORT) if found else 0
+    if found is None or not text or port > 0xFFFF:
+        raise UsageError(f"{option} {shorten_text(text, 100)!a}: not HOST:PORT, such as {LOOPBACK}:{METRICS_PORT}")
+    return host, port
 
 
 def parse_time(option: str, text: str, now_ms: int | None = None) -> int:

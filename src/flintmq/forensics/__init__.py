@@ -3,6 +3,7 @@
 They read damaged stores, and the engine in store/ never imports them.
 
 verify     checks everything in a store against everything else
+diff       compares two stores
 salvage    recovers the intact messages of a damaged store, into a new store or in place
 explain    describes one file, byte by byte
 

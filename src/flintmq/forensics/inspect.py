@@ -213,22 +213,30 @@ def inspect(
         UnsupportedFormatError: the log is a DLedger log.
         StoreAccessError: the root, a directory or a file of the log may not be read.
     """
-    return _Inspector(Snapshot.open(root, config, effects)).run()
+    return _Inspector(QueueLookup(Snapshot.open(root, config, effects))).run()
+
+
+def inspect_messages(lookup: QueueLookup) -> Inspection:
+    """Summarize log, topics and groups of an open store; not its files, index and timer.
+
+    Raises:
+        StoreAccessError: a directory or a file of the log may not be read.
+    """
+    return _Inspector(lookup).run(files=False)
 
 
 class _Inspector:
     """Inspects one store once."""
 
-    def __init__(self, snapshot: Snapshot) -> None:
-        self.root, self.config, self.effects = snapshot.root, snapshot.config, snapshot.effects
-        self.snapshot = snapshot
-        self.lookup = QueueLookup(self.snapshot)
+    def __init__(self, lookup: QueueLookup) -> None:
+        self.lookup, self.snapshot = lookup, lookup.snapshot
+        self.root, self.config, self.effects = self.snapshot.root, self.snapshot.config, self.snapshot.effects
         self.bounds: dict[QueueName, Bounds] = {}
         self.notes: list[InspectNote] = []
         self.links: list[str] = []
 
-    def run(self) -> Inspection:
-        """Collect everything, in an order that reads each file once."""
+    def run(self, files: bool = True) -> Inspection:
+        """Collect everything, in an order that reads each file once; or only what concerns messages."""
         facts = self.snapshot.facts
         topics = self._topics(self.snapshot.broker)
         found = Inspection(
@@ -236,14 +244,14 @@ class _Inspector:
             clean=facts.clean,
             live=facts.live,
             log=self._log(),
-            folders=list(self._folders()),
+            folders=list(self._folders()) if files else [],
             messages=sum(topic.messages for topic in topics),
             topics=topics,
             groups=self._groups(self.snapshot.broker),
             delays=self._delays(self.snapshot.broker),
-            index=list(self._index()),
-            checkpoint=self._checkpoint(),
-            timer=self._timer(),
+            index=list(self._index()) if files else [],
+            checkpoint=self._checkpoint() if files else None,
+            timer=self._timer() if files else None,
         )
         self._note_links()
         for problem in self.snapshot.broker.problems[:MOST_PROBLEMS]:

@@ -124,8 +124,27 @@ def explain(
         UsageError: the store is on object storage, where retention does not delete.
         NotAStoreError, UnsupportedFormatError, StoreAccessError: as for open_store.
     """
-    lookup = QueueLookup(Snapshot.open(local_only(path), config, effects))
-    root = lookup.snapshot.root
+    return plan_of(QueueLookup(Snapshot.open(local_only(path), config, effects)), at_ms, used)
+
+
+Known = dict[QueueName, tuple[int, int]]
+"""Queue -> a log offset, and the queue's first offset from there on: found once, as units of the past do not change."""
+
+
+def plan_of(
+    lookup: QueueLookup, at_ms: int | None = None, used: int | None = None, known: Known | None = None
+) -> RetentionPlan:
+    """Compute the same as `explain` for an open store on a local disk.
+
+    Args:
+        lookup: the store.
+        at_ms, used: as for explain.
+        known: where queues are cut, kept by the caller from plan to plan; updated.
+
+    Raises:
+        StoreAccessError: a directory or file may not be read.
+    """
+    root, config, effects = lookup.snapshot.root, lookup.snapshot.config, lookup.snapshot.effects
     rules, at = RetentionRules.of(config), effects.now_ms() if at_ms is None else at_ms
     if used is None:
         logs = [place.path for place in directories.log_directories(root, config, effects) if place.writable]
@@ -151,7 +170,7 @@ def explain(
         begin,
         sum(1 for name in queues for _ in expired_units(lookup.units(name), begin)) if going else 0,
         len(list(expired_index(reader.discover(root, config, effects), begin))) if going else 0,
-        list(_unread(lookup, queues, begin)) if going else [],
+        list(_unread(lookup, queues, begin, {} if known is None else known)) if going else [],
     )
 
 
@@ -191,7 +210,7 @@ def _fate(
     return when, NEVER if when is None else rules.expired(written, when)
 
 
-def _unread(lookup: QueueLookup, queues: list[QueueName], begin: int) -> Iterator[Unread]:
+def _unread(lookup: QueueLookup, queues: list[QueueName], begin: int, known: Known) -> Iterator[Unread]:
     """Yield the messages each queue loses once the log begins at `begin`, by consumer group."""
     broker = lookup.snapshot.broker
     groups: dict[str, list[tuple[str, dict[int, int]]]] = {}
@@ -202,7 +221,14 @@ def _unread(lookup: QueueLookup, queues: list[QueueName], begin: int) -> Iterato
     groups[SCHEDULE_TOPIC] = [(DELIVERY, {level - 1: offset for level, offset in broker.delay_offsets.items()})]
     for name in queues:
         first, stop, _ = lookup.file_bounds(name)
-        low = min(max(_first_offset(lookup.units(name), begin, stop), first), stop)
+        if known.get(name, (None,))[0] != begin:
+            with lookup.units(name).held() as units:
+                cut = _first_offset(units, begin, stop)
+            if cut < stop:
+                known[name] = begin, cut
+            else:
+                known.pop(name, None)
+        low = min(max(known[name][1] if name in known else stop, first), stop)
         if low == first:
             continue
         for group, offsets in sorted(groups.get(name.topic, ())):

@@ -1,6 +1,8 @@
 # C types of message.py.
 cimport cython
 
+cdef object _ZERO
+
 cdef class Message:
     cdef public object topic, body, tags, keys, properties, born_timestamp, properties_bytes, born_host
     cdef public long long queue_id, flag, sys_flag, reconsume_times, prepared_transaction_offset, delay_level
@@ -15,3 +17,5 @@ cdef class PutResult:
     cdef readonly long long queue_offset, physical_offset, size, store_timestamp
 
 cdef bint _wide(Message m) noexcept
+cdef int _set_numbers(Message m, object queue_id, object flag, object sys_flag, object reconsume_times,
+                      object prepared_transaction_offset, object delay_level) except -1

@@ -1,21 +1,30 @@
-"""Holds the parts of an export that need no Spark: plan, read, write, publish.
+"""Plans reads and streams, and exports: plan, read, write, publish; all without Spark.
 
 Imports no pyspark, except for the schema of JSON bodies (`json_bodies`), which is Spark's.
 
-options      checks the options of a read
-option_text  parses options that Spark passes as text: names, flags, numbers, durations
-offsets      reads queue offsets from JSON
-asked        compares the topics, offsets and times of a read with the store
-scan_bounds  finds where in the log single queues begin and end
-splits       cuts a log into ranges at record starts
-scan         plans a read, and scans one range of it into batches
-explode      turns the messages of inner batches into rows
-columns      shapes the columns of an export: properties, bodies
-json_bodies  reads bodies as JSON of a schema
-parquet      writes batches as Parquet files
-compact      combines small files up to a target size
-target       publishes the files of an export with a manifest
-delta        publishes an export into a Delta table
-checkpoint   keeps a copy of the progress of an export
-export       continues after the last export: begins, writes, publishes
+options         checks the options of a read
+broker_options  divides the options of a read of several stores by broker
+option_text     parses options that Spark passes as text: names, flags, numbers, durations
+offsets         reads queue offsets from JSON
+asked           compares the topics, offsets and times of a read with the store
+scan_bounds     finds where in the log single queues begin and end
+splits          cuts a log into ranges at record starts
+scan            plans a read, and scans one range of it into batches
+members         plans a read of several stores
+stream          plans the micro-batches of a stream, and reads their tasks
+explode         turns the messages of inner batches into rows
+columns         shapes the columns of an export: properties, bodies
+json_bodies     reads bodies as JSON of a schema
+parquet         writes batches as Parquet files
+compact         combines small files up to a target size
+target          publishes the files of an export with a manifest
+delta           publishes an export into a Delta table
+iceberg         publishes an export into an Iceberg table
+iceberg_catalog opens the catalog of an Iceberg table
+iceberg_files   makes the files of Iceberg's metadata durable
+checkpoint      keeps a copy of the progress of an export
+export          continues after the last export: begins, writes, publishes
+export_once     exports what is new
+export_stream   exports what is new, and goes on
+workers         runs the tasks of an export
 """

@@ -30,13 +30,17 @@ KINDS = (directories.QUEUES, directories.BATCH_QUEUES)
 GO_ON = "failOnDataLoss=false reads the rest"
 
 
-def as_the_store_has(options: ReadOptions, snapshot: Snapshot, report: Report) -> ReadOptions:
+def as_the_store_has(
+    options: ReadOptions, snapshot: Snapshot, report: Report, missing: dict[str, FlintError] | None = None
+) -> ReadOptions:
     """Check the options of a batch read against the store; turn times of queues into offsets.
 
     Args:
         options: options of the read; filters that Spark pushes are not yet part of them.
         snapshot: the store.
         report: receives the one note of a lenient read.
+        missing: receives topics, queues and times that this one of several stores does not have, each with its error,
+            which is neither raised nor noted then.
 
     Raises:
         UsageError: (failOnDataLoss) the store does not have a topic or queue, or a queue's start is after its end.
@@ -45,7 +49,11 @@ def as_the_store_has(options: ReadOptions, snapshot: Snapshot, report: Report) -
     """
     asked = _Asked(options, QueueLookup(snapshot))
     ranges = asked.ranges()
-    found = [*asked.missing_names(), *asked.losses, *asked.missing_times()]
+    names, times = dict(asked.missing_names()), dict(asked.missing_times())
+    if missing is not None:
+        missing |= {**names, **times}
+        names, times = {}, {}
+    found = [*names.values(), *asked.losses, *times.values()]
     if found and options.fail_on_data_loss:
         raise found[0]
     if found:
@@ -55,8 +63,8 @@ def as_the_store_has(options: ReadOptions, snapshot: Snapshot, report: Report) -
     return replace(options, predicate=replace(options.predicate, offsets=ranges))
 
 
-def unknown_topics(lookup: QueueLookup, predicate: Predicate) -> list[UsageError]:
-    """Make an error for each named topic that is unknown to the store.
+def unknown_topics(lookup: QueueLookup, predicate: Predicate) -> dict[str, UsageError]:
+    """Make an error for each named topic that is unknown to the store; by topic, in order.
 
     An unknown topic has no files, no records and no entry in config/topics.json.
 
@@ -67,10 +75,10 @@ def unknown_topics(lookup: QueueLookup, predicate: Predicate) -> list[UsageError
     missing = [name for name in sorted(predicate.named_topics or ()) if not _has_directory(snapshot, name)]
     missing = [name for name in missing if name not in snapshot.broker.topics]
     if not missing:
-        return []
+        return {}
     names = {name.topic for name in lookup.names()}  # slow in a store without queues; but something is wrong here
     known = sorted(names | set(snapshot.broker.topics))
-    return [UsageError(_no_topic(snapshot.root, name, known)) for name in missing if name not in names]
+    return {name: UsageError(_no_topic(snapshot.root, name, known)) for name in missing if name not in names}
 
 
 def _has_directory(snapshot: Snapshot, topic: str) -> bool:
@@ -140,21 +148,22 @@ class _Asked:
             self._lose(name, StoreError, nothing_at("startingOffsetsByTimestamp", times[name]))
         return high if start else MOST  # no end is set, so messages that arrive during planning count
 
-    def missing_names(self) -> Iterator[FlintError]:
-        """Yield an error for each named topic or queue that does not exist."""
+    def missing_names(self) -> Iterator[tuple[str, FlintError]]:
+        """Yield each named topic or queue that does not exist, with its error."""
         predicate, snapshot = self.options.predicate, self.lookup.snapshot
         unknown = unknown_topics(self.lookup, predicate)
-        yield from unknown
+        yield from ((f"topic {topic}", error) for topic, error in unknown.items())
         for topic, queue in sorted(predicate.queues or ()) if not unknown else ():
             name = QueueName(topic, queue)
             if not self.lookup.units(name).files:
                 config = snapshot.broker.topics.get(topic)
                 queues = max(config.read_queues, config.write_queues) if config is not None else 0
                 if queue >= queues and name not in self.lookup.names():
-                    yield UsageError(f"topic {short(topic)}: the store has no queue {queue} of it; {GO_ON}")
+                    error = UsageError(f"topic {short(topic)}: the store has no queue {queue} of it; {GO_ON}")
+                    yield f"queue {topic}/{queue}", error
 
-    def missing_times(self) -> Iterator[FlintError]:
-        """Yield an error if no wanted message was stored at startingTimestamp or later."""
+    def missing_times(self) -> Iterator[tuple[str, FlintError]]:
+        """Yield an error, by option, if no wanted message was stored from startingTimestamp on."""
         since, predicate = self.options.predicate.since, self.options.predicate
         if since is None or self.options.lenient_times:
             return
@@ -169,7 +178,7 @@ class _Asked:
                 return
             if low < high and message is None and self.lookup.offset_at_time(name, since) < high:
                 return
-        yield StoreError(nothing_at("startingTimestamp", since) + f"; {GO_ON}")
+        yield "startingTimestamp", StoreError(nothing_at("startingTimestamp", since) + f"; {GO_ON}")
 
     def _wanted(self) -> Iterator[QueueName]:
         predicate = self.options.predicate

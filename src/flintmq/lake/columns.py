@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flintmq.arrow.schema import SPARK_SCHEMA
+from flintmq.arrow.schema import SPARK_SCHEMA, of_many
 from flintmq.config.text import check_choice
 from flintmq.errors import UsageError
 from flintmq.lake.json_bodies import arrow_type, body_schema, parsed
@@ -35,15 +35,21 @@ class ExportColumns:
         properties: pairs of a property and the column for its values; None: all in the map `properties`.
         body: "bytes", "text" or "json".
         body_schema: schema of "json".
+        many: rows are of several stores, and have the columns broker and store.
     """
 
     properties: tuple[tuple[str, str], ...] | None = None
     body: str = "bytes"
     body_schema: StructType | None = None
+    many: bool = False
 
     @classmethod
     def parse(
-        cls, properties: Sequence[str] | None = None, body: str = "bytes", schema: str | None = None
+        cls,
+        properties: Sequence[str] | None = None,
+        body: str = "bytes",
+        schema: str | None = None,
+        many: bool = False,
     ) -> ExportColumns:
         """Check the options, and return the columns that they ask for.
 
@@ -51,6 +57,7 @@ class ExportColumns:
             properties: each NAME or NAME:COLUMN.
             body: one of BODIES.
             schema: of "json": DDL, or a file (see `json_bodies.body_schema`).
+            many: whether rows are of several stores.
 
         Raises:
             UsageError: an option is impossible; the text names it.
@@ -60,12 +67,12 @@ class ExportColumns:
         if (body == "json") != (schema is not None):
             raise UsageError("body json needs a body schema (--body-schema FILE|DDL), and only json takes one")
         pairs = None if properties is None else tuple(_pair(text) for text in properties)
-        taken = {name.casefold() for name in (*SPARK_SCHEMA.names, *OWN_NAMES)}
+        taken = {name.casefold() for name in (*_rows(many).names, *OWN_NAMES)}
         for name, column in pairs or ():
             if column.casefold() in taken:
                 raise UsageError(f"property {name[:60]!r}: column {column!r} exists already; give NAME:COLUMN")
             taken.add(column.casefold())
-        return cls(pairs, body, None if schema is None else body_schema(schema))
+        return cls(pairs, body, None if schema is None else body_schema(schema), many)
 
     @property
     def is_plain(self) -> bool:
@@ -88,7 +95,7 @@ class ExportColumns:
     def schema(self) -> pa.Schema:
         """Return the schema of a row."""
         fields: list[pa.Field[Any]] = []
-        for field in SPARK_SCHEMA:
+        for field in _rows(self.many):
             if field.name == "properties" and self.properties is not None:
                 fields += [pa.field(column, pa.string()) for _, column in self.properties]
             elif field.name == "body" and self.body != "bytes":
@@ -99,7 +106,7 @@ class ExportColumns:
         return pa.schema(fields)
 
     def shaped(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
-        """Shape the rows of a batch of SPARK_SCHEMA, and count the bodies of the wrong kind."""
+        """Shape the rows of a batch of the scan's columns, and count the bodies of the wrong kind."""
         if self.is_plain:
             return batch, 0
         columns: dict[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))
@@ -113,6 +120,11 @@ class ExportColumns:
             bad = pc.sum(wrong).as_py() or 0
         schema = self.schema()
         return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema), bad
+
+
+def _rows(many: bool) -> pa.Schema:
+    """Return the columns that a scan gives."""
+    return of_many(SPARK_SCHEMA) if many else SPARK_SCHEMA
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -5,11 +5,16 @@ from __future__ import annotations
 import json
 import os
 import uuid
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from flintmq.arrow.schema import SPARK_SCHEMA
+from flintmq.arrow.members import MemberColumns
+from flintmq.arrow.schema import SPARK_SCHEMA, of_many
+from flintmq.cluster.member import Member
+from flintmq.cluster.members import Stores, names_many, text_of
 from flintmq.config.keys import StoreConfig
 from flintmq.config.text import check_choice
 from flintmq.errors import StoreError, UsageError
@@ -19,7 +24,7 @@ from flintmq.lake.options import ReadOptions
 from flintmq.lake.parquet import PARTITIONS
 from flintmq.lake.scan import ScanPlan, scan_range
 from flintmq.lake.splits import LogRange
-from flintmq.lake.target import NAMES, ExportAnchor, ExportTarget, Manifest, StagedFile, now
+from flintmq.lake.target import NAMES, ExportAnchor, ExportTarget, Manifest, StagedFile, StoreProgress, now
 from flintmq.storage.store_url import absolute
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.predicate import Predicate
@@ -42,6 +47,7 @@ CHOICES: dict[str, Any] = {
     "body": "bytes",
     "body_schema": None,
     "partition_by": list(PARTITIONS),
+    "many": False,
 }
 
 
@@ -53,7 +59,7 @@ class ExportChoices(TypedDict, total=False):
         decompress: bodies as the producer gave them; always so unless `body` is "bytes".
         explode: each message of an inner batch becomes a row.
         fail_on_data_loss: damage in the log is an error (the default); otherwise it is skipped and counted.
-        to: "parquet"; or "delta": a Delta table.
+        to: "parquet"; "delta" or "iceberg": such a table.
         compression: a Parquet codec; "snappy" by default.
         target_file_size: approximate bytes of files of one topic and date; None: no target.
         properties: NAME or NAME:COLUMN, each a column of text instead of the map `properties`.
@@ -61,6 +67,8 @@ class ExportChoices(TypedDict, total=False):
         partition_by: columns in which all rows of a directory agree: "topic_name", "date", both (the default) or
             neither. Without "topic_name" many topics share a file.
         checkpoint: a directory for a copy of the export's progress, see `lake/checkpoint.py`.
+        catalog: of an Iceberg table, NAME:NAMESPACE.TABLE in a catalog that PyIceberg is configured for; None: a
+            catalog of its own in the table's directory.
         access: "pread" or "map".
     """
 
@@ -76,6 +84,7 @@ class ExportChoices(TypedDict, total=False):
     body_schema: str | None
     partition_by: Sequence[str]
     checkpoint: str | None
+    catalog: str | None
     access: str
 
 
@@ -86,18 +95,20 @@ class ExportOptions:
     Attributes:
         read: what is read.
         files: how files are written.
-        to: "parquet" or "delta".
+        to: "parquet", "delta" or "iceberg".
         checkpoint: a directory for a copy of the state; None for none.
+        catalog: see ExportChoices.
     """
 
     read: ReadOptions
     files: FileOptions
     to: str
     checkpoint: str | None
+    catalog: str | None
 
     @classmethod
-    def of(cls, root: str, config: StoreConfig | None, choices: ExportChoices) -> ExportOptions:
-        """Check the keywords of an export of the store at `root`, and fill in the defaults.
+    def of(cls, root: Stores, config: StoreConfig | None, choices: ExportChoices) -> ExportOptions:
+        """Check the keywords of an export, and fill in the defaults.
 
         Raises:
             UsageError, ConfigError: an impossible value.
@@ -106,15 +117,18 @@ class ExportOptions:
         unknown = choices.keys() - ExportChoices.__annotations__.keys()
         if unknown:
             raise TypeError(f"an export has no keyword {min(unknown)!r}")
-        topics = choices.get("topics")
+        topics, many = choices.get("topics"), names_many(root, config)
         files = FileOptions(
             choices.get("compression", "snappy"),
             choices.get("target_file_size"),
-            ExportColumns.parse(choices.get("properties"), choices.get("body", "bytes"), choices.get("body_schema")),
+            ExportColumns.parse(
+                choices.get("properties"), choices.get("body", "bytes"), choices.get("body_schema"), many
+            ),
             tuple(choices.get("partition_by", PARTITIONS)),
         )
         read = ReadOptions(
-            path=absolute(root),
+            path=text_of(root) if many else absolute(str(root)),
+            stores=root if many else None,
             predicate=Predicate(topics=None if topics is None else frozenset(topics)),
             fail_on_data_loss=choices.get("fail_on_data_loss", True),
             decompress=choices.get("decompress", False) or files.shape.decompresses,
@@ -122,7 +136,7 @@ class ExportOptions:
             access=choices.get("access", "pread"),
             config=config or StoreConfig(),
         )
-        return cls(read, files, choices.get("to", "parquet"), choices.get("checkpoint"))
+        return cls(read, files, choices.get("to", "parquet"), choices.get("checkpoint"), choices.get("catalog"))
 
 
 @dataclass
@@ -136,6 +150,7 @@ class Exported:
         damages, lost_bytes: damaged places of the log that were skipped.
         bad_bodies: bodies that are not the text or JSON that was requested; they are kept in `body_raw`.
         notes: code -> number of occurrences (tails).
+        brokers: of several stores, (begin, end) of each broker that had something new; begin and end are 0 then.
     """
 
     number: int = 0
@@ -148,6 +163,7 @@ class Exported:
     lost_bytes: int = 0
     bad_bodies: int = 0
     notes: dict[str, int] = field(default_factory=dict)
+    brokers: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
         """Return the result as a dict for JSON."""
@@ -169,34 +185,42 @@ def choice_of(options: ReadOptions, files: FileOptions, stream: bool) -> dict[st
         "stream": stream,
         **files.shape.choice(),
         "partition_by": list(files.partition_by),
+        "many": options.many,
     }
 
 
-def target_kind(to: str) -> type[ExportTarget]:
-    """Return the class of export targets of this name.
+def target_of(options: ExportOptions) -> Callable[[Path], ExportTarget]:
+    """Return what makes the target of a directory.
 
     Raises:
-        UsageError: the name is neither "parquet" nor "delta".
+        UsageError: there is no format of this name, or a catalog is given for another one than Iceberg.
     """
-    check_choice("to", to, ("parquet", "delta"))
-    if to == "delta":
+    check_choice("to", options.to, ("parquet", "delta", "iceberg"))
+    if options.catalog is not None and options.to != "iceberg":
+        raise UsageError(f"--catalog is for --to iceberg; an export to {options.to} has none")
+    if options.to == "delta":
         from flintmq.lake.delta import DeltaTarget
 
         return DeltaTarget
+    if options.to == "iceberg":
+        from flintmq.lake.iceberg import IcebergTarget
+        from flintmq.lake.iceberg_catalog import TableName
+
+        return partial(IcebergTarget, name=TableName.parse(options.catalog))
     return ExportTarget
 
 
-def next_begin(target: ExportTarget, last: Manifest | None, plan: ScanPlan, choice: Mapping[str, Any]) -> int:
-    """Return the log offset at which the next export begins.
+def next_begin(target: ExportTarget, last: StoreProgress | None, plan: ScanPlan) -> int:
+    """Return the log offset at which the next export of a store begins.
 
     Raises:
-        UsageError: the directory has exports of another store, or with other options.
+        UsageError: the directory has exports of another store.
         StoreError: the next messages to export have expired, and failOnDataLoss is set.
     """
     log = plan.log
     if last is None:
         return log.min_offset
-    check_same(target, last, log, choice)
+    check_log(target, last, log)
     if last.end < log.min_offset and plan.options.fail_on_data_loss:
         raise StoreError(
             f"the log begins at offset {log.min_offset}, the last export ended at {last.end}: the messages in "
@@ -205,18 +229,24 @@ def next_begin(target: ExportTarget, last: Manifest | None, plan: ScanPlan, choi
     return max(last.end, log.min_offset)
 
 
-def check_same(target: ExportTarget, last: Manifest, log: LogFiles, choice: Mapping[str, Any]) -> None:
-    """Raise UsageError unless the last export was of this log and with the same options."""
+def check_same(target: ExportTarget, last: Manifest, choice: Mapping[str, Any]) -> None:
+    """Raise UsageError unless the last export was with the same options."""
     there = {name: last.choice.get(name, default) for name, default in CHOICES.items()}
     other = [
         f"{name} ({shown(there[name])} there, {shown(choice[name])} now)"
         for name in CHOICES
-        if there[name] != choice[name] and not (name == "properties" and only_adds(there[name], choice[name]))
+        if there[name] != choice[name]
+        and name not in target.changeable
+        and not (name == "properties" and only_adds(there[name], choice[name]))
     ]
     if other:
         raise UsageError(
             f"{target.root} has exports with other {' and '.join(other)}; export with the same, or into a new directory"
         )
+
+
+def check_log(target: ExportTarget, last: StoreProgress, log: LogFiles) -> None:
+    """Raise UsageError unless the last export was of this log."""
     if not is_same_log(log, last):
         raise UsageError(
             f"{target.root} has exports of another store, or of a log that was truncated; give a new directory"
@@ -234,10 +264,30 @@ def shown(value: Any) -> str:
     return text if len(text) <= 120 else f"{text[:80]}... of {len(text)} characters"
 
 
-def is_same_log(log: LogFiles, last: Manifest) -> bool:
+def advanced(
+    last: StoreProgress | None,
+    begin: int,
+    end: int,
+    answers: Iterable[Mapping[str, Any]],
+    offsets: Mapping[str, int] | None = None,
+) -> StoreProgress:
+    """Return the progress of a store after some of its tasks.
+
+    Args:
+        last: its progress before; None if there was none.
+        begin, end: log offsets between which the tasks read.
+        answers: their answers, in the order of the log.
+        offsets: of a streaming export.
+    """
+    found = [answer["anchor"] for answer in answers if answer["anchor"]]
+    anchor = ExportAnchor(*found[-1]) if found else last.anchor if last is not None else None
+    return StoreProgress(begin, end, anchor, None if offsets is None else dict(offsets))
+
+
+def is_same_log(log: LogFiles, last: StoreProgress) -> bool:
     """Return whether the last record of the last export is still in the log, or has expired."""
     anchor = last.anchor
-    if anchor.physical_offset < log.min_offset:
+    if anchor is None or anchor.physical_offset < log.min_offset:
         return True
     found = record_at(log, anchor.physical_offset)
     if found is None:
@@ -245,7 +295,35 @@ def is_same_log(log: LogFiles, last: Manifest) -> bool:
     return anchor == ExportAnchor(found.physical_offset, found.size, found.store_timestamp, found.body_crc)
 
 
-def export_range(plan: ScanPlan, tasks: str, files: FileOptions, part: LogRange) -> dict[str, Any]:
+@dataclass(frozen=True)
+class RangeTask:
+    """A range of a log that one task exports.
+
+    Attributes:
+        name: begins the names of its files; unique in an export, in the order of the rows.
+        member: the store among several; None for an only one.
+        plan: the read of that store.
+        part: the range.
+    """
+
+    name: str
+    member: Member | None
+    plan: ScanPlan
+    part: LogRange
+
+
+def task_name(store: int, member: Member | None, begin: int) -> str:
+    """Return the beginning of the names of a task's files.
+
+    Args:
+        store: number of the store among those of the export.
+        member: None for an only store.
+        begin: log offset.
+    """
+    return f"{begin:020d}" if member is None else f"{store:05d}-{begin:020d}"
+
+
+def export_range(tasks: str, files: FileOptions, task: RangeTask) -> dict[str, Any]:
     """Run one task: write the messages of one range as Parquet files.
 
     The files are in a directory of this attempt; other attempts at the same range have their own.
@@ -255,12 +333,17 @@ def export_range(plan: ScanPlan, tasks: str, files: FileOptions, part: LogRange)
         OSError: the disk is full or fails.
     """
     report = Report()
-    batches = scan_range(plan, part, SPARK_SCHEMA, report, SCAN_BYTES, apart=True)
-    return write_files(batches, plan.log, tasks, files, part.begin, report)
+    batches = scan_range(task.plan, task.part, SPARK_SCHEMA, report, SCAN_BYTES, apart=True)
+    return write_files(named(batches, task.member), task.plan.log, tasks, files, task.name, report)
+
+
+def named(batches: Iterable[pa.RecordBatch], member: Member | None) -> Iterable[pa.RecordBatch]:
+    """Add the columns that name a store among several."""
+    return batches if member is None else map(MemberColumns(of_many(SPARK_SCHEMA), member).add_to, batches)
 
 
 def write_files(
-    batches: Iterable[pa.RecordBatch], log: LogFiles, tasks: str, files: FileOptions, begin: int, report: Report
+    batches: Iterable[pa.RecordBatch], log: LogFiles, tasks: str, files: FileOptions, name: str, report: Report
 ) -> dict[str, Any]:
     """Write the rows of a task into a new directory, and return the answer for the driver.
 
@@ -268,7 +351,7 @@ def write_files(
         StoreError: the last record was deleted during the export.
         OSError: the disk is full or fails; also errors of the iterable of batches.
     """
-    folder = os.path.join(tasks, f"{begin:020d}-{uuid.uuid4().hex}")
+    folder = os.path.join(tasks, f"{name}-{uuid.uuid4().hex}")
     os.mkdir(folder)
     writer = files.writer(folder)
     rows, bad_bodies, last = 0, 0, None
@@ -286,7 +369,7 @@ def write_files(
             raise StoreError(f"the record at log offset {last} was deleted during the export; export again")
         anchor = (record.physical_offset, record.size, record.store_timestamp, record.body_crc)
     found = {"damages": report.damage_count, "lost_bytes": report.lost_bytes, "bad_bodies": bad_bodies}
-    return {"rows": rows, "files": parts_of(writer, f"{begin:020d}"), "anchor": anchor, **found}
+    return {"rows": rows, "files": parts_of(writer, name), "anchor": anchor, **found}
 
 
 def publish(
@@ -294,36 +377,47 @@ def publish(
     last: Manifest | None,
     done: Exported,
     choice: dict[str, Any],
-    answers: list[dict[str, Any]],
+    stores: Mapping[str | None, StoreProgress],
     parts: Sequence[PartFile],
     shape: ExportColumns,
-    offsets: dict[str, int] | None = None,
 ) -> Manifest:
-    """Publish the files of the winning attempts, and return the new manifest."""
+    """Publish the files of the winning attempts, and return the new manifest.
+
+    Args:
+        target, last, choice, shape: of the export.
+        done: receives number, files and bytes.
+        stores: the progress of each store, by broker; None names an only one.
+        parts: files that the tasks wrote.
+
+    Raises:
+        OSError: the disk is full or fails.
+    """
     moves = [
         StagedFile(p.path, os.path.join(p.folder, f"{p.name}.parquet"), p.size, p.rows, p.partition, p.stats)
         for p in parts
     ]
     moves += target.hints(moves, shape.schema())
     done.bytes = sum(file.size for file in moves)
-    anchor = next(answer["anchor"] for answer in reversed(answers) if answer["anchor"])
     assert len({file.place for file in moves}) == len(moves)  # one would replace another
     done.number = target.number_after(last)
     done.files = len(moves)
     assert done.begin <= done.end and (last is None or done.number > last.number)
+    only = stores.get(None)
+    members = {broker: progress for broker, progress in stores.items() if broker is not None}
     manifest = Manifest(
         number=done.number,
-        begin=done.begin,
-        end=done.end,
+        begin=only.begin if only else 0,
+        end=only.end if only else 0,
         rows=done.rows,
         files=[file.place for file in moves],
         bytes=done.bytes,
-        anchor=ExportAnchor(*anchor),
+        anchor=only.anchor if only else None,
         choice=choice,
         lost_bytes=done.lost_bytes,
         made=now(),
-        offsets=offsets,
+        offsets=only.offsets if only else None,
         names=NAMES,
+        members=None if only else {**((last and last.members) or {}), **members},
     )
     target.publish(manifest, moves, shape.schema())
     return manifest

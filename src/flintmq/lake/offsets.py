@@ -21,7 +21,7 @@ EARLIEST, LATEST = -2, -1
 """Numbers that mean a word instead of an offset in Kafka's JSON."""
 WORDS = {"earliest": EARLIEST, "latest": LATEST}
 MARKS = ("@log_offset", "@store_timestamp")
-"""Keys of a stream's offsets that do not name queues: see spark/stream/anchor.py."""
+"""Keys of a stream's offsets that do not name queues: see lake/stream/anchor.py."""
 
 Queue = tuple[str, int]
 """Topic and queue id; ANY_QUEUE for all queues of the topic that are not named."""

@@ -6,28 +6,35 @@ Options that Spark's Kafka source has too have the same names and meanings. Rock
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
+from flintmq.cluster.member import Member
+from flintmq.cluster.members import Stores, names_many, text_of
 from flintmq.config.keys import KEYS, StoreConfig
 from flintmq.config.s3 import S3_KEYS
 from flintmq.config.text import short
 from flintmq.errors import UsageError
 from flintmq.kernels.select import ANY_QUEUE
+from flintmq.lake.broker_options import ANY_STORE, brokers_named, options_of_broker
 from flintmq.lake.offsets import Queue, parse_assignment, parse_offsets, parse_timestamps, queue_ranges
 from flintmq.lake.option_text import OptionNames, choice, flag, names, number
 from flintmq.storage.store_url import store_path
 from flintmq.store.commitlog.predicate import Predicate
 
 OWN_NAMES = {
-    "path": "the store's directory, or a URL: s3://bucket/store, file:///store",
+    "path": "the store's directory, or a URL: s3://bucket/store, file:///store; or several stores: a pattern such as "
+    "/data/{broker}/store or /data/*/store, or a manifest (cluster.toml)",
+    "paths": 'several stores: ["/data/a/store", "/data/b/store"]; .load([A, B]) sets it',
     "columns": "which columns, in which order, separated by commas",
     "view": "messages (the default); or queues: a row for each queue, with its offsets and number of messages",
     "subscribe": "topics, separated by commas",
     "subscribePattern": "a regular expression that a whole topic name must match",
     "assign": 'queues of topics: {"topic": [0, 1]}',
-    "startingOffsets": 'the first queue offset: earliest, or {"topic": {"0": 5}}; -2 is earliest',
+    "startingOffsets": 'the first queue offset: earliest, or {"topic": {"0": 5}}, of several stores '
+    '{"broker": {"topic": {"0": 5}}}; -2 is earliest',
     "endingOffsets": 'the queue offset to stop before: latest, or {"topic": {"0": 9}}; -1 is latest',
     "startingTimestamp": "least store time, in ms since 1970; comes before the two options below and startingOffsets",
     "startingOffsetsByTimestamp": 'least store time of single queues: {"topic": {"0": 1700000000000}}',
@@ -40,7 +47,7 @@ OWN_NAMES = {
     "tags": "only messages with one of these tags, as a subscription has them: A || B",
     "decompress": "true: bodies as the producer gave them; false: as stored",
     "explode": "true: each message of an inner batch is a row; false: the batch is one row",
-    "pushdown": "false: leave filters to Spark, even where the session allows to push them",
+    "pushdown": "true: the scan uses filters of Spark; only for a DataFrame that a single query reads",
     "verbose": "true: planning says on standard error what is read, and which filters of Spark the scan uses",
     "access": "pread, or map (faster, but a file that shrinks kills the worker)",
     "maxOffsetsPerTrigger": "stream: most messages of a micro-batch",
@@ -61,7 +68,8 @@ class ReadOptions:
     """The checked options of a read. All are checked at once: no misspelling fails later.
 
     Attributes:
-        path: the store's directory.
+        path: the store's directory; of several stores, what the user gave.
+        stores: what names several stores; None for one. See `of`, and lake/members.py.
         columns: names as given by `columns`, in that order; None for all. Not yet compared with the schema.
         predicate: selects records by topic, queue, queue offset, store time and tag.
         since_of, until_of: of single queues, the store time in ms from which on, and before which, records are wanted.
@@ -74,9 +82,11 @@ class ReadOptions:
         view: "messages" or "queues".
         verbose: whether planning prints what is read.
         config: RocketMQ's keys.
+        given: of several stores, all options with their right names.
     """
 
     path: str
+    stores: Stores | None = None
     columns: tuple[str, ...] | None = None
     predicate: Predicate = field(default_factory=Predicate)
     since_of: Mapping[Queue, int] = field(default_factory=dict)
@@ -87,11 +97,27 @@ class ReadOptions:
     fail_on_data_loss: bool = True
     decompress: bool = False
     explode: bool = False
-    pushdown: bool = True
+    pushdown: bool = False
     access: str = "pread"
     view: str = "messages"
     verbose: bool = False
     config: StoreConfig = field(default_factory=StoreConfig)
+    given: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def many(self) -> bool:
+        """True if several stores are read, so that rows have the columns broker and store."""
+        return self.stores is not None
+
+    def of(self, member: Member) -> ReadOptions:
+        """Return the options for one of several stores: its path, and the offsets of its broker.
+
+        Raises:
+            UsageError: as `parse`.
+        """
+        if not self.given:  # an export's, which name no broker
+            return replace(self, path=member.path, stores=None)
+        return ReadOptions.parse(options_of_broker(self.given, member.broker, member.path))
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ReadOptions:
@@ -106,11 +132,17 @@ class ReadOptions:
         for name in STREAM_ONLY:
             if name in given:
                 raise UsageError(f"option {name} is for spark.readStream; a batch read reads everything")
-        if not given.get("path"):
+        if not given.get("path") and not given.get("paths"):
             raise UsageError(
                 "no store given; name its directory: .load(STORE), or the option path (Spark keeps the options of "
                 "CREATE TABLE to itself; use CREATE TEMPORARY VIEW)"
             )
+        config = StoreConfig.from_keys(
+            {name: value for name, value in given.items() if name in KEYS or name in S3_KEYS}
+        )
+        stores = _stores(given, config)
+        if stores is not None:
+            return cls._of_many(given, stores)
         chosen = [name for name in _ONE_OF if name in given]
         if len(chosen) > 1:
             raise UsageError(f"options {' and '.join(chosen)} exclude each other; give one of them")
@@ -128,26 +160,29 @@ class ReadOptions:
             fail_on_data_loss=flag(given, "failOnDataLoss", True),
             decompress=flag(given, "decompress", False),
             explode=flag(given, "explode", False),
-            pushdown=flag(given, "pushdown", True),
+            pushdown=flag(given, "pushdown", False),
             access=choice(given, "access", ("pread", "map")),
             view=_view(given),
             verbose=flag(given, "verbose", False),
-            config=StoreConfig.from_keys(
-                {name: value for name, value in given.items() if name in KEYS or name in S3_KEYS}
-            ),
+            config=config,
         )
+
+    @classmethod
+    def _of_many(cls, given: Mapping[str, str], stores: Stores) -> ReadOptions:
+        """Check the options of a read of several stores, as those of each broker."""
+        for broker in sorted(brokers_named(given)):
+            cls.parse(options_of_broker(given, broker, ANY_STORE))
+        shared = cls.parse(options_of_broker(given, None, ANY_STORE))
+        return replace(shared, path=text_of(stores), stores=stores, given=dict(given))
 
 
 def named(options: Mapping[str, str]) -> dict[str, str]:
     """Return the options with the right spelling of their names.
 
     Raises:
-        UsageError: a name is unknown, or the options name several stores.
+        UsageError: a name is unknown.
     """
-    given = _without_table_properties(options)
-    if any(name.lower() == "paths" for name in given):
-        raise UsageError("one store a load; read several and use union")
-    return _NAMES.spell(given)
+    return _NAMES.spell(_without_table_properties(options))
 
 
 def is_table(options: Mapping[str, str]) -> bool:
@@ -161,6 +196,25 @@ def _without_table_properties(options: Mapping[str, str]) -> Mapping[str, str]:
         return options
     given = {name[len("option.") :]: value for name, value in options.items() if name.startswith("option.")}
     return {**given, **({"path": options["path"]} if "path" in options else {})}
+
+
+def _stores(given: Mapping[str, str], config: StoreConfig) -> Stores | None:
+    """Return what names several stores; None for one.
+
+    Raises:
+        UsageError: `paths` is not a JSON list of texts, or `path` is there beside it.
+    """
+    if "paths" not in given:
+        return given["path"] if names_many(given["path"], config) else None
+    try:
+        listed = json.loads(given["paths"])
+    except (ValueError, RecursionError):
+        listed = None
+    if not isinstance(listed, list) or not listed or not all(isinstance(one, str) and one for one in listed):
+        raise UsageError(f"option paths: {short(given['paths'])} is not a JSON list of directories")
+    if given.get("path"):
+        raise UsageError("options path and paths exclude each other; give one of them")
+    return tuple(listed)
 
 
 def _predicate(given: Mapping[str, str]) -> Predicate:
@@ -233,6 +287,7 @@ def _view(given: Mapping[str, str]) -> str:
     view = choice(given, "view", ("messages", "queues"))
     allowed = (
         "path",
+        "paths",
         "view",
         "subscribe",
         "subscribePattern",

@@ -48,7 +48,7 @@ _REPEATING = (
     "prepared_transaction_offset",
 )
 # (Tags are not searched: every row group has all of them, and comparing them takes a twentieth of the encoding.)
-_SEARCHED = ("topic", "queue_id", "queue_offset", "born_timestamp", "store_timestamp", "physical_offset")
+SEARCHED = ("topic", "queue_id", "queue_offset", "born_timestamp", "store_timestamp", "physical_offset")
 _RISING = ("queue_offset", "born_timestamp", "store_timestamp", "physical_offset")
 
 
@@ -160,7 +160,7 @@ class PartitionedWriter:
             "compression": compression,
             "data_page_size": PAGE_BYTES,
             "use_dictionary": [name for name in _REPEATING if name in schema.names],
-            "write_statistics": [name for name in _SEARCHED if name in schema.names],
+            "write_statistics": [name for name in SEARCHED if name in schema.names],
             "column_encoding": {name: "DELTA_BINARY_PACKED" for name in _RISING if name in schema.names},
         }
 
@@ -261,7 +261,7 @@ def statistics(footer: Any) -> dict[str, Any]:
     nulls: dict[str, int] = {}
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     places = {footer.schema.column(number).path: number for number in range(footer.num_columns)}
-    for name in _SEARCHED:
+    for name in SEARCHED:
         found = [group.column(places[name]).statistics for group in groups] if name in places else []
         if not found or not all(each is not None and each.has_null_count for each in found):
             continue

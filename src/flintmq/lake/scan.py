@@ -14,7 +14,7 @@ from flintmq.arrow.batches import record_batches
 from flintmq.arrow.by_topic import topics_apart
 from flintmq.arrow.options import BatchOptions
 from flintmq.arrow.schema import SPARK_SCHEMA, narrow
-from flintmq.errors import StoreError
+from flintmq.errors import FlintError, StoreError
 from flintmq.lake.asked import as_the_store_has
 from flintmq.lake.explode import before_exploding, exploded, with_needed
 from flintmq.lake.options import ReadOptions
@@ -42,7 +42,10 @@ class ScanPlan:
 
 
 def plan_scan(
-    options: ReadOptions, report: Report, narrow_to: Callable[[Predicate], Predicate] = lambda predicate: predicate
+    options: ReadOptions,
+    report: Report,
+    narrow_to: Callable[[Predicate], Predicate] = lambda predicate: predicate,
+    missing: dict[str, FlintError] | None = None,
 ) -> ScanPlan:
     """Find the log, its end, and the log offsets between which the wanted records are.
 
@@ -50,6 +53,7 @@ def plan_scan(
         options: options of the read.
         report: receives notes on how the log ends, and in a lenient read on anything missing.
         narrow_to: adds the filters that Spark pushes to the predicate. They may name topics that do not exist.
+        missing: as for as_the_store_has.
 
     Raises:
         NotAStoreError, UnsupportedFormatError: there is no store that can be read.
@@ -61,7 +65,7 @@ def plan_scan(
     end = snapshot.find_end(report)
     if options.fail_on_data_loss:
         refuse_damaged_ends(snapshot.log, snapshot.facts, end)
-    options = as_the_store_has(options, snapshot, report)
+    options = as_the_store_has(options, snapshot, report, missing)
     options = replace(options, predicate=narrow_to(options.predicate))
     return ScanPlan(options, snapshot.log, *scan_bounds(snapshot.root, snapshot.log, options.predicate, end.offset))
 

@@ -22,7 +22,7 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -64,21 +64,51 @@ class ExportAnchor:
 
 
 @dataclass(frozen=True)
+class StoreProgress:
+    """Holds the progress of the export of one store.
+
+    Attributes:
+        begin, end: log offsets; the last export with messages of the store covers those that start in [begin, end).
+        anchor: one of its last records; None: no message was exported yet.
+        offsets: of a streaming export, the next queue offset of each queue; otherwise None.
+    """
+
+    begin: int
+    end: int
+    anchor: ExportAnchor | None
+    offsets: dict[str, int] | None = None
+
+    @classmethod
+    def of(cls, value: dict[str, Any]) -> StoreProgress:
+        """Make the progress from a dict that was read from JSON.
+
+        Raises:
+            ValueError, TypeError, KeyError: the dict is none.
+        """
+        return cls(**{**value, "anchor": _anchor(value["anchor"])})
+
+
+def _anchor(value: dict[str, Any] | None) -> ExportAnchor | None:
+    return None if value is None else ExportAnchor(**value)
+
+
+@dataclass(frozen=True)
 class Manifest:
     """The description of one export.
 
     Attributes:
         number: 1, 2, ...
-        begin, end: log offsets; the export covers the records that start in [begin, end).
+        begin, end: log offsets; the export covers the records that start in [begin, end). Of several stores 0.
         rows: number of rows.
         files: paths relative to the export's directory.
         bytes: total size of the files.
-        anchor: one of the last records.
+        anchor: one of the last records; of several stores None.
         choice: options (CHOICES in lake/export.py), the same for all exports of a directory.
         lost_bytes: bytes of the log that were skipped as damaged.
         made: Unix seconds.
         offsets: of a streaming export, the next queue offset of each queue; otherwise None.
         names: version of directory names (NAMES).
+        members: of several stores, the progress of each broker, also of those that this export has nothing of.
     """
 
     number: int
@@ -87,12 +117,19 @@ class Manifest:
     rows: int
     files: list[str]
     bytes: int
-    anchor: ExportAnchor
+    anchor: ExportAnchor | None
     choice: dict[str, Any]
     lost_bytes: int
     made: int
     offsets: dict[str, int] | None = None
     names: int = 1
+    members: dict[str, StoreProgress] | None = None
+
+    def progress(self, broker: str | None) -> StoreProgress | None:
+        """Return the progress of a store, None for an only one; None if nothing of it was exported."""
+        if broker is None:
+            return StoreProgress(self.begin, self.end, self.anchor, self.offsets)
+        return (self.members or {}).get(broker)
 
     @classmethod
     def of(cls, value: dict[str, Any]) -> Manifest:
@@ -101,7 +138,9 @@ class Manifest:
         Raises:
             ValueError, TypeError, KeyError: the dict is not a manifest.
         """
-        return cls(**{**value, "anchor": ExportAnchor(**value["anchor"])})
+        members = value.get("members")
+        parts = None if members is None else {name: StoreProgress.of(part) for name, part in members.items()}
+        return cls(**{**value, "anchor": _anchor(value["anchor"]), "members": parts})
 
     def write(self, path: Path) -> None:
         """Write the manifest into a file.
@@ -144,7 +183,13 @@ class StagedFile(NamedTuple):
 
 
 class ExportTarget:
-    """A directory that exports are published into. Created and used within `locked`."""
+    """A directory that exports are published into. Created and used within `locked`.
+
+    Attributes:
+        changeable: options (CHOICES in lake/export.py) that may differ from those of the last export.
+    """
+
+    changeable: frozenset[str] = frozenset()
 
     def __init__(self, root: Path) -> None:
         self.root = root
@@ -169,6 +214,8 @@ class ExportTarget:
         """
         if (self.root / "_delta_log").exists():
             raise UsageError(f"{self.root} holds a Delta table; give --to delta, or an empty directory")
+        if (self.root / "metadata").exists():
+            raise UsageError(f"{self.root} holds an Iceberg table; give --to iceberg, or an empty directory")
         if last is None or last.names >= NAMES:
             return
         for entry in os.listdir(self.root):
@@ -277,28 +324,28 @@ def is_text(topic: str) -> bool:
 
 
 @contextmanager
-def locked(path: str | os.PathLike[str], kind: type[ExportTarget] = ExportTarget) -> Iterator[ExportTarget]:
+def locked(path: str | os.PathLike[str], make: Callable[[Path], ExportTarget] = ExportTarget) -> Iterator[ExportTarget]:
     """Lock the export directory at this path for this process; create it if it does not exist.
 
     Args:
         path: the directory.
-        kind: class of the target.
+        make: makes the target of a directory.
 
     Raises:
         UsageError: another export into the directory is running, or it contains other files.
         StoreAccessError: the directory cannot be created or written.
     """
     root = Path(path)
+    target = make(root)
     try:
         root.mkdir(parents=True, exist_ok=True)
-        strangers = [name for name in os.listdir(root) if name[0] not in "._" and not kind.is_own(name)]
+        strangers = [name for name in os.listdir(root) if name[0] not in "._" and not target.is_own(name)]
         if strangers:
             raise UsageError(f"{root} holds other things than exports ({strangers[0]!a}); give an empty directory")
         handle = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         raise StoreAccessError(f"{root}: {error.strerror}; give a directory that can be written") from error
     try:
-        target = kind(root)
         try:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:

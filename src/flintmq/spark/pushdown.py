@@ -28,7 +28,12 @@ def narrowed(predicate: Predicate, filters: Iterable[Filter]) -> Predicate:
 
     Filters on other columns, and of unknown kinds, change nothing.
     """
-    return pushdown.narrowed(predicate, (one for item in filters for one in _comparisons(item)))
+    return pushdown.narrowed(predicate, comparisons(filters))
+
+
+def comparisons(filters: Iterable[Filter]) -> list[Comparison]:
+    """Return the comparisons in filters that must all hold, as far as understood."""
+    return [one for item in filters for one in _comparisons(item)]
 
 
 def _comparisons(item: Filter) -> Iterator[Comparison]:
@@ -37,7 +42,7 @@ def _comparisons(item: Filter) -> Iterator[Comparison]:
     if value is None or not isinstance(attribute, tuple) or len(attribute) != 1:
         return
     column = attribute[0]
-    if column in pushdown.SETS and (kind in _EQUAL or kind == "In"):
+    if column in pushdown.LIMITED and (kind in _EQUAL or kind == "In"):
         values = value if kind == "In" else [value]
         yield column, "in", frozenset(one for one in values if one is not None)
     elif column == pushdown.TIME and isinstance(value, datetime):

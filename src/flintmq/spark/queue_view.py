@@ -6,12 +6,13 @@ most such queries without the log.
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Iterator
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from flintmq.errors import UsageError
+from flintmq.message import MEMBER_COLUMNS
 from flintmq.spark.failing import rows_from_one_frame
 
 if TYPE_CHECKING:
@@ -24,19 +25,20 @@ COLUMNS = "topic string, queue_id int, min_offset bigint, max_offset bigint, mes
 """Columns of the view, as DDL: max_offset is the offset after the last message, messages their number."""
 
 
-def queue_schema() -> StructType:
-    """Return the schema of the view."""
+def queue_schema(many: bool = False) -> StructType:
+    """Return the schema of the view; of several stores with the columns broker and store."""
     from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
     types = {"string": StringType, "int": IntegerType, "bigint": LongType}
-    return StructType([StructField(name, types[kind]()) for name, kind in map(str.split, COLUMNS.split(", "))])
+    columns = ", ".join([COLUMNS, *(f"{name} string" for name in MEMBER_COLUMNS)]) if many else COLUMNS
+    return StructType([StructField(name, types[kind]()) for name, kind in map(str.split, columns.split(", "))])
 
 
 class QueueReader(DataSourceReader):
     """Yields a row for each queue that has or had messages, among those that the options select."""
 
     def __init__(self, options: ReadOptions, schema: StructType) -> None:
-        if schema.simpleString() != queue_schema().simpleString():
+        if schema.simpleString() != queue_schema(options.many).simpleString():
             raise UsageError(f"view queues has the columns {COLUMNS}; leave .schema(...) and the option columns out")
         self.options = options
 
@@ -55,21 +57,36 @@ class QueueReader(DataSourceReader):
         import pyarrow as pa
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        from flintmq.lake.asked import unknown_topics
-        from flintmq.spark.stream.queues import StreamQueues
+        rows = [row for options, words in self._stores() for row in _rows(options, words)]
+        schema = to_arrow_schema(queue_schema(self.options.many), timezone="UTC")
+        yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
-        queues = StreamQueues(self.options)
-        missing = unknown_topics(queues.lookup, self.options.predicate)
-        if missing and self.options.fail_on_data_loss:
-            raise missing[0]
-        rows = [
-            {
-                "topic": name.topic,
-                "queue_id": name.queue_id,
-                "min_offset": low,
-                "max_offset": high,
-                "messages": high - low,
-            }
-            for name, (low, high) in sorted(queues.bounds.items())
-        ]
-        yield pa.RecordBatch.from_pylist(rows, schema=to_arrow_schema(queue_schema(), timezone="UTC"))
+    def _stores(self) -> Iterator[tuple[ReadOptions, dict[str, str]]]:
+        """Yield the options of each store, and what the columns broker and store say of it."""
+        from flintmq.lake.members import broker_members
+        from flintmq.store.commitlog.report import Report
+
+        if not self.options.many:
+            yield self.options, {}
+            return
+        for member in broker_members(self.options, Report()):
+            yield self.options.of(member), {"broker": member.broker, "store": member.path}
+
+
+def _rows(options: ReadOptions, words: dict[str, str]) -> Iterator[dict[str, object]]:
+    from flintmq.lake.asked import unknown_topics
+    from flintmq.lake.stream.queues import StreamQueues
+
+    queues = StreamQueues(options)
+    missing = {} if words else unknown_topics(queues.lookup, options.predicate)  # another store may have the topic
+    if missing and options.fail_on_data_loss:
+        raise next(iter(missing.values()))
+    for name, (low, high) in sorted(queues.bounds.items()):
+        yield {
+            "topic": name.topic,
+            "queue_id": name.queue_id,
+            "min_offset": low,
+            "max_offset": high,
+            "messages": high - low,
+            **words,
+        }

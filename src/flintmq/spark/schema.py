@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from flintmq.arrow.schema import SPARK_SCHEMA, narrow
+from flintmq.arrow.schema import SPARK_SCHEMA, narrow, of_many
 from flintmq.errors import UsageError
 
 if TYPE_CHECKING:
@@ -14,26 +14,28 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
 
-def spark_schema(columns: Sequence[str] | None = None) -> StructType:
+def spark_schema(columns: Sequence[str] | None = None, many: bool = False) -> StructType:
     """Return the schema of a load.
 
     Args:
         columns: the columns wanted, in this order; None for all.
+        many: several stores are read: the columns broker and store are there too.
 
     Raises:
         UsageError: a name is not in the schema, or occurs twice.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    return from_arrow_schema(narrow(columns, SPARK_SCHEMA))
+    return from_arrow_schema(narrow(columns, of_many(SPARK_SCHEMA) if many else SPARK_SCHEMA))
 
 
-def check_schema(schema: StructType, columns: Sequence[str] | None) -> pa.Schema:
+def check_schema(schema: StructType, columns: Sequence[str] | None, many: bool = False) -> pa.Schema:
     """Check the schema of a read, and return the Arrow schema that Spark expects.
 
     Args:
         schema: the schema requested by Spark: ours, or a narrower one that the user set by `.schema(...)`.
         columns: the option `columns`.
+        many: several stores are read.
 
     Returns:
         The same columns in the same order, nullable or not as Spark has them.
@@ -44,7 +46,7 @@ def check_schema(schema: StructType, columns: Sequence[str] | None) -> pa.Schema
     from pyspark.sql.pandas.types import to_arrow_schema
 
     names = schema.fieldNames()
-    ours = spark_schema(names)
+    ours = spark_schema(names, many)
     for field, right in zip(schema.fields, ours.fields, strict=True):
         if field.dataType != right.dataType:
             raise UsageError(

@@ -32,10 +32,13 @@ if TYPE_CHECKING:
     from pyspark.sql.datasource import Filter
     from pyspark.sql.types import StructType
 
+    from flintmq.cluster.member import Member
     from flintmq.lake.options import ReadOptions
     from flintmq.lake.scan import ScanPlan
     from flintmq.lake.splits import LogRange
     from flintmq.store.commitlog.predicate import Predicate
+    from flintmq.store.commitlog.pushdown import Comparison
+    from flintmq.store.commitlog.report import Report
 
 PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
@@ -56,9 +59,9 @@ class FlintMQSource(DataSource):
             UsageError: an option is wrong; or CREATE TABLE, whose options Spark does not pass to readers.
         """
         from flintmq.lake.options import is_table
+        from flintmq.lake.stream.options import StreamOptions, is_stream
         from flintmq.spark.queue_view import queue_schema
         from flintmq.spark.schema import spark_schema
-        from flintmq.spark.stream.options import StreamOptions, is_stream
 
         options = dict(self.options)
         if is_table(options):
@@ -67,7 +70,7 @@ class FlintMQSource(DataSource):
                 "VIEW ... USING flintmq OPTIONS (path '...')"
             )
         read = StreamOptions.parse(options).read if is_stream(options) else self._options()
-        return queue_schema() if read.view == "queues" else spark_schema(read.columns)
+        return queue_schema(read.many) if read.view == "queues" else spark_schema(read.columns, read.many)
 
     @from_one_frame
     def reader(self, schema: StructType) -> DataSourceReader:
@@ -83,9 +86,11 @@ class FlintMQSource(DataSource):
             from flintmq.spark.queue_view import QueueReader
 
             return QueueReader(options, schema)
-        check_schema(schema, options.columns)
-        # A reader with pushFilters is an error in a session that does not offer filters; in one that does, Spark plans
-        # with another worker.
+        check_schema(schema, options.columns, options.many)
+        # On request only: Spark keeps what it planned by the filters of one query for every other query of the same
+        # DataFrame, which then lacks rows (PythonScanBuilder.pushFilters calls PythonDataSourceV2.setReadInfo; 4.1 to
+        # 4.3). A reader with pushFilters is an error in a session that does not offer filters; in one that does, Spark
+        # plans with another worker.
         pushes = options.pushdown and PUSHING_WORKER in sys.modules
         return FilteringReader(options, schema) if pushes else BatchReader(options, schema)
 
@@ -96,14 +101,14 @@ class FlintMQSource(DataSource):
         Raises:
             UsageError: an option is wrong, or this source does not have the schema.
         """
+        from flintmq.lake.stream.options import StreamOptions
         from flintmq.spark.schema import check_schema
-        from flintmq.spark.stream.options import StreamOptions
-        from flintmq.spark.stream.reader import StreamReader
+        from flintmq.spark.stream import StreamReader
 
         options = StreamOptions.parse(dict(self.options))
         if options.read.view == "queues":
             raise UsageError("option view: queues is for spark.read; a stream has messages")
-        check_schema(schema, options.read.columns)
+        check_schema(schema, options.read.columns, options.read.many)
         return StreamReader(options, schema)
 
     @from_one_frame
@@ -137,9 +142,9 @@ class FlintMQSource(DataSource):
 class Split(InputPartition):
     """The part of one task: a range of the plan's log."""
 
-    def __init__(self, plan: ScanPlan, part: LogRange) -> None:
+    def __init__(self, plan: ScanPlan, part: LogRange, member: Member | None = None) -> None:
         super().__init__((part.begin, part.end))
-        self.plan, self.part = plan, part
+        self.plan, self.part, self.member = plan, part, member  # member: one of several stores
 
 
 class BatchReader(DataSourceReader):
@@ -156,25 +161,51 @@ class BatchReader(DataSourceReader):
             NotAStoreError, UnsupportedFormatError, StoreAccessError: the store cannot be read.
             UsageError, StoreError: (failOnDataLoss) the store does not have a named topic, queue, offset or time.
         """
-        from flintmq.lake.scan import plan_scan
-        from flintmq.lake.splits import cores, estimated_records, files_of, shares, split_count
-        from flintmq.spark.pushdown import described
         from flintmq.store.commitlog.report import Report
 
         report = Report()
-        plan = plan_scan(self.options, report, self._narrowed)
+        plans = self._plans(report)
         for note in report.notes:
             _log_line(note.text)
-        count = split_count(plan.end - plan.begin, cores(), self.options.least_splits)
+        whole = sum(plan.end - plan.begin for _, plan in plans)
+        return [split for member, plan in plans for split in self._splits(member, plan, whole)]
+
+    def _plans(self, report: Report) -> list[tuple[Member | None, ScanPlan]]:
+        from flintmq.lake.members import plan_members
+        from flintmq.lake.scan import plan_scan
+
+        if not self.options.many:
+            return [(None, plan_scan(self.options, report, self._narrowed))]
+        return [*plan_members(self.options, report, self._narrowed, self._limits())]
+
+    def _splits(self, member: Member | None, plan: ScanPlan, whole: int) -> list[Split]:
+        """Cut the plan of one store into splits.
+
+        Args:
+            member: the store, if there are several.
+            plan: its plan.
+            whole: bytes of log of all stores: each gets its share of the splits, and one at least.
+        """
+        from flintmq.lake.splits import cores, estimated_records, files_of, shares, split_count
+        from flintmq.spark.pushdown import described
+
+        span = plan.end - plan.begin
+        count = split_count(whole, cores(), self.options.least_splits)
+        count = -(-count * span // whole) if whole else 1
         if self.options.most_records is not None:
             count = max(count, -(-estimated_records(plan.log, plan.begin, plan.end) // self.options.most_records))
+        count = max(count, 1)
         if self.options.verbose:
             _log_line(
-                f"{self.options.path}: {count} splits of log offsets {plan.begin} to {plan.end}; "
+                f"{plan.options.path}: {count} splits of log offsets {plan.begin} to {plan.end}; "
                 f"records with {described(plan.options.predicate)}"
             )
         parts = shares(plan.log, plan.begin, plan.end, count)
-        return [Split(replace(plan, log=files_of(plan.log, part)), part) for part in parts]
+        return [Split(replace(plan, log=files_of(plan.log, part)), part, member) for part in parts]
+
+    def _limits(self) -> list[Comparison]:
+        """Return no comparison; FilteringReader returns those of Spark's filters."""
+        return []
 
     def _narrowed(self, predicate: Predicate) -> Predicate:
         """Return the predicate unchanged; FilteringReader adds Spark's filters."""
@@ -188,6 +219,7 @@ class BatchReader(DataSourceReader):
             CorruptStoreError: the split has damage, and failOnDataLoss is set.
             StoreAccessError, StoreError: a file cannot be read or was deleted.
         """
+        from flintmq.arrow.members import MemberColumns
         from flintmq.lake.scan import scan_range
         from flintmq.spark.schema import check_schema
         from flintmq.spark.worker import freeze_once
@@ -197,9 +229,11 @@ class BatchReader(DataSourceReader):
             return
         freeze_once()
         report = Report()
-        batches = scan_range(partition.plan, partition.part, check_schema(self.wanted, None), report)
+        wanted = check_schema(self.wanted, None, partition.member is not None)
+        columns = None if partition.member is None else MemberColumns(wanted, partition.member)
+        batches = scan_range(partition.plan, partition.part, wanted if columns is None else columns.inner, report)
         try:
-            yield from batches
+            yield from batches if columns is None else map(columns.add_to, batches)
         finally:
             batches.close()
             if report.damage_count:
@@ -211,7 +245,7 @@ class BatchReader(DataSourceReader):
 
 
 class FilteringReader(BatchReader):
-    """Reads less by Spark's filters. Spark applies them as well, and plans anew for each action."""
+    """Reads less by Spark's filters, for a DataFrame of a single query; Spark applies them too."""
 
     _filters: Sequence[Filter] = ()
 
@@ -224,6 +258,11 @@ class FilteringReader(BatchReader):
         from flintmq.spark.pushdown import narrowed
 
         return narrowed(predicate, self._filters)
+
+    def _limits(self) -> list[Comparison]:
+        from flintmq.spark.pushdown import comparisons
+
+        return comparisons(self._filters)
 
 
 def _log_line(text: str) -> None:

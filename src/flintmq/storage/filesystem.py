@@ -410,6 +410,14 @@ class Effects:
         used = found.f_blocks - found.f_bfree
         return -(-100 * used // max(used + found.f_bavail, 1))
 
+    def disk_used_bytes(self, path: str) -> int:
+        """Return the bytes in use on the file system below a path.
+
+        Upstream: File.getTotalSpace - getFreeSpace.
+        """
+        found = os.statvfs(path)
+        return (found.f_blocks - found.f_bfree) * found.f_frsize
+
     def size_of(self, fd: int) -> int:
         """Return the size of an open file."""
         return os.fstat(fd).st_size
@@ -741,12 +749,11 @@ class Effects:
         libc_memory.unlock(map_)
 
     def is_named(self, fd: int, path: str) -> bool:
-        """Return whether this path still names the open file."""
+        """Return whether this path still names the open file; False if the system does not answer."""
         try:
-            there = os.stat(path, follow_symlinks=False)
+            return os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(fd))
         except OSError:
             return False
-        return os.path.samestat(there, os.fstat(fd))
 
     def wrote(self, fd: int, position: int, count: int) -> None:
         """Take note of a store to a map of this file. The real disk ignores it."""

@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from tests.compat.stores import Golden
+from tests.support.java_figures import bounds, lags, unread_below
 
 Expected = Callable[[str, str], None]
 
@@ -76,3 +77,28 @@ def test_sparse_files_are_told_as_such(run: Run, golden, tmp_path: Path) -> None
     assert found["consumequeue"]["bytes"] >= 200 << 20 > 100 << 20 > found["consumequeue"]["on_disk"]
     shown = run("inspect", root).out
     assert "MiB, on disk " in shown and shown.count("on disk") == 1
+
+
+def test_several_stores_at_one_glance(run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """Lag, the share of the largest queue and what is unread and goes next, over all brokers, as Java has it."""
+    names = ("config", "config540")
+    for name in names:
+        golden(name).copy(tmp_path)
+    result = run("inspect", *(tmp_path / name for name in names))
+    assert (result.code, result.err) == (0, "")
+    lines = {line.split()[0]: line.split() for line in result.out.splitlines() if line}
+    lag, goes = 0, 0
+    sizes: list[int] = []
+    for name in names:
+        lag += sum(one.messages for (group, _), one in lags(golden(name)).items() if group == "TagGroup")
+        sizes += [high - low for (topic, _), (low, high) in bounds(golden(name)).items() if topic == "Trade"]
+        [java] = [row for row in golden(name).queue_rows if row["kind"] == "store"]
+        last_file = (java["max_physical_offset"] - 1) // 65536 * 65536
+        unread = unread_below(golden(name), last_file)
+        goes += sum(messages for (group, _), messages in unread.items() if group == "TagGroup")
+    assert lines["TagGroup"][1:3] == ["2", str(lag)] and lines["TagGroup"][-1] == str(goes)
+    share = f"{100 * max(sizes) / sum(sizes):.0f}"
+    assert lines["Trade"][1:] == ["2", str(len(sizes)), str(sum(sizes)), share, "%"]
+    assert "- (topics without a group)" in result.out
+    rows = run("inspect", *(tmp_path / name for name in names), "--json").rows
+    assert [(row["broker"], row["store"]) for row in rows] == [(name, str(tmp_path / name)) for name in names]

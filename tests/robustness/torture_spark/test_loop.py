@@ -11,7 +11,6 @@ pytest.importorskip("pyspark", reason="needs the extra spark")
 pytest.importorskip("deltalake", reason="needs the extra delta")
 
 from flintmq import Message, MessageStore
-from flintmq.spark.jobs.export import stream as job
 from flintmq.spark.jobs.export.stream import export_stream
 from tests.robustness.torture.report import marks
 from tests.robustness.torture_spark import loop
@@ -24,7 +23,7 @@ KILLS = 4
 @pytest.mark.spark
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="finds the processes to kill in /proc")
-@pytest.mark.turn(2, of=["src/flintmq/spark/jobs/export/", "src/flintmq/lake/", "src/flintmq/spark/stream/"])
+@pytest.mark.turn(2, of=["src/flintmq/spark/jobs/export/", "src/flintmq/lake/", "src/flintmq/spark/stream.py"])
 def test_kills_of_all_kinds(tmp_path, monkeypatch):
     """A few kills, in two runs: the second goes on with what the first left."""
     monkeypatch.setattr(loop, "KINDS", loop.KINDS[:1])
@@ -46,7 +45,9 @@ def test_kills_of_all_kinds(tmp_path, monkeypatch):
 @pytest.fixture
 def exported(tmp_path, monkeypatch):
     """A store of 60 messages, 50 of them queued, and its table of five files."""
-    monkeypatch.setattr(job, "run_tasks", lambda spark, task, items: [task(item) for item in items])
+    monkeypatch.setattr(
+        "flintmq.spark.jobs.tasks.run_tasks", lambda spark, task, items, progress=None: [task(item) for item in items]
+    )
     store, table = tmp_path / "store", tmp_path / "table"
     places = []
     with MessageStore(store, config=KEYS, unique_keys=False) as opened:

@@ -25,8 +25,6 @@ from flintmq.format.record_view import number_at
 from flintmq.kernels import gather
 from flintmq.lake.columns import ExportColumns
 from flintmq.message import Message
-from flintmq.spark.jobs.export import job as export_job
-from flintmq.spark.jobs.export import stream as stream_job
 from flintmq.spark.jobs.export.job import export
 from flintmq.spark.jobs.export.stream import export_stream
 from flintmq.spark.jobs.replay.source import open_source, rows_of
@@ -45,9 +43,8 @@ def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
         return [json.loads(json.dumps(task(item))) for item in items]
 
     tasks_as_calls(monkeypatch)
-    for job in (export_job, stream_job):
-        monkeypatch.setattr(job, "run_tasks", run_tasks)
-        monkeypatch.setattr(job, "parallelism", lambda spark: 2)
+    monkeypatch.setattr("flintmq.spark.jobs.tasks.run_tasks", run_tasks)
+    monkeypatch.setattr("flintmq.spark.jobs.tasks.parallelism", lambda spark: 2)
 
 
 def change_schema(patch: pytest.MonkeyPatch, change: Callable[[pa.Schema], pa.Schema]) -> None:

@@ -15,8 +15,8 @@ from tests.spark.stream.drive import Query, number_anew, numbers
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
 
-from flintmq.spark.stream import queues, reader
-from flintmq.spark.stream.anchor import StreamAnchor, anchor_in
+from flintmq.lake.stream import queues, reader
+from flintmq.lake.stream.anchor import StreamAnchor, anchor_in
 
 
 @pytest.fixture(autouse=True)

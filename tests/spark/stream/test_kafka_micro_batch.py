@@ -138,7 +138,7 @@ def test_trigger_available_now(writer):
 def test_available_now_whose_queues_got_unavailable(tmp_path, monkeypatch, queues, count):
     """ "Query with Trigger.AvailableNow should throw error when topic partitions got unavailable during subsequent
     batches" and "... when offset(s) in planned topic partitions got unavailable during subsequent batches"."""
-    from flintmq.spark.stream import reader
+    from flintmq.lake.stream import reader
 
     def fill(path, queues, count):
         with MessageStore(path) as store:
@@ -200,7 +200,7 @@ def test_max_offsets_per_trigger(writer):
 
 def test_min_offsets_per_trigger_and_composite_read_limit(writer, monkeypatch):
     """ "minOffsetsPerTrigger" and "compositeReadLimit": the numbers of the latter."""
-    from flintmq.spark.stream import reader
+    from flintmq.lake.stream import reader
 
     clock = [1000.0]
     monkeypatch.setattr(reader.time, "monotonic", lambda: clock[0])
@@ -226,7 +226,7 @@ def test_min_offsets_per_trigger_and_composite_read_limit(writer, monkeypatch):
 
 def test_spark_41375_empty_partitions_should_not_record_to_latest_offset(tmp_path, monkeypatch):
     """The topic is deleted: what the checkpoint gets is no empty object."""
-    from flintmq.spark.stream import reader
+    from flintmq.lake.stream import reader
     from tests.spark.stream.test_anchor import delete, put
 
     monkeypatch.setattr(reader, "GRACE_SECONDS", 0.0)
@@ -419,7 +419,7 @@ def test_get_offsets_from_case_insensitive_parameters(writer, name, value, expec
 
 def test_an_explicit_offset_beyond_the_end(writer, monkeypatch):
     """A stream that is to begin behind a queue's end."""
-    from flintmq.spark.stream import reader
+    from flintmq.lake.stream import reader
 
     monkeypatch.setattr(reader, "GRACE_SECONDS", 0.0)
     writer.put_all(3, ["topic-1"], 1)

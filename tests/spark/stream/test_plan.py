@@ -1,6 +1,6 @@
 """How a micro-batch is shared out to tasks."""
 
-from flintmq.spark.stream import plan
+from flintmq.lake.stream import plan
 from flintmq.testing.write_store import write_store
 from tests.spark.stream.drive import Query
 

@@ -16,10 +16,10 @@ from tests.compat.stores import GOLDEN_NAMES
 pytest.importorskip("pyspark", reason="needs the extra spark")
 
 from flintmq.lake.offsets import flat
-from flintmq.spark.stream import reader
-from flintmq.spark.stream.anchor import StreamAnchor
-from flintmq.spark.stream.options import StreamOptions
-from flintmq.spark.stream.reader import StreamReader, _differing
+from flintmq.lake.stream import reader
+from flintmq.lake.stream.anchor import StreamAnchor
+from flintmq.lake.stream.options import StreamOptions
+from flintmq.lake.stream.reader import StoreStream, _differing
 from flintmq.store.layout.queue_name import QueueName
 from tests.spark.stream.drive import Query, in_queues, keys_of, numbers, place
 
@@ -27,7 +27,7 @@ ODD = {"poison", "stale-aligned"}  # Java and a good reader disagree on them; th
 LIMITS = ["none", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minPartitions"]
 
 
-@pytest.mark.turn(3, of=["src/flintmq/spark/stream/"])
+@pytest.mark.turn(3, of=["src/flintmq/spark/stream.py", "src/flintmq/lake/stream/"])
 @pytest.mark.parametrize("limit", LIMITS)
 @pytest.mark.parametrize("bare", [False, True], ids=["whole", "commitlog"])
 @pytest.mark.parametrize("name", sorted(set(GOLDEN_NAMES) - ODD))
@@ -285,7 +285,7 @@ def some_offsets(chance, names):
 def test_offsets_are_written_the_same_whatever_was_written_before():
     """Names that come, go and change; each time as if nothing had been written yet, the order of keys too."""
     chance, names = random.Random(5), [QueueName(topic, queue) for topic in "bac" for queue in (2, 10, 1)]
-    writes, offsets = StreamReader(StreamOptions.parse({"path": "unused"}), None), {}
+    writes, offsets = StoreStream(StreamOptions.parse({"path": "unused"})), {}
     for number in range(300):
         anchor = StreamAnchor(number, 7) if chance.random() < 0.5 else None
         if chance.random() < 0.7:
@@ -310,10 +310,10 @@ def test_what_a_micro_batch_ends_with_is_not_parsed_again(writer, monkeypatch):
     writer.put_all(30)
     query = Query(writer.path, columns="body")
     next(query.bites())
-    monkeypatch.setattr("flintmq.spark.stream.reader.parse_flat", None)
-    query.reader._names.clear()
+    monkeypatch.setattr("flintmq.lake.stream.reader.parse_flat", None)
+    query.reader.stream._names.clear()
     writer.put_all(20)
     assert len(next(query.bites())) == 20
-    assert flat(query.reader._parse(query.offset)[0]) == {
+    assert flat(query.reader.stream._parse(query.offset)[0]) == {
         name: number for name, number in query.offset.items() if not name.startswith("@")
     }

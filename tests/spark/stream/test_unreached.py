@@ -11,7 +11,7 @@ from tests.spark.stream.drive import Query, number_anew, place
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
 
-from flintmq.spark.stream import unreached
+from flintmq.lake.stream import unreached
 
 UNITS = 100  # of a queue file
 KEYS = {"mappedFileSizeCommitLog": 64 * 1024, "mappedFileSizeConsumeQueue": 20 * UNITS}

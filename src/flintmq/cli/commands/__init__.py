@@ -1,10 +1,13 @@
 """The commands, one a file: options in, one function, its value printed.
 
 copy       a consistent copy of a store, also of a live one, whole or filtered
+diff       what differs between two stores
 doctor     the state of this installation, with advice for what is missing
 explain    one file of a store, byte by byte
+export     messages to Parquet, Delta or Iceberg, without Spark
 get        the message at one offset of a queue
 inspect    a summary of a store's content
+metrics    figures of stores as Prometheus text
 put        store messages from the command line
 query      the messages with a key, found through the index
 rebuild    rebuild queues and index from the commit log
@@ -18,7 +21,7 @@ verify     checks everything in a store against everything else
 """
 
 NAMES = (
-    "inspect", "explain", "scan", "tail", "get", "query", "sql", "verify", "rebuild", "salvage", "copy", "put",
-    "recover", "doctor",
+    "inspect", "metrics", "explain", "scan", "tail", "get", "query", "sql", "export", "verify", "rebuild", "salvage",
+    "diff", "copy", "put", "recover", "doctor",
 )  # fmt: skip
 """The commands, as the help lists them; `retention` is a group of its own."""

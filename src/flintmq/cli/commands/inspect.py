@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
-from flintmq.cli.options import JsonOption, SetOption, StoreArgument, examples
-from flintmq.cli.output import output
+from flintmq.cli.options import JsonOption, SetOption, StoresArgument, examples
+from flintmq.cli.output import dumps, output
 from flintmq.cli.table import plain_table, plain_text
-from flintmq.cli.text import duration, iso, printable, shorten_text, size
-from flintmq.cli.values import store_config
+from flintmq.cli.text import duration, iso, near, printable, shorten_text, size
+from flintmq.cli.values import store_config, stores_given
 
 if TYPE_CHECKING:
     from rich.table import Table
 
+    from flintmq.cluster.member import Member
     from flintmq.forensics.inspect import Folder, GroupSummary, Inspection, LogSummary, QueueSummary, TopicSummary
+    from flintmq.forensics.retention_plan import RetentionPlan
+    from flintmq.metrics.cluster import ClusterGroup, ClusterTopic
+    from flintmq.metrics.store import StoreFigures
 
-EPILOG = examples("flintmq inspect /var/rocketmq/store", "flintmq inspect /var/rocketmq/store --json")
+EPILOG = examples(
+    "flintmq inspect /var/rocketmq/store", "flintmq inspect /var/rocketmq/store --json", "flintmq inspect cluster.toml"
+)
 TOPICS_SHOWN = 100
 """A person sees this many topics, those with most messages; and this many groups and notes."""
 QUEUES_SHOWN = 16
@@ -27,16 +34,93 @@ SPARSE = 16 << 20
 """Bytes by which files must be larger than on disk to be reported as sparse."""
 
 
-def command(store: StoreArgument, settings: SetOption = None, as_json: JsonOption = False) -> int:
-    """Summarize a store's content.
+def command(stores: StoresArgument, settings: SetOption = None, as_json: JsonOption = False) -> int:
+    """Summarize the content of a store, or of several.
 
     Shows files, topics and queues with their offsets, groups and their lag, the range of times, and the last shutdown.
     Fast: only the ends of the log are read. `flintmq verify` checks whether the files agree with each other.
-    """
-    from flintmq.forensics.inspect import inspect
 
-    output(as_json).result(inspect(store, store_config(settings)), _render)
+    Of several stores people see a line each, and the topics and groups of all: lag, the share of the largest queue, and
+    what is unread and goes with each broker's next deletion (`flintmq retention explain`). --json has an object a line
+    for each store.
+    """
+    from flintmq.cluster.members import find_members
+    from flintmq.forensics.inspect import inspect
+    from flintmq.store.commitlog.report import Report
+
+    config, report, out = store_config(settings), Report(), output(as_json)
+    members = find_members(stores_given(stores), config, report=report)
+    for note in report.notes:
+        out.note(note.text)
+    if members is None:
+        out.result(inspect(stores[0], config), _render)
+        return 0
+    if as_json:
+        for member in members:
+            words = {"cluster": member.cluster, "broker": member.broker, "store": member.path}
+            out.lines([dumps({**words, **asdict(inspect(member.path, config))})])
+    else:
+        from flintmq.metrics.store import StoreWatch
+
+        out.result([(member, StoreWatch(member, config).look()) for member in members], _render_many)
     return 0
+
+
+def _render_many(found: Sequence[tuple[Member, StoreFigures]]) -> Iterator[Any]:
+    from flintmq.metrics.cluster import cluster_groups, cluster_topics
+
+    yield _brokers(found)
+    topics = cluster_topics(figures for _, figures in found)
+    if topics:
+        yield ""
+        yield _topics_of_many(topics[:TOPICS_SHOWN])
+    if len(topics) > TOPICS_SHOWN:
+        yield f"and {len(topics) - TOPICS_SHOWN} topics with fewer messages (--json shows all)"
+    groups = cluster_groups(figures for _, figures in found)
+    if groups:
+        yield ""
+        yield _groups_of_many(groups[:TOPICS_SHOWN])
+    if len(groups) > TOPICS_SHOWN:
+        yield f"and {len(groups) - TOPICS_SHOWN} groups with less lag (--json shows all)"
+    for member, figures in found:
+        for note in figures.content.notes[:TOPICS_SHOWN]:
+            yield plain_text(f"note {note.code} ({printable(member.broker)}): {printable(note.text)}")
+
+
+def _brokers(found: Sequence[tuple[Member, StoreFigures]]) -> Table:
+    table = plain_table("broker", "store", "state", "log>", "messages>", "topics>", "stored", "next deletion")
+    for member, figures in found:
+        one, plan = figures.content, figures.retention
+        state = "in use" if one.live else "stopped cleanly" if one.clean else "not stopped cleanly"
+        names = (plain_text(shorten_text(printable(text), NAME_CHARS)) for text in (member.broker, near(member.path)))
+        numbers = (size(one.log.end - one.log.begin), str(one.messages), str(len(one.topics)))
+        table.add_row(*names, state, *numbers, _times(one.log), "unknown" if plan is None else _next_deletion(plan))
+    return table
+
+
+def _next_deletion(plan: RetentionPlan) -> str:
+    return "none" if plan.next_when is None else f"{iso(plan.next_when)} ({size(plan.next_bytes)})"
+
+
+def _topics_of_many(topics: Sequence[ClusterTopic]) -> Table:
+    table = plain_table("topic", "brokers>", "queues>", "messages>", "largest queue>")
+    for topic in topics:
+        numbers = (topic.brokers, topic.queues, topic.messages)
+        share = f"{100 * topic.largest / topic.messages:.0f} %" if topic.messages else ""
+        table.add_row(plain_text(shorten_text(printable(topic.name), NAME_CHARS)), *map(str, numbers), share)
+    return table
+
+
+def _groups_of_many(groups: Sequence[ClusterGroup]) -> Table:
+    table = plain_table("group", "brokers>", "lag>", "oldest unread", "unread and next to go>")
+    for group in groups:
+        oldest = "" if group.oldest_ms is None else iso(group.oldest_ms)
+        if group.name is None:
+            table.add_row("- (topics without a group)", "", "", "", str(group.goes))
+        else:
+            name = plain_text(shorten_text(printable(group.name), NAME_CHARS))
+            table.add_row(name, str(group.brokers), str(group.lag), oldest, str(group.goes))
+    return table
 
 
 def _render(found: Inspection) -> Iterator[Any]:

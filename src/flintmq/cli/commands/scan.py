@@ -17,20 +17,21 @@ from flintmq.cli.options import (
     SetOption,
     SinceOption,
     SkipDamageOption,
-    StoreArgument,
+    StoresArgument,
     TagOption,
     TopicsOption,
     UntilOption,
     examples,
     template_option,
 )
-from flintmq.cli.output import Progress, no_progress, output, report_damage
-from flintmq.cli.values import parse_tags, store_config, time_range
+from flintmq.cli.output import Progress, no_progress, output, parts_of, report_damage
+from flintmq.cli.values import parse_tags, store_config, stores_given, time_range
 
 if TYPE_CHECKING:
     from flintmq.config.keys import StoreConfig
     from flintmq.message import StoredMessage
     from flintmq.store.commitlog.predicate import Predicate
+    from flintmq.store.commitlog.report import Report
 
 EPILOG = examples(
     "flintmq scan /var/rocketmq/store --topic Orders --since -15m",
@@ -67,8 +68,10 @@ class MessageScan:
         bodies: returns the body to show.
         lenient: skip damaged ranges and report them; otherwise they are an error.
         progress: called with bytes of log done and in all.
+        report: receives damage and notes; None for a new one.
 
     Attributes:
+        found: how many messages were found.
         report: damage and notes, complete after the last message.
 
     Raises:
@@ -85,6 +88,7 @@ class MessageScan:
         bodies: Bodies,
         lenient: bool = False,
         progress: Progress = no_progress,
+        report: Report | None = None,
     ) -> None:
         from flintmq.store.commitlog.report import Report
         from flintmq.store.commitlog.snapshot import Snapshot
@@ -92,7 +96,7 @@ class MessageScan:
 
         self.selection, self.bodies, self.progress = selection, bodies, progress
         self.found = 0
-        self.report = Report()
+        self.report = report if report is not None else Report()
         snapshot = Snapshot.open(store, config)
         self.walk = LogWalk(snapshot.log, snapshot.facts, strict=not lenient, report=self.report)
 
@@ -114,7 +118,7 @@ class MessageScan:
 
 
 def command(
-    store: StoreArgument,
+    stores: StoresArgument,
     topic: TopicsOption = None,
     queue: QueuesOption = None,
     since: SinceOption = None,
@@ -140,11 +144,14 @@ def command(
     Prints everything unless limited, one line a message; with --json one object a line with exactly the keys of the
     schema. Prepared and rolled-back transactions are records too. Damage ends the scan with exit code 1 after the
     records before it, unless --skip-damage is given. Torn and stale tails are ends, not damage.
+
+    Several stores are read one after the other; each line names the broker, and in JSON the store too.
     """
     from flintmq.cli.template import message_writer
+    from flintmq.cluster.members import find_members
     from flintmq.store.commitlog.predicate import Predicate
+    from flintmq.store.commitlog.report import Report
 
-    write = message_writer(template, as_json)
     first, end = time_range(since, until)
     predicate = Predicate(
         topics=frozenset(topic) if topic else None,
@@ -154,25 +161,45 @@ def command(
         tags=parse_tags(tag),
     )
     selection = Selection(predicate, key, None if grep is None else grep.encode("utf-8", "surrogateescape"))
+    config, report = store_config(settings), Report()
     out, bodies = output(as_json), Bodies(decompress)
+    members = find_members(stores_given(stores), config, strict=not skip_damage, report=report)
+    for note in report.notes:
+        out.note(note.text)
+    paths = [stores[0]] if members is None else [member.path for member in members]
+    writers = [message_writer(template, as_json, member) for member in members or (None,)]
     with out.progress("scanning") as progress:
-        found = MessageScan(store, selection, store_config(settings), bodies, skip_damage, progress)
-        out.lines(write(message, body) for message, body in islice(found, limit))
-    if not found.found and limit != 0 and topic:
-        _must_have(store, topic, store_config(settings))
-    if not found.found and limit != 0:
+        scans = [
+            MessageScan(path, selection, config, bodies, skip_damage, part, report)
+            for path, part in zip(paths, parts_of(progress, len(paths)), strict=True)
+        ]
+        lines = (write(message, body) for scan, write in zip(scans, writers, strict=True) for message, body in scan)
+        out.lines(islice(lines, limit))
+    if not any(scan.found for scan in scans) and limit != 0:
+        if topic:
+            _must_have(paths, topic, config)
         out.note("no record matches; flintmq inspect shows the topics and times")
-    return max(report_damage(out, found.report), bodies.report_failures(out))
+    return max(report_damage(out, report), bodies.report_failures(out))
 
 
-def _must_have(store: str, topics: list[str], config: StoreConfig) -> None:
-    """Check that the topics exist, after none of their messages was found.
+def _must_have(stores: list[str], topics: list[str], config: StoreConfig) -> None:
+    """Check that the topics exist in one of the stores, after none of their messages was found.
 
     Raises:
         MessageNotFoundError: one does not.
     """
     import flintmq
+    from flintmq.errors import MessageNotFoundError
     from flintmq.forensics.topic_tail import must_have
 
-    with flintmq.open_store(store, config=config) as view:
-        must_have(view, topics)
+    for topic in topics:
+        failures = []
+        for store in stores:
+            with flintmq.open_store(store, config=config) as view:
+                try:
+                    must_have(view, [topic])
+                    break
+                except MessageNotFoundError as error:
+                    failures.append(error)
+        else:
+            raise failures[0]

@@ -15,13 +15,13 @@ from flintmq.cli.options import (
     SetOption,
     SinceOption,
     SkipDamageOption,
-    StoreArgument,
+    StoresArgument,
     UntilOption,
     examples,
     topics_option,
 )
 from flintmq.cli.output import output, report_damage
-from flintmq.cli.values import parse_size, store_config, time_range
+from flintmq.cli.values import parse_size, paths_of, store_config, stores_given, time_range
 from flintmq.config.text import check_choice
 from flintmq.errors import UsageError
 
@@ -38,7 +38,7 @@ SUFFIXES = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parqu
 
 
 def command(
-    store: StoreArgument,
+    stores: StoresArgument,
     question: Annotated[
         str, Argument(metavar="QUERY", show_default=False, help="SQL about messages, queues and offsets.")
     ],
@@ -72,11 +72,13 @@ def command(
     The views are messages (the columns of scan --json; body is a blob, decode(body) its text, properties a map), queues
     (topic, queue_id, min_offset, max_offset, type) and offsets (consumer_group, topic, queue_id, next_offset). Only the
     columns in the query are read, and its filters on topic, queue_id, tags and store_timestamp are tested before
-    anything is decoded. Rows are printed as they are found, in any number.
+    anything is decoded. Rows are printed as they are found, in any number. Of several stores each view has two more
+    columns, broker and store; a filter on them leaves stores unread.
     """
     form, limit = _form(kind, target, as_json), parse_size("--memory", memory)
     if target is not None:
-        _check(target, store, store_config(settings))
+        for path in paths_of(stores_given(stores), store_config(settings)):
+            _check(target, path, store_config(settings))
     first, end = time_range(since, until)
     from flintmq.arrow.dataset import dataset
     from flintmq.arrow.sql import ask
@@ -85,7 +87,7 @@ def command(
     out, report = output(form == "json"), Report()
     with out.progress("reading") as progress:
         messages = dataset(
-            store,
+            stores_given(stores),
             topic or None,
             since=first,
             until=end,
@@ -96,6 +98,8 @@ def command(
             report=report,
             progress=progress,
         )
+        for text in dict.fromkeys(note.text for note in report.notes):  # stores that were left out
+            out.note(text)
         with ask(messages, question, limit) as answer:
             if target is None:
                 from flintmq.cli.sql_output import lines

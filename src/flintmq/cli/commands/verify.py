@@ -10,14 +10,15 @@ from dataclasses import fields
 from typing import TYPE_CHECKING, Annotated
 
 from flintmq.cli.declare import Option
-from flintmq.cli.options import Access, AccessOption, JsonOption, SetOption, StoreArgument, examples
+from flintmq.cli.options import Access, AccessOption, JsonOption, SetOption, StoresArgument, examples
 from flintmq.cli.output import Output, dumps, output, stderr
-from flintmq.cli.text import printable
-from flintmq.cli.values import parse_log_place, store_config
-from flintmq.errors import UnfinishedError
+from flintmq.cli.text import near, printable
+from flintmq.cli.values import parse_log_place, store_config, stores_given
+from flintmq.errors import UnfinishedError, UsageError
 from flintmq.forensics.verify.repair_hints import in_place, mend
 
 if TYPE_CHECKING:
+    from flintmq.config.keys import StoreConfig
     from flintmq.forensics.verify.findings import Defect, Findings, Note
     from flintmq.forensics.verify.run import Verification
 
@@ -66,7 +67,7 @@ class ProgressLines:
 
 
 def command(
-    store: StoreArgument,
+    stores: StoresArgument,
     begin: Annotated[
         str | None,
         Option("--from", metavar="PLACE", show_default=False, help="Begin at this log offset or log file."),
@@ -106,13 +107,47 @@ def command(
     the page that explains them all.
 
     --to and --max-seconds end a run early, and --resume continues there: together the runs find the same as one. --from
-    alone judges as if the log before it had expired.
+    alone judges as if the log before it had expired. Several stores are checked one after the other.
     """
+    from flintmq.cluster.members import find_members
+    from flintmq.store.commitlog.report import Report
+
+    out, config = output(as_json), store_config(settings)
+    report = Report()
+    members = find_members(stores_given(stores), config, slaves=True, report=report)
+    for note in report.notes:
+        out.note(note.text)
+    if members is None:
+        return _verify(stores[0], begin, end, max_seconds, resume, progress, access, config, out)
+    if any(one is not None for one in (begin, end, max_seconds, resume)):
+        raise UsageError("--from, --to, --max-seconds and --resume are of one store; give one")
+    code = 0
+    for member in members:
+        if as_json:
+            out.lines([dumps({"kind": "store", "broker": member.broker, "store": member.path})])
+        else:
+            out.lines([f"{printable(member.broker)}: {printable(near(member.path))}"])
+        code = max(code, _verify(member.path, None, None, None, None, progress, access, config, out))
+    return code
+
+
+def _verify(
+    store: str,
+    begin: str | None,
+    end: str | None,
+    max_seconds: float | None,
+    resume: str | None,
+    progress: Watch,
+    access: Access,
+    config: StoreConfig,
+    out: Output,
+) -> int:
+    """Check one store, print what was found, and return the exit code."""
     from flintmq.forensics.verify.findings import Findings
     from flintmq.forensics.verify.part import OUT_OF_TIME, Part
     from flintmq.forensics.verify.run import verify
 
-    out, config, findings = output(as_json), store_config(settings), Findings()
+    findings = Findings()
     first = None if begin is None else parse_log_place("--from", begin)
     last = None if end is None else parse_log_place("--to", end)
     part = Part(first, last, max_seconds, resume)

@@ -2,7 +2,7 @@
 
 group     the group itself, with verify and rebuild
 dispatch  keep queues and index of a log current with Spark
-export    messages to Parquet or Delta, once or as a stream
+export    messages to Parquet, Delta or Iceberg, once or as a stream
 replay    messages from a store, Delta or Parquet into a store
 sink      lists the queries and replays that put into a store
 stats     a store's traffic as figures and as a page

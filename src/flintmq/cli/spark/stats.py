@@ -12,7 +12,7 @@ from flintmq.cli.options import (
     SetOption,
     SinceOption,
     SkipDamageOption,
-    StoreArgument,
+    StoresArgument,
     TopicsOption,
     UntilOption,
     examples,
@@ -20,7 +20,7 @@ from flintmq.cli.options import (
 from flintmq.cli.output import output
 from flintmq.cli.spark_job import spark_job
 from flintmq.cli.text import iso, printable, size
-from flintmq.cli.values import store_config, time_range
+from flintmq.cli.values import paths_of, store_config, stores_given, time_range
 
 if TYPE_CHECKING:
     from flintmq.spark.jobs.stats.statistics import Statistics
@@ -33,7 +33,7 @@ SHOWN = 5
 
 
 def command(
-    store: StoreArgument,
+    stores: StoresArgument,
     out: Annotated[
         str | None,
         Option("--out", metavar="FILE", show_default=False, help="The page: one HTML file; none without it."),
@@ -53,14 +53,15 @@ def command(
     """
     from flintmq.spark.jobs.stats.job import check_target, stats
 
-    printer, config = output(as_json), store_config(settings)
+    printer, config, root = output(as_json), store_config(settings), stores_given(stores)
     first, end = time_range(since, until)
     if out is not None:
-        check_target(out, store, config)  # before Spark is started
+        for path in paths_of(root, config):
+            check_target(out, path, config)  # before Spark is started
     with spark_job("stats", master, printer) as (spark, progress):
         found = stats(
             spark,
-            store,
+            root,
             out,
             config,
             topics=topic or None,
@@ -87,8 +88,11 @@ def _render(found: Statistics, out: str | None) -> Iterator[Any]:
         yield f"rate      {rate['messages_per_s']:.0f}/s, {size(round(rate['bytes_per_s']))}/s; {peak}"
     if latency["count"]:
         yield f"latency   median {ms_text(latency['p50'])}, 99th percentile {ms_text(latency['p99'])} (born to stored)"
+    for one in found.brokers[:SHOWN]:
+        yield f"broker    {printable(one['broker'])}: {one['messages']} messages ({size(one['bytes'])})"
     for one in found.hot_queues[:SHOWN]:
-        queue = f"{printable(one['topic'])}/{one['queue_id']}"
+        broker = f" of {printable(one['broker'])}" if "broker" in one else ""
+        queue = f"{printable(one['topic'])}/{one['queue_id']}{broker}"
         yield f"queue     {queue}: {one['messages']} messages, {one['share']:.1%} of its topic"
     for lag in found.lags[:SHOWN]:
         yield f"lag       {printable(lag['group'])} on {printable(lag['topic'])}: {lag['behind']} messages"

@@ -1,6 +1,6 @@
 """Holds the jobs over ranges of a log. Tasks read and write files; the driver gets counts.
 
-export    writes messages to Parquet or Delta, once or continuously
+export    writes messages to Parquet, Delta or Iceberg, once or continuously
 replay    puts messages into a store
 dispatch  keeps queues and index of a log current
 stats     measures a store's traffic, and makes a page of it

@@ -40,6 +40,24 @@ def parallelism(spark: SparkSession) -> int:
         return os.cpu_count() or 1
 
 
+class SparkWorkers:
+    """Runs the tasks of an export as Spark tasks (lake/workers.py)."""
+
+    def __init__(self, spark: SparkSession) -> None:
+        self.spark = spark
+
+    @property
+    def count(self) -> int:
+        """Number of tasks that run at the same time."""
+        return parallelism(self.spark)
+
+    def run(
+        self, function: Callable[[Item], dict[str, Any]], items: Sequence[Item], progress: Progress | None = None
+    ) -> list[dict[str, Any]]:
+        """Call function(item) in a task for each item, as run_tasks does."""
+        return run_tasks(self.spark, function, items, progress)
+
+
 def run_tasks(
     spark: SparkSession,
     function: Callable[[Item], dict[str, Any]],

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from flintmq.message import MEMBER_COLUMNS
 from flintmq.store.commitlog.predicate import LEAST, MOST, Predicate
 
 Comparison = tuple[str, str, Any]
@@ -17,6 +18,8 @@ Comparison = tuple[str, str, Any]
 
 SETS = {"topic": "topics", "queue_id": "queue_ids", "tags": "tags"}
 """Columns that can be limited to a set of values -> the part of the predicate for it."""
+LIMITED = frozenset((*SETS, *MEMBER_COLUMNS))
+"""Columns whose comparisons with sets of values are of use: those, and the columns that name a store."""
 TIME = "store_timestamp"
 """The column that can be limited to a range."""
 

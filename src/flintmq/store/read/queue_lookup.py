@@ -428,6 +428,14 @@ class QueueLookup:
         """Return the queues of the records that are not dispatched."""
         return set(self._tail().names())
 
+    def dispatch_behind(self) -> int:
+        """Return the bytes of the log after the last dispatched record.
+
+        0 if no queue lacks a message of them. Of a store that was killed: those that its next start dispatches again.
+        """
+        tail = self._tail()
+        return max(0, self.snapshot.end - tail.begin) if any(tail.names()) else 0
+
     def tail_runs(self, name: QueueName) -> list[QueueRun]:
         """Return where the log holds records of a queue that its files lack, if any."""
         return self._tail().runs(name)

@@ -21,8 +21,6 @@ from flintmq.errors import StoreAccessError, StoreError, UsageError
 from flintmq.lake import delta as module
 from flintmq.lake.columns import ExportColumns
 from flintmq.lake.delta import DeltaTarget, delta_schema
-from flintmq.spark.jobs.export import job
-from flintmq.spark.jobs.export import stream as stream_job
 from flintmq.spark.jobs.export.job import export
 from flintmq.spark.jobs.export.stream import export_stream
 from tests.robustness.matrix.stores import SMALL
@@ -36,9 +34,8 @@ def in_process(monkeypatch):
     def run_tasks(spark, task, items, progress=None):
         return [json.loads(json.dumps(task(item))) for item in items]
 
-    monkeypatch.setattr(job, "run_tasks", run_tasks)
-    monkeypatch.setattr(stream_job, "run_tasks", run_tasks)
-    monkeypatch.setattr(job, "parallelism", lambda spark: 2)
+    monkeypatch.setattr("flintmq.spark.jobs.tasks.run_tasks", run_tasks)
+    monkeypatch.setattr("flintmq.spark.jobs.tasks.parallelism", lambda spark: 2)
 
 
 class Lake:

@@ -17,8 +17,6 @@ from deltalake import DeltaTable
 from flintmq import Message, MessageStore
 from flintmq.lake import delta as delta_module
 from flintmq.lake import target as target_module
-from flintmq.spark.jobs.export import job as batch_job
-from flintmq.spark.jobs.export import stream as stream_job
 from flintmq.spark.jobs.export.job import export
 from flintmq.spark.jobs.export.stream import export_stream
 from tests.robustness.matrix.stores import SMALL
@@ -61,9 +59,8 @@ def countdown(monkeypatch):
         return [json.loads(json.dumps(task(item))) for item in items]
 
     found = Countdown()
-    for module in (batch_job, stream_job):
-        monkeypatch.setattr(module, "run_tasks", run_tasks)
-        monkeypatch.setattr(module, "parallelism", lambda spark: 2)
+    monkeypatch.setattr("flintmq.spark.jobs.tasks.run_tasks", run_tasks)
+    monkeypatch.setattr("flintmq.spark.jobs.tasks.parallelism", lambda spark: 2)
     monkeypatch.setattr(delta_module, "CHECKPOINT_INTERVAL", 3)
     for name in ("rename", "replace", "fsync", "fdatasync"):
         monkeypatch.setattr(target_module.os, name, found.dying(getattr(target_module.os, name)))

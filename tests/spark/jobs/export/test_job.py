@@ -8,8 +8,8 @@ import pytest
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import CorruptStoreError, StoreError, UsageError
+from flintmq.lake import export_once as job
 from flintmq.lake.parquet import escape
-from flintmq.spark.jobs.export import job
 from flintmq.spark.jobs.export.job import export
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
@@ -18,8 +18,11 @@ pytest.importorskip("pyspark", reason="needs the extra spark")
 @pytest.fixture
 def in_process(monkeypatch):
     """Tasks as calls; each is done twice, as an attempt may be. The log is cut into five ranges."""
-    monkeypatch.setattr(job, "run_tasks", lambda spark, task, items, progress: [(task(i), task(i))[1] for i in items])
-    monkeypatch.setattr(job, "parallelism", lambda spark: 2)
+    monkeypatch.setattr(
+        "flintmq.spark.jobs.tasks.run_tasks",
+        lambda spark, task, items, progress: [(task(i), task(i))[1] for i in items],
+    )
+    monkeypatch.setattr("flintmq.spark.jobs.tasks.parallelism", lambda spark: 2)
     monkeypatch.setattr(job, "split_count", lambda span, cores: 5)
 
 

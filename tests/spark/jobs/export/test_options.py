@@ -20,12 +20,11 @@ from pyspark.sql.types import ArrayType, LongType, StringType, StructField, Stru
 from flintmq import Message, MessageStore
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
+from flintmq.lake import export_once as batch_job
 from flintmq.lake.splits import shares
-from flintmq.spark.jobs.export import job as batch_job
-from flintmq.spark.jobs.export import stream as stream_job
+from flintmq.lake.stream import plan
 from flintmq.spark.jobs.export.job import export
 from flintmq.spark.jobs.export.stream import export_stream
-from flintmq.spark.stream import plan
 from tests.spark.stream.drive import in_queues
 
 try:
@@ -43,9 +42,8 @@ def mode(request, monkeypatch):
     def run_tasks(spark, task, items, progress=None):
         return [json.loads(json.dumps((task(i), task(i))[1])) for i in items]
 
-    monkeypatch.setattr(batch_job, "run_tasks", run_tasks)
-    monkeypatch.setattr(stream_job, "run_tasks", run_tasks)
-    monkeypatch.setattr(batch_job, "parallelism", lambda spark: 4)
+    monkeypatch.setattr("flintmq.spark.jobs.tasks.run_tasks", run_tasks)
+    monkeypatch.setattr("flintmq.spark.jobs.tasks.parallelism", lambda spark: 4)
     monkeypatch.setattr(batch_job, "shares", lambda log, begin, end, count: shares(log, begin, end, 8))
     return request.param
 

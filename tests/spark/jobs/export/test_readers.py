@@ -19,7 +19,6 @@ from deltalake import DeltaTable
 from flintmq.errors import UsageError
 from flintmq.lake.parquet import partition_value
 from flintmq.lake.target import is_text
-from flintmq.spark.jobs.export import job
 from flintmq.spark.jobs.export.job import export
 from flintmq.testing.write_store import write_store
 from tests.robustness.matrix.stores import NAMES as MATRIX_NAMES
@@ -125,8 +124,8 @@ def in_process(monkeypatch):
     def run_tasks(spark, task, items, progress=None):
         return [json.loads(json.dumps(task(item))) for item in items]
 
-    monkeypatch.setattr(job, "run_tasks", run_tasks)
-    monkeypatch.setattr(job, "parallelism", lambda spark: 2)
+    monkeypatch.setattr("flintmq.spark.jobs.tasks.run_tasks", run_tasks)
+    monkeypatch.setattr("flintmq.spark.jobs.tasks.parallelism", lambda spark: 2)
 
 
 def wanted(rows, read):

@@ -13,9 +13,9 @@ import pytest
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreError, UsageError
+from flintmq.lake import export_stream as job
 from flintmq.lake import target as target_module
 from flintmq.spark.jobs.export import job as batch_job
-from flintmq.spark.jobs.export import stream as job
 from flintmq.spark.jobs.export.stream import export_stream
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
@@ -28,7 +28,10 @@ from tests.spark.stream.drive import Writer, in_queues
 @pytest.fixture
 def in_process(monkeypatch):
     """Tasks as calls; each is done twice, as an attempt may be."""
-    monkeypatch.setattr(job, "run_tasks", lambda spark, task, items: [(task(i), task(i))[1] for i in items])
+    monkeypatch.setattr(
+        "flintmq.spark.jobs.tasks.run_tasks",
+        lambda spark, task, items, progress=None: [(task(i), task(i))[1] for i in items],
+    )
 
 
 def run(store, out, path=None, **named):

@@ -13,7 +13,6 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import CorruptStoreError, UsageError
 from flintmq.forensics.verify.run import verify
 from flintmq.message import Message
-from flintmq.spark.jobs.export import job as export_job
 from flintmq.spark.jobs.export.job import export
 from flintmq.spark.jobs.replay import job
 from flintmq.spark.jobs.replay.job import replay
@@ -29,9 +28,10 @@ def in_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     if "spark" in request.fixturenames:
         return
     tasks_as_calls(monkeypatch)
-    monkeypatch.setattr(export_job, "run_tasks", lambda spark, task, items, progress: [task(i) for i in items])
-    monkeypatch.setattr(export_job, "parallelism", lambda spark: 2)
-    monkeypatch.setattr(export_job, "split_count", lambda span, cores: 5)
+    run = "flintmq.spark.jobs.tasks.run_tasks"
+    monkeypatch.setattr(run, lambda spark, task, items, progress: [task(item) for item in items])
+    monkeypatch.setattr("flintmq.spark.jobs.tasks.parallelism", lambda spark: 2)
+    monkeypatch.setattr("flintmq.lake.export_once.split_count", lambda span, cores: 5)
 
 
 def exported(store: Any, out: Path, to: str, **named: Any) -> Path:

@@ -15,7 +15,7 @@ from flintmq.lake.options import ReadOptions
 from flintmq.lake.scan import plan_scan
 from flintmq.lake.splits import LogRange, equal_ranges
 from flintmq.spark.jobs.stats.accumulate import LONGEST_MS, SEPARATOR, Tally
-from flintmq.spark.jobs.stats.job import count_range
+from flintmq.spark.jobs.stats.job import StoreCount, count_task
 from flintmq.store.commitlog.report import Report
 from tests.compat.stores import Golden
 
@@ -27,7 +27,7 @@ def tally_of(golden: Golden, parts: int = 1) -> Tally:
     whole = Tally()
     ranges = equal_ranges(plan.log, plan.begin, plan.end, parts) if parts > 1 else [LogRange(plan.begin, plan.end)]
     for part in ranges:
-        whole.merge(Tally.of(count_range(plan, part)["tally"]))
+        whole.merge(Tally.of(count_task((StoreCount(None, plan), part))["tally"]))
     return whole
 
 

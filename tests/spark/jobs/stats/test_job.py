@@ -152,3 +152,26 @@ def test_a_browser_shows_the_figures(spark: Any, tmp_path: Path) -> None:
     assert bright != dark
     if os.environ.get("FLINTMQ_PICTURES"):
         PICTURE.write_bytes(bright)
+
+
+def test_several_stores_are_counted_together(spark: Any, golden: Any, tmp_path: Path) -> None:
+    """Sums are those of each store by itself; queues of one topic in two stores are two queues."""
+    import shutil
+
+    alone = {}
+    for broker, name in (("broker-a", "basic"), ("\u5e93\u5b58", "flags")):
+        shutil.copytree(golden(name).path, tmp_path / "data" / broker / "store")
+        alone[broker] = stats(spark, str(tmp_path / "data" / broker / "store"))
+    out = tmp_path / "cluster.html"
+    found = stats(spark, f"{tmp_path}/data/{{broker}}/store", str(out))
+    assert found.messages == sum(one.messages for one in alone.values())
+    assert found.queue_count == sum(one.queue_count for one in alone.values())
+    assert {one["broker"]: one["messages"] for one in found.brokers} == {b: one.messages for b, one in alone.items()}
+    assert all("broker" in one for one in found.hot_queues)
+    behind = sum(lag["behind"] for one in alone.values() for lag in one.lags)
+    assert sum(lag["behind"] for lag in found.lags) == behind
+    assert len({(lag["group"], lag["topic"]) for lag in found.lags}) == len(found.lags), "a line a group and topic"
+    text = out.read_text(encoding="utf-8")
+    assert "Brokers" in text and "the stores of 2 brokers" in text and "\u5e93\u5b58" in text
+    with pytest.raises(UsageError, match="inside the store"):
+        stats(spark, f"{tmp_path}/data/*/store", str(tmp_path / "data" / "broker-a" / "store" / "page.html"))

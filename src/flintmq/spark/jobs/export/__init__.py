@@ -1,4 +1,4 @@
-"""Exports messages to Parquet or Delta by Spark. Parts without Spark are in `flintmq.lake`.
+"""Exports messages to tables by Spark. Parts without Spark are in `flintmq.lake`.
 
 job     exports new messages once
 stream  exports one micro-batch after the other

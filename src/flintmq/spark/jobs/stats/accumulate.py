@@ -32,6 +32,18 @@ CELL_FOLDS = "++++>"  # messages, bytes, sum and number of latencies, largest la
 NO_LATENCY = -1
 
 
+def queue_key(topic: str, queue: int, broker: str | None = None) -> str:
+    """Return the name of a queue in the counts; `broker` is one of several."""
+    return f"{topic}{SEPARATOR}{queue}" if broker is None else f"{topic}{SEPARATOR}{broker}/{queue}"
+
+
+def queue_of(key: str) -> tuple[str, int, str | None]:
+    """Return topic, queue id and broker of a queue_key."""
+    topic, _, place = key.rpartition(SEPARATOR)
+    broker, many, queue = place.rpartition("/")
+    return topic, int(queue), broker if many else None
+
+
 class Values:
     """Counts values of one kind that messages of a topic have: keys, or message ids.
 
@@ -90,7 +102,9 @@ class Tally:
         parts: the summaries by name.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, broker: str | None = None) -> None:
+        """Begin with nothing; `broker` names the queues of one of several stores."""
+        self._broker = broker
         self.messages = self.bytes = self.ahead = self.undated = 0
         self.first: int | None = None
         self.last: int | None = None
@@ -147,7 +161,7 @@ class Tally:
     def _add_queues(self, table: pa.Table) -> None:
         sums = [([], "count_all"), ("size", "sum"), ("offset", "max"), ("latency", "max")]
         for topic, queue, *row in _grouped(table, ["topic", "queue"], sums):
-            self.queues.add(f"{topic}{SEPARATOR}{queue}", row)
+            self.queues.add(queue_key(topic, queue, self._broker), row)
 
     def _add_hosts(self, table: pa.Table, hosts: pa.Array[Any]) -> None:
         encoded = hosts.dictionary_encode()

@@ -9,17 +9,20 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from functools import partial
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flintmq.arrow.schema import SPARK_SCHEMA, narrow
+from flintmq.cluster.member import Member
+from flintmq.cluster.members import Stores, names_many, text_of
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
+from flintmq.lake.members import plans_of
 from flintmq.lake.options import ReadOptions
-from flintmq.lake.scan import ScanPlan, plan_scan, scan_range
+from flintmq.lake.scan import ScanPlan, scan_range
 from flintmq.lake.splits import LogRange, equal_ranges, split_count
-from flintmq.spark.jobs.stats.accumulate import COLUMNS, SEPARATOR, Tally
-from flintmq.spark.jobs.stats.lag import consumer_lag
+from flintmq.spark.jobs.stats.accumulate import COLUMNS, Tally, queue_key
+from flintmq.spark.jobs.stats.lag import Lag, consumer_lag, merged
 from flintmq.spark.jobs.stats.page import MARK, page, templates_page
 from flintmq.spark.jobs.stats.statistics import Statistics, statistics
 from flintmq.spark.jobs.tasks import Progress, parallelism, run_tasks
@@ -38,7 +41,7 @@ BATCH_BYTES = 8 << 20
 
 def stats(
     spark: SparkSession,
-    root: str,
+    root: Stores,
     out: str | None = None,
     config: StoreConfig | None = None,
     *,
@@ -54,6 +57,7 @@ def stats(
     Args:
         spark: the session. Workers must see `root` under the same path as the driver.
         root: directory of the store, at rest or being written; records written after the job begins are not counted.
+            Or several stores (a list, a pattern, a manifest), counted together, with a table of brokers.
         out: the HTML file; an existing report is replaced, any other file is left unchanged. None writes none.
         config: RocketMQ's keys, for settings that the files do not show.
         topics: only these.
@@ -70,29 +74,38 @@ def stats(
         StoreError: a log file was deleted during the job (and fail_on_data_loss); or Spark gave up.
         OSError: the page cannot be written.
     """
+    many = names_many(root, config)
     options = ReadOptions(
-        path=local_source(root),
+        path=text_of(root) if many else local_source(str(root)),
+        stores=root if many else None,
         predicate=Predicate(topics=None if topics is None else frozenset(topics), since=since, until=until),
         fail_on_data_loss=fail_on_data_loss,
         access=access,
         config=config or StoreConfig(),
     )
+    report = Report()
+    parts = [StoreCount(member, plan) for member, plan in plans_of(options, report)]
+    for part in parts:
+        local_source(part.plan.options.path)
+        if out is not None:
+            check_target(out, part.plan.options.path, config)
     if out is not None:
         templates_page()  # before the work: jinja2 may be missing
-        check_target(out, options.path, config)
-    report = Report()
-    plan = plan_scan(options, report)
-    count = min(split_count(plan.end - plan.begin, parallelism(spark)), max(TASKS_MOST, 2 * parallelism(spark)))
-    ranges = [part for part in equal_ranges(plan.log, plan.begin, plan.end, count) if part.begin < part.end]
-    answers = run_tasks(spark, partial(count_range, plan), ranges, progress)
+    most = max(TASKS_MOST // len(parts), 2 * parallelism(spark))
+    tasks = [task for part in parts for task in part.tasks(parallelism(spark), most)]
+    answers = run_tasks(spark, count_task, tasks, progress)
     tally = Tally()
-    for answer in answers:
+    for (part, _), answer in zip(tasks, answers, strict=True):
+        part.count(answer["tally"])
         tally.merge(Tally.of(answer["tally"]))
-    ends = tally.queues.rows
-    lags = consumer_lag(options.path, options.config, lambda topic, queue: _end(ends.get(f"{topic}{SEPARATOR}{queue}")))
+    lags = [lag for part in parts for lag in part.lags(tally)]
+    lags = merged(lags) if many else lags
     found = statistics(tally, [lag for lag in lags if topics is None or lag.topic in topics])
-    found.store, found.live = options.path, read_facts(options.path).live
-    found.begin, found.end = plan.begin, plan.end
+    found.store, found.live = options.path, any(part.is_live for part in parts)
+    if many:
+        found.brokers = [part.line() for part in parts]
+    else:
+        found.begin, found.end = parts[0].plan.begin, parts[0].plan.end
     found.damages = sum(answer["damages"] for answer in answers)
     found.lost_bytes = sum(answer["lost_bytes"] for answer in answers)
     found.notes = dict(report.note_counts)
@@ -101,18 +114,71 @@ def stats(
     return found
 
 
+@dataclass
+class StoreCount:
+    """The part of the statistics that is of one store.
+
+    Attributes:
+        member: the store among several; None for an only one.
+        plan: the read of the store.
+        messages, bytes: counted in it.
+    """
+
+    member: Member | None
+    plan: ScanPlan
+    messages: int = 0
+    bytes: int = 0
+
+    @property
+    def broker(self) -> str | None:
+        """Name of the broker; None for an only store."""
+        return None if self.member is None else self.member.broker
+
+    @property
+    def is_live(self) -> bool:
+        """True if a process writes the store."""
+        return read_facts(self.plan.options.path).live
+
+    def tasks(self, cores: int, most: int) -> list[tuple[StoreCount, LogRange]]:
+        """Divide the store among tasks."""
+        plan = self.plan
+        count = min(split_count(plan.end - plan.begin, cores), most)
+        ranges = equal_ranges(plan.log, plan.begin, plan.end, count)
+        return [(self, part) for part in ranges if part.begin < part.end]
+
+    def count(self, state: dict[str, Any]) -> None:
+        """Add the answer of a task."""
+        self.messages, self.bytes = self.messages + state["messages"], self.bytes + state["bytes"]
+
+    def lags(self, tally: Tally) -> list[Lag]:
+        """Return the lag of each group of the store."""
+        ends = tally.queues.rows
+        read = self.plan.options
+        return consumer_lag(
+            read.path, read.config, lambda topic, queue: _end(ends.get(queue_key(topic, queue, self.broker)))
+        )
+
+    def line(self) -> dict[str, Any]:
+        """Return the line of the table of brokers."""
+        return {
+            "broker": self.broker, "store": self.plan.options.path, "live": self.is_live, "begin": self.plan.begin,
+            "end": self.plan.end, "messages": self.messages, "bytes": self.bytes,
+        }  # fmt: skip
+
+
 def _end(row: list[int] | None) -> int | None:
     return None if row is None else row[2] + 1
 
 
-def count_range(plan: ScanPlan, part: LogRange) -> dict[str, Any]:
+def count_task(task: tuple[StoreCount, LogRange]) -> dict[str, Any]:
     """Run one task: count one range.
 
     Raises:
         CorruptStoreError: the range has damage, and fail_on_data_loss is set.
     """
-    report, tally = Report(), Tally()
-    for batch in scan_range(plan, part, narrow(COLUMNS, SPARK_SCHEMA), report, BATCH_BYTES):
+    store, part = task
+    report, tally = Report(), Tally(store.broker)
+    for batch in scan_range(store.plan, part, narrow(COLUMNS, SPARK_SCHEMA), report, BATCH_BYTES):
         tally.add(batch)
     return {"tally": tally.state(), "damages": report.damage_count, "lost_bytes": report.lost_bytes}
 

@@ -6,7 +6,7 @@ queue without files it comes from the messages of the log. The log is not walked
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from flintmq.config.keys import StoreConfig
@@ -39,6 +39,23 @@ class Lag:
     beyond: int = 0
 
 
+def merged(lags: Iterable[Lag]) -> list[Lag]:
+    """Add up the lags of a group on a topic in several stores; the largest first."""
+    sums: dict[tuple[str, str], Lag] = {}
+    for one in lags:
+        lag = sums.setdefault((one.topic, one.group), Lag(one.topic, one.group))
+        for name in ("queues", "behind", "expired", "beyond"):
+            setattr(lag, name, getattr(lag, name) + getattr(one, name))
+        lag.largest = max(lag.largest, one.largest)
+        times = [time for time in (lag.waiting_since, one.waiting_since) if time is not None]
+        lag.waiting_since = min(times, default=None)
+    return _ordered(sums.values())
+
+
+def _ordered(lags: Iterable[Lag]) -> list[Lag]:
+    return sorted(lags, key=lambda lag: (-lag.behind, lag.group, lag.topic))
+
+
 def consumer_lag(root: str, config: StoreConfig, end_in_log: Callable[[str, int], int | None]) -> list[Lag]:
     """Return the lag of each group on each topic for which it has offsets, the largest first.
 
@@ -60,7 +77,7 @@ def consumer_lag(root: str, config: StoreConfig, end_in_log: Callable[[str, int]
         for queue_id, offset in offsets.items():
             _add(lag, lookup, QueueName(topic, queue_id), offset, end_in_log)
         lags.append(lag)
-    return sorted(lags, key=lambda lag: (-lag.behind, lag.group, lag.topic))
+    return _ordered(lags)
 
 
 def _add(

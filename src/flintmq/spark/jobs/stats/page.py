@@ -71,6 +71,7 @@ def page(found: Statistics) -> str:
     """
     sections = []
     if found.messages:
+        sections += [_brokers(found)] if found.brokers else []
         sections += [*_over_time(found), _sizes(found), _latency(found), _topics(found), _queues(found)]
         sections += [
             _producers(found),
@@ -83,13 +84,16 @@ def page(found: Statistics) -> str:
     else:
         word = f"{count_of(len(said), 'thing')} to look at." if said else "Nothing stands out."
     state = "while it was written" if found.live else "at rest"
+    where = f"log offsets {found.begin:,} to {found.end:,}"
+    if found.brokers:
+        where = f"the stores of {count_of(len(found.brokers), 'broker')}"
     made: str = templates_page().render(
         title=f"Statistics of {_name(found.store.rpartition('/')[2] or found.store)}",
         style=svg.safe(svg.STYLE),
         word=word,
         times=f"{time_text(found.first_time)} to {time_text(found.last_time)} UTC" if found.messages else "",
         path=_sentence(found.store),
-        counted=f"Counted {time_text(found.made, 0)} UTC, log offsets {found.begin:,} to {found.end:,}, {state}.",
+        counted=f"Counted {time_text(found.made, 0)} UTC, {where}, {state}.",
         verdict=[_sentence(line) for line in said],
         tiles=_tiles(found),
         sections=[*sections, _lag(found)],
@@ -260,15 +264,31 @@ def _topics(found: Statistics) -> Card:
     return Card("Topics and skew", text, (Table(heads, rows, 5, bars, "Topics"),))
 
 
+def _brokers(found: Statistics) -> Card:
+    rows = [
+        [_name(one["broker"]), _sentence(one["store"]), f"{one['messages']:,}", _size(one["bytes"])]
+        for one in found.brokers
+    ]
+    bars = _shares([one["messages"] for one in found.brokers])
+    heads = ["broker", "store", "messages", "bytes"]
+    return Card("Brokers", "The stores that were counted.", (Table(heads, rows, 2, bars, "Brokers"),))
+
+
 def _queues(found: Statistics) -> Card:
     rows = [
-        [_name(one["topic"]), str(one["queue_id"]), f"{one['messages']:,}", _size(one["bytes"]), f"{one['share']:.1%}"]
+        [_name(one["topic"]), _place(one), f"{one['messages']:,}", _size(one["bytes"]), f"{one['share']:.1%}"]
         for one in found.hot_queues
     ]
     bars = _shares([one["messages"] for one in found.hot_queues])
     heads = ["topic", "queue", "messages", "bytes", "of its topic"]
     text = f"Those with most messages.{_missing(found, 'queues')}"
     return Card("Hot queues", text, (Table(heads, rows, 4, bars, "Hot queues"),))
+
+
+def _place(queue: Mapping[str, Any]) -> str:
+    """Return the number of a queue, of several stores after its broker."""
+    number = str(queue["queue_id"])
+    return f"{_name(queue['broker'])}/{number}" if "broker" in queue else number
 
 
 def _producers(found: Statistics) -> Card:

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from flintmq.config.text import DAY_MS
-from flintmq.spark.jobs.stats.accumulate import SEPARATOR, Tally, Values
+from flintmq.spark.jobs.stats.accumulate import SEPARATOR, Tally, Values, queue_of
 from flintmq.spark.jobs.stats.lag import Lag
 from flintmq.spark.jobs.stats.sketches import STEPS, WIDTHS, Histogram, Series, cell_begin
 
@@ -50,6 +50,8 @@ class Statistics:
             beyond the first of each, `exact` or with standard `error`, the `top` ones.
         missed: table -> how much a count in it may be too small; empty if all are exact.
         damages, lost_bytes, notes: the damage that was skipped.
+        brokers: of several stores, `broker`, `store`, `live`, `begin`, `end` (log offsets), `messages` and `bytes` of
+            each; begin and end are 0 then.
     """
 
     messages: int
@@ -78,6 +80,7 @@ class Statistics:
     damages: int = 0
     lost_bytes: int = 0
     notes: dict[str, int] = field(default_factory=dict)
+    brokers: list[dict[str, Any]] = field(default_factory=list)
 
     @property
     def verdict(self) -> list[str]:
@@ -165,38 +168,38 @@ def _values(values: Values) -> dict[str, Any]:
 
 def _topics(tally: Tally) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Make the tables of topics and of hot queues."""
-    queues: dict[str, list[tuple[int, list[int]]]] = defaultdict(list)
+    queues: dict[str, list[list[int]]] = defaultdict(list)
     for name, row in tally.queues.rows.items():
-        topic, _, queue = name.rpartition(SEPARATOR)
-        queues[topic].append((int(queue), row))
+        queues[queue_of(name)[0]].append(row)
     topics: list[dict[str, Any]] = []
     for topic, rows in queues.items():
-        messages, largest = sum(row[0] for _, row in rows), max(row[0] for _, row in rows)
+        messages, largest = sum(row[0] for row in rows), max(row[0] for row in rows)
         topics.append(
             {
                 "topic": topic,
                 "queues": len(rows),
                 "messages": messages,
-                "bytes": sum(row[1] for _, row in rows),
+                "bytes": sum(row[1] for row in rows),
                 "largest_queue": largest,
                 "skew": round(largest * len(rows) / messages, 3),
-                "latency_largest": max((row[3] for _, row in rows if row[3] >= 0), default=None),
+                "latency_largest": max((row[3] for row in rows if row[3] >= 0), default=None),
             }
         )
     topics.sort(key=lambda one: (-one["messages"], one["topic"]))
     total = {one["topic"]: one["messages"] for one in topics}
     hot = []
     for name in tally.queues.ordered()[:SHOWN]:
-        topic, _, queue = name.rpartition(SEPARATOR)
+        topic, queue, broker = queue_of(name)
         messages, size, last, _ = tally.queues.rows[name]
         hot.append(
             {
                 "topic": topic,
-                "queue_id": int(queue),
+                "queue_id": queue,
                 "messages": messages,
                 "bytes": size,
                 "share": round(messages / total[topic], 4),
                 "last_offset": last,
+                **({} if broker is None else {"broker": broker}),
             }
         )
     return topics, hot

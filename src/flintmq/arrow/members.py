@@ -1,0 +1,77 @@
+"""Reads several stores as one, store by store, with the columns broker and store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from flintmq.arrow.schema import CODES, narrow
+from flintmq.cluster.member import Member
+from flintmq.message import MEMBER_COLUMNS
+
+
+class MemberColumns:
+    """Adds the columns that name a member to batches of its rows.
+
+    Args:
+        schema: the columns wanted, from flintmq.arrow.schema, of rows of many stores.
+        member: the store.
+
+    Attributes:
+        inner: the columns to read of the store: those wanted without broker and store; one if there are no others,
+            because rows have to be counted.
+
+    Thread: one.
+    """
+
+    def __init__(self, schema: pa.Schema, member: Member) -> None:
+        self.schema = schema
+        own = [field for field in schema if field.name not in MEMBER_COLUMNS]
+        self.inner: pa.Schema = pa.schema(own) if own else narrow(["queue_id"])
+        self._values = {"broker": member.broker, "store": member.path}
+        self._made: dict[str, pa.Array[Any]] = {}
+
+    def add_to(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Return the batch with all columns of the schema; no column of it is copied."""
+        columns = [
+            self._constant(field, batch.num_rows) if field.name in self._values else batch.column(field.name)
+            for field in self.schema
+        ]
+        return pa.RecordBatch.from_arrays(columns, schema=self.schema)
+
+    def _constant(self, field: pa.Field[Any], rows: int) -> pa.Array[Any]:
+        """Return a column with one value; batches share it, as slices."""
+        made = self._made.get(field.name)
+        if made is None or len(made) < rows:
+            made = self._made[field.name] = _repeated(self._values[field.name], field.type, max(rows, _LEAST))
+        return made.slice(0, rows)
+
+
+_LEAST = 1024
+
+
+def _repeated(value: str, kind: pa.DataType, rows: int) -> pa.Array[Any]:
+    if kind == CODES:
+        return pa.DictionaryArray.from_arrays(pa.repeat(pa.scalar(0, pa.int32()), rows), pa.array([value]))
+    repeated: pa.Array[Any] = pa.repeat(pa.scalar(value, kind), rows)  # type: ignore[call-overload]
+    return repeated
+
+
+def rows_of_members(
+    members: Sequence[Member],
+    schema: pa.Schema,
+    rows_of: Callable[[Member, pa.Schema], Iterable[pa.RecordBatch]],
+) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of each member in turn.
+
+    Args:
+        members: the stores, in order.
+        schema: the columns wanted.
+        rows_of: reads these columns of one store.
+    """
+    for member in members:
+        columns = MemberColumns(schema, member)
+        for batch in rows_of(member, columns.inner):
+            yield columns.add_to(batch)

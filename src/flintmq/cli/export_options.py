@@ -1,0 +1,176 @@
+"""Options of `flintmq export` and `flintmq spark export`, and what both print."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Annotated, Any
+
+from flintmq.cli.declare import Option
+from flintmq.cli.text import note_lines, printable, size
+from flintmq.cli.values import parse_partitions, parse_size, paths_of
+
+if TYPE_CHECKING:
+    from flintmq.cluster.members import Stores
+    from flintmq.config.keys import StoreConfig
+    from flintmq.lake.export import ExportChoices, Exported
+
+
+class TargetFormat(enum.StrEnum):
+    """The format of an export."""
+
+    parquet = "parquet"
+    delta = "delta"
+    iceberg = "iceberg"
+
+
+class Codec(enum.StrEnum):
+    """Parquet's compression."""
+
+    snappy = "snappy"
+    zstd = "zstd"
+    lz4 = "lz4"
+    gzip = "gzip"
+    none = "none"
+
+
+class Body(enum.StrEnum):
+    """The form of exported bodies."""
+
+    bytes = "bytes"
+    text = "text"
+    json = "json"
+
+
+OutOption = Annotated[
+    str, Option("--out", metavar="DIR", show_default=False, help="Directory of files; created if missing.")
+]
+ToOption = Annotated[TargetFormat, Option("--to", metavar="FORMAT", help="parquet, delta or iceberg.")]
+CompressionOption = Annotated[Codec, Option("--compression", metavar="CODEC", help="snappy, zstd, lz4, gzip or none.")]
+ExplodeOption = Annotated[bool, Option("--explode", help="Each message of an inner batch as a row of its own.")]
+PropertiesOption = Annotated[
+    list[str] | None,
+    Option(
+        "--property",
+        metavar="NAME[:COLUMN]",
+        show_default=False,
+        help="This property as a column of text, instead of the map of all. May be repeated.",
+    ),
+]
+BodyOption = Annotated[Body, Option("--body", metavar="FORM", help="Bodies as bytes, text or json.")]
+BodySchemaOption = Annotated[
+    str | None,
+    Option("--body-schema", metavar="DDL|FILE", show_default=False, help="The schema of --body json."),
+]
+FileSizeOption = Annotated[
+    str | None,
+    Option("--target-file-size", metavar="SIZE", show_default=False, help="Approximate size of files, such as 128MiB."),
+]
+PartitionOption = Annotated[
+    str, Option("--partition-by", metavar="COLUMNS", help="topic_name,date or one of them, or none.")
+]
+CheckpointOption = Annotated[
+    str | None,
+    Option("--checkpoint", metavar="DIR", show_default=False, help="Keep a copy of the export's progress there."),
+]
+CatalogOption = Annotated[
+    str | None,
+    Option(
+        "--catalog",
+        metavar="NAME:TABLE",
+        show_default=False,
+        help="With --to iceberg: NAMESPACE.TABLE of a catalog in PyIceberg's configuration, instead of one in DIR.",
+    ),
+]
+BROKERS_SHOWN = 30
+PARTITION_DEFAULT = "topic_name,date"
+
+
+def max_offsets_option(help: str) -> Any:
+    """Declare `--max-offsets`, the most messages of a micro-batch."""
+    return Option("--max-offsets", metavar="N", min=1, show_default=False, help=help)
+
+
+def choices_of(
+    *,
+    topic: list[str] | None,
+    decompress: bool,
+    explode: bool,
+    skip_damage: bool,
+    to: TargetFormat,
+    compression: Codec,
+    target_file_size: str | None,
+    properties: list[str] | None,
+    body: Body,
+    body_schema: str | None,
+    partition_by: str,
+    checkpoint: str | None,
+    catalog: str | None,
+) -> ExportChoices:
+    """Return the keywords of an export that the options mean.
+
+    Raises:
+        UsageError: a size that is none.
+    """
+    return {
+        "topics": topic or None,
+        "decompress": decompress,
+        "explode": explode,
+        "fail_on_data_loss": not skip_damage,
+        "to": to.value,
+        "compression": compression.value,
+        "target_file_size": None if target_file_size is None else parse_size("--target-file-size", target_file_size),
+        "properties": properties or None,
+        "body": body.value,
+        "body_schema": body_schema,
+        "partition_by": parse_partitions(partition_by),
+        "checkpoint": checkpoint,
+        "catalog": catalog,
+    }
+
+
+def outside_stores(into: str, checkpoint: str | None, stores: Stores, config: StoreConfig) -> str:
+    """Refuse places inside a store that is read; return `into` as a path.
+
+    Raises:
+        UsageError: a place is inside a store, or is a URL.
+        FlintError: as find_members.
+    """
+    from flintmq.storage.store_url import local_only, outside_store
+
+    for path in paths_of(stores, config):
+        for place in (into, checkpoint):
+            if place is not None:
+                outside_store(place, path, config)
+    return local_only(into)
+
+
+def offset_lines(done: Exported) -> Iterable[str]:
+    """Yield the log offsets of an export, a line for each of several stores."""
+    if not done.brokers:
+        yield f"log      offsets {done.begin} to {done.end}"
+    for broker, (begin, end) in list(done.brokers.items())[:BROKERS_SHOWN]:
+        yield f"log      offsets {begin} to {end} of {printable(broker)}"
+    if len(done.brokers) > BROKERS_SHOWN:
+        yield f"         and of {len(done.brokers) - BROKERS_SHOWN} other brokers"
+
+
+def batch_line(done: Exported) -> str:
+    """Return the line about a micro-batch."""
+    where = f"of {len(done.brokers)} brokers" if done.brokers else f"up to log offset {done.end}"
+    return f"export={done.number}: {done.rows} rows {where}"
+
+
+def render(done: Exported, into: str) -> Iterable[Any]:
+    """Yield the lines for people about an export into a directory."""
+    if not done.number:
+        yield f"nothing new up to log offset {done.end}" if done.end else "nothing new"
+    else:
+        yield f"exported {done.rows} rows in {done.files} files, {size(done.bytes)}"
+        yield from offset_lines(done)
+    if done.damages:
+        yield f"skipped {done.damages} damaged places, {done.lost_bytes} bytes"
+    if done.bad_bodies:
+        yield f"bodies   {done.bad_bodies} could not be converted; their bytes are in the column body_raw"
+    yield from note_lines(done.notes)
+    yield f"result   {printable(into)}"

@@ -1,0 +1,198 @@
+"""Resolves what a user gives as STORE: one store, a list of stores, a pattern, or a manifest."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from flintmq.cluster.manifest import is_manifest, read_manifest
+from flintmq.cluster.member import Member
+from flintmq.cluster.pattern import is_pattern, matches
+from flintmq.cluster.same_log import one_of_each
+from flintmq.config.keys import StoreConfig
+from flintmq.config.text import short
+from flintmq.errors import NotAStoreError
+from flintmq.storage.filesystem import Effects
+from flintmq.storage.store_url import absolute, effects_for, is_remote
+from flintmq.store.commitlog.pushdown import Comparison
+from flintmq.store.commitlog.report import Report
+from flintmq.store.layout.directories import LOG
+
+Stores = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
+"""A store's directory or URL, a pattern of them, a manifest's file (`*.toml`), or a list of these."""
+
+NO_STORE = "no-store"
+"""Code of the note on what a pattern or a manifest names and where there is no store."""
+
+SAME_STORE = "same-store"
+"""Code of the note that a store was named twice, as by a link."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Named:
+    """The stores that one text names; `sure` unless a pattern found them."""
+
+    members: list[Member]
+    sure: bool
+
+
+@dataclass(frozen=True, slots=True)
+class NamedStores:
+    """The stores that a user named, before one of a master and its slaves is chosen.
+
+    Attributes:
+        found: those that are there, each once.
+        gone: those of a list or a manifest that are not there.
+        others: directories that a pattern matches and that are no stores.
+    """
+
+    found: list[Member]
+    gone: list[Member]
+    others: list[Member]
+
+
+def find_members(
+    given: Stores,
+    config: StoreConfig | None = None,
+    *,
+    strict: bool = True,
+    slaves: bool = False,
+    report: Report | None = None,
+) -> tuple[Member, ...] | None:
+    """Find the stores that a list, a pattern or a manifest names; None if `given` is the path of a single store.
+
+    Of a master and its slaves, which have one broker name, the store counts whose log goes further. A directory that a
+    pattern matches and that is no store is left out, and noted: an unmounted disk looks like that. So is a directory
+    that another name, such as a link, has named before: its rows would come twice.
+
+    Args:
+        given: what the user gave.
+        config: the keys that are known; those of object storage are used.
+        strict: a store of a list or a manifest that is not there is an error; otherwise it is noted and left out.
+        slaves: keep all stores of a broker, for those who look at each by itself; a name may occur several times then.
+        report: receives the notes.
+
+    Returns:
+        At least one member, ordered by broker name; each name occurs once (but see `slaves`).
+
+    Raises:
+        UsageError: an empty list, a pattern or manifest that is not understood, or one name for two different logs.
+        NotAStoreError: nothing matches; (strict) a named store is not there.
+        StoreAccessError: a directory may not be read.
+    """
+    config, report = config or StoreConfig(), report if report is not None else Report()
+    if isinstance(given, (str, os.PathLike)) and not names_many(given, config):
+        return None
+    listing = list_members(given, config, report)
+    if listing.gone and strict:
+        raise NotAStoreError(not_there(listing.gone[0]))
+    missing = [*listing.gone, *listing.others]
+    if missing:
+        more = f" and {len(missing) - 1} more like it" if missing[1:] else ""
+        report.note(NO_STORE, f"{not_there(missing[0])}; left out{more}")
+    if not listing.found:
+        raise nothing_found(given)
+    if slaves:
+        return tuple(sorted(listing.found, key=lambda one: one.broker))
+    return one_of_each(listing.found, config, report)
+
+
+def list_members(given: Stores, config: StoreConfig, report: Report | None = None) -> NamedStores:
+    """List the stores that a user's text or list names, a single path too, and those that are missing.
+
+    Raises:
+        UsageError: a pattern or manifest that is not understood.
+        StoreAccessError: a directory may not be read.
+    """
+    texts = [given] if isinstance(given, (str, os.PathLike)) else given
+    found: list[Member] = []
+    listing = NamedStores(found, [], [])
+    for text in texts:
+        named = _named(text, config)
+        for member in named.members:
+            missing = listing.gone if named.sure else listing.others
+            (found if _is_store(member.path, config) else missing).append(member)
+    found = _without_repeats(found, report if report is not None else Report())
+    return NamedStores(found, *(_without_repeats(members, Report()) for members in (listing.gone, listing.others)))
+
+
+def nothing_found(given: Stores) -> NotAStoreError:
+    """Return the error for a text or a list that names no store."""
+    empty = not isinstance(given, (str, os.PathLike)) and not given
+    return NotAStoreError("the list of stores is empty; name one" if empty else f"{text_of(given)}: no store there")
+
+
+def names_many(given: Stores, config: StoreConfig | None = None) -> bool:
+    """Return whether this names several stores, perhaps one of them alone; no store is looked for.
+
+    Raises:
+        StoreAccessError: a directory may not be read.
+    """
+    if not isinstance(given, (str, os.PathLike)):
+        return True
+    text = os.fspath(given)
+    if is_manifest(text):
+        return True
+    return is_pattern(text) and not _effects(text, config or StoreConfig()).is_dir(absolute(text))
+
+
+def _named(given: str | os.PathLike[str], config: StoreConfig) -> _Named:
+    """Return the stores that one text names."""
+    text = os.fspath(given)
+    if names_many(given, config):
+        if is_manifest(text):
+            return _Named(read_manifest(text), sure=True)
+        return _Named(matches(absolute(text), _effects(text, config)), sure=False)
+    path = absolute(text)
+    return _Named([Member(path, os.path.basename(path.rstrip("/")) or path)], sure=True)
+
+
+def _without_repeats(members: Sequence[Member], report: Report) -> list[Member]:
+    """Return each store once, however often and by whatever path it was named; note what has two names."""
+    kept: dict[str, Member] = {}
+    for member in sorted(members, key=lambda one: one.path != _real(one.path)):  # a directory before links to it
+        first = kept.setdefault(_real(member.path), member)
+        if first.path != member.path:
+            report.note(SAME_STORE, f"{member.path}: another name of {first.path}; read once")
+    return list(kept.values())
+
+
+def _real(path: str) -> str:
+    """Return a path without links; a URL as it is."""
+    return path if is_remote(path) else os.path.realpath(path)
+
+
+def _is_store(path: str, config: StoreConfig) -> bool:
+    effects = _effects(path, config)
+    return effects.is_dir(path) and (
+        effects.is_dir(os.path.join(path, LOG)) or bool(config.store_path_commit_log.strip())
+    )
+
+
+def not_there(member: Member) -> str:
+    """Return the sentence about a store that is not where it was named."""
+    return f"{member.path}: no commitlog/ there, of broker {short(member.broker)}; is its disk mounted?"
+
+
+def _effects(path: str, config: StoreConfig) -> Effects:
+    return effects_for(path, config.s3)
+
+
+def text_of(given: Stores) -> str:
+    """Format what the user gave, for an error."""
+    if isinstance(given, (str, os.PathLike)):
+        return os.fspath(given)
+    return ", ".join(os.fspath(text) for text in given[:3]) + (f" and {len(given) - 3} more" if given[3:] else "")
+
+
+def only_named(members: Sequence[Member], limits: Iterable[Comparison]) -> tuple[Member, ...]:
+    """Return the members whose rows can pass comparisons of the columns broker and store that must all hold."""
+    sets = [(column, value) for column, operator, value in limits if operator == "in"]
+    brokers = [value for column, value in sets if column == "broker"]
+    paths = [value for column, value in sets if column == "store"]
+    return tuple(
+        member
+        for member in members
+        if all(member.broker in value for value in brokers) and all(member.path in value for value in paths)
+    )

@@ -1,0 +1,127 @@
+"""Finds where the bytes of two logs differ, at the same log offsets.
+
+Equal bytes are not parsed: a slave, or a copy, costs two reads and a comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+from flintmq.store.commitlog.files import LogFile, LogFiles
+
+PIECE = 1 << 20
+RANGE_MOST = 8 << 20  # a range is cut there: its records are held in memory
+
+Progress = Callable[[int, int], None]
+
+
+class LogBytes:
+    """Reads the bytes of a log at any offset, in a `with` block; the last file stays open.
+
+    Thread: one.
+    """
+
+    def __init__(self, log: LogFiles) -> None:
+        self.log = log
+        self._file: LogFile | None = None
+        self._fd = -1
+        self._buffer = bytearray(PIECE)
+
+    def __enter__(self) -> Self:
+        """Return the reader."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        """Close the file."""
+        self._file = None
+        if self._fd >= 0:
+            self.log.effects.close(self._fd)
+            self._fd = -1
+
+    def room(self, offset: int) -> int:
+        """Return how many bytes the file of this offset has from there on; 0 if there is no file."""
+        file = self._find(offset)
+        return 0 if file is None else file.start + file.size - offset
+
+    def next_start(self, offset: int) -> int:
+        """Return where the next file after this offset begins; the log's limit if none does."""
+        return next((file.start for file in self.log.files if file.start > offset), self.log.limit)
+
+    def read(self, offset: int, count: int) -> memoryview:
+        """Read bytes of one file.
+
+        They are fewer where it is shorter by now, or gone, and valid until the next call.
+        """
+        file = self._find(offset)
+        if file is None:
+            return memoryview(b"")
+        if file is not self._file:
+            self.__exit__(None, None, None)
+            with suppress(FileNotFoundError):
+                self._fd = self.log.effects.open_read(file.path)
+            self._file = file
+        if self._fd < 0:
+            return memoryview(b"")
+        view = memoryview(self._buffer)[:count]
+        return view[: self.log.effects.pread_into(self._fd, view, offset - file.start)]
+
+    def _find(self, offset: int) -> LogFile | None:
+        file = self._file
+        if file is not None and file.start <= offset < file.start + file.size:
+            return file
+        return self.log.find(offset)
+
+
+def ranges_that_differ(
+    a: LogFiles, b: LogFiles, begin: int, end: int, progress: Progress | None = None
+) -> Iterator[tuple[int, int]]:
+    """Yield [begin, end) of the ranges in which two logs have not the same bytes.
+
+    A range has RANGE_MOST bytes at most; the next one goes on there.
+
+    Args:
+        a, b: the logs.
+        begin, end: log offsets between which they are compared.
+        progress: called with bytes done and in all.
+
+    Raises:
+        StoreAccessError: a file may not be read.
+        OSError: the disk fails.
+    """
+    first: int | None = None
+    with LogBytes(a) as one, LogBytes(b) as other:
+        offset = begin
+        while offset < end:
+            count = min(PIECE - offset % PIECE, end - offset, one.room(offset), other.room(offset))
+            same = count > 0 and bytes_equal(one.read(offset, count), other.read(offset, count), count)
+            if not count:  # a side has no file there
+                starts = [side.next_start(offset) for side in (one, other) if not side.room(offset)]
+                count = min([end, *(start for start in starts if start > offset)]) - offset
+            if same and first is not None:
+                yield first, offset
+                first = None
+            if not same and first is None:
+                first = offset
+            offset += count
+            if first is not None and offset - first >= RANGE_MOST:
+                yield first, offset
+                first = None
+            if progress is not None:
+                progress(offset - begin, end - begin)
+    if first is not None:
+        yield first, end
+
+
+def bytes_equal(a: memoryview, b: memoryview, count: int) -> bool:
+    """Return whether both sides have so many bytes, and the same ones."""
+    if not len(a) == len(b) == count:
+        return False
+    # Buffers of whole bytearrays are compared by memcmp, memoryviews byte by byte.
+    if isinstance(a.obj, bytearray) and isinstance(b.obj, bytearray) and len(a.obj) == len(b.obj) == count:
+        return bool(a.obj == b.obj)
+    return bytes(a) == bytes(b)

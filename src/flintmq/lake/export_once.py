@@ -1,0 +1,159 @@
+"""Exports the new messages of stores to tables, by topic and store date.
+
+A task scans a range of a log and writes Parquet files with Arrow. Tasks run on threads, or on Spark, where no value
+passes through Java (`lake/workers.py`). The caller's thread publishes the files of the tasks with one rename
+(`lake/target.py`), so an export is visible as a whole or not at all; files of attempts that did not win are never
+published. The next export begins, in each store, where the last one ended in its log.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Unpack
+
+from flintmq.cluster.member import Member
+from flintmq.cluster.members import Stores
+from flintmq.config.keys import StoreConfig
+from flintmq.lake.checkpoint import ExportCheckpoint
+from flintmq.lake.compact import PartFile, combined
+from flintmq.lake.export import (
+    ExportChoices,
+    Exported,
+    ExportOptions,
+    RangeTask,
+    advanced,
+    check_same,
+    choice_of,
+    export_range,
+    next_begin,
+    publish,
+    target_of,
+    task_name,
+)
+from flintmq.lake.members import plans_of
+from flintmq.lake.scan import ScanPlan
+from flintmq.lake.splits import shares, split_count
+from flintmq.lake.target import ExportTarget, Manifest, StoreProgress, locked
+from flintmq.lake.workers import Progress, Threads, Workers
+from flintmq.storage.store_url import local_only, outside_store
+from flintmq.store.commitlog.report import Report
+
+
+def export(
+    root: Stores,
+    out: str,
+    config: StoreConfig | None = None,
+    *,
+    workers: Workers | None = None,
+    progress: Progress | None = None,
+    **choices: Unpack[ExportChoices],
+) -> Exported:
+    """Write the store's messages to Parquet below a directory; a later call adds new messages.
+
+    The files have the columns of the one schema (as changed by `properties` and `body`), with times in
+    microseconds (null outside the years 1 to 9999), below `export=N/topic_name=T/date=YYYY-MM-DD/`. `topic_name` is
+    `parquet.partition_value` of the topic (in a Delta table the topic), `date` the day of the store time in UTC.
+
+    Args:
+        root: directory of the store; or several stores (a list, a pattern, a manifest), whose rows have the columns
+            broker and store; the progress of each is published with the rows.
+        out: target directory; created if it does not exist.
+        config: RocketMQ's keys, for settings that the files do not show.
+        workers: run the tasks; None for threads of this process. Workers elsewhere must see `root` and `out` under the
+            same paths.
+        progress: called from time to time with tasks done and in all.
+        choices: what is exported, and how: see ExportChoices.
+
+    Raises:
+        NotAStoreError, UnsupportedFormatError, StoreAccessError: the store or the directory cannot be used.
+        UsageError: `out` has exports of another store or with other options, or another export runs there.
+        CorruptStoreError: damage in the log.
+        StoreError: messages have expired since the last export (and fail_on_data_loss); or Spark gave up.
+    """
+    options, workers = ExportOptions.of(root, config, choices), workers or Threads()
+    files, report = options.files, Report()
+    plans = plans_of(options.read, report)
+    for place in filter(None, (out, options.checkpoint)):
+        for _, plan in plans:
+            outside_store(place, plan.options.path, config)
+    with locked(os.path.abspath(local_only(out)), target_of(options)) as target:
+        last, copy = target.last(), ExportCheckpoint.at(options.checkpoint, target.root)
+        choice = choice_of(options.read, files, stream=False)
+        if last is not None:
+            check_same(target, last, choice)
+        lots = [_Lot.of(target, last, member, plan) for member, plan in plans]
+        copy.check(last)
+        target.check(last, files.shape.schema(), files.partition_by)
+        done = Exported(notes={**report.note_counts, **target.notes})
+        tasks = str(target.stage())
+        work = [task for number, lot in enumerate(lots) for task in lot.tasks(number, workers.count)]
+        answers = workers.run(partial(export_range, tasks, files), work, progress)
+        done.count(answers)
+        stores = _progress(lots, last, work, answers)
+        _tell(done, lots, stores)
+        if done.rows:
+            parts = [PartFile(*part) for answer in answers for part in answer["files"]]
+            parts = combined(parts, files, tasks, workers.count, workers.run)
+            last = publish(target, last, done, choice, stores, parts, files.shape)
+            done.notes |= target.notes
+        copy.keep(last)
+    return done
+
+
+@dataclass(frozen=True)
+class _Lot:
+    """The part of an export that is of one store.
+
+    Attributes:
+        member: the store among several; None for an only one.
+        plan: the read of the store.
+        begin, end: log offsets of what is new.
+    """
+
+    member: Member | None
+    plan: ScanPlan
+    begin: int
+    end: int
+
+    @property
+    def broker(self) -> str | None:
+        """Name of the broker; None for an only store."""
+        return None if self.member is None else self.member.broker
+
+    @classmethod
+    def of(cls, target: ExportTarget, last: Manifest | None, member: Member | None, plan: ScanPlan) -> _Lot:
+        before = None if last is None else last.progress(None if member is None else member.broker)
+        begin = next_begin(target, before, plan)
+        return cls(member, plan, begin, max(begin, plan.end))
+
+    def tasks(self, number: int, workers: int) -> list[RangeTask]:
+        """Divide what is new among tasks."""
+        ranges = shares(self.plan.log, self.begin, self.plan.end, split_count(self.plan.end - self.begin, workers))
+        return [
+            RangeTask(task_name(number, self.member, part.begin), self.member, self.plan, part)
+            for part in ranges
+            if part.begin < part.end
+        ]
+
+
+def _progress(
+    lots: Sequence[_Lot], last: Manifest | None, work: Sequence[RangeTask], answers: Sequence[Mapping[str, Any]]
+) -> dict[str | None, StoreProgress]:
+    """Return the progress of each store that has something new."""
+    found = {}
+    for lot in lots:
+        own = [answer for task, answer in zip(work, answers, strict=True) if task.member == lot.member]
+        if own:
+            before = None if last is None else last.progress(lot.broker)
+            found[lot.broker] = advanced(before, lot.begin, lot.end, own)
+    return found
+
+
+def _tell(done: Exported, lots: Sequence[_Lot], stores: Mapping[str | None, StoreProgress]) -> None:
+    """Set the log offsets of the result."""
+    if len(lots) == 1 and lots[0].member is None:
+        done.begin, done.end = lots[0].begin, lots[0].end
+    done.brokers = {broker: (one.begin, one.end) for broker, one in stores.items() if broker is not None}

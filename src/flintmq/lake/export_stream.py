@@ -1,0 +1,271 @@
+"""Exports live stores to tables while they are written, each message exactly once.
+
+A micro-batch is planned like one of the stream source (`lake/stream/`), and its tasks read their parts of the log and
+write Parquet with Arrow, on threads or on Spark. The caller publishes their files in one step, like every export,
+and the manifest that is published with them contains the queue offsets where the batch ends. So the directory is its
+own checkpoint: after any crash, a batch is there with its offsets, or neither is.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Unpack
+
+from flintmq.arrow.schema import SPARK_SCHEMA
+from flintmq.cluster.member import Member
+from flintmq.cluster.members import Stores, find_members
+from flintmq.config.keys import StoreConfig
+from flintmq.lake.checkpoint import ExportCheckpoint
+from flintmq.lake.compact import FileOptions, PartFile, combined
+from flintmq.lake.export import (
+    SCAN_BYTES,
+    ExportChoices,
+    Exported,
+    ExportOptions,
+    advanced,
+    check_log,
+    check_same,
+    choice_of,
+    named,
+    publish,
+    target_of,
+    task_name,
+    write_files,
+)
+from flintmq.lake.options import ReadOptions
+from flintmq.lake.stream import plan
+from flintmq.lake.stream.members import StoresStream
+from flintmq.lake.stream.options import StreamOptions
+from flintmq.lake.stream.reader import StoreStream
+from flintmq.lake.stream.scan import read_part
+from flintmq.lake.target import ExportTarget, Manifest, StoreProgress, locked
+from flintmq.lake.workers import Threads, Workers
+from flintmq.storage.store_url import local_only, outside_store
+from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.report import Report
+
+MAX_BYTES = 1 << 30  # of log in one micro-batch
+INTERVAL_S = 10.0
+Offsets = Mapping[str, Any]
+"""An offset of StoreStream, or of StoresStream."""
+
+
+def export_stream(
+    root: Stores,
+    out: str,
+    config: StoreConfig | None = None,
+    *,
+    workers: Workers | None = None,
+    max_offsets: int | None = None,
+    max_bytes: int = MAX_BYTES,
+    interval_s: float = INTERVAL_S,
+    once: bool = False,
+    stop: threading.Event | None = None,
+    on_batch: Callable[[Exported], None] | None = None,
+    **choices: Unpack[ExportChoices],
+) -> Exported:
+    """Write the store's messages to Parquet below a directory, and continue with new ones.
+
+    Args:
+        root, out, config, workers, choices: as for `export`. Rows are the messages that are in a queue, as in the
+            stream source.
+        max_offsets, max_bytes: most messages, and most bytes of log, of a micro-batch.
+        interval_s: seconds between the begins of two micro-batches; a full one is followed at once.
+        once: end with the messages that exist now.
+        stop: end after the running micro-batch when it is set.
+        on_batch: called with the result of each micro-batch.
+
+    Returns:
+        The sums of all micro-batches; `number` is that of the last.
+
+    Raises:
+        FlintError: as export.
+    """
+    options = ExportOptions.of(root, config, choices)
+    files = options.files
+    stop = stop or threading.Event()
+    for place in filter(None, (out, options.checkpoint)):
+        for path in places_of(options.read):
+            outside_store(place, path, config)
+    with locked(os.path.abspath(local_only(out)), target_of(options)) as target:
+        source = _Source(StreamOptions(options.read, max_offsets=max_offsets, max_bytes=max_bytes))
+        query = _Query(
+            workers or Threads(), source, target, files, ExportCheckpoint.at(options.checkpoint, target.root)
+        )
+        if once:
+            source.stream.end_now()
+        total = Exported(begin=query.end, end=query.end, notes=dict(target.notes))
+        while not stop.is_set():
+            done = query.batch()
+            if done is not None:
+                _add(total, done)
+                if on_batch is not None:
+                    on_batch(done)
+            if (done is None and once) or (not query.behind and not once and stop.wait(interval_s)):
+                break
+    return total
+
+
+def places_of(read: ReadOptions) -> list[str]:
+    """Return the directories of the stores that a read names, as far as they are there."""
+    if read.stores is None:
+        return [read.path]
+    members = find_members(read.stores, read.config, strict=read.fail_on_data_loss) or ()
+    return [member.path for member in members]
+
+
+class _Query:
+    """One streaming export: the published exports, and the next micro-batch."""
+
+    def __init__(
+        self,
+        workers: Workers,
+        source: _Source,
+        target: ExportTarget,
+        files: FileOptions,
+        copy: ExportCheckpoint,
+    ) -> None:
+        self.workers, self.source, self.target, self.files, self.copy = workers, source, target, files, copy
+        self.choice = choice_of(source.read, files, stream=True)
+        self.last: Manifest | None = target.last()
+        self.offsets: Offsets = source.stream.initial()
+        if self.last is not None:
+            check_same(target, self.last, self.choice)
+            for broker, log in source.logs().items():
+                before = self.last.progress(broker)
+                if before is not None:
+                    check_log(target, before, log)
+            self.offsets = source.offsets(self.last)
+        copy.check(self.last)
+        target.check(self.last, files.shape.schema(), files.partition_by)
+        copy.keep(self.last)
+        self.behind = False
+
+    @property
+    def end(self) -> int:
+        """Log offset where the last export ended; 0 before the first, and of several stores."""
+        return 0 if self.last is None else self.last.end
+
+    def batch(self) -> Exported | None:
+        """Export the next micro-batch; return None if there is nothing new."""
+        end = self.source.stream.next_end(self.offsets)
+        self.behind = bool(self.source.stream.progress()["lagMessages"])
+        if end == self.offsets:
+            return None
+        parts = self.source.tasks(self.offsets, end)
+        tasks = str(self.target.stage())
+        answers = self.workers.run(partial(export_part, tasks, self.files), parts)
+        done = Exported()
+        done.count(answers)
+        stores = self._progress(parts, answers, end)
+        if None in stores:
+            done.begin, done.end = stores[None].begin, stores[None].end
+        read = {task.member.broker for task in parts if task.member is not None}
+        done.brokers = {name: (one.begin, one.end) for name, one in stores.items() if name is not None and name in read}
+        if done.rows:
+            made = [PartFile(*part) for answer in answers for part in answer["files"]]
+            made = combined(made, self.files, tasks, self.workers.count, self.workers.run)
+            self.last = publish(self.target, self.last, done, self.choice, stores, made, self.files.shape)
+            done.notes |= self.target.notes
+            self.copy.keep(self.last)
+        self.offsets = end
+        return done
+
+    def _progress(
+        self, parts: Sequence[PartTask], answers: Sequence[Mapping[str, Any]], end: Offsets
+    ) -> dict[str | None, StoreProgress]:
+        """Return the progress of each store after a micro-batch."""
+        found = {}
+        for broker, offsets in self.source.by_store(end).items():
+            before = None if self.last is None else self.last.progress(broker)
+            own = [(task, answer) for task, answer in zip(parts, answers, strict=True) if task.broker == broker]
+            begin, stop = (before.end, before.end) if before is not None else (0, 0)
+            if own:
+                begin, stop = own[0][0].part.begin, own[-1][0].part.end
+            found[broker] = advanced(before, begin, stop, [answer for _, answer in own], offsets)
+        return found
+
+
+class _Source:
+    """The stream of an export: of one store, whose broker is None, or of several.
+
+    Args:
+        options: options of the stream.
+    """
+
+    def __init__(self, options: StreamOptions) -> None:
+        self.read = options.read
+        self.stream: Any = StoresStream(options) if self.read.many else StoreStream(options)
+
+    def logs(self) -> dict[str | None, LogFiles]:
+        """Return the log of each store that is there."""
+        return self.stream.logs() if self.read.many else {None: self.stream.log}
+
+    def offsets(self, last: Manifest) -> Offsets:
+        """Return the offset at which the last export ended."""
+        if not self.read.many:
+            return last.offsets or {}
+        return {broker: one.offsets for broker, one in (last.members or {}).items() if one.offsets is not None}
+
+    def by_store(self, offset: Offsets) -> dict[str | None, Mapping[str, int]]:
+        """Divide an offset among the stores."""
+        if not self.read.many:
+            return {None: offset}
+        found: dict[str | None, Mapping[str, int]] = {}
+        found.update(offset.items())
+        return found
+
+    def tasks(self, start: Offsets, end: Offsets) -> list[PartTask]:
+        """Plan the tasks of a micro-batch."""
+        found = self.stream.tasks(start, end)
+        if not self.read.many:
+            return [PartTask(task_name(0, None, part.begin), None, part) for part in found]
+        numbers = {broker: number for number, broker in enumerate(sorted(end))}
+        return [PartTask(task_name(numbers[one.broker], one, part.begin), one, part) for one, part in found]
+
+
+@dataclass(frozen=True)
+class PartTask:
+    """A part of a micro-batch that one task exports.
+
+    Attributes:
+        name, member: as in RangeTask.
+        part: the part.
+    """
+
+    name: str
+    member: Member | None
+    part: plan.StreamTask
+
+    @property
+    def broker(self) -> str | None:
+        """Name of the broker; None for an only store."""
+        return None if self.member is None else self.member.broker
+
+
+def export_part(tasks: str, files: FileOptions, task: PartTask) -> dict[str, Any]:
+    """Run one task: write the messages of one part of a micro-batch as Parquet files.
+
+    The files are in a directory of this attempt.
+
+    Raises:
+        CorruptStoreError, StoreError: damage or loss, and failOnDataLoss is set.
+        OSError: the disk is full or fails.
+    """
+    report = Report()
+    batches = read_part(task.part, SPARK_SCHEMA, report, SCAN_BYTES, apart=True)
+    return write_files(named(batches, task.member), task.part.log, tasks, files, task.name, report)
+
+
+def _add(total: Exported, done: Exported) -> None:
+    """Add the result of a micro-batch to the sums."""
+    total.begin = total.begin if total.rows else done.begin
+    total.number, total.end = done.number or total.number, max(total.end, done.end)
+    for broker, (begin, end) in done.brokers.items():
+        total.brokers[broker] = (total.brokers.get(broker, (begin, end))[0], end)
+    for name in ("rows", "files", "bytes", "damages", "lost_bytes", "bad_bodies"):
+        setattr(total, name, getattr(total, name) + getattr(done, name))

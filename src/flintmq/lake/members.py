@@ -1,0 +1,80 @@
+"""Plans a read of several stores: each by itself, with the offsets of its broker.
+
+A topic, a queue or a time that one store does not have may be in another one: it is missing if all stores lack it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from flintmq.cluster.member import Member
+from flintmq.cluster.members import find_members, only_named
+from flintmq.config.text import short
+from flintmq.errors import FlintError, UsageError
+from flintmq.lake.asked import GO_ON, NOT_THERE
+from flintmq.lake.broker_options import brokers_named
+from flintmq.lake.options import ReadOptions
+from flintmq.lake.scan import ScanPlan, plan_scan
+from flintmq.store.commitlog.predicate import Predicate
+from flintmq.store.commitlog.pushdown import Comparison
+from flintmq.store.commitlog.report import Report
+
+
+def plans_of(read: ReadOptions, report: Report) -> list[tuple[Member | None, ScanPlan]]:
+    """Plan the read of one store, without a member, or of several."""
+    if not read.many:
+        return [(None, plan_scan(read, report))]
+    return [(member, plan) for member, plan in plan_members(read, report)]
+
+
+def plan_members(
+    options: ReadOptions,
+    report: Report,
+    narrow_to: Callable[[Predicate], Predicate] = lambda predicate: predicate,
+    limits: Iterable[Comparison] = (),
+) -> list[tuple[Member, ScanPlan]]:
+    """Plan a read of several stores, in the order of their brokers' names.
+
+    Args:
+        options: options of the read, of many stores.
+        report: receives notes, in a lenient read also on anything missing.
+        narrow_to: adds the filters that Spark pushes to the predicate.
+        limits: comparisons that Spark applies as well; a store whose rows cannot pass them is not planned.
+
+    Raises:
+        UsageError: an option names an unknown broker, or a topic or queue that no store has; see also plan_scan.
+        The other errors of find_members and plan_scan.
+    """
+    members = broker_members(options, report)
+    lacking: list[dict[str, FlintError]] = []
+    plans = []
+    for member in only_named(members, limits):
+        missing: dict[str, FlintError] = {}
+        plans.append((member, plan_scan(options.of(member), report, narrow_to, missing)))
+        lacking.append(missing)
+    for what in set.intersection(*map(set, lacking)) if lacking else ():
+        error = lacking[0][what]
+        others = f" (nor have {len(lacking) - 1} other stores)" if lacking[1:] else ""
+        if options.fail_on_data_loss:
+            raise type(error)(f"{error}{others}")
+        report.note(NOT_THERE, f"{str(error).replace(f'; {GO_ON}', '')}{others}")
+    return plans
+
+
+def broker_members(options: ReadOptions, report: Report) -> tuple[Member, ...]:
+    """Find the stores of a read of many; the brokers that options name must be there.
+
+    Raises:
+        UsageError: (failOnDataLoss) an option names a broker of which there is no store.
+        The errors of find_members.
+    """
+    assert options.stores is not None
+    members = find_members(options.stores, options.config, strict=options.fail_on_data_loss, report=report) or ()
+    unknown = sorted(brokers_named(options.given) - {member.broker for member in members})
+    if unknown:
+        known = ", ".join(short(member.broker) for member in members[:5])
+        text = f"{options.path}: no store of broker {short(unknown[0])}, which the offsets name; there are {known}"
+        if options.fail_on_data_loss:
+            raise UsageError(f"{text}; {GO_ON}")
+        report.note(NOT_THERE, text)
+    return members

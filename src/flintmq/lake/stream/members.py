@@ -1,0 +1,236 @@
+"""Streams several stores as one: a StoreStream for each broker, and one offset of all.
+
+The offset names the brokers: `{"broker-a": {"Orders/0": 185}, "broker-b": {"Orders/0": 90}}`. What names the stores is
+looked at again for each micro-batch. A broker that comes is taken up at its first message: one offset contains its
+begin, and the next one what was read of it. A broker that goes keeps its offset, and goes on there when it returns. Of
+a master and its slaves the one is read whose log goes further, so the store of a broker may change; the anchor in its
+offset shows whether that is the same log.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from flintmq.config.text import short
+from flintmq.errors import NotAStoreError, StoreError
+from flintmq.lake.stream.reader import Available, StoreStream, log_line
+
+if TYPE_CHECKING:
+    from flintmq.cluster.member import Member
+    from flintmq.lake.stream.options import StreamOptions
+    from flintmq.lake.stream.plan import StreamTask
+    from flintmq.store.commitlog.files import LogFiles
+
+BrokerOffsets = Mapping[str, Mapping[str, int]]
+"""The offset of each broker, in the form of StoreStream."""
+
+
+class StoresStream:
+    """Plans the micro-batches of several stores.
+
+    Args:
+        options: options of the stream, of many stores.
+        tell: receives lines about what was lost, and about brokers that are gone.
+
+    Thread: one at a time.
+    """
+
+    def __init__(self, options: StreamOptions, tell: Callable[[str], None] = log_line) -> None:
+        self.options, self.tell = options, tell
+        self._streams: dict[str, tuple[Member, StoreStream]] = {}
+        self._ends_now = False
+        self._told: set[str] = set()
+        self._served = 0  # which broker gets the rest of a limit first
+
+    # -- micro-batches -------------------------------------------------------------------------------------------------
+
+    def initial(self) -> dict[str, dict[str, int]]:
+        """Return the offset at which a new stream begins, in each store.
+
+        Raises:
+            UsageError: an option names a broker or a queue that does not exist.
+            The other errors of StoreStream.initial and find_members.
+        """
+        return {broker: stream.initial() for broker, stream in self._look(check=True)}
+
+    def end_now(self) -> None:
+        """Set the target of the stream to the present ends of the stores."""
+        self._ends_now = True
+        for _, stream in self._look():
+            stream.end_now()
+
+    def next_end(self, start: BrokerOffsets, limits: bool = True) -> BrokerOffsets:
+        """Return the end of the next micro-batch; `start` itself if there is not enough to read.
+
+        Args:
+            start: an offset.
+            limits: whether the options' limits apply; they are of all stores together.
+
+        Raises:
+            StoreError: (failOnDataLoss) messages from `start` on have expired or were truncated.
+            NotAStoreError: (failOnDataLoss) a store of a list or a manifest is not there.
+            StoreAccessError: a file may not be read.
+        """
+        streams = dict(self._look())
+        self._tell_gone(start, streams)
+        there = {broker: stream.available(start[broker]) for broker, stream in streams.items() if broker in start}
+        if limits:
+            messages = sum(one.messages for one in there.values())
+            if streams and all(stream.too_few(messages) for stream in streams.values()):
+                return start
+            there = self._limited(there)
+        begins = {broker: self._begin(stream) for broker, stream in streams.items() if broker not in start}
+        ends = {broker: streams[broker].end_after(one) for broker, one in there.items()}
+        return dict(sorted({**start, **begins, **ends}.items()))
+
+    def progress(self) -> dict[str, Any]:
+        """Return the ends of the stores, and the lag of the stream over all of them."""
+        found = {broker: stream.progress() for broker, stream in self._look()}
+        sums = {name: sum(one[name] for one in found.values()) for name in ("lagMessages", "lagBytes")}
+        ends = {
+            broker: {name: number for name, number in one.items() if name not in _LAGS} for broker, one in found.items()
+        }
+        return {
+            **sums,
+            "minOffsetsBehindLatest": min((one["minOffsetsBehindLatest"] for one in found.values()), default=0),
+            "maxOffsetsBehindLatest": max((one["maxOffsetsBehindLatest"] for one in found.values()), default=0),
+            **ends,
+        }
+
+    def tasks(self, start: BrokerOffsets, end: BrokerOffsets) -> list[tuple[Member, StreamTask]]:
+        """Plan the tasks of a micro-batch, each of one store.
+
+        Raises:
+            StoreError: (failOnDataLoss) messages of the batch no longer exist, or a store of it is not there.
+            StoreAccessError: a file may not be read.
+        """
+        streams = dict(self._look())
+        parts = []
+        for broker, offset in sorted(end.items()):
+            if broker not in start or start[broker] == offset:
+                continue
+            if broker not in streams:
+                self._lost_broker(broker)
+                continue
+            member, stream = self._streams[broker]
+            parts += [(member, task) for task in stream.tasks(start[broker], offset)]
+        return parts
+
+    def logs(self) -> dict[str | None, LogFiles]:
+        """Return the files of the log of each broker that is there."""
+        return {broker: stream.log for broker, stream in self._look()}
+
+    # -- stores --------------------------------------------------------------------------------------------------------
+
+    def _look(self, check: bool = False) -> Iterator[tuple[str, StoreStream]]:
+        """Find the stores as they are now; yield each broker with its stream, in the order of names.
+
+        Args:
+            check: compare the brokers that options name with the stores.
+        """
+        from flintmq.cluster.members import find_members
+        from flintmq.lake.members import broker_members
+        from flintmq.store.commitlog.report import Report
+
+        read, report = self.options.read, Report()
+        assert read.stores is not None
+        try:
+            if check:
+                members = broker_members(read, report)
+            else:
+                members = find_members(read.stores, read.config, strict=read.fail_on_data_loss, report=report) or ()
+        except NotAStoreError:
+            if check or read.fail_on_data_loss:
+                raise
+            members = ()  # all brokers of a pattern are gone, for now
+        for note in report.notes:
+            self._tell(note.text)
+        now = {member.broker: member for member in members}
+        self._streams = {
+            broker: self._streams[broker]
+            if broker in self._streams and self._streams[broker][0] == member
+            else (member, self._stream(member))
+            for broker, member in now.items()
+        }
+        for broker, (_, stream) in self._streams.items():
+            yield broker, stream
+
+    def _stream(self, member: Member) -> StoreStream:
+        stream = StoreStream(self.options.of(member), self.tell)
+        if self._ends_now:
+            stream.end_now()
+        return stream
+
+    def _begin(self, stream: StoreStream) -> dict[str, int]:
+        """Return the offset at which a broker is taken up that was not there when the stream began."""
+        return StoreStream(replace(stream.options, start="earliest"), self.tell).initial()
+
+    def _limited(self, there: Mapping[str, Available]) -> dict[str, Available]:
+        """Limit all stores together to one micro-batch: each gets its share of the limits."""
+        there = {broker: there[broker] for broker in sorted(there)}
+        most, most_bytes = self.options.max_offsets, self.options.max_bytes
+        messages = {broker: one.messages for broker, one in there.items() if one.messages}
+        if most is not None and sum(messages.values()) > most:
+            shares = _shares(messages, most, self._served)
+            self._served += 1
+            there = {
+                broker: one.limited(shares[broker], None) if shares.get(broker) else replace(one, spans={})
+                for broker, one in there.items()
+            }
+        sizes = {broker: one.log_bytes for broker, one in there.items() if one.spans}
+        if most_bytes is not None and sum(sizes.values()) > most_bytes:
+            shares = _shares(sizes, most_bytes, self._served)
+            self._served += 1
+            there = {
+                broker: one.limited(None, shares[broker]) if shares.get(broker) else replace(one, spans={})
+                for broker, one in there.items()
+            }
+        return there
+
+    def _tell_gone(self, start: BrokerOffsets, there: Mapping[str, StoreStream]) -> None:
+        for broker in sorted(start.keys() - there.keys()):
+            self._tell(
+                f"{self.options.read.path}: the store of broker {short(broker)} is gone; "
+                "the stream goes on there when it returns"
+            )
+        self._told -= {text for text in self._told if any(f"broker {short(name)} is gone" in text for name in there)}
+
+    def _lost_broker(self, broker: str) -> None:
+        """Fail because the store of a planned batch is gone; or report it."""
+        path = self.options.read.path
+        why = f"{path}: the store of broker {short(broker)}, of which a micro-batch was planned, is gone"
+        if self.options.read.fail_on_data_loss:
+            raise StoreError(f"{why}; start the stream again when it is back, or set failOnDataLoss=false")
+        self._tell(f"{why}; its messages of this batch are left out (it is set)")
+
+    def _tell(self, text: str) -> None:
+        """Print a line once."""
+        if text not in self._told:
+            self._told.add(text)
+            self.tell(text)
+
+
+_LAGS = (
+    "lagMessages",
+    "lagBytes",
+    "minOffsetsBehindLatest",
+    "maxOffsetsBehindLatest",
+    "avgOffsetsBehindLatest",
+)
+
+
+def _shares(wanted: Mapping[str, int], most: int, turn: int) -> dict[str, int]:
+    """Divide a limit among those that want more in all: by what each wants, the rest in turn.
+
+    A share is never more than what is wanted, and the shares are the whole limit, which is at least 1.
+    """
+    total = sum(wanted.values())
+    shares = {name: most * want // total for name, want in wanted.items()}
+    names = sorted(wanted)
+    rest = most - sum(shares.values())
+    for step in range(rest):
+        shares[names[(turn + step) % len(names)]] += 1
+    assert sum(shares.values()) == most and all(shares[name] <= wanted[name] for name in names)
+    return shares

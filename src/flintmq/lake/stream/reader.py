@@ -1,0 +1,470 @@
+"""Plans the micro-batches of a stream of one store: their offsets and their tasks.
+
+An offset contains the next queue offset of every queue from which messages were seen, `{"Orders/0": 185, "Orders/1":
+190}`, and the log offset of the last record that was read (`anchor.py`). Nothing else is remembered, so
+a stream goes on from an offset alone. A queue that an offset does not name begins at 0, so a new queue is read from its
+first message on, and so is a queue that was deleted and created again.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+from flintmq.config.text import short
+from flintmq.errors import StoreError, UsageError
+from flintmq.kernels.select import ANY_QUEUE
+from flintmq.lake.offsets import EARLIEST, MARKS, WORDS, flat, parse_flat
+from flintmq.lake.stream.admission import Span, limited
+from flintmq.lake.stream.anchor import (
+    StreamAnchor,
+    anchor_in,
+    begin_anchor,
+    is_other_log,
+    made_again,
+    next_anchor,
+    walked_to,
+)
+from flintmq.lake.stream.options import StreamOptions
+from flintmq.store.layout.queue_name import QueueName
+
+if TYPE_CHECKING:
+    from flintmq.lake.stream.plan import StreamTask
+    from flintmq.lake.stream.queues import StreamQueues
+    from flintmq.store.commitlog.files import LogFiles
+
+Offsets = dict[QueueName, int]
+SETTLE_SECONDS = 0.5  # how long Trigger.AvailableNow waits for messages that were put but are not in the queues yet
+GRACE_SECONDS = 5.0  # how long a queue may be shorter than before until that counts as a loss
+
+
+def log_line(text: str) -> None:
+    """Print a line to the log of the driver or worker; Spark has no better place for it."""
+    print(f"flintmq: {text}", file=sys.stderr, flush=True)
+
+
+@dataclass(frozen=True)
+class Available:
+    """The messages that a store has from an offset on.
+
+    Attributes:
+        queues: as the store has them now.
+        begin, anchor: the offset, without queues that are gone.
+        spans: the queue offsets to read.
+    """
+
+    queues: StreamQueues
+    begin: Offsets
+    anchor: StreamAnchor | None
+    spans: dict[QueueName, Span]
+
+    @property
+    def messages(self) -> int:
+        """Their number."""
+        return sum(high - low for low, high in self.spans.values())
+
+    @property
+    def log_bytes(self) -> int:
+        """The bytes of log that they take, about."""
+        return sum(self.queues.places(name).size(*span) for name, span in self.spans.items())
+
+    def limited(self, max_offsets: int | None, max_bytes: int | None) -> Available:
+        """Return a part of them that is one micro-batch: at least one record."""
+        queues, spans = self.queues, self.spans
+        for limit, weigh in (
+            (max_offsets, lambda name, low, high: high - low),
+            (max_bytes, lambda name, low, high: queues.places(name).size(low, high)),
+        ):
+            firsts = [queues.first_message(name, *span) for name, span in spans.items()] if limit else []
+            begin = min((first[1].physical_offset for first in firsts if first), default=queues.log.min_offset)
+            if limit is not None and spans:
+                places = {name: queues.places(name) for name in spans}
+                ends = limited(places, spans, begin, queues.end, weigh, limit)
+                assert any(low < ends[name] for name, (low, _) in spans.items())  # else the query would never get on
+                spans = {name: (low, ends[name]) for name, (low, _) in spans.items() if low < ends[name]}
+        return replace(self, spans=spans)
+
+
+class StoreStream:
+    """Plans the micro-batches of one store.
+
+    Args:
+        options: options of the stream.
+        tell: receives lines about what was lost, and the reader goes on without.
+
+    Thread: one at a time.
+    """
+
+    def __init__(self, options: StreamOptions, tell: Callable[[str], None] = log_line) -> None:
+        self.options, self.tell = options, tell
+        self._queues: StreamQueues | None = None
+        self._target: Offsets | None = None  # of Trigger.AvailableNow
+        self._planned: Offsets = {}  # the end of the last batch
+        self._last_batch = 0.0  # when it was planned, by the monotonic clock
+        self._reported: set[tuple[QueueName | None, str]] = set()
+        self._losses: list[str] = []  # of this planning, to be reported
+        self._removed: set[QueueName] = set()  # queues that did not come back within GRACE_SECONDS
+        self._checked: dict[QueueName, tuple[int, int, int]] = {}  # queues not created again: offset, anchor, end
+        self._names: dict[str, QueueName] = {}  # keys of offsets seen so far
+        self._met: deque[tuple[Mapping[str, Any], Offsets]] = deque(maxlen=3)  # ends of the last batches
+        self._last_flat: tuple[Offsets, dict[str, int]] = {}, {}  # offsets, and their flat form
+
+    # -- micro-batches -------------------------------------------------------------------------------------------------
+
+    def initial(self) -> dict[str, int]:
+        """Return the offset at which a new stream begins.
+
+        Raises:
+            UsageError: an option names a queue that the store does not have.
+            StoreError: nothing was stored at the time to begin at, or later (and no strategy allows it).
+            NotAStoreError, UnsupportedFormatError, StoreAccessError: the store cannot be read.
+        """
+        from flintmq.lake.asked import GO_ON, unknown_topics
+
+        queues = self._look()
+        unknown = list(unknown_topics(queues.lookup, self.options.read.predicate).values())
+        if unknown:
+            more = f" (and {len(unknown) - 1} other topics)" if unknown[1:] else ""
+            self.tell(f"{str(unknown[0]).removesuffix(GO_ON)}it is read once it exists{more}")
+        starts = self._starts(queues)
+        return self._flat(starts, begin_anchor(queues, starts))
+
+    def end_now(self) -> None:
+        """Set the target of the stream to the present end of the store."""
+        queues = self._look()
+        queues.settle(SETTLE_SECONDS)
+        self._target = dict(queues.highs)
+
+    def next_end(self, start: Mapping[str, Any], limits: bool = True) -> Mapping[str, Any]:
+        """Return the end of the next micro-batch; `start` itself if there is not enough to read.
+
+        Args:
+            start: an offset.
+            limits: whether the options' limits apply.
+
+        Raises:
+            StoreError: (failOnDataLoss) messages from `start` on have expired or were truncated.
+            StoreAccessError: a file may not be read.
+        """
+        there = self.available(start)
+        if limits:
+            if self.too_few(there.messages):
+                return start
+            there = there.limited(self.options.max_offsets, self.options.max_bytes)
+        return self.end_after(there)
+
+    def available(self, start: Mapping[str, Any]) -> Available:
+        """Look at the store, and return what it has from an offset on.
+
+        Raises:
+            As next_end.
+        """
+        begin, anchor = self._parse(start)
+        queues, differing = self._settled(begin)
+        removed = self._removed if queues.of_directories() else set()
+        ends = self._ends(queues)
+        spans = self._spans(
+            queues, begin, anchor, ends, removed, differing if self._target is None else _differing(begin, ends)
+        )
+        begin = {name: number for name, number in begin.items() if name not in removed} if removed else begin
+        if beyond := _beyond(queues, begin, differing):  # go on with what comes next
+            begin = begin | {name: queues.highs[name] for name in beyond}
+        if is_other_log(queues, anchor):  # already reported
+            anchor = None
+        return Available(queues, begin, anchor, spans)
+
+    def end_after(self, there: Available) -> dict[str, int]:
+        """Return the offset after a micro-batch of these messages."""
+        self._planned, anchor = there.begin, there.anchor
+        if there.spans:
+            self._last_batch = time.monotonic()
+            self._planned = {**there.begin, **{name: high for name, (_, high) in there.spans.items()}}
+            anchor = next_anchor(there.queues, there.spans, anchor)
+        end = self._flat(self._planned, anchor)
+        self._met.append((end, self._planned))
+        return end
+
+    def progress(self) -> dict[str, int]:
+        """Return the end of the store, and the lag of the stream.
+
+        `lagMessages` is exact, `lagBytes` (of the commit log) is estimated if it is more than a few megabytes.
+        """
+        queues = self._look()
+        planned = self._planned
+        differing = [name for name in _differing(planned, queues.highs) if name in queues.highs]
+        spans = {name: (planned.get(name, 0), queues.bounds[name]) for name in differing}
+        behind = {name: (max(low, read), high) for name, (read, (low, high)) in spans.items() if high > read}
+        size = sum(queues.places(name).size(*span) for name, span in behind.items())
+        lags = [high - low for low, high in behind.values()]
+        count = max(1, len(queues.bounds))
+        lag = {
+            "lagMessages": sum(lags),
+            "lagBytes": size,
+            "minOffsetsBehindLatest": min(lags) if len(lags) == len(queues.bounds) and lags else 0,
+            "maxOffsetsBehindLatest": max(lags, default=0),
+            "avgOffsetsBehindLatest": sum(lags) // count,
+        }
+        return {**lag, **self._flat(planned | queues.highs, None)}
+
+    def tasks(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[StreamTask]:
+        """Plan the tasks of a micro-batch.
+
+        Raises:
+            StoreError: (failOnDataLoss) messages of the batch no longer exist.
+            StoreAccessError: a file may not be read.
+        """
+        from flintmq.lake.stream.plan import share_out
+
+        self._planned, _ = self._parse(end)
+        queues, differing = self._settled(self._planned)
+        begin, anchor = self._parse(start)
+        wanted = _differing(begin, self._planned)
+        removed = _missing(queues, begin, {*differing, *wanted}) if queues.of_directories() else set()
+        spans = self._spans(queues, begin, anchor, self._planned, removed, wanted, known=True)
+        to_end = queues.at_rest and not any(name in queues.highs for name in differing)
+        return share_out(queues, spans, walked_to(queues, anchor), to_end)
+
+    # -- offsets -------------------------------------------------------------------------------------------------------
+
+    @property
+    def log(self) -> LogFiles:
+        """The files of the log."""
+        return self._look().log
+
+    def _look(self) -> StreamQueues:
+        """Return the queues as they are now."""
+        from flintmq.lake.stream.queues import StreamQueues
+
+        if self._queues is None:
+            self._queues = StreamQueues(self.options.read)
+        else:
+            self._queues.refresh()
+        return self._queues
+
+    def _settled(self, known: Offsets) -> tuple[StreamQueues, list[QueueName]]:
+        """Wait until the queues have all that was seen before, or for GRACE_SECONDS.
+
+        A writer that starts truncates its queues and writes their ends again, which takes a moment. And a queue that
+        was read from the log, while the store had no queue file at all, gets its files after other queues.
+
+        Args:
+            known: offsets that were seen.
+
+        Returns:
+            The queues, and the names of those that do not end at the known offsets.
+        """
+        queues = self._look()
+        until = time.monotonic() + GRACE_SECONDS
+        while True:
+            differing = _differing(known, queues.highs)
+            removed = _missing(queues, known, differing)
+            late = {*_beyond(queues, known, differing), *(removed - self._removed)}
+            if not late or time.monotonic() > until:
+                self._removed = removed
+                return queues, differing
+            time.sleep(0.1)
+            queues.refresh(force=True, also=late)
+
+    def _parse(self, offset: Mapping[str, Any]) -> tuple[Offsets, StreamAnchor | None]:
+        """Return queue offsets, which must not be changed, and the anchor.
+
+        Offsets seen before are not parsed again: there may be 10,000 queues.
+        """
+        for met, offsets in self._met:
+            if met == offset:
+                return offsets, anchor_in(offset)
+        known = self._names
+        try:
+            found = {known[key]: number for key, number in offset.items() if key not in MARKS}
+            if all(type(number) is int and number >= 0 for number in found.values()):
+                return found, anchor_in(offset)
+        except KeyError:
+            pass
+        found = {QueueName(*queue): number for queue, number in parse_flat("the query's checkpoint", offset).items()}
+        self._names |= {f"{name.topic}/{name.queue_id}": name for name in found}
+        return found, anchor_in(offset)
+
+    def _flat(self, offsets: Offsets, anchor: StreamAnchor | None) -> dict[str, int]:
+        """Return offsets in flat form, based on the last ones: mostly a few numbers differ."""
+        last, text = self._last_flat
+        differing = _differing(offsets, last)
+        if len(offsets) == len(last) and all(name in last and name in offsets for name in differing):
+            text = text | flat({name: offsets[name] for name in differing})
+        else:
+            text = flat(offsets)
+        self._last_flat = offsets, text
+        return {**(anchor.marks() if anchor is not None else {}), **text}
+
+    def _starts(self, queues: StreamQueues) -> Offsets:
+        """Return where a new query begins: at a time, at times of queues, or at offsets.
+
+        The first of these options that is given decides.
+        """
+        start, bounds, times = self.options.start, queues.bounds, self.options.read.since_of
+        if isinstance(start, int):
+            found = {name: queues.at_time(name, start) for name in bounds}
+            if all(offset == bounds[name][1] for name, offset in found.items()):
+                self._nothing_at("", "startingTimestamp", start)
+            return found
+        if times:
+            self._check_there("startingOffsetsByTimestamp", times, queues)
+            found = {name: queues.at_time(name, times[name]) if name in times else bounds[name][0] for name in bounds}
+            for name in (name for name, offset in found.items() if name in times and offset == bounds[name][1]):
+                where = f"topic {short(name.topic)}, queue {name.queue_id}: "
+                self._nothing_at(where, "startingOffsetsByTimestamp", times[name])
+            return found
+        if isinstance(start, str):
+            return {name: self._at_word(span, WORDS[start]) for name, span in bounds.items()}
+        self._check_there("startingOffsets", [queue for queue, number in start.items() if number > 0], queues)
+        offsets = {name: start.get(name, start.get((name.topic, ANY_QUEUE), EARLIEST)) for name in bounds}
+        return {
+            name: number if number >= 0 else self._at_word(bounds[name], number) for name, number in offsets.items()
+        }
+
+    @staticmethod
+    def _at_word(span: Span, number: int) -> int:
+        """Return the offset that -2 or -1 mean."""
+        return span[0] if number == EARLIEST else span[1]
+
+    @staticmethod
+    def _check_there(option: str, wanted: Iterable[tuple[str, int]], queues: StreamQueues) -> None:
+        for topic, queue in wanted:
+            if (topic, queue) not in queues.bounds:
+                raise UsageError(f"option {option}: the store has no queue {queue} of topic {short(topic)}")
+
+    def _nothing_at(self, where: str, option: str, ms: int) -> None:
+        """Fail because nothing was stored at a time or later, unless the strategy allows it."""
+        from flintmq.lake.asked import nothing_at
+
+        if self.options.read.lenient_times:
+            return
+        if self.options.read.fail_on_data_loss:
+            raise StoreError(where + nothing_at(option, ms))
+        self.tell(where + nothing_at(option, ms))
+
+    def _ends(self, queues: StreamQueues) -> Offsets:
+        """Return the offsets up to which may be read now, limited by Trigger.AvailableNow's target."""
+        ends = dict(queues.highs)
+        if self._target is None:
+            return ends
+        return {name: min(high, ends[name]) for name, high in self._target.items() if name in ends}
+
+    def _spans(
+        self,
+        queues: StreamQueues,
+        begin: Offsets,
+        anchor: StreamAnchor | None,
+        ends: Offsets,
+        removed: set[QueueName],
+        differing: Iterable[QueueName],
+        known: bool = False,
+    ) -> dict[QueueName, Span]:
+        """Return the offsets to read between `begin` and `ends`, as far as their messages exist.
+
+        A queue that was created again is read from its first message (with failOnDataLoss=false), always the same for
+        the same offsets. A removed queue is forgotten, so that it is read from its first message if it comes again.
+
+        Args:
+            queues: as the store has them now.
+            begin: first offset of each queue.
+            anchor: anchor of `begin`.
+            ends: offset of each queue at which to stop.
+            removed: the queues of `begin` that no longer exist.
+            differing: the queues whose offsets in `begin` and `ends` differ.
+            known: the store once had all messages up to `ends`.
+        """
+        bounds, spans, lost = queues.bounds, {}, self._lost
+        other = anchor if is_other_log(queues, anchor) else None
+        anchor = None if other is not None else anchor
+        read_to = sys.maxsize if anchor is None else anchor.log_offset
+        for name in sorted(removed):
+            lost(queues, name, begin[name], "the queue was removed, with its topic or its last messages")
+        names = {name for name in differing if name in ends}
+        queues.look_at(names)
+        names |= {name for name, end in queues.ends.items() if end > read_to and name in ends}
+        for name in sorted(names):
+            low, high, end = begin.get(name, 0), ends[name], queues.ends.get(name, 0)
+            if low == high and (end <= read_to or self._checked.get(name) == (high, read_to, end)):
+                continue
+            least, most = bounds.get(name, (0, 0))
+            if name in begin and name in bounds and made_again(queues, name, low, anchor):
+                lost(
+                    queues,
+                    name,
+                    least,
+                    f"the queue was deleted and made again; offsets up to {low} of the earlier queue were read",
+                )
+                low = least
+            elif name in begin and low > most and name in bounds:
+                lost(queues, name, low, f"the queue ends at {most}: the log was truncated, or this is another store")
+            elif low < least and low < high:
+                lost(queues, name, low, f"messages before offset {least} have expired and were not read")
+            elif known and high > most and low < high:
+                lost(queues, name, most, f"the queue ends there, before {high}: it was truncated, or has expired")
+            elif low == high:
+                self._checked[name] = (high, read_to, end)
+            if max(low, least) < min(high, most):
+                spans[name] = (max(low, least), min(high, most))
+        if other is not None:
+            self._lost_log(queues, other)
+        self._report_losses()
+        return spans
+
+    def _lost(self, queues: StreamQueues, name: QueueName, offset: int, why: str) -> None:
+        """Fail because messages are lost; or report the loss once, and continue."""
+        from flintmq.lake.stream.plan import lost
+
+        if self.options.read.fail_on_data_loss:
+            raise lost(queues, name, offset, why)
+        if (name, why) not in self._reported:
+            self._reported.add((name, why))
+            self._losses.append("" if self._losses else str(lost(queues, name, offset, why)))
+
+    def _lost_log(self, queues: StreamQueues, anchor: StreamAnchor) -> None:
+        why = (
+            f"{queues.root}: the last record that was read, at log offset {anchor.log_offset}, is not there: "
+            "the log was truncated, is damaged there or of another store; failOnDataLoss=false goes on with the rest"
+        )
+        if self.options.read.fail_on_data_loss:
+            raise StoreError(why)
+        if (None, why) not in self._reported:
+            self._reported.add((None, why))
+            self._losses.append("" if self._losses else why)
+
+    def _report_losses(self) -> None:
+        """Print one line, however many queues lost messages."""
+        if self._losses:
+            rest = f"; and {len(self._losses) - 1} more losses" if self._losses[1:] else ""
+            self.tell(f"{self._losses[0]} (it is set){rest}")
+            self._losses = []
+
+    def too_few(self, messages: int) -> bool:
+        """Return whether to wait for more messages than these."""
+        if self._target is not None or not self.options.min_offsets:
+            return False
+        waited = 1000 * (time.monotonic() - self._last_batch) if self._last_batch else self.options.max_delay_ms
+        return messages < self.options.min_offsets and waited < self.options.max_delay_ms
+
+
+def _differing(offsets: Offsets, others: Offsets) -> list[QueueName]:
+    """Return the queues whose offsets differ, or which only one of the two has."""
+    found = [name for name, offset in offsets.items() if others.get(name) != offset]
+    if len(others) + sum(name not in others for name in found) > len(offsets):
+        found += others.keys() - offsets.keys()
+    return found
+
+
+def _beyond(queues: StreamQueues, offsets: Offsets, differing: Iterable[QueueName]) -> list[QueueName]:
+    """Return the queues that end before these offsets, among those given."""
+    highs = queues.highs
+    return [name for name in differing if name in highs and offsets.get(name, 0) > highs[name]]
+
+
+def _missing(queues: StreamQueues, offsets: Offsets, differing: Iterable[QueueName]) -> set[QueueName]:
+    """Return the queues that had messages and no longer exist, among those given."""
+    highs = queues.highs
+    return {name for name in differing if name not in highs and offsets.get(name) and queues.wants(name)}

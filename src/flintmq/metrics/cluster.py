@@ -1,0 +1,75 @@
+"""Sums the figures of several stores: topics and groups over all brokers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from flintmq.metrics.families import unread_by_group
+from flintmq.metrics.store import StoreFigures
+
+
+@dataclass(slots=True)
+class ClusterTopic:
+    """A topic on all brokers.
+
+    Attributes:
+        brokers, queues, messages: their numbers.
+        largest: messages of its largest queue on any broker.
+    """
+
+    name: str
+    brokers: int = 0
+    queues: int = 0
+    messages: int = 0
+    largest: int = 0
+
+
+@dataclass(slots=True)
+class ClusterGroup:
+    """A group on all brokers.
+
+    Attributes:
+        name: of the group; None for topics for which no group has an offset.
+        brokers: brokers where it has committed an offset.
+        lag: messages that it has not consumed.
+        oldest_ms: store time of the oldest of them; None if there are none, or if it cannot be read.
+        goes: of them, those that the next deletion of each broker removes.
+    """
+
+    name: str | None
+    brokers: int = 0
+    lag: int = 0
+    oldest_ms: int | None = None
+    goes: int = 0
+
+
+def cluster_topics(stores: Iterable[StoreFigures]) -> list[ClusterTopic]:
+    """Return the topics with queues, those with most messages first."""
+    found: dict[str, ClusterTopic] = {}
+    for store in stores:
+        for topic in store.content.topics:
+            if topic.queues:
+                one = found.setdefault(topic.name, ClusterTopic(topic.name))
+                one.brokers += 1
+                one.queues += len(topic.queues)
+                one.messages += topic.messages
+                one.largest = max(one.largest, *(queue.messages for queue in topic.queues))
+    return sorted(found.values(), key=lambda topic: (-topic.messages, topic.name))
+
+
+def cluster_groups(stores: Iterable[StoreFigures]) -> list[ClusterGroup]:
+    """Return the groups that have an offset or lose messages, those with most lag first; the nameless one last."""
+    found: dict[str | None, ClusterGroup] = {}
+    for store in stores:
+        for group in {lag.group for lag in store.lags}:
+            found.setdefault(group, ClusterGroup(group)).brokers += 1
+        for lag in store.lags:
+            one = found[lag.group]
+            one.lag += lag.messages
+            times = [ms for ms in (one.oldest_ms, lag.oldest_ms) if ms is not None]
+            one.oldest_ms = min(times, default=None)
+        if store.retention is not None:
+            for (name, _), messages in unread_by_group(store.retention).items():
+                found.setdefault(name, ClusterGroup(name)).goes += messages
+    return sorted(found.values(), key=lambda group: (group.name is None, -group.lag, group.name or ""))

@@ -1,0 +1,121 @@
+"""Turns the figures of a store into samples, with RocketMQ's names and labels where it has them."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from flintmq.cluster.member import Member
+from flintmq.forensics.inspect import TopicSummary
+from flintmq.forensics.retention_plan import RetentionPlan
+from flintmq.format.consume_queue import SCHEDULE_TOPIC
+from flintmq.metrics.page import Page
+from flintmq.metrics.store import StoreFigures
+from flintmq.store.commitlog.end_of_log import Verdict
+from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
+
+RETRY_PREFIX = "%RETRY%"
+SYSTEM_TOPICS = {
+    SCHEDULE_TOPIC, "TBW102", "BenchmarkTest", "RMQ_SYS_TRANS_HALF_TOPIC", "RMQ_SYS_TRACE_TOPIC",
+    "RMQ_SYS_TRANS_OP_HALF_TOPIC", "TRANS_CHECK_MAX_TIME_TOPIC", "SELF_TEST_TOPIC", "OFFSET_MOVED_EVENT",
+    "CHECKPOINT_TOPIC",
+}  # fmt: skip
+"""Upstream: TopicValidator.SYSTEM_TOPIC_SET; besides, names with its prefix rmq_sys_."""
+BROKEN = (Verdict.DAMAGE.name.lower(), Verdict.UNORDERED.name.lower())
+
+
+def labels_of(broker: str, cluster: str) -> dict[str, str]:
+    """Return the labels that RocketMQ gives each metric of a broker."""
+    return {"cluster": cluster, "node_type": "broker", "node_id": broker}
+
+
+def storage_labels(labels: dict[str, str]) -> dict[str, str]:
+    """Return the labels of RocketMQ's storage metrics."""
+    return {**labels, "storage_type": "local", "storage_medium": "disk"}
+
+
+def is_system(topic: str, group: str) -> bool:
+    """Return whether a topic or a group is the broker's own. Upstream: BrokerMetricsManager.isSystem."""
+    return topic in SYSTEM_TOPICS or topic.startswith("rmq_sys_") or group.lower().startswith("cid_rmq_sys_")
+
+
+def add_presence(page: Page, member: Member, up: bool) -> None:
+    """Add whether a store could be read."""
+    page.add("flintmq_store_up", int(up), {**labels_of(member.broker, member.cluster), "store": member.path})
+
+
+def add_figures(page: Page, member: Member, figures: StoreFigures) -> None:
+    """Add the figures of one store."""
+    labels = labels_of(member.broker, member.cluster)
+    _add_storage(page, labels, figures)
+    content = figures.content
+    page.add("flintmq_store_clean", int(content.clean), labels)
+    page.add("flintmq_store_live", int(content.live), labels)
+    page.add("flintmq_store_look_seconds", round(figures.seconds, 6), labels)
+    for code, count in sorted(Counter(note.code for note in content.notes).items()):
+        page.add("flintmq_store_notes", count, {**labels, "code": code})
+    page.add("flintmq_log_damaged", int(content.log.ending in BROKEN), labels)
+    page.add("flintmq_log_begin_offset", content.log.begin, labels)
+    page.add("flintmq_log_end_offset", content.log.end, labels)
+    for topic in content.topics:
+        if topic.queues and not topic.name.startswith(LMQ_PREFIX):  # of those there may be millions, of a queue each
+            _add_topic(page, {**labels, "topic": topic.name}, topic)
+    for lag in figures.lags:
+        of = {
+            **labels,
+            "consumer_group": lag.group,
+            "topic": lag.topic,
+            "is_retry": str(lag.topic.startswith(RETRY_PREFIX)).lower(),
+            "is_system": str(is_system(lag.topic, lag.group)).lower(),
+        }
+        page.add("rocketmq_consumer_lag_messages", lag.messages, of)
+        page.add(
+            "rocketmq_consumer_lag_latency", 0 if lag.oldest_ms is None else max(0, figures.at_ms - lag.oldest_ms), of
+        )
+    if figures.retention is not None:
+        _add_retention(page, labels, figures.retention)
+
+
+def _add_storage(page: Page, labels: dict[str, str], figures: StoreFigures) -> None:
+    storage, broker = storage_labels(labels), figures.snapshot.broker
+    if figures.disk_bytes is not None:
+        page.add("rocketmq_storage_size", figures.disk_bytes, storage)
+    if figures.flush_behind is not None:
+        page.add("rocketmq_storage_flush_behind_bytes", figures.flush_behind, storage)
+    page.add("rocketmq_storage_dispatch_behind_bytes", figures.dispatch_behind, storage)
+    first = figures.content.log.first_time
+    if first is not None:
+        page.add("rocketmq_storage_message_reserve_time", max(0, figures.at_ms - first), storage)
+    if broker.topics:
+        page.add("rocketmq_topic_number", len(broker.topics), labels)
+    if broker.groups:
+        page.add("rocketmq_consumer_group_number", len(broker.groups), labels)
+
+
+def _add_topic(page: Page, labels: dict[str, str], topic: TopicSummary) -> None:
+    page.add("flintmq_topic_messages", topic.messages, labels)
+    page.add("flintmq_topic_queues", len(topic.queues), labels)
+    largest = max(queue.messages for queue in topic.queues)
+    page.add("flintmq_topic_largest_queue_messages", largest, labels)
+    if topic.messages:
+        page.add("flintmq_topic_largest_queue_share", largest / topic.messages, labels)
+
+
+def _add_retention(page: Page, labels: dict[str, str], plan: RetentionPlan) -> None:
+    page.add("flintmq_disk_used_ratio", plan.used / 100, labels)
+    if plan.next_when is not None:
+        page.add("flintmq_retention_next_deletion_timestamp_seconds", plan.next_when / 1000, labels)
+    page.add("flintmq_retention_next_deletion_bytes", plan.next_bytes, labels)
+    for (group, topic), messages in unread_by_group(plan).items():
+        if group is None:
+            page.add("flintmq_retention_ungrouped_messages", messages, {**labels, "topic": topic})
+        else:
+            of = {**labels, "consumer_group": group, "topic": topic}
+            page.add("flintmq_retention_unread_messages", messages, of)
+
+
+def unread_by_group(plan: RetentionPlan) -> Counter[tuple[str | None, str]]:
+    """Return (group, topic) -> messages that go next and are unread; group None for topics without a group."""
+    found: Counter[tuple[str | None, str]] = Counter()
+    for row in plan.unread:
+        found[row.group, row.topic] += row.unread
+    return found

@@ -1,0 +1,183 @@
+"""Collects the figures of one store, and keeps what need not be read again at the next look.
+
+The first look reads what `flintmq inspect` reads. Later ones begin where the log ended before, read the queues again
+only if the log, config/ or the facts of the last stop changed (or after a minute), and look up the store time of a
+message only once.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+from flintmq.cluster.member import Member
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import CorruptStoreError, FormatError
+from flintmq.forensics.inspect import Inspection, OffsetSummary, inspect_messages
+from flintmq.forensics.retention_plan import Known, RetentionPlan, plan_of
+from flintmq.store.commitlog.snapshot import Snapshot
+from flintmq.store.layout.directories import open_root
+from flintmq.store.layout.queue_name import QueueName
+from flintmq.store.read.queue_lookup import QueueLookup
+
+QUEUES_AGAIN_S = 60.0
+"""Seconds after which queues are read again although nothing seems to have changed."""
+
+
+@dataclass(frozen=True, slots=True)
+class GroupLag:
+    """What a group has not consumed of a topic.
+
+    Attributes:
+        messages: number of messages after its committed offsets, over all queues.
+        oldest_ms: store time of the oldest of them; None if there are none, or if it cannot be read.
+    """
+
+    group: str
+    topic: str
+    messages: int
+    oldest_ms: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class StoreFigures:
+    """One store at one moment.
+
+    Attributes:
+        at_ms: the moment, Unix time in ms.
+        seconds: duration of the look.
+        snapshot: the log.
+        content: log, topics, groups and notes.
+        lags: of each group and topic, ordered by group.
+        flush_behind: bytes not known to be on disk; None if the files do not say it.
+        dispatch_behind: bytes after the last dispatched record.
+        disk_bytes: bytes in use on the store's file system; None on object storage.
+        retention: what retention deletes next; None on object storage.
+    """
+
+    at_ms: int
+    seconds: float
+    snapshot: Snapshot
+    content: Inspection
+    lags: list[GroupLag]
+    flush_behind: int | None
+    dispatch_behind: int
+    disk_bytes: int | None
+    retention: RetentionPlan | None
+
+
+class StoreWatch:
+    """Looks at one store again and again.
+
+    Args:
+        member: the store.
+        config: the broker's keys, among them those of retention.
+
+    Thread: one at a time.
+    """
+
+    def __init__(self, member: Member, config: StoreConfig) -> None:
+        self.member, self._config = member, config
+        self._lookup: QueueLookup | None = None
+        self._content: Inspection | None = None
+        self._lags: list[GroupLag] = []
+        self._queues_read = 0.0
+        self._times: dict[tuple[QueueName, int], int | None] = {}
+        self._cuts: Known = {}
+
+    def look(self) -> StoreFigures:
+        """Look at the store as it is now.
+
+        Raises:
+            NotAStoreError, UnsupportedFormatError, StoreAccessError: as for open_store.
+        """
+        begin = time.monotonic()
+        try:
+            lookup, content = self._read(begin)
+        except Exception:
+            self._forget()  # the disk may come back as another one
+            raise
+        snapshot, effects = lookup.snapshot, lookup.snapshot.effects
+        local = not effects.remote
+        return StoreFigures(
+            at_ms=effects.now_ms(),
+            snapshot=snapshot,
+            content=content,
+            lags=self._lags,
+            flush_behind=_flush_behind(snapshot),
+            dispatch_behind=lookup.dispatch_behind(),
+            disk_bytes=effects.disk_used_bytes(snapshot.root) if local else None,
+            retention=plan_of(lookup, known=self._cuts) if local else None,
+            seconds=time.monotonic() - begin,
+        )
+
+    def _read(self, now: float) -> tuple[QueueLookup, Inspection]:
+        before = self._lookup
+        if before is None:
+            snapshot = Snapshot.open(self.member.path, self._config)
+        else:
+            open_root(self.member.path, self._config, before.snapshot.effects)  # the directory may be gone, or empty
+            snapshot = before.snapshot.again()
+            if snapshot.end < before.snapshot.end or snapshot.log.min_offset < before.snapshot.log.min_offset:
+                self._forget()  # truncated, or another store
+                before = None
+        fresh = self._content if now - self._queues_read < QUEUES_AGAIN_S else None
+        if before is not None and fresh is not None and _same(before, snapshot):
+            return before, fresh
+        self._lookup = lookup = QueueLookup(snapshot, before)
+        self._content, self._queues_read = inspect_messages(lookup), now
+        self._lags = self._all_lags(lookup, self._content)
+        return lookup, self._content
+
+    def _forget(self) -> None:
+        self._lookup, self._content = None, None
+        self._times.clear()
+        self._cuts.clear()
+
+    def _all_lags(self, lookup: QueueLookup, content: Inspection) -> list[GroupLag]:
+        found: list[GroupLag] = []
+        known, self._times = self._times, {}
+        with lookup.snapshot.held():
+            for group in content.groups:
+                topics: dict[str, list[OffsetSummary]] = {}
+                for one in group.offsets:
+                    topics.setdefault(one.topic, []).append(one)
+                for topic, offsets in topics.items():
+                    times = [self._time(lookup, one, known) for one in offsets if one.lag]
+                    oldest = min((ms for ms in times if ms is not None), default=None)
+                    found.append(GroupLag(group.name, topic, sum(one.lag for one in offsets), oldest))
+        return found
+
+    def _time(
+        self, lookup: QueueLookup, one: OffsetSummary, known: dict[tuple[QueueName, int], int | None]
+    ) -> int | None:
+        """Return the store time of the first message that is not consumed; None if it cannot be read."""
+        place = QueueName(one.topic, one.queue_id), one.max_offset - one.lag
+        if place in known:
+            self._times[place] = known[place]
+        elif place not in self._times:
+            try:
+                message = lookup.message(*place)
+            except (CorruptStoreError, FormatError):
+                message = None
+            self._times[place] = None if message is None else message.store_timestamp
+        return self._times[place]
+
+
+def _same(lookup: QueueLookup, now: Snapshot) -> bool:
+    """Return whether nothing changed since a look: log, config/, the facts of the last stop, and none is due."""
+    before = lookup.snapshot
+    return (
+        (before.end, before.log.min_offset, len(before.log.files)) == (now.end, now.log.min_offset, len(now.log.files))
+        and before.facts == now.facts
+        and before.broker == now.broker
+        and not lookup.dispatch_behind()
+    )
+
+
+def _flush_behind(snapshot: Snapshot) -> int | None:
+    """Return the bytes that are not known to be on disk; None for a store of RocketMQ that is in use or was killed."""
+    facts = snapshot.facts
+    if facts.clean and not facts.live:
+        return 0
+    return None if facts.mark.flushed is None else max(0, snapshot.end - facts.mark.flushed)

@@ -1,0 +1,170 @@
+"""Collects the metrics of all stores that a user names, in bounded time, again and again.
+
+Each look finds the stores anew, looks at each in a thread of its own, and takes the figures of those that answered in
+time. A store that is gone, cannot be read or does not answer is a sample (flintmq_store_up 0) and a line in the log
+when that begins. Of a master and its slaves, which have one broker name, the log that goes further counts.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import time
+from collections.abc import Mapping
+
+from flintmq.cluster.member import Member
+from flintmq.cluster.members import NamedStores, Stores, list_members, not_there, nothing_found
+from flintmq.cluster.same_log import furthest
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import FlintError, NotAStoreError
+from flintmq.metrics.background import BackgroundCall
+from flintmq.metrics.families import add_figures, add_presence
+from flintmq.metrics.page import STORE_METRICS, Page
+from flintmq.metrics.store import StoreFigures, StoreWatch
+from flintmq.storage.mutex import Lock
+from flintmq.store.commitlog.report import Report
+
+log = logging.getLogger("flintmq.metrics")
+
+PATIENCE_S = 8.0
+"""Longest duration of a look: Prometheus waits 10 s by default (scrape_timeout)."""
+FIRST_S = 60.0
+"""Longest duration of the first look, which reads all queues: 8 s of processor time for 10,000 of them."""
+
+
+def store_metrics(
+    stores: Stores,
+    *,
+    config: StoreConfig | str | os.PathLike[str] | None = None,
+    set: Mapping[str, object] | None = None,
+) -> str:
+    """Return the metrics of one or many stores as Prometheus text.
+
+    Args:
+        stores: a store's directory or URL, a pattern, a manifest, or a list of these.
+        config: a StoreConfig or the path of a broker.conf: the keys of retention are the broker's, not the store's.
+        set: single keys over it, by RocketMQ's names.
+
+    Returns:
+        The text, version 0.0.4. A store that cannot be read has flintmq_store_up 0 in it, and a warning in the log.
+
+    Raises:
+        UsageError: a pattern or manifest that is not understood.
+        NotAStoreError: no store is there.
+        StoreAccessError: a directory may not be listed.
+        UnfinishedError: the stores could not be listed within a minute.
+        ConfigError: an unknown key or an impossible value.
+    """
+    return StoresWatch(stores, StoreConfig.of(config, set)).text()
+
+
+class StoresWatch:
+    """Looks at all stores that a user names, as often as asked.
+
+    Args:
+        stores: as for store_metrics.
+        config: the brokers' keys.
+        first_seconds, seconds: longest duration of the first look, and of any other one.
+
+    Attributes:
+        failures: the stores that could not be read at the last look, with the reason.
+
+    Thread: any.
+    """
+
+    def __init__(
+        self, stores: Stores, config: StoreConfig, *, first_seconds: float = FIRST_S, seconds: float = PATIENCE_S
+    ) -> None:
+        self._given, self._config, self._patience = stores, config, (first_seconds, seconds)
+        self._lock = Lock()  # of the next two
+        self._calls: dict[Member, BackgroundCall[StoreFigures]] = {}
+        self.failures: dict[Member, Exception] = {}
+        self._listing: NamedStores | None = None
+        self._list = BackgroundCall(lambda: list_members(stores, config), "flintmq-list")
+
+    @property
+    def stores(self) -> int:
+        """Number of stores that were seen."""
+        return len(self._calls)
+
+    def text(self) -> str:
+        """Look at all stores; return their metrics as Prometheus text.
+
+        Raises:
+            The errors of store_metrics, at the first look only. Later a failed listing is logged, and the stores that
+            were seen before are looked at.
+        """
+        deadline = time.monotonic() + self._patience[self._listing is not None]
+        listing = self._found(deadline)
+        answers, failures = self._look(listing, deadline)
+        page = Page(STORE_METRICS)
+        chosen = _one_of_each(answers, failures)
+        for member in sorted({**answers, **failures}, key=lambda member: (member.broker, member.path)):
+            add_presence(page, member, member not in failures)
+            if member in chosen:
+                add_figures(page, member, answers[member])
+        self._tell(failures)
+        return page.text()
+
+    def _found(self, deadline: float) -> NamedStores:
+        try:
+            listing = self._list.start()(deadline)
+            if not listing.found and self._listing is None:
+                raise NotAStoreError(not_there(listing.gone[0])) if listing.gone else nothing_found(self._given)
+            self._listing = listing
+        except (FlintError, OSError) as error:
+            if self._listing is None:
+                raise
+            log.warning("the stores could not be listed again: %s", error)
+        return self._listing
+
+    def _look(
+        self, listing: NamedStores, deadline: float
+    ) -> tuple[dict[Member, StoreFigures], dict[Member, Exception]]:
+        """Return the figures of the stores that answered, and the reasons of the others."""
+        there = set(listing.found)
+        with self._lock:
+            for member in listing.found:
+                if member not in self._calls:
+                    self._calls[member] = BackgroundCall(StoreWatch(member, self._config).look, "flintmq-look")
+            calls = dict(self._calls)
+        failures: dict[Member, Exception] = {
+            member: NotAStoreError(not_there(member)) for member in (*listing.gone, *calls) if member not in there
+        }
+        waits = {member: call.start() for member, call in calls.items() if member in there}
+        answers: dict[Member, StoreFigures] = {}
+        for member, wait in waits.items():
+            try:
+                answers[member] = wait(deadline)
+            except Exception as error:  # whatever it is: the other stores have their metrics
+                failures[member] = error
+        return answers, failures
+
+    def _tell(self, failures: dict[Member, Exception]) -> None:
+        """Log which stores cannot be read from now on, and which can again."""
+        with self._lock:
+            before, self.failures = self.failures, failures
+        for member, error in failures.items():
+            if str(before.get(member)) != str(error):
+                text = str(error) if isinstance(error, (FlintError, OSError)) else f"{type(error).__name__}: {error}"
+                log.warning("%s", text if member.path in text else f"{member.path}: {text}")
+        for member in before:
+            if member not in failures:
+                log.warning("%s: read again", member.path)
+
+
+def _one_of_each(answers: Mapping[Member, StoreFigures], failures: dict[Member, Exception]) -> set[Member]:
+    """Return the stores whose figures count; two different logs of one name are failures."""
+    of: dict[str, list[Member]] = {}
+    for member in answers:
+        of.setdefault(member.broker, []).append(member)
+    chosen = set()
+    for members in of.values():
+        if len(members) == 1:
+            chosen.add(members[0])
+            continue
+        try:
+            chosen.add(furthest([(member, answers[member].snapshot) for member in members], Report()))
+        except FlintError as error:
+            failures.update(dict.fromkeys(members, error))
+    return chosen

@@ -1,0 +1,137 @@
+"""Implements Spark's stream reader: the driver plans by lake/stream, tasks read."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Generator, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
+
+from flintmq.lake.stream.members import StoresStream
+from flintmq.lake.stream.reader import StoreStream, log_line
+from flintmq.spark.failing import from_one_frame, rows_from_one_frame
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from flintmq.cluster.member import Member
+    from flintmq.lake.stream.options import StreamOptions
+    from flintmq.lake.stream.plan import StreamTask
+
+
+class StreamPartition(InputPartition):
+    """The part of one task in a micro-batch; member: of one of several stores."""
+
+    def __init__(self, part: StreamTask, member: Member | None = None) -> None:
+        super().__init__((part.begin, part.end))
+        self.part, self.member = part, member
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Plans micro-batches in the driver, and reads a part of one in a task."""
+
+    def __init__(self, options: StreamOptions, schema: StructType) -> None:
+        self.options, self.wanted = options, schema
+        self.stream: StoreStream | StoresStream = (StoresStream if options.read.many else StoreStream)(options)
+
+    @from_one_frame
+    def initialOffset(self) -> dict[str, Any]:
+        """Return the offset at which a new query begins.
+
+        Raises:
+            UsageError: an option names a queue or a broker that does not exist.
+            StoreError: nothing was stored at the time to begin at, or later (and no strategy allows it).
+            NotAStoreError, UnsupportedFormatError, StoreAccessError: a store cannot be read.
+        """
+        return dict(self.stream.initial())
+
+    def getDefaultReadLimit(self) -> ReadLimit:
+        """Return whether there is a limit; `latestOffset` applies the options."""
+        most = self.options.max_offsets
+        limits = any((most, self.options.max_bytes, self.options.min_offsets))
+        return ReadMaxRows(most or sys.maxsize) if limits else ReadAllAvailable()
+
+    @from_one_frame
+    def prepareForTriggerAvailableNow(self) -> None:
+        """Set the target of the query to the present end of the store."""
+        self.stream.end_now()
+
+    @from_one_frame
+    def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
+        """Return the end of the next micro-batch; `start` itself if there is not enough to read.
+
+        Raises:
+            StoreError: (failOnDataLoss) messages from `start` on have expired or were truncated.
+            NotAStoreError: (failOnDataLoss) a store of a list or a manifest is not there.
+            StoreAccessError: a file may not be read.
+        """
+        return dict(self.stream.next_end(start, limits=not isinstance(limit, ReadAllAvailable)))
+
+    @from_one_frame
+    def reportLatestOffset(self) -> dict[str, Any]:
+        """Return the end of the store, and the lag of the query, for the query's progress.
+
+        `lagMessages` is exact, `lagBytes` (of the commit log) is estimated if it is more than a few megabytes.
+        """
+        return self.stream.progress()
+
+    @from_one_frame
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[StreamPartition]:
+        """Plan the tasks of a micro-batch.
+
+        Raises:
+            StoreError: (failOnDataLoss) messages of the batch no longer exist, or a store of it is gone.
+            StoreAccessError: a file may not be read.
+        """
+        if isinstance(self.stream, StoreStream):
+            return [StreamPartition(task) for task in self.stream.tasks(start, end)]
+        return [StreamPartition(task, member) for member, task in self.stream.tasks(start, end)]
+
+    @rows_from_one_frame
+    def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
+        """Yield the rows of one part.
+
+        Raises:
+            CorruptStoreError, StoreError: (failOnDataLoss) damage, or messages that no longer exist.
+            StoreAccessError: a file may not be read.
+        """
+        from flintmq.arrow.members import MemberColumns
+        from flintmq.lake.stream.scan import read_part
+        from flintmq.spark.schema import check_schema
+        from flintmq.spark.worker import freeze_once
+        from flintmq.store.commitlog.report import Report
+
+        if not isinstance(partition, StreamPartition):
+            return
+        freeze_once()
+        report = Report()
+        wanted = check_schema(self.wanted, None, partition.member is not None)
+        columns = None if partition.member is None else MemberColumns(wanted, partition.member)
+        rows = read_part(partition.part, wanted if columns is None else columns.inner, report)
+        try:
+            yield from rows if columns is None else map(columns.add_to, rows)
+        finally:
+            rows.close()
+            for line in lines_of(report):
+                log_line(line)
+
+    def commit(self, end: dict[str, Any]) -> None:
+        """Do nothing: Spark's checkpoint records the progress."""
+
+    def stop(self) -> None:
+        """Do nothing: no file is kept open."""
+
+
+def lines_of(report: Any) -> Iterator[str]:
+    """Yield the messages of a task for the log of its worker."""
+    if report.damage_count:
+        first = report.damages[0]
+        yield (
+            f"skipped {report.damage_count} damaged places, {report.lost_bytes} bytes of the log; "
+            f"the first: {first.file}, position {first.position}: {first.reason}"
+        )
+    for note in report.notes:
+        yield note.text

@@ -1,0 +1,122 @@
+"""What a user gives as stores: one, a list, a pattern, a manifest; masters and slaves; what is missing."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+import pytest
+
+from flintmq import Message, MessageStore
+from flintmq.cluster.members import NO_STORE, SAME_STORE, find_members, names_many, only_named
+from flintmq.cluster.same_log import ONE_LOG
+from flintmq.errors import NotAStoreError, UsageError
+from flintmq.store.commitlog.report import Report
+
+
+def names(found: object) -> list[str]:
+    assert isinstance(found, tuple)
+    return [member.broker for member in found]
+
+
+def test_one_store_is_no_list(brokers: Path) -> None:
+    assert find_members(brokers / "broker-a" / "store") is None
+    assert find_members(str(brokers / "nothing")) is None, "whether it is there is told when it is read"
+    assert not names_many(brokers / "broker-a" / "store")
+
+
+def test_a_pattern_leaves_out_what_is_no_store_and_says_so(brokers: Path) -> None:
+    report = Report()
+    assert names(find_members(f"{brokers}/*/store", report=report)) == ["broker-a", "broker-b", "库存"]
+    assert [note.code for note in report.notes] == [NO_STORE] and "lost+found" in report.notes[0].text
+    assert names(find_members(f"{brokers}/broker-a/*")) == ["store"], "a pattern counts also if it matches one store"
+    with pytest.raises(NotAStoreError, match="no store there"):
+        find_members(f"{brokers}/x*/store")
+
+
+def test_a_directory_with_a_star_in_its_name(brokers: Path) -> None:
+    shutil.move(brokers / "broker-b", brokers / "b*")
+    assert find_members(f"{brokers}/b*/store") is None
+
+
+def test_a_list_has_each_store_once(brokers: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    os.rename(brokers / "broker-b" / "store", brokers / "broker-b" / "b")
+    one, other = brokers / "broker-a" / "store", brokers / "broker-b" / "b"
+    monkeypatch.chdir(brokers)
+    found = find_members([one, "broker-a/store", f"{one}/", other])
+    assert found is not None and [(m.path, m.broker) for m in found] == [(str(other), "b"), (str(one), "store")]
+    assert names(find_members([one])) == ["store"]
+    with pytest.raises(NotAStoreError, match="is its disk mounted"):
+        find_members([one, brokers / "broker-c"])
+    report = Report()
+    assert names(find_members([one, brokers / "broker-c"], strict=False, report=report)) == ["store"]
+    assert [note.code for note in report.notes] == [NO_STORE]
+    with pytest.raises(NotAStoreError, match="empty"):
+        find_members([])
+
+
+def test_a_link_to_a_store_is_the_same_store(brokers: Path) -> None:
+    """Its rows would come twice, under two names, without a word."""
+    (brokers / "a-link").symlink_to(brokers / "broker-a")
+    report = Report()
+    found = find_members(f"{brokers}/*/store", report=report)
+    assert names(found) == ["broker-a", "broker-b", "库存"]
+    assert {note.code: note.text for note in report.notes}.keys() == {NO_STORE, SAME_STORE}
+    assert any(str(brokers / "a-link") in note.text for note in report.notes if note.code == SAME_STORE)
+
+
+def test_who_looks_at_each_store_gets_all(brokers: Path) -> None:
+    shutil.copytree(brokers / "broker-a", brokers / "other")
+    both = [brokers / "broker-a" / "store", brokers / "other" / "store"]
+    assert len(find_members(both) or ()) == 1
+    found = find_members(both, slaves=True)
+    assert found is not None and [member.path for member in found] == [str(path) for path in both]
+
+
+def test_one_name_for_two_logs_is_refused(brokers: Path) -> None:
+    with pytest.raises(UsageError, match="both called broker 'store', and their logs differ"):
+        find_members([brokers / "broker-a" / "store", brokers / "broker-b" / "store"])
+
+
+def fill(path: Path, begin: int, end: int) -> None:
+    with MessageStore(path) as store:
+        for number in range(begin, end):
+            assert store.put(Message("Orders", b"%d" % number)).status.name == "PUT_OK"
+
+
+def test_of_master_and_slave_the_one_that_is_further(tmp_path: Path) -> None:
+    master, slave = tmp_path / "m", tmp_path / "s"
+    fill(master, 0, 10)
+    shutil.copytree(master, slave)
+    fill(slave, 10, 12)
+    manifest = tmp_path / "cluster.toml"
+    entry = '[[stores]]\nstore = "{}"\nbroker = "a"\nbroker_id = {}\n'
+    manifest.write_text(entry.format("m", 0) + entry.format("s", 1))
+    report = Report()
+    found = find_members(manifest, report=report)
+    assert found is not None and [m.path for m in found] == [str(slave)]
+    assert [note.code for note in report.notes] == [ONE_LOG] and str(master) in report.notes[0].text
+    fill(master, 20, 24)  # a record of its own where the slave has another
+    with pytest.raises(UsageError, match="logs differ"):
+        find_members(manifest)
+    shutil.rmtree(master)
+    shutil.copytree(slave, master)
+    found = find_members(manifest)
+    assert found is not None and [m.path for m in found] == [str(master)], "the master, where both have the same"
+
+
+def test_two_clusters_with_a_broker_of_one_name(brokers: Path) -> None:
+    text = '[[stores]]\nstore = "broker-{}/store"\nbroker = "broker-a"\ncluster = "{}"\n'
+    (brokers / "c.toml").write_text(text.format("a", "one") + text.format("b", "two"))
+    with pytest.raises(UsageError, match="clusters 'one' and 'two'"):
+        find_members(brokers / "c.toml")
+
+
+def test_comparisons_leave_stores_unread(brokers: Path) -> None:
+    found = find_members(f"{brokers}/*/store") or ()
+    assert names(only_named(found, [("broker", "in", frozenset({"broker-a", "x"}))])) == ["broker-a"]
+    assert names(only_named(found, [("store", "in", frozenset({found[1].path})), ("topic", "in", frozenset("T"))])) == [
+        "broker-b"
+    ]
+    assert only_named(found, [("broker", "in", frozenset({"x"}))]) == ()

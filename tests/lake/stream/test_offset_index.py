@@ -1,0 +1,51 @@
+"""Places of queues: compared with what Java says of every record, with units and without."""
+
+import random
+import shutil
+
+import pytest
+
+from flintmq import StoreConfig
+from flintmq.lake.stream.offset_index import Places, Segments
+from flintmq.store.commitlog.snapshot import Snapshot
+from flintmq.store.layout.queue_name import QueueName
+from flintmq.store.read import log_map
+from flintmq.store.read.queue_lookup import QueueLookup
+
+
+@pytest.mark.parametrize("read_units", [4, 3276])
+@pytest.mark.parametrize("bare", [False, True], ids=["units", "commitlog"])
+@pytest.mark.parametrize("name", ["basic", "rolled", "cqext"])
+def test_first_at_and_size(golden, tmp_path, monkeypatch, name, bare, read_units):
+    monkeypatch.setattr("flintmq.lake.stream.offset_index.READ_UNITS", read_units)
+    monkeypatch.setattr(log_map, "SEGMENT_BYTES", 20_000)
+    store, chance = golden(name), random.Random(1)
+    path = store.path
+    if bare:
+        path = tmp_path / "bare"
+        shutil.copytree(store.path / "commitlog", path / "commitlog")
+    lookup = QueueLookup(Snapshot(str(path), StoreConfig.from_keys(store.config)))
+    segments = Segments(lookup)
+    queues = {}
+    for row in store.rows:
+        queues.setdefault(QueueName(row["topic"], row["queue_id"]), []).append(row)
+    end = store.rows[-1]["physical_offset"]
+    for queue, rows in queues.items():
+        places, first = Places(lookup, queue, segments), rows[0]["queue_offset"]
+        for _ in range(20):
+            position = chance.choice([chance.randrange(end + 99), chance.choice(rows)["physical_offset"]])
+            low, high = sorted(first + chance.randrange(len(rows) + 1) for _ in range(2))
+            found = [r["queue_offset"] for r in rows if low <= r["queue_offset"] and r["physical_offset"] >= position]
+            assert places.first_at(position, low, high) == min(found[0] if found else high, high)
+        if not bare:
+            assert places.size(low, high) == sum(r["size"] for r in rows if low <= r["queue_offset"] < high)
+
+
+def test_the_size_of_very_many_is_estimated(golden, monkeypatch):
+    monkeypatch.setattr("flintmq.lake.stream.offset_index.EXACT_UNITS", 50)
+    monkeypatch.setattr("flintmq.lake.stream.offset_index.SAMPLE_UNITS", 12)
+    store = golden("basic")
+    lookup = QueueLookup(Snapshot(str(store.path), StoreConfig.from_keys(store.config)))
+    rows = [row["size"] for row in store.rows if row["topic"] == "Orders" and row["queue_id"] == 0]
+    size = Places(lookup, QueueName("Orders", 0), Segments(lookup)).size(0, len(rows))
+    assert 0.7 * sum(rows) < size < 1.4 * sum(rows)

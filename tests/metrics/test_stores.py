@@ -1,0 +1,163 @@
+"""Many stores: those that go and return, that hang, that are one log twice."""
+
+from __future__ import annotations
+
+import logging
+import shutil
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import flintmq
+from flintmq import Message, MessageStore
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import ConfigError, NotAStoreError, UnfinishedError, UsageError
+from flintmq.metrics.store import StoreFigures, StoreWatch
+from flintmq.metrics.stores import StoresWatch
+from tests.compat.stores import Golden
+from tests.metrics.conftest import BROKERS
+from tests.support.prometheus import only, samples
+
+
+def ups(text: str) -> dict[str, float]:
+    """Broker -> flintmq_store_up."""
+    return {broker: value for (broker,), value in only(samples(text), "flintmq_store_up", "node_id").items()}
+
+
+def groups_of(text: str, broker: str) -> set[str]:
+    rows = only(samples(text), "rocketmq_consumer_lag_messages", "node_id", "consumer_group", "topic")
+    return {group for node, group, _ in rows if node == broker}
+
+
+def fill(path: Path, count: int) -> None:
+    with MessageStore(path) as store:
+        for number in range(count):
+            store.put(Message("T", b"%d" % number))
+        store.commit_offset("g", "T", 0, 1)
+
+
+def test_a_store_that_goes_and_returns(cluster: Path, caplog: pytest.LogCaptureFixture) -> None:
+    watch = StoresWatch(f"{cluster}/*/store", StoreConfig())
+    assert ups(watch.text()) == dict.fromkeys(BROKERS, 1) and not watch.failures
+    before = watch.text()
+    shutil.move(cluster / "broker-b", cluster / "away")
+    shutil.move(cluster / "away" / "store", cluster / "away" / "elsewhere")
+    with caplog.at_level(logging.INFO, "flintmq.metrics"):
+        for _ in range(3):
+            gone = watch.text()
+            assert ups(gone) == {"broker-a": 1, "broker-b": 0, "库存": 1}
+    assert len(caplog.messages) == 1 and "is its disk mounted" in caplog.messages[0], "logged once"
+    assert groups_of(gone, "broker-b") == set() and groups_of(gone, "broker-a") == groups_of(before, "broker-a")
+    shutil.move(cluster / "away" / "elsewhere", cluster / "broker-b" / "store")
+    assert ups(watch.text()) == dict.fromkeys(BROKERS, 1)
+    assert groups_of(watch.text(), "broker-b") == groups_of(before, "broker-b")
+    assert len(caplog.messages) == 2 and "read again" in caplog.messages[1]
+
+
+def test_a_broker_that_comes_is_seen(cluster: Path, golden: Callable[[str], Golden]) -> None:
+    watch = StoresWatch(f"{cluster}/{{broker}}/store", StoreConfig())
+    watch.text()
+    shutil.copytree(golden("delay").path, cluster / "new" / "store")
+    assert ups(watch.text())["new"] == 1 and watch.stores == 4
+
+
+def test_directories_that_never_were_stores_are_no_metric(cluster: Path) -> None:
+    (cluster / "lost+found" / "store").mkdir(parents=True)
+    (cluster / "file").write_text("x")
+    assert ups(flintmq.store_metrics(f"{cluster}/*/store")).keys() == BROKERS.keys()
+
+
+def test_a_store_of_a_list_that_is_missing(cluster: Path, caplog: pytest.LogCaptureFixture) -> None:
+    (cluster / "file").write_text("x")
+    text = flintmq.store_metrics([f"{cluster}/broker-a/store", cluster / "absent", cluster / "file"])
+    assert ups(text) == {"store": 1, "absent": 0, "file": 0}
+    assert len(caplog.messages) == 2
+
+
+def test_what_is_wrong_at_the_first_look_is_an_error(cluster: Path) -> None:
+    for given in (cluster / "nothing", f"{cluster}/x*/store", [], [cluster / "a", cluster / "b"]):
+        with pytest.raises(NotAStoreError):
+            flintmq.store_metrics(given)
+    for given in (f"{cluster}/{{broker}}/{{broker}}", cluster / "no.toml"):
+        with pytest.raises(UsageError):
+            flintmq.store_metrics(given)
+    with pytest.raises(ConfigError, match="fileReservedTime"):
+        flintmq.store_metrics(cluster / "broker-a" / "store", set={"fileReservedTim": 1})
+
+
+def test_a_listing_that_fails_later_leaves_what_is_known(cluster: Path, caplog: pytest.LogCaptureFixture) -> None:
+    manifest = cluster / "cluster.toml"
+    manifest.write_text('[[stores]]\nstore = "broker-a/store"\nbroker = "a"\n')
+    watch = StoresWatch(manifest, StoreConfig())
+    assert ups(watch.text()) == {"a": 1}
+    manifest.write_text("[[stores")
+    assert ups(watch.text()) == {"a": 1} and "not TOML" in caplog.text
+
+
+def test_a_store_that_does_not_answer_holds_up_nobody(
+    cluster: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    go, real = threading.Event(), StoreWatch.look
+
+    def look(self: StoreWatch) -> StoreFigures:
+        if self.member.broker == "broker-b":
+            assert go.wait(60)
+        return real(self)
+
+    monkeypatch.setattr(StoreWatch, "look", look)
+    watch = StoresWatch(f"{cluster}/*/store", StoreConfig(), first_seconds=1.5, seconds=1.5)
+    for _ in range(2):
+        begin = time.monotonic()
+        text = watch.text()
+        assert time.monotonic() - begin < 10
+        assert ups(text) == {"broker-a": 1, "broker-b": 0, "库存": 1} and groups_of(text, "broker-a")
+    assert len(caplog.messages) == 1 and "does its disk hang" in caplog.text
+    assert [type(error) for error in watch.failures.values()] == [UnfinishedError]
+    go.set()
+    watch._patience = 30, 30
+    assert ups(watch.text()) == dict.fromkeys(BROKERS, 1)
+
+
+def test_any_error_is_that_of_one_store(cluster: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = StoreWatch.look
+
+    def look(self: StoreWatch) -> StoreFigures:
+        if self.member.broker == "broker-a":
+            raise ZeroDivisionError("a mistake of ours")
+        return real(self)
+
+    monkeypatch.setattr(StoreWatch, "look", look)
+    assert ups(flintmq.store_metrics(f"{cluster}/*/store")) == {"broker-a": 0, "broker-b": 1, "库存": 1}
+
+
+def test_a_master_and_its_slave_count_once(tmp_path: Path) -> None:
+    master, slave = tmp_path / "m", tmp_path / "s"
+    fill(master, 10)
+    shutil.copytree(master, slave)
+    fill(slave, 2)
+    manifest = tmp_path / "cluster.toml"
+    entry = '[[stores]]\nstore = "{}"\nbroker = "a"\nbroker_id = {}\n'
+    manifest.write_text(entry.format("m", 0) + entry.format("s", 1))
+    watch = StoresWatch(manifest, StoreConfig())
+    found = samples(watch.text())
+    assert only(found, "flintmq_store_up", "node_id", "store") == {("a", str(master)): 1, ("a", str(slave)): 1}
+    assert only(found, "rocketmq_consumer_lag_messages", "consumer_group") == {("g",): 11}, "the slave goes further"
+    fill(master, 5)  # which makes them two logs
+    text = watch.text()
+    assert set(only(samples(text), "flintmq_store_up", "store").values()) == {0}
+    assert all(isinstance(error, UsageError) for error in watch.failures.values()) and len(watch.failures) == 2
+    shutil.rmtree(slave)
+    assert only(samples(watch.text()), "rocketmq_consumer_lag_messages", "consumer_group") == {("g",): 14}
+
+
+def test_looks_at_the_same_time(cluster: Path) -> None:
+    watch, texts = StoresWatch(f"{cluster}/*/store", StoreConfig(), seconds=60), []
+    threads = [threading.Thread(target=lambda: texts.append(watch.text())) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert [ups(text) for text in texts] == [dict.fromkeys(BROKERS, 1)] * 6
