@@ -16,13 +16,15 @@ from flintmq.cli import tree
 from tests.cli.conftest import Run
 from tests.compat.stores import Golden
 
-PLACES = ("--into", "--out", "--output", "--resume", "--checkpoint")
-NOT_PLACES = {"--at", "--as", "--config", "--body-schema", "--from", "--to"}
+PLACES = ("--into", "--out", "--output", "--resume", "--checkpoint", "--dead-letters")
+NOT_PLACES = {"--at", "--as", "--config", "--body-schema", "--schema-registry", "--from", "--to"}
 """Options whose word may be a file or a position that is read."""
 MORE = {
     ("sql", "--output"): ["select 1", "--format", "csv"],
     ("export", "--checkpoint"): ["--out", "lake"],
     ("spark export", "--checkpoint"): ["--out", "lake"],
+    ("export", "--dead-letters"): ["--out", "lake", "--body", "text"],
+    ("spark export", "--dead-letters"): ["--out", "lake", "--body", "text"],
 }
 """What else a command wants before it looks at the place."""
 MAY_BE_THE_ROOT = {("spark dispatch", "--into")}

@@ -40,6 +40,8 @@ class Body(enum.StrEnum):
     bytes = "bytes"
     text = "text"
     json = "json"
+    avro = "avro"
+    protobuf = "protobuf"
 
 
 OutOption = Annotated[
@@ -57,10 +59,37 @@ PropertiesOption = Annotated[
         help="This property as a column of text, instead of the map of all. May be repeated.",
     ),
 ]
-BodyOption = Annotated[Body, Option("--body", metavar="FORM", help="Bodies as bytes, text or json.")]
+BodyOption = Annotated[
+    Body, Option("--body", "--bodies", metavar="FORM", help="Bodies as bytes, text, json, avro or protobuf.")
+]
 BodySchemaOption = Annotated[
     str | None,
-    Option("--body-schema", metavar="DDL|FILE", show_default=False, help="The schema of --body json."),
+    Option("--body-schema", metavar="DDL|FILE", show_default=False, help="Schema of --body json, avro or protobuf."),
+]
+BodyMessageOption = Annotated[
+    str | None,
+    Option("--body-message", metavar="NAME", show_default=False, help="Full name of the message of --body protobuf."),
+]
+BodyHeadOption = Annotated[
+    bool, Option("--body-head", help="Bodies begin with the 5 bytes of a schema registry (avro, protobuf).")
+]
+RegistryOption = Annotated[
+    str | None,
+    Option(
+        "--schema-registry",
+        metavar="URL|DIR",
+        show_default=False,
+        help="Registry of the schemas that heads of --body avro name, or a directory with ID.avsc.",
+    ),
+]
+DeadLettersOption = Annotated[
+    str | None,
+    Option(
+        "--dead-letters",
+        metavar="DIR",
+        show_default=False,
+        help="Messages whose bodies do not decode go there too, with the reason.",
+    ),
 ]
 FileSizeOption = Annotated[
     str | None,
@@ -103,6 +132,10 @@ def choices_of(
     properties: list[str] | None,
     body: Body,
     body_schema: str | None,
+    body_message: str | None,
+    body_head: bool,
+    schema_registry: str | None,
+    dead_letters: str | None,
     partition_by: str,
     checkpoint: str | None,
     catalog: str | None,
@@ -123,13 +156,17 @@ def choices_of(
         "properties": properties or None,
         "body": body.value,
         "body_schema": body_schema,
+        "body_message": body_message,
+        "body_head": body_head,
+        "schema_registry": schema_registry,
+        "dead_letters": dead_letters,
         "partition_by": parse_partitions(partition_by),
         "checkpoint": checkpoint,
         "catalog": catalog,
     }
 
 
-def outside_stores(into: str, checkpoint: str | None, stores: Stores, config: StoreConfig) -> str:
+def outside_stores(into: str, others: Iterable[str | None], stores: Stores, config: StoreConfig) -> str:
     """Refuse places inside a store that is read; return `into` as a path.
 
     Raises:
@@ -139,7 +176,7 @@ def outside_stores(into: str, checkpoint: str | None, stores: Stores, config: St
     from flintmq.storage.store_url import local_only, outside_store
 
     for path in paths_of(stores, config):
-        for place in (into, checkpoint):
+        for place in (into, *others):
             if place is not None:
                 outside_store(place, path, config)
     return local_only(into)
@@ -172,5 +209,7 @@ def render(done: Exported, into: str) -> Iterable[Any]:
         yield f"skipped {done.damages} damaged places, {done.lost_bytes} bytes"
     if done.bad_bodies:
         yield f"bodies   {done.bad_bodies} could not be converted; their bytes are in the column body_raw"
+        for reason, count in sorted(done.bad_reasons.items()):
+            yield f"         {count} {reason}"
     yield from note_lines(done.notes)
     yield f"result   {printable(into)}"

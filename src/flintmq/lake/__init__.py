@@ -1,6 +1,6 @@
 """Plans reads and streams, and exports: plan, read, write, publish; all without Spark.
 
-Imports no pyspark, except for the schema of JSON bodies (`json_bodies`), which is Spark's.
+Imports no pyspark.
 
 options         checks the options of a read
 broker_options  divides the options of a read of several stores by broker
@@ -14,7 +14,8 @@ members         plans a read of several stores
 stream          plans the micro-batches of a stream, and reads their tasks
 explode         turns the messages of inner batches into rows
 columns         shapes the columns of an export: properties, bodies
-json_bodies     reads bodies as JSON of a schema
+bodies          decodes bodies: text, JSON, Avro, Protobuf
+dead_letters    keeps the messages whose bodies do not decode
 parquet         writes batches as Parquet files
 compact         combines small files up to a target size
 target          publishes the files of an export with a manifest

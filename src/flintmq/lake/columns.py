@@ -1,6 +1,6 @@
-"""Shapes the rows of an export: properties as map or columns; bodies as bytes, text or JSON.
+"""Shapes the rows of an export: properties as map or columns; bodies as bytes, or decoded.
 
-A body that is not the requested text or JSON is never lost: its bytes are in the column `body_raw`, otherwise null.
+A body that does not decode is never lost: its bytes are in the column `body_raw`, otherwise null.
 """
 
 from __future__ import annotations
@@ -8,22 +8,18 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from flintmq.arrow.schema import SPARK_SCHEMA, of_many
-from flintmq.config.text import check_choice
 from flintmq.errors import UsageError
-from flintmq.lake.json_bodies import arrow_type, body_schema, parsed
+from flintmq.lake.bodies.form import BodyForm, decoded
 from flintmq.lake.parquet import PARTITIONS
 
-if TYPE_CHECKING:
-    from pyspark.sql.types import StructType
-
-BODIES = ("bytes", "text", "json")
 RAW = "body_raw"
+BYTES = {"body": "bytes", "body_schema": None, "body_head": False}
 OWN_NAMES = ("export", *PARTITIONS, RAW)  # columns that an export has besides those of the schema
 
 
@@ -33,63 +29,51 @@ class ExportColumns:
 
     Attributes:
         properties: pairs of a property and the column for its values; None: all in the map `properties`.
-        body: "bytes", "text" or "json".
-        body_schema: schema of "json".
+        body: the form of bodies; None: bytes as they are stored.
         many: rows are of several stores, and have the columns broker and store.
     """
 
     properties: tuple[tuple[str, str], ...] | None = None
-    body: str = "bytes"
-    body_schema: StructType | None = None
+    body: BodyForm | None = None
     many: bool = False
 
     @classmethod
     def parse(
-        cls,
-        properties: Sequence[str] | None = None,
-        body: str = "bytes",
-        schema: str | None = None,
-        many: bool = False,
+        cls, properties: Sequence[str] | None = None, body: BodyForm | None = None, many: bool = False
     ) -> ExportColumns:
         """Check the options, and return the columns that they ask for.
 
         Args:
             properties: each NAME or NAME:COLUMN.
-            body: one of BODIES.
-            schema: of "json": DDL, or a file (see `json_bodies.body_schema`).
+            body: from BodyForm.parse.
             many: whether rows are of several stores.
 
         Raises:
-            UsageError: an option is impossible; the text names it.
-            StoreAccessError: the file of the schema cannot be read.
+            UsageError: a property or its column is impossible; the text names it.
         """
-        check_choice("body", body, BODIES)
-        if (body == "json") != (schema is not None):
-            raise UsageError("body json needs a body schema (--body-schema FILE|DDL), and only json takes one")
         pairs = None if properties is None else tuple(_pair(text) for text in properties)
         taken = {name.casefold() for name in (*_rows(many).names, *OWN_NAMES)}
         for name, column in pairs or ():
             if column.casefold() in taken:
                 raise UsageError(f"property {name[:60]!r}: column {column!r} exists already; give NAME:COLUMN")
             taken.add(column.casefold())
-        return cls(pairs, body, None if schema is None else body_schema(schema), many)
+        return cls(pairs, body, many)
 
     @property
     def is_plain(self) -> bool:
         """True if rows are left unchanged."""
-        return self.properties is None and self.body == "bytes"
+        return self.properties is None and self.body is None
 
     @property
     def decompresses(self) -> bool:
         """True if bodies must be decompressed first."""
-        return self.body != "bytes"
+        return self.body is not None
 
     def choice(self) -> dict[str, Any]:
         """Return the options for the manifest of an export."""
         return {
             "properties": None if self.properties is None else [list(pair) for pair in self.properties],
-            "body": self.body,
-            "body_schema": None if self.body_schema is None else self.body_schema.simpleString(),
+            **(BYTES if self.body is None else self.body.choice()),
         }
 
     def schema(self) -> pa.Schema:
@@ -98,28 +82,41 @@ class ExportColumns:
         for field in _rows(self.many):
             if field.name == "properties" and self.properties is not None:
                 fields += [pa.field(column, pa.string()) for _, column in self.properties]
-            elif field.name == "body" and self.body != "bytes":
-                kind = pa.string() if self.body_schema is None else arrow_type(self.body_schema)
-                fields += [pa.field("body", kind), pa.field(RAW, pa.binary())]
+            elif field.name == "body" and self.body is not None:
+                fields += [pa.field("body", self.body.type), pa.field(RAW, pa.binary())]
             else:
                 fields.append(field)
         return pa.schema(fields)
 
-    def shaped(self, batch: pa.RecordBatch) -> tuple[pa.RecordBatch, int]:
-        """Shape the rows of a batch of the scan's columns, and count the bodies of the wrong kind."""
+    def shaped(self, batch: pa.RecordBatch) -> Shaped:
+        """Shape the rows of a batch of the scan's columns."""
         if self.is_plain:
-            return batch, 0
+            return Shaped(batch, [])
         columns: dict[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))
-        bad = 0
+        bad: list[tuple[int, str]] = []
         for name, column in self.properties or ():
             columns[column] = pc.map_lookup(columns["properties"], pa.scalar(name), "first")
-        if self.body != "bytes":
+        if self.body is not None:
             bodies = columns["body"]
-            columns["body"], wrong = _texts(bodies) if self.body_schema is None else _json(bodies, self.body_schema)
-            columns[RAW] = pc.if_else(wrong, bodies, pa.scalar(None, pa.binary()))
-            bad = pc.sum(wrong).as_py() or 0
+            columns["body"], bad = decoded(self.body, bodies)
+            wrong = [False] * len(bodies)
+            for number, _ in bad:
+                wrong[number] = True
+            columns[RAW] = pc.if_else(pa.array(wrong, pa.bool_()), bodies, pa.scalar(None, pa.binary()))
         schema = self.schema()
-        return pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema), bad
+        return Shaped(pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema), bad)
+
+
+class Shaped(NamedTuple):
+    """Rows of an export.
+
+    Attributes:
+        rows: with the columns of the export.
+        bad: number of each row whose body did not decode, and the reason.
+    """
+
+    rows: pa.RecordBatch
+    bad: list[tuple[int, str]]
 
 
 def _rows(many: bool) -> pa.Schema:
@@ -138,23 +135,3 @@ def _pair(text: str) -> tuple[str, str]:
             "digits, _"
         )
     return name, column
-
-
-def _texts(bodies: Any) -> tuple[Any, Any]:
-    """Decode bodies as text, with U+FFFD for invalid UTF-8, and mark the invalid ones."""
-    try:
-        return bodies.cast(pa.string()), pa.array([False] * len(bodies), pa.bool_())
-    except pa.ArrowInvalid:
-        raw = bodies.to_pylist()
-    texts = [body.decode(errors="replace") for body in raw]
-    wrong = [text.encode() != body for text, body in zip(texts, raw, strict=True)]
-    return pa.array(texts, pa.string()), pa.array(wrong, pa.bool_())
-
-
-def _json(bodies: Any, schema: StructType) -> tuple[Any, Any]:
-    """Parse bodies as structs, null where the body is not valid, and mark the invalid ones."""
-    values, bad = parsed(bodies.to_pylist(), schema)
-    wrong = [False] * len(bodies)
-    for number in bad:
-        wrong[number] = True
-    return values, pa.array(wrong, pa.bool_())

@@ -39,6 +39,7 @@ class FileOptions:
         target_bytes: approximate size of files; None: no limit.
         shape: columns of the rows.
         partition_by: columns in which all rows of a file agree: some of PARTITIONS, in their order.
+        dead_letters: whether rows whose bodies do not decode are also written into a file of their own.
 
     Raises:
         UsageError: an unknown codec or partition column, or a size below 64 KiB.
@@ -48,6 +49,7 @@ class FileOptions:
     target_bytes: int | None = None
     shape: ExportColumns = field(default_factory=ExportColumns)
     partition_by: tuple[str, ...] = PARTITIONS
+    dead_letters: bool = False
 
     def __post_init__(self) -> None:
         if self.partition_by not in ALL_PARTITIONS:

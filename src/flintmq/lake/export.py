@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import uuid
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -18,8 +19,10 @@ from flintmq.cluster.members import Stores, names_many, text_of
 from flintmq.config.keys import StoreConfig
 from flintmq.config.text import check_choice
 from flintmq.errors import StoreError, UsageError
+from flintmq.lake.bodies.form import BodyForm
 from flintmq.lake.columns import ExportColumns
 from flintmq.lake.compact import FileOptions, PartFile, parts_of
+from flintmq.lake.dead_letters import DeadLetters, DeadLetterWriter
 from flintmq.lake.options import ReadOptions
 from flintmq.lake.parquet import PARTITIONS
 from flintmq.lake.scan import ScanPlan, scan_range
@@ -46,6 +49,7 @@ CHOICES: dict[str, Any] = {
     "properties": None,
     "body": "bytes",
     "body_schema": None,
+    "body_head": False,
     "partition_by": list(PARTITIONS),
     "many": False,
 }
@@ -63,7 +67,9 @@ class ExportChoices(TypedDict, total=False):
         compression: a Parquet codec; "snappy" by default.
         target_file_size: approximate bytes of files of one topic and date; None: no target.
         properties: NAME or NAME:COLUMN, each a column of text instead of the map `properties`.
-        body: "bytes", "text", or "json" with `body_schema`: DDL, or a file with Spark's JSON form of a schema.
+        body, body_schema, body_message, body_head, schema_registry: the form of bodies: name, schema, message, head and
+            registry of `BodyForm.parse`; "bytes" by default.
+        dead_letters: a directory for the messages whose bodies do not decode, see `lake/dead_letters.py`.
         partition_by: columns in which all rows of a directory agree: "topic_name", "date", both (the default) or
             neither. Without "topic_name" many topics share a file.
         checkpoint: a directory for a copy of the export's progress, see `lake/checkpoint.py`.
@@ -82,6 +88,10 @@ class ExportChoices(TypedDict, total=False):
     properties: Sequence[str] | None
     body: str
     body_schema: str | None
+    body_message: str | None
+    body_head: bool
+    schema_registry: str | None
+    dead_letters: str | None
     partition_by: Sequence[str]
     checkpoint: str | None
     catalog: str | None
@@ -97,7 +107,7 @@ class ExportOptions:
         files: how files are written.
         to: "parquet", "delta" or "iceberg".
         checkpoint: a directory for a copy of the state; None for none.
-        catalog: see ExportChoices.
+        catalog, dead_letters: see ExportChoices.
     """
 
     read: ReadOptions
@@ -105,6 +115,7 @@ class ExportOptions:
     to: str
     checkpoint: str | None
     catalog: str | None
+    dead_letters: str | None
 
     @classmethod
     def of(cls, root: Stores, config: StoreConfig | None, choices: ExportChoices) -> ExportOptions:
@@ -112,19 +123,29 @@ class ExportOptions:
 
         Raises:
             UsageError, ConfigError: an impossible value.
+            StoreAccessError, MissingExtraError: as BodyForm.parse.
             TypeError: an unknown keyword.
         """
         unknown = choices.keys() - ExportChoices.__annotations__.keys()
         if unknown:
             raise TypeError(f"an export has no keyword {min(unknown)!r}")
         topics, many = choices.get("topics"), names_many(root, config)
+        body = BodyForm.parse(
+            choices.get("body", "bytes"),
+            choices.get("body_schema"),
+            message=choices.get("body_message"),
+            head=choices.get("body_head", False),
+            registry=choices.get("schema_registry"),
+        )
+        dead_letters = choices.get("dead_letters")
+        if dead_letters is not None and body is None:
+            raise UsageError("dead letters are bodies that do not decode; give --body text, json, avro or protobuf")
         files = FileOptions(
             choices.get("compression", "snappy"),
             choices.get("target_file_size"),
-            ExportColumns.parse(
-                choices.get("properties"), choices.get("body", "bytes"), choices.get("body_schema"), many
-            ),
+            ExportColumns.parse(choices.get("properties"), body, many),
             tuple(choices.get("partition_by", PARTITIONS)),
+            dead_letters is not None,
         )
         read = ReadOptions(
             path=text_of(root) if many else absolute(str(root)),
@@ -136,7 +157,9 @@ class ExportOptions:
             access=choices.get("access", "pread"),
             config=config or StoreConfig(),
         )
-        return cls(read, files, choices.get("to", "parquet"), choices.get("checkpoint"), choices.get("catalog"))
+        return cls(
+            read, files, choices.get("to", "parquet"), choices.get("checkpoint"), choices.get("catalog"), dead_letters
+        )
 
 
 @dataclass
@@ -148,7 +171,8 @@ class Exported:
         begin, end: log offsets; records that start in [begin, end) are now exported.
         rows, files, bytes: added.
         damages, lost_bytes: damaged places of the log that were skipped.
-        bad_bodies: bodies that are not the text or JSON that was requested; they are kept in `body_raw`.
+        bad_bodies: bodies that do not decode; they are kept in `body_raw`.
+        bad_reasons: reason (`lake/bodies/failure.py`) -> number of these.
         notes: code -> number of occurrences (tails).
         brokers: of several stores, (begin, end) of each broker that had something new; begin and end are 0 then.
     """
@@ -162,6 +186,7 @@ class Exported:
     damages: int = 0
     lost_bytes: int = 0
     bad_bodies: int = 0
+    bad_reasons: dict[str, int] = field(default_factory=dict)
     notes: dict[str, int] = field(default_factory=dict)
     brokers: dict[str, tuple[int, int]] = field(default_factory=dict)
 
@@ -173,6 +198,7 @@ class Exported:
         """Add the counts that tasks returned."""
         for name in ("rows", "damages", "lost_bytes", "bad_bodies"):
             setattr(self, name, getattr(self, name) + sum(answer[name] for answer in answers))
+        self.bad_reasons = dict(sum((Counter(answer["bad_reasons"]) for answer in answers), Counter(self.bad_reasons)))
 
 
 def choice_of(options: ReadOptions, files: FileOptions, stream: bool) -> dict[str, Any]:
@@ -353,13 +379,17 @@ def write_files(
     """
     folder = os.path.join(tasks, f"{name}-{uuid.uuid4().hex}")
     os.mkdir(folder)
-    writer = files.writer(folder)
-    rows, bad_bodies, last = 0, 0, None
+    writer, dead = files.writer(folder), DeadLetterWriter(folder, files.shape.many) if files.dead_letters else None
+    rows, last = 0, None
+    reasons: Counter[str] = Counter()
     for batch in batches:
         if batch.num_rows:
             shaped, bad = files.shape.shaped(batch)
             writer.write(shaped)
-            rows, bad_bodies = rows + batch.num_rows, bad_bodies + bad
+            rows += batch.num_rows
+            reasons.update(reason for _, reason in bad)
+            if dead is not None and bad:
+                dead.write(batch, bad)
             last = max(last or 0, batch.column("physical_offset")[-1].as_py())
     writer.close()
     anchor = None
@@ -368,8 +398,10 @@ def write_files(
         if record is None:
             raise StoreError(f"the record at log offset {last} was deleted during the export; export again")
         anchor = (record.physical_offset, record.size, record.store_timestamp, record.body_crc)
-    found = {"damages": report.damage_count, "lost_bytes": report.lost_bytes, "bad_bodies": bad_bodies}
-    return {"rows": rows, "files": parts_of(writer, name), "anchor": anchor, **found}
+    found = {"damages": report.damage_count, "lost_bytes": report.lost_bytes, "bad_bodies": reasons.total()}
+    letters = None if dead is None else dead.close()
+    more = {"bad_reasons": dict(reasons), "dead_letters": None if letters is None else [letters, name]}
+    return {"rows": rows, "files": parts_of(writer, name), "anchor": anchor, **found, **more}
 
 
 def publish(
@@ -380,6 +412,7 @@ def publish(
     stores: Mapping[str | None, StoreProgress],
     parts: Sequence[PartFile],
     shape: ExportColumns,
+    letters: DeadLetters,
 ) -> Manifest:
     """Publish the files of the winning attempts, and return the new manifest.
 
@@ -388,6 +421,7 @@ def publish(
         done: receives number, files and bytes.
         stores: the progress of each store, by broker; None names an only one.
         parts: files that the tasks wrote.
+        letters: receives the dead letters of the tasks, before the files are published.
 
     Raises:
         OSError: the disk is full or fails.
@@ -419,5 +453,6 @@ def publish(
         names=NAMES,
         members=None if only else {**((last and last.members) or {}), **members},
     )
+    letters.publish(0 if last is None else last.number, manifest.number)
     target.publish(manifest, moves, shape.schema())
     return manifest

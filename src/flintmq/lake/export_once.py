@@ -19,6 +19,7 @@ from flintmq.cluster.members import Stores
 from flintmq.config.keys import StoreConfig
 from flintmq.lake.checkpoint import ExportCheckpoint
 from flintmq.lake.compact import PartFile, combined
+from flintmq.lake.dead_letters import DeadLetters
 from flintmq.lake.export import (
     ExportChoices,
     Exported,
@@ -76,11 +77,12 @@ def export(
     options, workers = ExportOptions.of(root, config, choices), workers or Threads()
     files, report = options.files, Report()
     plans = plans_of(options.read, report)
-    for place in filter(None, (out, options.checkpoint)):
+    for place in filter(None, (out, options.checkpoint, options.dead_letters)):
         for _, plan in plans:
             outside_store(place, plan.options.path, config)
     with locked(os.path.abspath(local_only(out)), target_of(options)) as target:
         last, copy = target.last(), ExportCheckpoint.at(options.checkpoint, target.root)
+        letters = DeadLetters.at(options.dead_letters, target.root)
         choice = choice_of(options.read, files, stream=False)
         if last is not None:
             check_same(target, last, choice)
@@ -95,9 +97,10 @@ def export(
         stores = _progress(lots, last, work, answers)
         _tell(done, lots, stores)
         if done.rows:
+            letters.collect(answers)
             parts = [PartFile(*part) for answer in answers for part in answer["files"]]
             parts = combined(parts, files, tasks, workers.count, workers.run)
-            last = publish(target, last, done, choice, stores, parts, files.shape)
+            last = publish(target, last, done, choice, stores, parts, files.shape, letters)
             done.notes |= target.notes
         copy.keep(last)
     return done

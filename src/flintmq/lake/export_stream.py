@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -21,6 +22,7 @@ from flintmq.cluster.members import Stores, find_members
 from flintmq.config.keys import StoreConfig
 from flintmq.lake.checkpoint import ExportCheckpoint
 from flintmq.lake.compact import FileOptions, PartFile, combined
+from flintmq.lake.dead_letters import DeadLetters
 from flintmq.lake.export import (
     SCAN_BYTES,
     ExportChoices,
@@ -88,14 +90,14 @@ def export_stream(
     options = ExportOptions.of(root, config, choices)
     files = options.files
     stop = stop or threading.Event()
-    for place in filter(None, (out, options.checkpoint)):
+    for place in filter(None, (out, options.checkpoint, options.dead_letters)):
         for path in places_of(options.read):
             outside_store(place, path, config)
     with locked(os.path.abspath(local_only(out)), target_of(options)) as target:
         source = _Source(StreamOptions(options.read, max_offsets=max_offsets, max_bytes=max_bytes))
-        query = _Query(
-            workers or Threads(), source, target, files, ExportCheckpoint.at(options.checkpoint, target.root)
-        )
+        copy = ExportCheckpoint.at(options.checkpoint, target.root)
+        letters = DeadLetters.at(options.dead_letters, target.root)
+        query = _Query(workers or Threads(), source, target, files, copy, letters)
         if once:
             source.stream.end_now()
         total = Exported(begin=query.end, end=query.end, notes=dict(target.notes))
@@ -128,8 +130,10 @@ class _Query:
         target: ExportTarget,
         files: FileOptions,
         copy: ExportCheckpoint,
+        letters: DeadLetters,
     ) -> None:
         self.workers, self.source, self.target, self.files, self.copy = workers, source, target, files, copy
+        self.letters = letters
         self.choice = choice_of(source.read, files, stream=True)
         self.last: Manifest | None = target.last()
         self.offsets: Offsets = source.stream.initial()
@@ -167,9 +171,11 @@ class _Query:
         read = {task.member.broker for task in parts if task.member is not None}
         done.brokers = {name: (one.begin, one.end) for name, one in stores.items() if name is not None and name in read}
         if done.rows:
+            self.letters.collect(answers)
             made = [PartFile(*part) for answer in answers for part in answer["files"]]
             made = combined(made, self.files, tasks, self.workers.count, self.workers.run)
-            self.last = publish(self.target, self.last, done, self.choice, stores, made, self.files.shape)
+            shape = self.files.shape
+            self.last = publish(self.target, self.last, done, self.choice, stores, made, shape, self.letters)
             done.notes |= self.target.notes
             self.copy.keep(self.last)
         self.offsets = end
@@ -269,3 +275,4 @@ def _add(total: Exported, done: Exported) -> None:
         total.brokers[broker] = (total.brokers.get(broker, (begin, end))[0], end)
     for name in ("rows", "files", "bytes", "damages", "lost_bytes", "bad_bodies"):
         setattr(total, name, getattr(total, name) + getattr(done, name))
+    total.bad_reasons = dict(Counter(total.bad_reasons) + Counter(done.bad_reasons))

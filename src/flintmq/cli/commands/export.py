@@ -9,17 +9,21 @@ from flintmq.cli.declare import Option
 from flintmq.cli.export_options import (
     PARTITION_DEFAULT,
     Body,
+    BodyHeadOption,
+    BodyMessageOption,
     BodyOption,
     BodySchemaOption,
     CatalogOption,
     CheckpointOption,
     Codec,
     CompressionOption,
+    DeadLettersOption,
     ExplodeOption,
     FileSizeOption,
     OutOption,
     PartitionOption,
     PropertiesOption,
+    RegistryOption,
     TargetFormat,
     ToOption,
     batch_line,
@@ -67,6 +71,10 @@ def command(
     properties: PropertiesOption = None,
     body: BodyOption = Body.bytes,
     body_schema: BodySchemaOption = None,
+    body_message: BodyMessageOption = None,
+    body_head: BodyHeadOption = False,
+    schema_registry: RegistryOption = None,
+    dead_letters: DeadLettersOption = None,
     target_file_size: FileSizeOption = None,
     partition_by: PartitionOption = PARTITION_DEFAULT,
     checkpoint: CheckpointOption = None,
@@ -85,7 +93,7 @@ def command(
     from flintmq.lake.workers import Threads
 
     out, config, root = output(as_json), store_config(settings), stores_given(stores)
-    into = outside_stores(into, checkpoint, root, config)
+    into = outside_stores(into, (checkpoint, dead_letters), root, config)
     if not follow and (once or max_offsets is not None):
         raise UsageError("--once and --max-offsets are for --follow; an export without it ends at the end of the log")
     choices = choices_of(
@@ -99,6 +107,10 @@ def command(
         properties=properties,
         body=body,
         body_schema=body_schema,
+        body_message=body_message,
+        body_head=body_head,
+        schema_registry=schema_registry,
+        dead_letters=dead_letters,
         partition_by=partition_by,
         checkpoint=checkpoint,
         catalog=catalog,

@@ -9,17 +9,21 @@ from flintmq.cli.declare import Option
 from flintmq.cli.export_options import (
     PARTITION_DEFAULT,
     Body,
+    BodyHeadOption,
+    BodyMessageOption,
     BodyOption,
     BodySchemaOption,
     CatalogOption,
     CheckpointOption,
     Codec,
     CompressionOption,
+    DeadLettersOption,
     ExplodeOption,
     FileSizeOption,
     OutOption,
     PartitionOption,
     PropertiesOption,
+    RegistryOption,
     TargetFormat,
     ToOption,
     batch_line,
@@ -69,6 +73,10 @@ def command(
     properties: PropertiesOption = None,
     body: BodyOption = Body.bytes,
     body_schema: BodySchemaOption = None,
+    body_message: BodyMessageOption = None,
+    body_head: BodyHeadOption = False,
+    schema_registry: RegistryOption = None,
+    dead_letters: DeadLettersOption = None,
     target_file_size: FileSizeOption = None,
     partition_by: PartitionOption = PARTITION_DEFAULT,
     checkpoint: CheckpointOption = None,
@@ -83,7 +91,7 @@ def command(
     --stream, appear at once or none. The columns are those of the schema.
     """
     out, config, root = output(as_json), store_config(settings), stores_given(stores)
-    into = outside_stores(into, checkpoint, root, config)  # before Spark starts
+    into = outside_stores(into, (checkpoint, dead_letters), root, config)  # before Spark starts
     if not stream and (once or max_offsets is not None):
         raise UsageError("--once and --max-offsets are for --stream; an export without it ends at the end of the log")
     choices = choices_of(
@@ -97,6 +105,10 @@ def command(
         properties=properties,
         body=body,
         body_schema=body_schema,
+        body_message=body_message,
+        body_head=body_head,
+        schema_registry=schema_registry,
+        dead_letters=dead_letters,
         partition_by=partition_by,
         checkpoint=checkpoint,
         catalog=catalog,

@@ -1,0 +1,24 @@
+"""Declares the reasons why a body does not decode."""
+
+from __future__ import annotations
+
+NO_UTF8 = "not UTF-8"
+NO_JSON = "not JSON"
+NOT_OF_SCHEMA = "not of the schema"
+LEFT_OVER = "bytes after the value"
+NO_HEAD = "no registry head"
+UNKNOWN_SCHEMA = "unknown schema id"
+UNREAD_SCHEMA = "a schema with types that have no column"
+OTHER_MESSAGE = "another message of the schema"
+
+
+class BadBody(ValueError):
+    """A body does not decode.
+
+    Attributes:
+        reason: one of the reasons of this module.
+    """
+
+    def __init__(self, reason: str) -> None:
+        super().__init__(reason)
+        self.reason = reason
