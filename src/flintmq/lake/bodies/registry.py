@@ -1,6 +1,6 @@
 """Reads the head of a schema registry's clients, and the schemas that it names.
 
-The head stands before a body: a zero byte and the schema's id, 4 bytes big-endian. Source: the wire format of
+The head comes before a body: a zero byte and the schema's id, 4 bytes big-endian. Source: the wire format of
 Confluent's Schema Registry, which others follow for Avro. A registry is asked over HTTP (`GET URL/schemas/ids/ID`), or
 is a directory with files ID.avsc.
 """
