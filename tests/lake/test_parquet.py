@@ -240,26 +240,34 @@ def test_a_sync_that_fails_behind_the_writer_is_told(tmp_path, monkeypatch):
     assert len(failed) == 1
 
 
+LAST = 4 * "\U0010ffff"
+
+
 def test_statistics_are_those_of_the_rows(tmp_path):
-    """Least, most and nulls of the columns that are searched, over row groups; long text is left out."""
+    """Least, most and nulls of all numbers, times and texts, over row groups; a text's bounds are wide, or cut."""
     rows = [("A", 1_700_000_000_123_000 + 1000 * n, n, b"x") for n in range(10)] + [("B", None, 50, b"y")]
     writer = PartitionedWriter(str(tmp_path), SPARK_SCHEMA, partition_by=())
     for at in (0, 6):
-        writer.write(batch(rows[at : at + 6]))
+        given = batch(rows[at : at + 6])
+        tags = pa.array(["t" if n else None for n in range(given.num_rows)], pa.string())
+        writer.write(given.set_column(given.schema.get_field_index("tags"), "tags", tags))
         writer._flush(())
     writer.close()
     assert pq.read_metadata(writer.files[0].path).num_row_groups == 2
-    assert writer.files[0].stats == {
-        "numRecords": 11,
-        "minValues": {"topic": "A", "queue_offset": 0, "store_timestamp": "2023-11-14T22:13:20.123Z"},
-        "maxValues": {"topic": "B", "queue_offset": 50, "store_timestamp": "2023-11-14T22:13:20.132Z"},
-        "nullCount": {
-            "topic": 0, "queue_id": 11, "queue_offset": 0, "born_timestamp": 11, "store_timestamp": 1,
-            "physical_offset": 11,
-        },
+    stats = writer.files[0].stats
+    assert stats["numRecords"] == 11
+    assert stats["minValues"] == {
+        "topic": "A", "queue_offset": 0, "store_timestamp": "2023-11-14T22:13:20.123Z", "tags": "",
     }  # fmt: skip
+    assert stats["maxValues"] == {
+        "topic": "B", "queue_offset": 50, "store_timestamp": "2023-11-14T22:13:20.132Z", "tags": LAST,
+    }  # fmt: skip
+    described = {field.name for field in SPARK_SCHEMA} - {"body", "properties"}
+    some = {"topic": 0, "queue_offset": 0, "store_timestamp": 1, "tags": 2}
+    assert stats["nullCount"] == dict.fromkeys(described, 11) | some
     long = PartitionedWriter(str(tmp_path), SPARK_SCHEMA)
     long.write(batch([("x" * 33, -62_135_596_800_000_000, 0, b"")]))
     long.close()
-    assert "topic" not in long.files[0].stats["minValues"]
+    assert long.files[0].stats["minValues"]["topic"] == "x" * 32
+    assert long.files[0].stats["maxValues"]["topic"] == "x" * 32 + LAST
     assert long.files[0].stats["minValues"]["store_timestamp"] == "0001-01-01T00:00:00.000Z"

@@ -23,6 +23,9 @@ delta           publishes an export into a Delta table
 iceberg         publishes an export into an Iceberg table
 iceberg_catalog opens the catalog of an Iceberg table
 iceberg_files   makes the files of Iceberg's metadata durable
+table_format    tells the format of a table
+table_rows      reads rows of one version of a table
+diff_table      compares stores with the table of their exports
 checkpoint      keeps a copy of the progress of an export
 export          continues after the last export: begins, writes, publishes
 export_once     exports what is new

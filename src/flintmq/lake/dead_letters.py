@@ -14,7 +14,6 @@ after each export the directories are those of the table's exports: no letter is
 from __future__ import annotations
 
 import os
-import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ import pyarrow.parquet as pq
 
 from flintmq.arrow.schema import SPARK_SCHEMA, of_many
 from flintmq.errors import StoreAccessError, UsageError
+from flintmq.lake.table_format import EXPORT_FOLDER
 from flintmq.message import MEMBER_COLUMNS
 from flintmq.storage.filesystem import REAL
 from flintmq.storage.store_url import local_only
@@ -36,7 +36,6 @@ MARK = "_flintmq.json"
 STAGING = "_staging"
 FORMAT = 1
 ROW_GROUP_BYTES = 16 << 20
-_EXPORT = re.compile(r"export=([1-9][0-9]{0,8})", re.ASCII)
 _NAMES = (
     "topic",
     "queue_id",
@@ -138,9 +137,11 @@ class DeadLetters:
         mark = _mark_file(folder / MARK)
         try:
             folder.mkdir(parents=True, exist_ok=True)
-            strangers = [name for name in os.listdir(folder) if name[0] not in "._" and not _EXPORT.fullmatch(name)]
+            strangers = [
+                name for name in os.listdir(folder) if name[0] not in "._" and not EXPORT_FOLDER.fullmatch(name)
+            ]
             there = mark.load(lambda value: str(value["table"]))
-            if strangers or (there is None and any(map(_EXPORT.fullmatch, os.listdir(folder)))):
+            if strangers or (there is None and any(map(EXPORT_FOLDER.fullmatch, os.listdir(folder)))):
                 what = strangers[0] if strangers else "exports"
                 raise UsageError(f"--dead-letters {folder} holds other things ({what!a}); give an empty directory")
             if there is None:
@@ -172,7 +173,7 @@ class DeadLetters:
         staging = self.folder / STAGING
         shutil.rmtree(staging, ignore_errors=True)
         for name in os.listdir(self.folder):
-            match = _EXPORT.fullmatch(name)
+            match = EXPORT_FOLDER.fullmatch(name)
             if match is not None and int(match[1]) > last:
                 shutil.rmtree(self.folder / name)
         if self.files:

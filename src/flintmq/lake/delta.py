@@ -77,6 +77,23 @@ class DeltaTarget(ExportTarget):
             self.notes["table_was_put_back"] = 1
         return self.read_manifest(self._manifest(self._current)) if self._current else None
 
+    def committed(self) -> tuple[Manifest | None, Any]:
+        """Return the manifest of the export that the table's rows come from, and the paths of the table's files.
+
+        Raises:
+            MissingExtraError, StoreAccessError: as `last`.
+            UsageError: the files alone do not show the rows: some are deleted by a file beside them.
+        """
+        table = self._table()
+        number = 0 if table is None else self._numbers(table)[1]
+        if table is None or not number:
+            return None, ()
+        features = table.protocol().reader_features or []
+        if features:
+            raise UsageError(f"{self.root}: the Delta table uses {', '.join(features)[:80]}, which is not read here")
+        # Files have the number of their export in their names: the last ones have all columns.
+        return self.read_manifest(self._manifest(number)), tuple(sorted(table.file_uris(), key=os.path.basename))
+
     def number_after(self, last: Manifest | None) -> int:
         """Return the number of the next export; no number is used twice."""
         assert self._newest >= 0  # `last` was called

@@ -98,6 +98,21 @@ class IcebergTarget(ExportTarget):
             self.notes["table_was_put_back"] = 1
         return self.read_manifest(self._manifest(self._current)) if self._current else None
 
+    def committed(self) -> tuple[Manifest | None, Any]:
+        """Return the manifest of the export that the table's rows come from, and the snapshot's id.
+
+        Raises:
+            MissingExtraError, StoreAccessError, UsageError: as `last`.
+        """
+        try:
+            table = self._table()
+            number = 0 if table is None else self._numbers(table)[1]
+            if table is None or not number:
+                return None, None
+            return self.read_manifest(self._manifest(number)), table.metadata.current_snapshot_id
+        finally:
+            self._close()
+
     def number_after(self, last: Manifest | None) -> int:
         """Return the number of the next export; no number is used twice."""
         assert self._newest >= 0  # `last` was called

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from datetime import datetime
@@ -31,6 +32,7 @@ PAGE_BYTES = 256 << 10  # of a column's values: the unit of compression fits int
 DAY_US = 1000 * DAY_MS
 PARTITIONS = ("topic_name", "date")
 TEXT_MOST = 32  # characters of a text in Delta's statistics
+TEXT_LAST = "\U0010ffff"  # sorts after every other character
 NO_VALUE = "__HIVE_DEFAULT_PARTITION__"  # Spark, Hive and Arrow read it as null
 
 # Columns whose values repeat, for which a dictionary pays off, and columns with statistics for readers.
@@ -47,7 +49,8 @@ _REPEATING = (
     "reconsume_times",
     "prepared_transaction_offset",
 )
-# (Tags are not searched: every row group has all of them, and comparing them takes a twentieth of the encoding.)
+# (Tags are not searched: every row group has all of them, and comparing them takes a twentieth of the encoding. Numbers
+# have statistics too, which cost little, because Delta's log needs them: see `statistics`.)
 SEARCHED = ("topic", "queue_id", "queue_offset", "born_timestamp", "store_timestamp", "physical_offset")
 _RISING = ("queue_offset", "born_timestamp", "store_timestamp", "physical_offset")
 
@@ -104,7 +107,7 @@ class WrittenFile:
         path: path of the file.
         values: partition values of its rows.
         rows: number of rows; size: bytes.
-        stats: statistics of the searched columns from its footer, in Delta's form (`statistics`).
+        stats: statistics of its columns, in Delta's form (`statistics`).
     """
 
     path: str
@@ -122,6 +125,7 @@ class _Waiting:
     size: int = 0
     writer: pq.ParquetWriter | None = None
     footers: list[Any] = field(default_factory=list)  # of the file, after it is closed
+    nulls: Counter[str] = field(default_factory=Counter)  # of the file, by column
     path: str = ""
     rows: int = 0
     written: int = 0  # bytes of the file so far
@@ -160,7 +164,9 @@ class PartitionedWriter:
             "compression": compression,
             "data_page_size": PAGE_BYTES,
             "use_dictionary": [name for name in _REPEATING if name in schema.names],
-            "write_statistics": [name for name in SEARCHED if name in schema.names],
+            "write_statistics": [
+                each.name for each in schema if each.name in SEARCHED or pa.types.is_integer(each.type)
+            ],
             "column_encoding": {name: "DELTA_BINARY_PACKED" for name in _RISING if name in schema.names},
         }
 
@@ -214,6 +220,7 @@ class PartitionedWriter:
         table = pa.Table.from_batches(waiting.batches, self.schema)
         waiting.writer.write_table(table, row_group_size=max(1, table.num_rows))
         waiting.rows += table.num_rows
+        waiting.nulls.update({name: table[name].null_count for name in self.schema.names})
         self._pending -= waiting.size
         assert self._pending >= 0  # each row was counted once
         waiting.batches, waiting.size = [], 0
@@ -238,40 +245,70 @@ class PartitionedWriter:
             return
         waiting.writer.close()
         sync_file(waiting.path, REAL)
-        stats = statistics(waiting.footers.pop())
+        stats = statistics(waiting.footers.pop(), self.schema, waiting.nulls)
         assert not waiting.footers and stats["numRecords"] == waiting.rows  # the footer is this file's
         self.files.append(WrittenFile(waiting.path, group, waiting.rows, os.stat(waiting.path).st_size, stats))
-        waiting.writer, waiting.rows, waiting.written = None, 0, 0
+        waiting.writer, waiting.rows, waiting.written, waiting.nulls = None, 0, 0, Counter()
         if not waiting.batches:
             del self._groups[group]
 
 
-def statistics(footer: Any) -> dict[str, Any]:
-    """Return the statistics of the searched columns in a file's footer, as Delta's log has them.
+def statistics(footer: Any, schema: pa.Schema, nulls: Mapping[str, int]) -> dict[str, Any]:
+    """Return the statistics of a file as Delta's log has them.
+
+    Every column of numbers, times or text has some. Where others have statistics and a column has none, deltalake (1.6)
+    takes every comparison with the column for false, and leaves the file out: rows would be missing without a word.
+    Texts that are not searched have the widest bounds that there are, as if they were cut to no characters.
 
     Args:
         footer: a pyarrow.parquet.FileMetaData.
+        schema: schema of the file.
+        nulls: number of nulls in each column.
 
     Returns:
-        `numRecords`, and by column `minValues` and `maxValues` (times as ISO 8601 in milliseconds; text only if it is
-        short), and `nullCount`.
+        `numRecords`, and by column `minValues` and `maxValues` (times as ISO 8601 in milliseconds; of text the first
+        characters), and `nullCount`.
     """
     least: dict[str, Any] = {}
     most: dict[str, Any] = {}
-    nulls: dict[str, int] = {}
     groups = [footer.row_group(number) for number in range(footer.num_row_groups)]
     places = {footer.schema.column(number).path: number for number in range(footer.num_columns)}
-    for name in SEARCHED:
-        found = [group.column(places[name]).statistics for group in groups] if name in places else []
-        if not found or not all(each is not None and each.has_null_count for each in found):
+    described = [each for each in schema if _is_described(each.type)]
+    for field_ in described:
+        name = field_.name
+        if nulls[name] == footer.num_rows:
             continue
-        nulls[name] = sum(each.null_count for each in found)
-        valued = [each for each in found if each.num_values]  # the others are null throughout
-        if valued and all(each.has_min_max for each in valued):
+        found = [group.column(places[name]).statistics for group in groups]
+        valued = [each for each in found if each is not None and each.has_min_max]
+        if len(valued) + sum(each is not None and not each.num_values for each in found) == len(found):
             low, high = min(each.min for each in valued), max(each.max for each in valued)
-            if not isinstance(low, str) or max(len(low), len(high)) <= TEXT_MOST:
-                least[name], most[name] = _stat(low), _stat(high)
-    return {"numRecords": footer.num_rows, "minValues": least, "maxValues": most, "nullCount": nulls}
+        elif pa.types.is_string(field_.type):
+            low, high = "", ""
+        else:
+            continue
+        least[name], most[name] = _least(low), _most(high, pa.types.is_string(field_.type) and not valued)
+    # Statistics of no field: without these deltalake takes a struct that is null for one that is there.
+    least |= {each.name: {} for each in schema if pa.types.is_struct(each.type)}
+    most |= {each.name: {} for each in schema if pa.types.is_struct(each.type)}
+    counts = {each.name: nulls[each.name] for each in described}
+    return {"numRecords": footer.num_rows, "minValues": least, "maxValues": most, "nullCount": counts}
+
+
+def _is_described(kind: pa.DataType) -> bool:
+    """Return whether columns of a type have statistics in Delta's log."""
+    return pa.types.is_integer(kind) or pa.types.is_string(kind) or pa.types.is_timestamp(kind)
+
+
+def _least(value: Any) -> Any:
+    """Return a lower bound: of a long text its begin."""
+    return value[:TEXT_MOST] if isinstance(value, str) else _stat(value)
+
+
+def _most(value: Any, unknown: bool) -> Any:
+    """Return an upper bound: of a long text its begin, and what sorts after all that may follow."""
+    if not isinstance(value, str):
+        return _stat(value)
+    return value[:TEXT_MOST] + TEXT_LAST * 4 if unknown or len(value) > TEXT_MOST else value
 
 
 def _stat(value: Any) -> Any:

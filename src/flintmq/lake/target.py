@@ -31,6 +31,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flintmq.errors import StoreAccessError, UsageError
 from flintmq.lake.parquet import folder_of
+from flintmq.lake.table_format import EXPORT_FOLDER
 from flintmq.storage.filesystem import REAL
 from flintmq.storage.versioned_json import VersionedJson
 from flintmq.storage.whole_file import sync_file, sync_folder
@@ -46,7 +47,6 @@ NAMES = 2  # version of directory names; 1 (or nothing): UTF-8 bytes as %XX, whi
 _OLD_NAMES = re.compile("topic_name=.*%[89A-F]", re.DOTALL)
 _NO_TEXT = frozenset({"nan", "inf", "infinity", "true", "false", "null", "none", "nat", "now", "today", "epoch"})
 MANIFEST_BYTES_MAX = 64 << 20
-_EXPORT = re.compile(r"export=([1-9][0-9]{0,8})", re.ASCII)
 
 
 @dataclass(frozen=True)
@@ -252,15 +252,34 @@ class ExportTarget:
         Raises:
             StoreAccessError: the manifest cannot be read, or is damaged.
         """
-        numbers = [int(match[1]) for match in map(_EXPORT.fullmatch, os.listdir(self.root)) if match]
+        numbers = [int(match[1]) for match in map(EXPORT_FOLDER.fullmatch, os.listdir(self.root)) if match]
         if not numbers:
             return None
         return self.read_manifest(self.root / f"export={max(numbers)}" / MANIFEST)
 
+    def committed(self) -> tuple[Manifest | None, Any]:
+        """Return the manifest of the newest export, and what names the rows that are there by it.
+
+        No lock is needed, and nothing is changed.
+
+        Returns:
+            The manifest, None if there is no export; and the paths of all files, those of the newest export last. Of an
+            Iceberg table the id of the snapshot.
+
+        Raises:
+            StoreAccessError: a manifest cannot be read, or is damaged.
+        """
+        numbers = sorted(int(match[1]) for match in map(EXPORT_FOLDER.fullmatch, os.listdir(self.root)) if match)
+        folders = [self.root / f"export={number}" for number in numbers]
+        manifests = [self.read_manifest(folder / MANIFEST) for folder in folders]
+        pairs = zip(folders, manifests, strict=True)
+        files = [str(folder / place) for folder, manifest in pairs for place in manifest.files]
+        return (manifests[-1] if manifests else None), tuple(files)
+
     @staticmethod
     def is_own(name: str) -> bool:
         """Return whether this can be the name of an export's directory."""
-        return _EXPORT.fullmatch(name) is not None
+        return EXPORT_FOLDER.fullmatch(name) is not None
 
     @staticmethod
     def read_manifest(path: Path) -> Manifest:

@@ -1,4 +1,4 @@
-"""`flintmq diff`: what differs between two stores."""
+"""`flintmq diff`: what differs between two stores, or a store and its table."""
 
 from __future__ import annotations
 
@@ -7,18 +7,22 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 from flintmq.cli.declare import Argument, Option
+from flintmq.cli.export_options import CatalogOption
 from flintmq.cli.options import JsonOption, SetOption, examples
 from flintmq.cli.output import dumps, output
 from flintmq.cli.text import iso, printable, size
 from flintmq.cli.values import store_config
+from flintmq.errors import UsageError
 
 if TYPE_CHECKING:
-    from flintmq.forensics.diff.differences import Run
+    from flintmq.forensics.diff.differences import Differences, Run
     from flintmq.forensics.diff.run import Comparison, DiffSide, OneSided
+    from flintmq.lake.diff_table import TableComparison
 
 EPILOG = examples(
     "flintmq diff /var/rocketmq/store /tmp/copied",
     "flintmq diff /var/rocketmq/store /tmp/copied --by message --json",
+    "flintmq diff /var/rocketmq/store /tmp/lake",
 )
 RUNS_SHOWN = 40
 
@@ -33,29 +37,41 @@ class Way(enum.StrEnum):
 
 def command(
     a: Annotated[str, Argument(metavar="A", show_default=False, help="A store's directory, or s3://BUCKET/STORE.")],
-    b: Annotated[str, Argument(metavar="B", show_default=False, help="The other store.")],
+    b: Annotated[str, Argument(metavar="B", show_default=False, help="The other store, or the table of exports of A.")],
     by: Annotated[
         Way, Option("--by", metavar="WAY", help="offset: a slave or a copy; message: a store that was moved; or auto.")
     ] = Way.auto,
+    catalog: CatalogOption = None,
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Compare the logs of two stores, and name what differs.
+    """Compare the logs of two stores, or a store and its table, and name what differs.
 
     The exit code is 1 if something does. By offset the bytes are compared, and records only where these differ: for a
     master and its slave, or a store and its copy. By message (topic, queue and queue offset) for stores whose log
-    offsets differ, as after a replay. Queues and index follow from the log; `flintmq verify` checks them.
+    offsets differ, as after a replay. If B is what `flintmq export` wrote, each message of A is compared with its row;
+    A may then be several stores by a pattern. Queues and index follow from the log; `flintmq verify` checks them.
     """
     from flintmq.forensics.diff.run import compare
+    from flintmq.lake.table_format import format_of
 
     out, config = output(as_json), store_config(settings)
+    if catalog is not None or format_of(b) is not None:
+        if by is not Way.auto:
+            raise UsageError("--by is for two stores; the rows of a table name their messages")
+        from flintmq.lake.diff_table import compare_table
+
+        with out.progress("comparing") as progress:
+            rows = compare_table(a, b, config, catalog=catalog, progress=progress)
+        out.lines(_json(rows) if out.json else table_text(rows))
+        return rows.exit_code
     with out.progress("comparing") as progress:
         found = compare(a, b, config, by.value, progress)
     out.lines(_json(found) if out.json else _text(found))
     return found.exit_code
 
 
-def _json(found: Comparison) -> Iterator[str]:
+def _json(found: Comparison | TableComparison) -> Iterator[str]:
     """Yield a line for each run of differences, then one with the counts."""
     for run in found.differences.runs:
         yield dumps({"kind": "difference", **run.as_dict()})
@@ -69,14 +85,30 @@ def _text(found: Comparison) -> Iterator[str]:
         yield f"compared {span}" if found.end > found.begin else "compared nothing: the logs have no offset in common"
     else:
         yield f"compared {found.messages[0]} messages of a and {found.messages[1]} of b, by topic, queue and offset"
+    yield from _runs_and_notes(found)
+    yield f"result   {_result(found)}"
+
+
+def table_text(found: TableComparison) -> Iterator[str]:
+    """Yield the lines for people about a store and its table."""
+    yield f"table    {printable(found.table)}: {found.format}, export {found.number}"
+    yield f"compared {found.messages} messages of the log with {found.rows} rows"
+    if found.waiting:
+        yield f"waiting  {found.waiting} messages are not exported yet"
+    if found.expired:
+        yield f"expired  {found.expired} rows are of messages that are no longer in the log"
+    yield from _runs_and_notes(found)
+    yield f"result   {_counted(found.differences) or 'equal'}"
+
+
+def _runs_and_notes(found: Comparison | TableComparison) -> Iterator[str]:
     for run in found.differences.runs[:RUNS_SHOWN]:
         yield from _run_lines(run)
     if found.differences.run_count > RUNS_SHOWN:
         yield f"         and {found.differences.run_count - RUNS_SHOWN} more runs of differences"
-    yield from map(_part_line, found.one_sided)
+    yield from map(_part_line, getattr(found, "one_sided", ()))
     for note in found.notes[:RUNS_SHOWN]:
         yield f"note     {printable(note)}"
-    yield f"result   {_result(found)}"
 
 
 def _side_line(name: str, side: DiffSide) -> str:
@@ -123,10 +155,15 @@ def _part_line(part: OneSided) -> str:
 def _result(found: Comparison) -> str:
     if found.equal:
         return "equal, but for what a store in use may get yet" if found.one_sided else "equal"
-    counts = ", ".join(f"{kind} {count}" for kind, count in sorted(found.differences.counts.items()))
-    total = sum(found.differences.counts.values())
-    since = found.differences.first_timestamp
-    parts = [f"{total} difference{'s' if total > 1 else ''} ({counts})"] if total else []
-    parts += [f"since {iso(since)}"] if since is not None else []
+    parts = list(filter(None, [_counted(found.differences)]))
     parts += [f"{part.messages} messages only in {part.side}" for part in found.one_sided if not part.growing]
+    return "; ".join(parts)
+
+
+def _counted(found: Differences) -> str:
+    """Return the number of differences of each kind; nothing without any."""
+    counts = ", ".join(f"{kind} {count}" for kind, count in sorted(found.counts.items()))
+    total = sum(found.counts.values())
+    parts = [f"{total} difference{'s' if total > 1 else ''} ({counts})"] if total else []
+    parts += [f"since {iso(found.first_timestamp)}"] if found.first_timestamp is not None else []
     return "; ".join(parts)

@@ -23,6 +23,7 @@ class Kind(StrEnum):
     ONLY_A = "only-in-a"
     ONLY_B = "only-in-b"
     MOVED = "moved"  # the same content at another place of the queue
+    TWICE_B = "twice-in-b"  # of a table: more rows than messages
     DAMAGED_A = "damaged-in-a"  # bytes without a record, where the other side has records
     DAMAGED_B = "damaged-in-b"
 

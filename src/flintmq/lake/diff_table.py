@@ -1,0 +1,309 @@
+"""Compares stores with the table that their messages were exported into.
+
+A range of the log is read and shaped as the export did, and the table is asked for the rows of this range; both have to
+be equal. A message that is not exported yet is no difference, and neither is a row whose message has expired.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+import pyarrow as pa
+
+from flintmq.arrow.schema import SPARK_SCHEMA
+from flintmq.cluster.member import Member
+from flintmq.cluster.members import Stores, names_many, text_of
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import UsageError
+from flintmq.forensics.diff.differences import Difference, Differences, Kind
+from flintmq.lake.bodies.ddl import read_schema
+from flintmq.lake.bodies.form import TEXT, BodyForm
+from flintmq.lake.columns import ExportColumns
+from flintmq.lake.export import CHOICES, is_same_log, named
+from flintmq.lake.members import plans_of
+from flintmq.lake.offsets import parse_flat
+from flintmq.lake.options import ReadOptions
+from flintmq.lake.scan import ScanPlan, scan_range
+from flintmq.lake.splits import LogRange, shares
+from flintmq.lake.table_rows import TableVersion, below, keys, milliseconds, open_table
+from flintmq.lake.target import Manifest, StoreProgress
+from flintmq.lake.workers import Progress, Threads, Workers
+from flintmq.storage.store_url import absolute
+from flintmq.store.commitlog.predicate import Predicate
+from flintmq.store.commitlog.report import Report
+
+RANGE_BYTES = 16 << 20  # of log that a task compares; both sides are in memory
+NO_PLACE = frozenset({"store"})  # columns that tell where a store was read, not what it holds
+
+
+@dataclass
+class TableComparison:
+    """The result of a comparison of stores with a table.
+
+    Attributes:
+        table: directory of the table.
+        format: "parquet", "delta" or "iceberg".
+        number: of the table's newest export.
+        messages: of the stores that are exported, and so were compared.
+        rows: of the table that were compared.
+        waiting: messages that are not exported yet.
+        expired: rows of messages that the stores no longer have.
+        differences: what differs; A is the store, B the table.
+        notes: for the user.
+    """
+
+    table: str
+    format: str
+    number: int
+    messages: int = 0
+    rows: int = 0
+    waiting: int = 0
+    expired: int = 0
+    differences: Differences = field(default_factory=Differences)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def exit_code(self) -> int:
+        """0 if nothing differs, else 1."""
+        return 1 if self.differences.run_count else 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return all but the differences themselves, for JSON."""
+        found = self.differences
+        return {
+            "table": self.table,
+            "format": self.format,
+            "number": self.number,
+            "messages": self.messages,
+            "rows": self.rows,
+            "waiting": self.waiting,
+            "expired": self.expired,
+            "differences": sum(found.counts.values()),
+            "counts": {str(kind): count for kind, count in found.counts.items()},
+            "runs": found.run_count,
+            "first_store_timestamp": found.first_timestamp,
+            "equal": not found.run_count,
+            "notes": self.notes,
+        }
+
+
+def compare_table(
+    stores: Stores,
+    table: str,
+    config: StoreConfig | None = None,
+    *,
+    catalog: str | None = None,
+    workers: Workers | None = None,
+    progress: Progress | None = None,
+) -> TableComparison:
+    """Compare stores with the table that their messages were exported into.
+
+    Args:
+        stores: the store; or, of a table of several, these (a list, a pattern, a manifest).
+        table: directory of the table.
+        config: RocketMQ's keys, for settings that the files do not show.
+        catalog: of an Iceberg table, NAME:NAMESPACE.TABLE; None: its own.
+        workers: run the tasks; None for threads of this process.
+        progress: called from time to time with tasks done and in all.
+
+    Raises:
+        UsageError: there is no such table; it is of other stores.
+        NotAStoreError, UnsupportedFormatError, StoreAccessError: a store or the table cannot be read.
+        OSError, pyarrow.ArrowException: a file of the table cannot be read.
+    """
+    manifest, version = open_table(table, catalog)
+    choice, report = CHOICES | manifest.choice, Report()
+    many = names_many(stores, config)
+    if many != choice["many"]:
+        held = "several stores; give a list, a pattern or a manifest of these" if choice["many"] else "one store"
+        raise UsageError(f"{table} is a table of {held}")
+    topics = choice["topics"]
+    read = ReadOptions(
+        path=text_of(stores) if many else absolute(str(stores)),
+        stores=stores if many else None,
+        predicate=Predicate(topics=None if topics is None else frozenset(topics)),
+        fail_on_data_loss=False,
+        decompress=choice["decompress"],
+        explode=choice["explode"],
+        config=config or StoreConfig(),
+    )
+    columns, left_out = columns_of(choice)
+    found = TableComparison(table, version.to, manifest.number)
+    found.notes += [] if left_out is None else [left_out]
+    workers = workers or Threads()
+    lots = list(_lots(table, manifest, plans_of(read, report), found))
+    tasks = [task for member, plan, there in lots for task in _tasks(member, plan, there, left_out is None)]
+    for answer in workers.run(partial(compare_range, version, columns), tasks, progress):
+        _add(found, answer)
+    for member, plan, _ in lots:
+        found.expired += version.count_before(plan.log.min_offset, None if member is None else member.broker)
+    found.notes += [note.text for note in report.notes]
+    return found
+
+
+def columns_of(choice: Mapping[str, Any]) -> tuple[ExportColumns, str | None]:
+    """Return the columns of an export by its manifest, and a note if bodies cannot be compared.
+
+    The schema of JSON bodies is in the manifest. Of Avro and Protobuf only the columns are, so bodies are left out.
+    """
+    pairs = choice["properties"]
+    properties = None if pairs is None else tuple((name, column) for name, column in pairs)
+    forms = {"bytes": None, "text": TEXT}
+    note = None
+    if choice["body"] == "json":
+        forms["json"] = BodyForm("json", read_schema(choice["body_schema"]))
+    elif choice["body"] not in forms:
+        note = f"bodies were exported as {choice['body']}: they are not compared"
+    return ExportColumns(properties, forms.get(choice["body"]), choice["many"]), note
+
+
+@dataclass(frozen=True)
+class DiffTask:
+    """A range of a log to compare with its rows.
+
+    Attributes:
+        member: the store among several; None for an only one.
+        plan: the read of the store.
+        part: the range.
+        last: whether it is the last one of the log; rows after it are compared as well.
+        progress: how far the table is.
+        bodies: whether bodies are compared.
+    """
+
+    member: Member | None
+    plan: ScanPlan
+    part: LogRange
+    last: bool
+    progress: StoreProgress
+    bodies: bool
+
+
+Lot = tuple[Member | None, ScanPlan, StoreProgress]
+
+
+def _lots(
+    table: str, manifest: Manifest, plans: Sequence[tuple[Member | None, ScanPlan]], found: TableComparison
+) -> Iterator[Lot]:
+    """Yield the stores of which something was exported.
+
+    Raises:
+        UsageError: the table has rows of another store.
+    """
+    for member, plan in plans:
+        there = manifest.progress(None if member is None else member.broker)
+        if there is None:
+            found.notes.append(f"nothing of {plan.options.path} is exported yet")
+        elif not is_same_log(plan.log, there):
+            raise UsageError(f"{table} has rows of another store than {plan.options.path}, or its log was truncated")
+        else:
+            yield member, plan, there
+    seen = {member.broker for member, _ in plans if member is not None}
+    found.notes += [
+        f"broker {broker} is in the table and not among the stores: its rows are not compared"
+        for broker in sorted((manifest.members or {}).keys() - seen)
+    ]
+
+
+def _tasks(member: Member | None, plan: ScanPlan, there: StoreProgress, bodies: bool) -> list[DiffTask]:
+    begin, end = plan.log.min_offset, max(plan.end, plan.log.min_offset)
+    parts = shares(plan.log, begin, end, max(1, -(-(end - begin) // RANGE_BYTES)))
+    return [DiffTask(member, plan, part, part is parts[-1], there, bodies) for part in parts]
+
+
+def compare_range(table: TableVersion, columns: ExportColumns, task: DiffTask) -> dict[str, Any]:
+    """Run one task: compare the messages of one range with their rows.
+
+    Raises:
+        OSError, pyarrow.ArrowException: a file of the table cannot be read.
+        StoreAccessError: a file of the store may not be read.
+    """
+    report = Report()
+    wanted = _messages(columns, task, report)
+    exported = wanted.filter(_is_exported(wanted, task.progress))
+    schema = exported.schema
+    end = None if task.last else task.part.end
+    broker = None if task.member is None else task.member.broker
+    rows = table.rows(schema, task.part.begin, end, broker)
+    answer: dict[str, Any] = {
+        "messages": exported.num_rows,
+        "rows": rows.num_rows,
+        "waiting": wanted.num_rows - exported.num_rows,
+        "damages": report.damage_count,
+        "vanished": bool(report.note_counts["vanished"]),
+        "differences": [],
+    }
+    if not answer["vanished"] and not exported.equals(rows):
+        answer["differences"] = list(_differences(exported, rows))
+    return answer
+
+
+def _messages(columns: ExportColumns, task: DiffTask, report: Report) -> pa.Table:
+    """Read the messages of a range as the export shaped them, without what cannot be compared."""
+    batches = named(scan_range(task.plan, task.part, SPARK_SCHEMA, report), task.member)
+    shaped = [columns.shaped(batch).rows for batch in batches]
+    table = pa.Table.from_batches(shaped, columns.schema())
+    left_out = [*NO_PLACE, *(() if task.bodies else ("body",))]
+    table = table.select([name for name in table.schema.names if name not in left_out])
+    return table.sort_by([("physical_offset", "ascending"), ("queue_offset", "ascending")])
+
+
+def _is_exported(messages: pa.Table, progress: StoreProgress) -> Any:
+    """Return which messages the table has to have, as a mask."""
+    if progress.offsets is None:
+        return below(messages["physical_offset"], progress.end)
+    known = parse_flat("offsets of the table", progress.offsets)
+    queues: Any = zip(messages["topic"].to_pylist(), messages["queue_id"].to_pylist(), strict=True)
+    return below(messages["queue_offset"], pa.array([known.get(queue, 0) for queue in queues], pa.int64()))
+
+
+def _differences(messages: pa.Table, rows: pa.Table) -> Iterator[tuple[Any, ...]]:
+    """Yield each difference as `_told` gives it."""
+    ours, theirs = _by_key(messages), _by_key(rows)
+    for key in sorted(ours.keys() | theirs.keys()):
+        mine, other = ours.get(key, []), theirs.get(key, [])
+        if not other:
+            yield _told(Kind.ONLY_A, messages, mine[0])
+        elif not mine:
+            yield _told(Kind.ONLY_B, rows, other[0])
+        else:
+            fields = [
+                name
+                for name in messages.schema.names
+                if messages[name][mine[0]].as_py() != rows[name][other[0]].as_py()
+            ]
+            if fields:
+                yield _told(Kind.ALTERED, messages, mine[0], fields)
+            if len(other) > len(mine):
+                yield _told(Kind.TWICE_B, rows, other[0])
+
+
+def _by_key(table: pa.Table) -> dict[tuple[int, int], list[int]]:
+    found: dict[tuple[int, int], list[int]] = {}
+    for number, key in enumerate(keys(table)):
+        found.setdefault(key, []).append(number)
+    return found
+
+
+def _told(kind: Kind, table: pa.Table, row: int, fields: Sequence[str] = ()) -> tuple[Any, ...]:
+    """Return a difference as JSON can have it."""
+    one = table.slice(row, 1)
+    place = [one[name][0].as_py() for name in ("topic", "queue_id", "queue_offset", "physical_offset")]
+    time = milliseconds(one["store_timestamp"])[0].as_py()
+    return str(kind), *place, time, list(fields), one["size"][0].as_py()
+
+
+def _add(found: TableComparison, answer: Mapping[str, Any]) -> None:
+    """Add the answer of a task."""
+    found.messages += answer["messages"]
+    found.rows += answer["rows"]
+    found.waiting += answer["waiting"]
+    if answer["damages"]:
+        found.notes.append(f"{answer['damages']} damaged places of a log have no messages to compare")
+    if answer["vanished"]:
+        found.notes.append("messages expired during the comparison; their range was left out")
+    for kind, topic, queue, offset, place, time, fields, size in answer["differences"]:
+        a, b = (None if kind in (Kind.ONLY_B, Kind.TWICE_B) else place), (None if kind == Kind.ONLY_A else place)
+        found.differences.add(Difference(Kind(kind), topic, queue, offset, a, b, time, tuple(fields), size))

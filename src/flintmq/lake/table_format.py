@@ -1,0 +1,21 @@
+"""Tells the format of a table that exports made, by its directory alone; imports nothing of Arrow."""
+
+from __future__ import annotations
+
+import os
+import re
+
+EXPORT_FOLDER = re.compile(r"export=([1-9][0-9]{0,8})", re.ASCII)
+_ICEBERG = ("catalog.db", "metadata")
+
+
+def format_of(path: str) -> str | None:
+    """Return "parquet", "delta" or "iceberg"; None if the directory holds no such table."""
+    names = os.listdir(path) if os.path.isdir(path) else []
+    if "commitlog" in names:  # a store, whatever else lies there
+        return None
+    if "_delta_log" in names:
+        return "delta"
+    if any(name in names for name in _ICEBERG):
+        return "iceberg"
+    return "parquet" if any(map(EXPORT_FOLDER.fullmatch, names)) else None
