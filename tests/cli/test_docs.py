@@ -74,6 +74,8 @@ def test_examples_run(  # type: ignore[no-untyped-def]
 ) -> None:
     """What needs no shell runs in this process, which takes a tenth of the time."""
     command = line.replace("/tmp/", f"{tmp_path}/").replace("/var/rocketmq/store", str(golden("basic").path))
+    if " diff " in line and line.endswith("/tmp/lake"):
+        assert run("export", golden("basic").path, "--out", tmp_path / "lake").code == 0
     if line.startswith("flintmq spark "):
         one_java.empty()
         ran = one_java.command(shlex.split(command)[1:])
@@ -113,7 +115,7 @@ def goes_on(command: list[str], folder: Path) -> None:
 
 def test_there_are_examples_for_every_command() -> None:
     sections = re.split(r"^### flintmq ", PAGE, flags=re.MULTILINE)[1:]
-    assert len(sections) == 28 and len(EXAMPLES) >= 50
+    assert len(sections) == 29 and len(EXAMPLES) >= 50
     assert all(sum(line in section for line in EXAMPLES) >= 2 for section in sections)
 
 
@@ -201,6 +203,10 @@ def test_the_keys_of_rebuild_export_and_doctor(run: Run, golden, tmp_path: Path)
     from flintmq.spark.jobs.replay.job import Replayed
 
     assert list(Exported().as_dict()) == keys("`spark export`")
+    out = tmp_path / "lake"
+    assert run("export", golden("poison").path, "--out", out, "--skip-damage").code == 0
+    [found] = run("diff", golden("poison").path, out, "--json").rows
+    assert list(found) == keys("`diff`", "key of the summary, of a table (`spark diff` too)")
     assert list(Replayed("bulk", "store").as_dict()) == keys("`spark replay`")
     assert list(Dispatched().as_dict()) == keys("`spark dispatch`")
     pytest.importorskip("pandas", reason="pandas is not installed")

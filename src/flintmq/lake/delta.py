@@ -78,7 +78,7 @@ class DeltaTarget(ExportTarget):
         return self.read_manifest(self._manifest(self._current)) if self._current else None
 
     def committed(self) -> tuple[Manifest | None, Any]:
-        """Return the manifest of the export that the table's rows come from, and the paths of the table's files.
+        """Return the manifest of the export that the rows come from, and the table's files.
 
         Raises:
             MissingExtraError, StoreAccessError: as `last`.

@@ -99,7 +99,7 @@ class IcebergTarget(ExportTarget):
         return self.read_manifest(self._manifest(self._current)) if self._current else None
 
     def committed(self) -> tuple[Manifest | None, Any]:
-        """Return the manifest of the export that the table's rows come from, and the snapshot's id.
+        """Return the manifest of the export that the rows come from, and the snapshot's id.
 
         Raises:
             MissingExtraError, StoreAccessError, UsageError: as `last`.

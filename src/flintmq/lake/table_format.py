@@ -1,4 +1,4 @@
-"""Tells the format of a table that exports made, by its directory alone; imports nothing of Arrow."""
+"""Tells the format of a table that exports made, by its directory; imports no Arrow."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ from flintmq.storage.store_url import local_only
 
 @dataclass(frozen=True)
 class TableVersion:
-    """One version of a table; small enough to be sent to tasks, but for a Parquet directory of very many files.
+    """Names one version of a table, for tasks.
 
     Attributes:
         root: directory of the table.
@@ -62,7 +62,7 @@ class TableVersion:
 
 
 def open_table(path: str, catalog: str | None = None) -> tuple[Manifest, TableVersion]:
-    """Open the present version of a table; return the manifest of its newest export, and the version.
+    """Return the manifest of the newest export in a table, and the version that it is.
 
     Args:
         path: directory of the table.

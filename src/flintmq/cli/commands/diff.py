@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 from flintmq.cli.declare import Argument, Option
 from flintmq.cli.export_options import CatalogOption
 from flintmq.cli.options import JsonOption, SetOption, examples
-from flintmq.cli.output import dumps, output
+from flintmq.cli.output import Output, dumps, output
 from flintmq.cli.text import iso, printable, size
 from flintmq.cli.values import store_config
 from flintmq.errors import UsageError
@@ -45,7 +45,7 @@ def command(
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Compare the logs of two stores, or a store and its table, and name what differs.
+    """Compare two stores, or a store and its table.
 
     The exit code is 1 if something does. By offset the bytes are compared, and records only where these differ: for a
     master and its slave, or a store and its copy. By message (topic, queue and queue offset) for stores whose log
@@ -63,7 +63,7 @@ def command(
 
         with out.progress("comparing") as progress:
             rows = compare_table(a, b, config, catalog=catalog, progress=progress)
-        out.lines(_json(rows) if out.json else table_text(rows))
+        print_table(out, rows)
         return rows.exit_code
     with out.progress("comparing") as progress:
         found = compare(a, b, config, by.value, progress)
@@ -89,7 +89,12 @@ def _text(found: Comparison) -> Iterator[str]:
     yield f"result   {_result(found)}"
 
 
-def table_text(found: TableComparison) -> Iterator[str]:
+def print_table(out: Output, found: TableComparison) -> None:
+    """Print the result of a comparison with a table."""
+    out.lines(_json(found) if out.json else _table_text(found))
+
+
+def _table_text(found: TableComparison) -> Iterator[str]:
     """Yield the lines for people about a store and its table."""
     yield f"table    {printable(found.table)}: {found.format}, export {found.number}"
     yield f"compared {found.messages} messages of the log with {found.rows} rows"

@@ -1,6 +1,7 @@
 """The jobs on Spark, one a file: `flintmq spark NAME`.
 
 group     the group itself, with verify and rebuild
+diff      compare a store with the table of its exports
 dispatch  keep queues and index of a log current with Spark
 export    messages to Parquet, Delta or Iceberg, once or as a stream
 replay    messages from a store, Delta or Parquet into a store

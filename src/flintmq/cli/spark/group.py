@@ -19,7 +19,7 @@ from flintmq.cli.options import (
     examples,
 )
 from flintmq.cli.output import output
-from flintmq.cli.spark import dispatch, export, replay, sink, stats
+from flintmq.cli.spark import diff, dispatch, export, replay, sink, stats
 from flintmq.cli.spark_job import spark_job
 from flintmq.cli.values import store_config
 
@@ -62,6 +62,7 @@ def verify_command(
 
 
 COMMANDS: dict[str, tuple[Callable[..., int], str]] = {
+    "diff": (diff.command, diff.EPILOG),
     "dispatch": (dispatch.command, dispatch.EPILOG),
     "export": (export.command, export.EPILOG),
     "verify": (
