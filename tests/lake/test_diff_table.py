@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from deltalake import DeltaTable, write_deltalake
 
 from flintmq import Message, MessageStore
-from flintmq.errors import NotAStoreError, UsageError
+from flintmq.errors import NotAStoreError, StoreAccessError, UsageError
 from flintmq.lake import diff_table
 from flintmq.lake.diff_table import TableComparison, compare_table
 from flintmq.lake.export import Exported
@@ -253,5 +253,12 @@ def test_what_is_refused(tmp_path: Path, run: Run) -> None:
     (tmp_path / "delta" / "_delta_log").mkdir(parents=True)
     with pytest.raises(UsageError, match="or nothing was exported yet"):
         compare_table(str(tmp_path / "store"), str(tmp_path / "delta"))
+    [path] = (tmp_path / "out").glob("export=1/topic_name=Orders/**/*.parquet")
+    path.write_bytes(path.read_bytes()[:-9])
+    with pytest.raises(StoreAccessError, match="not readable as a file of an export"):
+        compare_table(str(tmp_path / "store"), str(tmp_path / "out"))
+    path.unlink()
+    shown = run("diff", str(tmp_path / "store"), str(tmp_path / "out"))
+    assert shown.code == 5 and "No such file" in shown.err
     shown = run("diff", str(tmp_path / "store"), str(tmp_path / "out"), "--by", "message")
     assert shown.code == 2 and "--by is for two stores" in shown.err

@@ -112,7 +112,7 @@ def compare_table(
     Raises:
         UsageError: there is no such table; it is of other stores.
         NotAStoreError, UnsupportedFormatError, StoreAccessError: a store or the table cannot be read.
-        OSError, pyarrow.ArrowException: a file of the table cannot be read.
+        OSError: a file of the table cannot be read.
     """
     manifest, version = open_table(table, catalog)
     choice, report = CHOICES | manifest.choice, Report()
@@ -217,8 +217,8 @@ def compare_range(table: TableVersion, columns: ExportColumns, task: DiffTask) -
     """Run one task: compare the messages of one range with their rows.
 
     Raises:
-        OSError, pyarrow.ArrowException: a file of the table cannot be read.
-        StoreAccessError: a file of the store may not be read.
+        OSError: a file of the table cannot be read.
+        StoreAccessError: a file of the store may not be read, or one of the table is damaged.
     """
     report = Report()
     wanted = _messages(columns, task, report)

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from flintmq.errors import UsageError
+from flintmq.errors import StoreAccessError, UsageError
 from flintmq.lake.iceberg_catalog import TableName
 from flintmq.lake.table_format import format_of
 from flintmq.lake.target import ExportTarget, Manifest
@@ -44,12 +44,13 @@ class TableVersion:
             broker: of a table of several stores, the broker.
 
         Raises:
-            OSError, pyarrow.ArrowException: a file of the table cannot be read.
+            StoreAccessError: a file of the table is damaged.
+            OSError: a file of the table cannot be read.
         """
         order: Any = [("physical_offset", "ascending"), ("queue_offset", "ascending")]
         if self.to == "iceberg":
             return fitted(_snapshot(self)(schema.names, begin, end, broker), schema).sort_by(order)
-        parts = [part for path in self.version if (part := _of_file(path, schema, begin, end, broker)) is not None]
+        parts = [part for path in self.version if (part := _read(path, schema, begin, end, broker)) is not None]
         return (pa.concat_tables(parts) if parts else schema.empty_table()).sort_by(order)
 
     def count_before(self, offset: int, broker: str | None = None) -> int:
@@ -57,7 +58,7 @@ class TableVersion:
         if self.to == "iceberg":
             return int(_snapshot(self)(["physical_offset"], None, offset, broker).num_rows)
         schema = pa.schema([("physical_offset", pa.int64())])
-        parts = [_of_file(path, schema, None, offset, broker) for path in self.version]
+        parts = [_read(path, schema, None, offset, broker) for path in self.version]
         return sum(0 if part is None else part.num_rows for part in parts)
 
 
@@ -109,6 +110,19 @@ def _footer(path: str) -> Any:
     return pq.read_metadata(path)
 
 
+def _read(path: str, schema: pa.Schema, begin: int | None, end: int | None, broker: str | None) -> pa.Table | None:
+    """Read a file as `_of_file` does.
+
+    Raises:
+        StoreAccessError: it is damaged.
+    """
+    try:
+        return _of_file(path, schema, begin, end, broker)
+    except (pa.ArrowException, KeyError) as error:
+        what = " ".join(str(error).split())[:100]
+        raise StoreAccessError(f"{path}: not readable as a file of an export ({what}); restore it") from error
+
+
 def _of_file(path: str, schema: pa.Schema, begin: int | None, end: int | None, broker: str | None) -> pa.Table | None:
     """Read the rows of a range from one file; None if its statistics show that it has none.
 
@@ -116,8 +130,7 @@ def _of_file(path: str, schema: pa.Schema, begin: int | None, end: int | None, b
     Arrow's does not know the types of files that deltalake rewrote.
     """
     footer = _footer(path)
-    names = [footer.schema.column(number).path for number in range(footer.num_columns)]
-    place = names.index("physical_offset")
+    place = {footer.schema.column(number).path: number for number in range(footer.num_columns)}["physical_offset"]
     groups = [
         number
         for number in range(footer.num_row_groups)
