@@ -215,6 +215,8 @@ def _decoded(library: Any, body: bytes, written: Any, wanted: Any) -> Any:
         value = library.read.schemaless_reader(source, written, wanted)
     except UnicodeDecodeError as error:
         raise BadBody(NO_UTF8) from error
+    except MemoryError:  # says nothing of the body
+        raise
     except Exception as error:  # what fastavro raises for bytes of another kind is of no one class
         raise BadBody(NOT_OF_SCHEMA) from error
     if source.tell() != len(body):

@@ -158,7 +158,7 @@ def reader(descriptors: bytes, name: str, head: bool) -> Convert:
             if not found.IsInitialized():
                 raise BadBody(NOT_OF_SCHEMA)
             return convert(found)
-        except BadBody:
+        except (BadBody, MemoryError):  # a lack of memory says nothing of the body
             raise
         except Exception as error:  # DecodeError, and what a value out of its range raises
             raise BadBody(NOT_OF_SCHEMA) from error
