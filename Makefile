@@ -16,6 +16,8 @@ KERNELS := $(wildcard src/flintmq/kernels/*.py src/flintmq/kernels/*.pxd src/fli
 ARGS ?=
 SECONDS ?= 60
 WORKERS ?= 2
+# A worker that dies is not replaced: its file would be run again from the beginning, and may take the next one with it.
+PARALLEL = -n $(WORKERS) --dist loadfile --max-worker-restart=0
 # Python keeps the bytecode of what it compiled, also where a container says otherwise: without it each process compiles
 # all tests anew, which took 24 s of processor time instead of 8, and each command of a test its part of the sources.
 export PYTHONDONTWRITEBYTECODE :=
@@ -36,10 +38,10 @@ demo: install ## The whole story: orders, a stream into Delta, kill -9, the coun
 
 test: install ## Run the tests, WORKERS (2) files at a time; ARGS="tests/store -k recovery" for some of them
 	$(if $(ARGS),,$(BIN)/python -m tests.harness.class_archive)
-	$(BIN)/python -m pytest $(or $(ARGS),-n $(WORKERS) --dist loadfile)
+	$(BIN)/python -m pytest $(or $(ARGS),$(PARALLEL))
 
 test-pure: install ## Run the tests of format/ and kernels/ on uncompiled kernels
-	FLINTMQ_PURE=1 FLINTMQ_TURN=all $(BIN)/python -m pytest -n $(WORKERS) --dist loadfile tests/format tests/kernels
+	FLINTMQ_PURE=1 FLINTMQ_TURN=all $(BIN)/python -m pytest $(PARALLEL) tests/format tests/kernels
 
 test-spark: install ## Run the tests of spark/ on the oldest PySpark that is supported (makes .venv-spark)
 	test -x $(OLD_SPARK)/bin/python || $(BIN)/python -m venv $(OLD_SPARK)

@@ -71,6 +71,11 @@ def test_trees_are_walked_by_one_function():
     assert [line.split(":")[0] for line in found if line.startswith("src/")] == ["src/flintmq/storage/tree.py"]
 
 
+def test_no_test_changes_the_clock_of_all_threads():
+    """A thread of another library that waits by it spins, and fills the memory: tests/support/own_time.py."""
+    assert lines_with(r"setattr\((\w+\.)*ti" + r"me, |setattr\(\s*\"ti" + r"me\.|patch\(\"ti" + r"me\.") == []
+
+
 def test_no_breakpoints_and_no_merge_marks():
     assert lines_with(r"^(<{7}|>{7}|={7})( |$)|\bbreak" + r"point\(\)") == []
 

@@ -11,6 +11,7 @@ from flintmq.errors import StoreLockedError, UsageError
 from flintmq.storage import dispatch_lock
 from flintmq.storage.dispatch_lock import DispatchLock, ExternalClaim, dispatches_itself, exclusive, holder, retire
 from flintmq.storage.lock import StoreLock
+from tests.support.own_time import own_time
 
 
 def test_one_at_a_time_and_the_other_is_told_who(tmp_path):
@@ -55,7 +56,7 @@ def test_who_writes_a_store_dispatches_itself_unless_it_says_otherwise(tmp_path,
 
 def test_a_starting_engine_gets_a_second_look(tmp_path, monkeypatch):
     claims = []
-    monkeypatch.setattr(dispatch_lock.time, "sleep", lambda seconds: claims.append(ExternalClaim(str(tmp_path))))
+    own_time(monkeypatch, dispatch_lock, sleep=lambda seconds: claims.append(ExternalClaim(str(tmp_path))))
     lock = StoreLock(str(tmp_path))
     assert not dispatches_itself(str(tmp_path)) and len(claims) == 1
     lock.release()
@@ -118,7 +119,7 @@ def test_the_files_are_where_other_processes_look_and_anybody_may_read_them(tmp_
 
 
 def test_the_lock_says_who_has_it_and_since_when(tmp_path, monkeypatch):
-    monkeypatch.setattr(dispatch_lock.time, "gmtime", lambda: time.struct_time((2026, 1, 2, 13, 4, 5, 4, 2, 0)))
+    own_time(monkeypatch, dispatch_lock, gmtime=lambda: time.struct_time((2026, 1, 2, 13, 4, 5, 4, 2, 0)))
     DispatchLock(str(tmp_path)).release()
     (tmp_path / ".flintmq-dispatch" / "lock").write_text("somebody with a longer name " * 20)
     lock = DispatchLock(str(tmp_path))
@@ -157,7 +158,7 @@ def test_a_process_without_standard_input_lets_go_once_too(monkeypatch, kind):
 
 
 def test_that_nobody_writes_a_store_is_told_at_once(tmp_path, monkeypatch):
-    monkeypatch.setattr(dispatch_lock.time, "sleep", lambda seconds: pytest.fail("there is nothing to wait for"))
+    own_time(monkeypatch, dispatch_lock, sleep=lambda seconds: pytest.fail("there is nothing to wait for"))
     assert not dispatches_itself(str(tmp_path))
     lock, claim = StoreLock(str(tmp_path)), ExternalClaim(str(tmp_path))
     assert not dispatches_itself(str(tmp_path))
@@ -177,7 +178,6 @@ def test_a_lock_is_retired_when_who_works_under_it_is_ready_in_time(tmp_path, mo
             worker.__exit__(None, None, None)
         clock[0] = 12.0
 
-    monkeypatch.setattr(dispatch_lock.time, "sleep", sleep)
-    monkeypatch.setattr(dispatch_lock.time, "monotonic", lambda: clock[0])
+    own_time(monkeypatch, dispatch_lock, sleep=sleep, monotonic=lambda: clock[0])
     assert retire(path, 2.0) and slept == [0.05, 0.05], "the last moment is in time"
     assert not os.path.exists(path)

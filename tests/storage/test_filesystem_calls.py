@@ -6,7 +6,6 @@ import errno
 import mmap
 import os
 import socket
-import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,8 +13,9 @@ from typing import Any
 import pytest
 
 from flintmq.errors import StoreAccessError
-from flintmq.storage import libc_memory
+from flintmq.storage import filesystem, libc_memory
 from flintmq.storage.filesystem import REAL
+from tests.support.own_time import own_time
 
 OPENED: dict[str, tuple[Callable[[str], Any], int]] = {
     "open_read": (REAL.open_read, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW),
@@ -232,5 +232,5 @@ def test_the_own_address_is_that_of_the_way_out(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_the_wall_clock_is_in_whole_milliseconds(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(time, "time_ns", lambda: 1_700_000_000_123_999_999)
+    own_time(monkeypatch, filesystem, time_ns=lambda: 1_700_000_000_123_999_999)
     assert REAL.now_ms() == 1_700_000_000_123

@@ -12,6 +12,7 @@ import pytest
 from tests.robustness.hostile import pages
 from tests.robustness.torture import report
 from tests.support.crashed import small_and_quick
+from tests.support.own_time import own_time
 
 
 def wrong(cases: Callable[..., Iterator[pages.Case]], folder: Path, stride: int, least: int) -> list[object]:
@@ -53,7 +54,7 @@ def test_a_run_goes_on_where_it_was_stopped(tmp_path: Path, monkeypatch: pytest.
 
     now = [0.0]
     monkeypatch.setattr(pages, "KINDS", {"some": lambda folder: ((f"case {n}", partial(attempt, n)) for n in range(4))})
-    monkeypatch.setattr(pages.time, "monotonic", lambda: now[0])
+    own_time(monkeypatch, pages, monotonic=lambda: now[0])
 
     def state() -> report.State:
         return report.State(tmp_path / "state.json", kinds={}, commits=[])

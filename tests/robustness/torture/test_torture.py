@@ -10,6 +10,7 @@ import pytest
 from tests.robustness.torture import __main__ as main
 from tests.robustness.torture import awake, report
 from tests.robustness.torture.runs import RUNS, Run
+from tests.support.own_time import own_time
 
 
 def run(tmp_path: Path, *runs: Run, seconds: float = 60) -> tuple[int, report.State]:
@@ -76,7 +77,7 @@ def test_every_declared_run_is_there():
 
 def test_time_in_which_the_process_stood_still_does_not_count(monkeypatch: pytest.MonkeyPatch):
     looks = iter((100.0, 100.2, 700.0, 700.5))
-    monkeypatch.setattr(awake.time, "monotonic", lambda: next(looks))
+    own_time(monkeypatch, awake, monotonic=lambda: next(looks))
     clock = awake.Awake(1)
     assert [round(clock(), 6) for _ in range(3)] == [0.2, 1.2, 1.7]
 

@@ -17,6 +17,7 @@ from flintmq import Message, MessageStore
 from flintmq.errors import StoreError, UsageError
 from flintmq.spark.source import FlintMQSource
 from tests.spark.stream.drive import Query, numbers
+from tests.support.own_time import own_time
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
 
@@ -203,7 +204,7 @@ def test_min_offsets_per_trigger_and_composite_read_limit(writer, monkeypatch):
     from flintmq.lake.stream import reader
 
     clock = [1000.0]
-    monkeypatch.setattr(reader.time, "monotonic", lambda: clock[0])
+    own_time(monkeypatch, reader, monotonic=lambda: clock[0])
     send(writer, "topic-1", 0, *range(100, 121))
     send(writer, "topic-1", 1, *range(10, 21))
     send(writer, "topic-1", 2, 1)

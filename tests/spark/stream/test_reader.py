@@ -22,6 +22,7 @@ from flintmq.lake.stream.options import StreamOptions
 from flintmq.lake.stream.reader import StoreStream, _differing
 from flintmq.store.layout.queue_name import QueueName
 from tests.spark.stream.drive import Query, in_queues, keys_of, numbers, place
+from tests.support.own_time import own_time
 
 ODD = {"poison", "stale-aligned"}  # Java and a good reader disagree on them; the batch source has tests of its own
 LIMITS = ["none", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minPartitions"]
@@ -184,7 +185,7 @@ def test_available_now_ends_at_what_was_there(writer):
 
 def test_few_messages_wait(writer, monkeypatch):
     clock = [1000.0]
-    monkeypatch.setattr(reader.time, "monotonic", lambda: clock[0])
+    own_time(monkeypatch, reader, monotonic=lambda: clock[0])
     writer.put_all(5)
     query = Query(writer.path, columns="body", minOffsetsPerTrigger=10, maxTriggerDelay="30s")
     assert query.plan() and len(query.run()) == 5, "the first batch does not wait"

@@ -12,6 +12,7 @@ from tests.spark.stream.drive import Query, number_anew, place
 pytest.importorskip("pyspark", reason="needs the extra spark")
 
 from flintmq.lake.stream import unreached
+from tests.support.own_time import own_time
 
 UNITS = 100  # of a queue file
 KEYS = {"mappedFileSizeCommitLog": 64 * 1024, "mappedFileSizeConsumeQueue": 20 * UNITS}
@@ -143,7 +144,7 @@ def test_a_deleted_topic_of_a_store_that_is_written_is_not_waited_for(whole, tmp
         topic(path / "consumequeue" / "A" / "1")
         config.write_text(json.dumps(told))
         monkeypatch.setattr(unreached, "GRACE_SECONDS", 1.0)
-        monkeypatch.setattr(unreached.time, "sleep", lambda seconds: pytest.fail("it waits"))
+        own_time(monkeypatch, unreached, sleep=lambda seconds: pytest.fail("it waits"))
         rows = [row for bite in Query(path, **keys()).bites() for row in bite]
     assert {row["topic"] for row in rows} == {"B"} and len(rows) == EACH + 1
 

@@ -27,6 +27,7 @@ from flintmq.store.services import dispatch_service
 from flintmq.store.services.dispatch_service import DispatchService
 from tests.support.engine import FILE_SIZE, KEYS, check_derived, message, open_small, put_all, tree, units
 from tests.support.faults import Faulty
+from tests.support.own_time import own_time
 
 
 class Setup:
@@ -250,7 +251,7 @@ def test_who_puts_waits_while_dispatch_is_far_behind(s: Setup, monkeypatch: pyte
     monkeypatch.setattr(
         s.queues, "take", lambda *a: (seen.append((s.dispatch.behind, s.dispatch.needs_wake)), take(*a))
     )
-    monkeypatch.setattr(dispatch_service.time, "sleep", slept.append)
+    own_time(monkeypatch, dispatch_service, sleep=slept.append)
     s.put(*range(200))
     assert s.dispatch.dispatch_once()
     # What was told to those who put before each block is what the block before left behind.

@@ -10,11 +10,13 @@ import pytest
 
 from flintmq.errors import StoreLockedError, UsageError
 from flintmq.message import Message
+from flintmq.spark.jobs.replay import live
 from flintmq.spark.jobs.replay.exactly_once import WriterIds
 from flintmq.spark.jobs.replay.live import Pace, Position
 from flintmq.spark.jobs.replay.rows import SourceRow
 from flintmq.store.message_store import MessageStore
 from tests.spark.jobs.replay.replaying import SMALL, bulk, tasks_as_calls
+from tests.support.own_time import own_time
 
 
 @pytest.mark.parametrize(("text", "factor"), [("max", None), ("original", 1.0), ("x10", 10.0), ("x0.5", 0.5)])
@@ -30,7 +32,7 @@ def test_what_is_no_speed(text: str) -> None:
 
 def test_messages_keep_their_distance(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 100.0
-    monkeypatch.setattr(time, "monotonic", lambda: now)
+    own_time(monkeypatch, live, monotonic=lambda: now)
     pace = Pace(10)
     assert pace.wait(5000) == 0
     assert pace.wait(7000) == pytest.approx(0.2)
