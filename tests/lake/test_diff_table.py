@@ -214,6 +214,33 @@ def test_a_row_for_each_kind_of_place_at_the_ends(tmp_path: Path) -> None:
     assert counts(found) == {"only-in-b": 1} and found.expired == 1
 
 
+@pytest.mark.parametrize("to", ["delta", "iceberg"])
+def test_rows_of_somebody_else_are_counted(tmp_path: Path, make: Export, to: str, run: Run) -> None:
+    """Without a log offset, or of a broker that no export knows, they belong to no range of a log."""
+    data = tmp_path / "data"
+    for broker in ("a", "b"):
+        put(data / broker / "store", 0, 10)
+    pattern, out = f"{data}/{{broker}}/store", tmp_path / "out"
+    make(pattern, out, to=to)
+    name = TableName.parse(None)
+    table = name.open(out).load_table(name.identifier) if to == "iceberg" else None
+    rows = DeltaTable(str(out)).to_pyarrow_table() if table is None else table.scan().to_arrow()
+    one = rows.slice(0, 1)
+    for column, value in (("physical_offset", None), ("broker", "nobody")):
+        at = one.schema.get_field_index(column)
+        row = one.set_column(at, one.schema.field(column), [pa.array([value], one.schema.field(at).type)])
+        if table is None:
+            write_deltalake(str(out), row, mode="append")
+        else:
+            table.append(row)
+    found = compare_table(pattern, str(out))
+    assert (found.rows, found.strangers, counts(found), found.exit_code) == (20, 2, {}, 1)
+    shown = run("diff", pattern, str(out))
+    assert shown.code == 1 and "result   2 rows that name no message\n" in shown.out
+    shutil.rmtree(data / "b")
+    assert compare_table(pattern, str(out)).strangers == 2, "rows of a broker that is gone are none of them"
+
+
 def test_messages_that_came_later_wait_and_expired_ones_are_counted(tmp_path: Path, make: Export) -> None:
     small: dict[str, Any] = {"mappedFileSizeCommitLog": 8192}
     put(tmp_path / "store", 0, 100, **small)

@@ -32,7 +32,7 @@ from flintmq.lake.table_rows import TableVersion, below, keys, milliseconds, ope
 from flintmq.lake.target import Manifest, StoreProgress
 from flintmq.lake.workers import Progress, Threads, Workers
 from flintmq.storage.store_url import absolute
-from flintmq.store.commitlog.predicate import Predicate
+from flintmq.store.commitlog.predicate import MOST, Predicate
 from flintmq.store.commitlog.report import Report
 
 RANGE_BYTES = 16 << 20  # of log that a task compares; both sides are in memory
@@ -51,6 +51,7 @@ class TableComparison:
         rows: of the table that were compared.
         waiting: messages that are not exported yet.
         expired: rows of messages that the stores no longer have.
+        strangers: rows that name no message: without a log offset, or of a broker that was never exported.
         differences: what differs; A is the store, B the table.
         notes: for the user.
     """
@@ -62,13 +63,19 @@ class TableComparison:
     rows: int = 0
     waiting: int = 0
     expired: int = 0
+    strangers: int = 0
     differences: Differences = field(default_factory=Differences)
     notes: list[str] = field(default_factory=list)
 
     @property
     def exit_code(self) -> int:
         """0 if nothing differs, else 1."""
-        return 1 if self.differences.run_count else 0
+        return 0 if self.equal else 1
+
+    @property
+    def equal(self) -> bool:
+        """True if nothing differs."""
+        return not self.differences.run_count and not self.strangers
 
     def as_dict(self) -> dict[str, Any]:
         """Return all but the differences themselves, for JSON."""
@@ -81,11 +88,12 @@ class TableComparison:
             "rows": self.rows,
             "waiting": self.waiting,
             "expired": self.expired,
+            "strangers": self.strangers,
             "differences": sum(found.counts.values()),
             "counts": {str(kind): count for kind, count in found.counts.items()},
             "runs": found.run_count,
             "first_store_timestamp": found.first_timestamp,
-            "equal": not found.run_count,
+            "equal": self.equal,
             "notes": self.notes,
         }
 
@@ -140,6 +148,9 @@ def compare_table(
         _add(found, answer)
     for member, plan, _ in lots:
         found.expired += version.count_before(plan.log.min_offset, None if member is None else member.broker)
+    absent = (manifest.members or {}).keys() - {member.broker for member, _, _ in lots if member is not None}
+    left_alone = sum(version.count_before(MOST, broker) for broker in absent)
+    found.strangers = version.count() - found.rows - found.expired - left_alone
     found.notes += [note.text for note in report.notes]
     return found
 
@@ -260,30 +271,40 @@ def _is_exported(messages: pa.Table, progress: StoreProgress) -> Any:
 
 
 def _differences(messages: pa.Table, rows: pa.Table) -> Iterator[tuple[Any, ...]]:
-    """Yield each difference as `_told` gives it."""
+    """Yield each difference as `_told` gives it, in the order of the log."""
     ours, theirs = _by_key(messages), _by_key(rows)
+    both = sorted(ours.keys() & theirs.keys())
+    fields = _columns_that_differ(
+        messages.take([ours[key][0] for key in both]), rows.take([theirs[key][0] for key in both])
+    )
+    altered = {both[number]: names for number, names in fields.items()}
     for key in sorted(ours.keys() | theirs.keys()):
         mine, other = ours.get(key, []), theirs.get(key, [])
-        if not other:
+        if key in altered:
+            yield _told(Kind.ALTERED, messages, mine[0], altered[key])
+        if len(other) < len(mine):
             yield _told(Kind.ONLY_A, messages, mine[0])
-        elif not mine:
-            yield _told(Kind.ONLY_B, rows, other[0])
-        else:
-            fields = [
-                name
-                for name in messages.schema.names
-                if messages[name][mine[0]].as_py() != rows[name][other[0]].as_py()
-            ]
-            if fields:
-                yield _told(Kind.ALTERED, messages, mine[0], fields)
-            if len(other) > len(mine):
-                yield _told(Kind.TWICE_B, rows, other[0])
+        elif len(other) > len(mine):
+            yield _told(Kind.TWICE_B if mine else Kind.ONLY_B, rows, other[0])
 
 
 def _by_key(table: pa.Table) -> dict[tuple[int, int], list[int]]:
     found: dict[tuple[int, int], list[int]] = {}
     for number, key in enumerate(keys(table)):
         found.setdefault(key, []).append(number)
+    return found
+
+
+def _columns_that_differ(messages: pa.Table, rows: pa.Table) -> dict[int, list[str]]:
+    """Return number of row -> names of the columns that differ; equal columns are compared as a whole."""
+    found: dict[int, list[str]] = {}
+    for name in messages.schema.names:
+        if messages[name].equals(rows[name]):
+            continue
+        pairs = zip(messages[name].to_pylist(), rows[name].to_pylist(), strict=True)
+        for number, (one, other) in enumerate(pairs):
+            if one != other:
+                found.setdefault(number, []).append(name)
     return found
 
 

@@ -92,10 +92,12 @@ def test_every_type(tmp_path):
         "inner": (schema_of(("x", "int"), name="Inner"), {"x": 1}),
         "time": ({"type": "int", "logicalType": "time-millis"}, 5),
         "uuid": ({"type": "string", "logicalType": "uuid"}, "not one"),
+        "wrapped": ({"type": {"type": "array", "items": ["null", "int"]}}, [1, None]),
     }
     schema = schema_of(*((name, kind) for name, (kind, _) in (plain | logical).items()))
     written = io.BytesIO()
     simple = json.loads(json.dumps(schema).replace("time-millis", "none").replace('"uuid"}', '"none"}'))
+    simple["fields"][-5]["type"] = simple["fields"][-5]["type"]["type"]  # fastavro writes no wrapped one
     value = {name: value for name, (_, value) in (plain | logical).items()}
     fastavro.schemaless_writer(written, fastavro.parse_schema(simple), value)
     form = form_of(tmp_path, schema)

@@ -103,7 +103,8 @@ def _table_text(found: TableComparison) -> Iterator[str]:
     if found.expired:
         yield f"expired  {found.expired} rows are of messages that are no longer in the log"
     yield from _runs_and_notes(found)
-    yield f"result   {_counted(found.differences) or 'equal'}"
+    parts = [_counted(found.differences), f"{found.strangers} rows that name no message" if found.strangers else ""]
+    yield f"result   {'; '.join(filter(None, parts)) or 'equal'}"
 
 
 def _runs_and_notes(found: Comparison | TableComparison) -> Iterator[str]:

@@ -93,6 +93,8 @@ def _plain(schema: Any) -> Any:
         return [_plain(each) for each in schema]
     if not isinstance(schema, dict):
         return schema
+    if "name" not in schema and isinstance(schema.get("type"), (dict, list)):
+        return _plain(schema["type"])  # a type in a wrap of its own, as generators write it; fastavro takes none
     kept = {
         key: _plain(value) if key in ("type", "items", "values", "fields") else value for key, value in schema.items()
     }
