@@ -296,7 +296,7 @@ def _by_key(table: pa.Table) -> dict[tuple[int, int], list[int]]:
 
 
 def _columns_that_differ(messages: pa.Table, rows: pa.Table) -> dict[int, list[str]]:
-    """Return number of row -> names of the columns that differ; equal columns are compared as a whole."""
+    """Return the names of the columns that differ, by number of the row."""
     found: dict[int, list[str]] = {}
     for name in messages.schema.names:
         if messages[name].equals(rows[name]):
