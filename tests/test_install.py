@@ -15,6 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from flintmq.errors import MissingExtraError
+
 ROOT = Path(__file__).resolve().parent.parent
 pytestmark = pytest.mark.slow
 
@@ -143,3 +145,53 @@ def test_what_needs_an_extra_names_it(python: Path, golden, tmp_path: Path):
             print(error)
     """
     assert "flintmq[arrow]" in run(python, "-c", code, cwd=tmp_path)
+
+
+# What each command that wants an extra is called with, and the extra.
+NEEDS_EXTRA = {
+    "export": (("export", "{store}", "--out", "{out}"), "arrow"),
+    "export --follow": (("export", "{store}", "--out", "{out}", "--follow"), "arrow"),
+    "export of several": (("export", "{store}", "{other}", "--out", "{out}", "--to", "iceberg"), "arrow"),
+    "diff of a table": (("diff", "{store}", "{table}"), "arrow"),
+    "sql": (("sql", "{store}", "select 1"), "duckdb"),
+    "sql of several": (("sql", "{store},{other}", "select 1"), "duckdb"),
+    "rebuild": (("rebuild", "{store}", "--into", "{out}", "--engine", "spark"), "spark"),
+    "spark export": (("spark", "export", "{store}", "--out", "{out}"), "spark"),
+    "spark diff": (("spark", "diff", "{store}", "{table}"), "spark"),
+    "spark stats": (("spark", "stats", "{store}"), "spark"),
+}
+
+
+@pytest.mark.parametrize("command", NEEDS_EXTRA)
+def test_a_command_that_needs_an_extra_names_it_in_one_line(python: Path, golden, tmp_path: Path, command: str):
+    words, extra = NEEDS_EXTRA[command]
+    (tmp_path / "table" / "export=1").mkdir(parents=True)
+    places = {"store": golden("basic").copy(tmp_path / "a"), "other": golden("poison").copy(tmp_path / "b")}
+    places |= {"table": tmp_path / "table", "out": tmp_path / "out"}
+    done = subprocess.run(
+        [python.parent / "flintmq", *(word.format(**places) for word in words)],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, env={"PATH": os.environ["PATH"]},
+    )  # fmt: skip
+    assert done.returncode == MissingExtraError.exit_code, done.stderr
+    assert f"flintmq[{extra}]" in done.stderr
+    assert len(done.stderr.strip().splitlines()) == 1
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        "inspect {a} {b}", "verify {a} {b}", "scan {a} {b} --limit 2", "metrics {a} {b}", "diff {a} {c}",
+        "tail {a} Orders", "get {a} Orders 0 0", "explain {a}/commitlog/00000000000000000000",
+        "doctor",
+    ],
+)  # fmt: skip
+def test_no_other_command_needs_one(python: Path, golden, tmp_path: Path, words: str):
+    a, b = golden("basic").copy(tmp_path / "a"), golden("config").copy(tmp_path / "b")
+    c = golden("basic").copy(tmp_path / "c")
+    done = subprocess.run(
+        [python.parent / "flintmq", *words.format(a=a, b=b, c=c).split()],
+        cwd=tmp_path, capture_output=True, text=True, timeout=60, env={"PATH": os.environ["PATH"]},
+    )  # fmt: skip
+    assert done.returncode == 0 and not done.stderr, done.stderr
+    assert done.stdout

@@ -142,7 +142,7 @@ def test_a_rocksdb_store_is_named_as_such(run: Run, tmp_path: Path) -> None:
     ("words", "complaint"),
     [
         (["bogus"], "No such command 'bogus'"),
-        (["scan"], "Missing argument 'STORE...'"),
+        (["scan"], "Missing argument 'STORE'"),
         (["tail"], "Missing argument 'STORE'"),
         (["tail", "x", "y", "z"], "unexpected extra argument"),
         (["scan", "x", "--bogus"], "No such option"),

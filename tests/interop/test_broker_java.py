@@ -113,8 +113,8 @@ def test_a_broker_goes_on_where_flintmq_stopped(tmp_path: Path, version: str, ho
     root = tmp_path / "store"
     flint_writes(root, java.version, how == "killed")
     answers = broker(java, root, [
-        {"op": "consume", "topic": "Later", "group": "L", "count": 12, "timeout_ms": 20_000},
-        {"op": "consume", "topic": "Plain", "group": "G", "count": 6, "timeout_ms": 20_000},
+        {"op": "consume", "topic": "Later", "group": "L", "count": 12, "timeout_ms": 45_000},
+        {"op": "consume", "topic": "Plain", "group": "G", "count": 6, "timeout_ms": 45_000},
     ])  # fmt: skip
     assert [row.get("consumed") for row in answers] == [12, 6], "each once, and none of the four again"
     waiting, arrived = messages(root)
@@ -161,7 +161,7 @@ def test_flintmq_goes_on_where_a_broker_stopped(tmp_path: Path, version: str, ho
         store._parts.housekeeping.delay.deliver_once()
         store.put(Message("Plain", b"x"))
     assert "Plain" in read_config(str(root)).topics and "TBW102" in read_config(str(root)).topics
-    answers = broker(java, root, [{"op": "consume", "topic": "Later", "group": "L", "count": 8, "timeout_ms": 20_000}])
+    answers = broker(java, root, [{"op": "consume", "topic": "Later", "group": "L", "count": 8, "timeout_ms": 45_000}])
     assert answers[0]["consumed"] == 8
     _, arrived = messages(root)
     assert sorted(m.body for m in arrived) == [b"%d" % n for n in range(8)], "no broker delivers them again"

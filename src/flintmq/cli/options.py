@@ -24,7 +24,7 @@ StoreArgument = Annotated[
 StoresArgument = Annotated[
     list[str],
     Argument(
-        metavar="STORE...",
+        metavar="STORE",
         show_default=False,
         help="A store's directory, the one with commitlog/ in it, or s3://BUCKET/STORE. Several are read as one: more "
         "of them, a pattern such as '/data/{broker}/store', or a manifest (cluster.toml).",

@@ -59,6 +59,9 @@ def command(
     if catalog is not None or format_of(b) is not None:
         if by is not Way.auto:
             raise UsageError("--by is for two stores; the rows of a table name their messages")
+        from flintmq.cli.command import need
+
+        need("pyarrow", "arrow")
         from flintmq.lake.diff_table import compare_table
 
         with out.progress("comparing") as progress:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Annotated
 
 from flintmq.cli import signals
+from flintmq.cli.command import need
 from flintmq.cli.declare import Option
 from flintmq.cli.export_options import (
     PARTITION_DEFAULT,
@@ -90,6 +91,7 @@ def command(
     Writes files by topic and date; a second run adds only new messages, also to what `flintmq spark export` began. All
     files of a run, or of a micro-batch with --follow, appear at once or none, so Ctrl-C loses nothing.
     """
+    need("pyarrow", "arrow")
     from flintmq.lake.workers import Threads
 
     out, config, root = output(as_json), store_config(settings), stores_given(stores)
