@@ -9,7 +9,8 @@ import pytest
 
 from flintmq.arrow.options import ScanOptions
 from flintmq.arrow.parallel import own_bytes
-from flintmq.arrow.scan import batches, scan_arrow
+from flintmq import scan_arrow
+from flintmq.arrow.scan import batches
 from flintmq.arrow.schema import SCHEMA
 from flintmq.errors import FlintError, UsageError
 from flintmq.format import record

@@ -7,6 +7,7 @@ session     makes a session that has the source
 java        finds a Java that Spark can run on
 schema      converts the schema to Spark's types, and checks it
 pushdown    converts the filters that Spark offers
+history     reads a table of exports and its stores as one
 queue_view  offers the queues of a store as a table
 failing     shows errors to Spark's user in one line
 worker      prepares a worker process
