@@ -21,11 +21,11 @@ import pytest
 import flintmq
 from flintmq import scan_arrow
 from flintmq.arrow import batches as batches_module
-from flintmq.frames import dataset as dataset_module
 from flintmq.arrow import schema as schema_module
-from flintmq.frames.dataset import dataset
 from flintmq.arrow.schema import CODES, SCHEMA, VIEW_SCHEMA, has_views, narrow
 from flintmq.errors import CorruptStoreError, UsageError
+from flintmq.frames import dataset as dataset_module
+from flintmq.frames.dataset import dataset
 from flintmq.store.commitlog.report import Report
 from flintmq.testing import write_store
 from tests.compat.stores import Golden
