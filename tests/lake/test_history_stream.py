@@ -192,9 +192,7 @@ def test_a_store_of_the_table_that_is_away_when_the_stream_begins(tmp_path: Path
     make(pattern, out)
     (data / "b").rename(tmp_path / "away")
     if make is whole:
-        with pytest.raises(
-            NotAStoreError, match="has rows of broker '?b'?, whose store is not there"
-        ):
+        with pytest.raises(NotAStoreError, match="has rows of broker '?b'?, whose store is not there"):
             Query(pattern, out)
         return
     query = Query(pattern, out)

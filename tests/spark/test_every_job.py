@@ -32,7 +32,7 @@ def python_without(folder: Path) -> str:
 @pytest.mark.turn(2)
 @pytest.mark.parametrize("kind", ["local-cluster", "standalone"])
 def test_each_job_finds_what_one_machine_finds(golden, tmp_path, kind):
-    store = golden("basic").copy(tmp_path / "store")
+    store = golden("basic").copy(tmp_path)
     out = tmp_path / "out"
     out.mkdir()
     python = python_without(tmp_path / "python")

@@ -1,10 +1,10 @@
 """Every job on a cluster, with speculation on and a worker killed amid each: what comes is what one machine says.
 
-    python -m tests.support.spark_every_job MASTER STORE OUT ARCHIVE    prints a JSON object: job -> what was found,
-                                                                        and what it has to be
+    python -m tests.support.spark_every_job MASTER STORE OUT PYTHON    prints a JSON object: job -> what was found,
+                                                                       and what it has to be
 
-ARCHIVE is the pack of the package: the executors' Python has no other. The driver is a process of its own, since a
-process has one Spark session.
+PYTHON is the executors' interpreter. It does not have the package, which comes as a pack. The driver is a process of its
+own, since a process has one Spark session.
 """
 
 from __future__ import annotations
@@ -113,10 +113,9 @@ def main(master: str, store: str, out: str, python: str) -> None:
     """Run each job, and print what it found beside what it has to find."""
     import flintmq.spark
 
-    os.environ["PYSPARK_PYTHON"] = sys.executable
+    os.environ["PYSPARK_PYTHON"] = python
     packed = flintmq.spark.pack(f"{out}/pack.tar.gz")
     settings = SETTINGS | packed | {"spark.sql.warehouse.dir": f"{out}/warehouse"}
-    settings |= {"spark.executorEnv.PYSPARK_PYTHON": python}
     spark = flintmq.spark.session("every job", master, **settings)
     spark.sparkContext.setLogLevel("OFF")
     jobs = Jobs(spark, store, out)
@@ -190,8 +189,6 @@ class Jobs:
         return sorted([*row[:3], bytes(row[3]).hex()] for row in rows), self._bodies()
 
     def stream(self) -> tuple[Any, Any]:
-        import pyarrow.parquet
-
         source = self.spark.readStream.format("flintmq").options(maxOffsetsPerTrigger="700", minPartitions="4")
         written = (
             source.load(self.store).writeStream.format("parquet").option("checkpointLocation", f"{self.out}/point")
@@ -199,7 +196,6 @@ class Jobs:
         query = written.trigger(availableNow=True).start(f"{self.out}/stream")
         query.awaitTermination(300)
         rows = self.spark.read.parquet(f"{self.out}/stream").select("physical_offset", "topic", "queue_offset", "body")
-        assert pyarrow.parquet is not None
         return sorted([*row[:3], bytes(row[3]).hex()] for row in rows.collect()), self._bodies()
 
     def export(self) -> tuple[Any, Any]:
