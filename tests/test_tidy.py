@@ -305,6 +305,7 @@ FINISHED_PROSE = [
     "src/flintmq/config",
     "src/flintmq/errors.py",
     "src/flintmq/format",
+    "src/flintmq/frames",
     "src/flintmq/kernels",
     "src/flintmq/lake",
     "src/flintmq/message.py",

@@ -31,10 +31,10 @@ from flintmq.errors import (
 )
 
 if TYPE_CHECKING:
-    from flintmq.arrow.dataset import dataset
-    from flintmq.arrow.polars import scan_polars
-    from flintmq.arrow.scan import scan_arrow
     from flintmq.config.keys import StoreConfig
+    from flintmq.frames.dataset import dataset
+    from flintmq.frames.polars import scan_polars
+    from flintmq.frames.scan import scan_arrow
     from flintmq.message import (
         COLUMNS,
         ColumnsResult,
@@ -120,9 +120,9 @@ _LAZY = {
     "StoreView": "flintmq.store.view",
     "engine_metrics": "flintmq.metrics.engine",
     "store_metrics": "flintmq.metrics.stores",
-    "dataset": "flintmq.arrow.dataset",
-    "scan_arrow": "flintmq.arrow.scan",
-    "scan_polars": "flintmq.arrow.polars",
+    "dataset": "flintmq.frames.dataset",
+    "scan_arrow": "flintmq.frames.scan",
+    "scan_polars": "flintmq.frames.polars",
 }
 
 

@@ -11,8 +11,8 @@ pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pc = pytest.importorskip("pyarrow.compute", reason="pyarrow is not installed")
 
 import flintmq  # noqa: E402
-from flintmq.arrow.sql import ask  # noqa: E402
 from flintmq.errors import NotAStoreError, UsageError  # noqa: E402
+from flintmq.frames.sql import ask  # noqa: E402
 from tests.cluster.conftest import brokers  # noqa: E402, F401 (a fixture)
 
 NAMES = ["broker-a", "broker-b", "库存"]

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from flintmq import scan_arrow
 from flintmq.arrow.options import ScanOptions
 from flintmq.arrow.parallel import own_bytes
-from flintmq.arrow.scan import batches, scan_arrow
+from flintmq.arrow.scan import batches
 from flintmq.arrow.schema import SCHEMA
 from flintmq.errors import FlintError, UsageError
 from flintmq.format import record

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from flintmq.arrow.scan import scan_arrow
+from flintmq import scan_arrow
 from flintmq.arrow.schema import SCHEMA
 from flintmq.errors import UsageError
 from flintmq.message import COLUMNS, GetMessageStatus, Message

@@ -13,8 +13,9 @@ import pyarrow as pa
 import pytest
 
 import flintmq
+from flintmq import scan_arrow
 from flintmq.arrow.options import ScanOptions
-from flintmq.arrow.scan import batches, scan_arrow
+from flintmq.arrow.scan import batches
 from flintmq.arrow.schema import SCHEMA, narrow
 from flintmq.errors import ConfigError, CorruptStoreError, LostLogError, NotAStoreError, UsageError
 from flintmq.store.commitlog.files import LogFiles

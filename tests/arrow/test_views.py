@@ -21,11 +21,11 @@ import pytest
 import flintmq
 from flintmq import scan_arrow
 from flintmq.arrow import batches as batches_module
-from flintmq.arrow import dataset as dataset_module
 from flintmq.arrow import schema as schema_module
-from flintmq.arrow.dataset import dataset
 from flintmq.arrow.schema import CODES, SCHEMA, VIEW_SCHEMA, has_views, narrow
 from flintmq.errors import CorruptStoreError, UsageError
+from flintmq.frames import dataset as dataset_module
+from flintmq.frames.dataset import dataset
 from flintmq.store.commitlog.report import Report
 from flintmq.testing import write_store
 from tests.compat.stores import Golden
@@ -73,7 +73,7 @@ def test_the_schema_is_a_variant_of_the_one() -> None:
 
 def test_a_pyarrow_that_makes_no_views(golden: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as 18.0, the oldest that is supported: asked for, views are refused; by themselves, none are used."""
-    polars, sql = pytest.importorskip("polars"), pytest.importorskip("flintmq.arrow.sql")
+    polars, sql = pytest.importorskip("polars"), pytest.importorskip("flintmq.frames.sql")
     monkeypatch.setattr(schema_module, "makes_views", lambda: False)
     for ask in (scan_arrow, dataset):
         with pytest.raises(UsageError, match="makes no views; use 19 or later, or leave views out"):
@@ -110,7 +110,7 @@ def test_sql_uses_views_where_they_are_faster(
     golden: Any, read_schemas: list[pa.Schema], question: str, viewed: bool
 ) -> None:
     """Of mapped files, where the scan is to drop no rows (experiments/2026-11-22-views.md)."""
-    sql = pytest.importorskip("flintmq.arrow.sql")
+    sql = pytest.importorskip("flintmq.frames.sql")
     for options, may in (({"access": "map"}, True), ({}, False), ({"access": "map", "topics": "Orders"}, False)):
         with sql.ask(dataset(golden("basic").path, **options), question) as answer:
             answer.read_all()

@@ -4,7 +4,7 @@ Needs the extra `arrow`; the core never imports it.
 
 schema         declares the columns as Arrow types, and narrows them
 options        holds how a scan reads, and how it makes batches
-scan           scans a store's log: scan_arrow for users, batches() for a log
+scan           scans the log of a store, or of several
 members        reads several stores as one
 batches        makes batches from pieces of the log
 column_block   holds the memory of one batch, filled by the kernel
@@ -15,10 +15,6 @@ ipc_template   turns memory into a batch in one call, as an Arrow IPC message
 by_topic       gathers frequent topics in batches of their own
 parallel       scans on several threads
 queue_batch    reads messages of one queue as a batch
-dataset        offers a store as a dataset for DuckDB and pyarrow
-expression     reads comparisons out of an Arrow filter
-polars         offers a store as a Polars LazyFrame
-sql            answers a SQL query by DuckDB
 s3             implements `Effects` for object storage
 remote_file    reads one object in ranges of bounded size
 """

@@ -25,10 +25,14 @@ iceberg_catalog opens the catalog of an Iceberg table
 iceberg_files   makes the files of Iceberg's metadata durable
 table_format    tells the format of a table
 table_rows      reads rows of one version of a table
+row_mask        applies the predicate of a scan to rows of a table
+history         reads a table and what is not exported yet as one frame
 diff_table      compares stores with the table of their exports
 checkpoint      keeps a copy of the progress of an export
 export          continues after the last export: begins, writes, publishes
 export_once     exports what is new
 export_stream   exports what is new, and goes on
+history_stream  streams a table, then its stores
+stream_source   plans the micro-batches of an export
 workers         runs the tasks of an export
 """

@@ -6,7 +6,7 @@ A body that does not decode is never lost: its bytes are in the column `body_raw
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -15,7 +15,8 @@ import pyarrow.compute as pc
 
 from flintmq.arrow.schema import SPARK_SCHEMA, of_many
 from flintmq.errors import UsageError
-from flintmq.lake.bodies.form import BodyForm, decoded
+from flintmq.lake.bodies.ddl import read_schema
+from flintmq.lake.bodies.form import TEXT, BodyForm, decoded
 from flintmq.lake.parquet import PARTITIONS
 
 RAW = "body_raw"
@@ -105,6 +106,21 @@ class ExportColumns:
             columns[RAW] = pc.if_else(pa.array(wrong, pa.bool_()), bodies, pa.scalar(None, pa.binary()))
         schema = self.schema()
         return Shaped(pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema), bad)
+
+
+def columns_of(choice: Mapping[str, Any]) -> tuple[ExportColumns, str | None]:
+    """Return the columns of an export by its manifest, and the form of bodies if the manifest does not keep it.
+
+    The schema of JSON bodies is in the manifest. Of Avro and Protobuf only the columns are; the columns that are
+    returned have bytes then.
+    """
+    pairs = choice["properties"]
+    properties = None if pairs is None else tuple((name, column) for name, column in pairs)
+    form = choice["body"]
+    forms = {"bytes": None, "text": TEXT}
+    if form == "json":
+        forms["json"] = BodyForm("json", read_schema(choice["body_schema"]), head=choice["body_head"])
+    return ExportColumns(properties, forms.get(form), choice["many"]), None if form in forms else form
 
 
 class Shaped(NamedTuple):

@@ -77,22 +77,31 @@ class DeltaTarget(ExportTarget):
             self.notes["table_was_put_back"] = 1
         return self.read_manifest(self._manifest(self._current)) if self._current else None
 
-    def committed(self) -> tuple[Manifest | None, Any]:
-        """Return the manifest of the export that the rows come from, and the table's files.
+    def committed(self) -> tuple[Manifest | None, int]:
+        """Return the manifest of the export that the rows come from, and the table's version.
 
         Raises:
             MissingExtraError, StoreAccessError: as `last`.
-            UsageError: the files alone do not show the rows: some are deleted by a file beside them.
         """
         table = self._table()
         number = 0 if table is None else self._numbers(table)[1]
         if table is None or not number:
-            return None, ()
-        features = table.protocol().reader_features or []
+            return None, 0
+        return self.read_manifest(self._manifest(number)), table.version()
+
+    def files_at(self, version: int) -> tuple[str, ...]:
+        """Return the paths of the files of a version, those of the newest export last.
+
+        Raises:
+            MissingExtraError, StoreAccessError: as `last`; or Delta's log no longer has the version.
+            UsageError: the files alone do not show the rows: some are deleted by a file beside them.
+        """
+        table = self._table(version)
+        features = [] if table is None else table.protocol().reader_features or []
         if features:
             raise UsageError(f"{self.root}: the Delta table uses {', '.join(features)[:80]}, which is not read here")
         # Files have the number of their export in their names: the last ones have all columns.
-        return self.read_manifest(self._manifest(number)), tuple(sorted(table.file_uris(), key=os.path.basename))
+        return () if table is None else tuple(sorted(table.file_uris(), key=os.path.basename))
 
     def number_after(self, last: Manifest | None) -> int:
         """Return the number of the next export; no number is used twice."""
@@ -192,14 +201,14 @@ class DeltaTarget(ExportTarget):
         except DeltaError:
             self.notes["log_not_shortened"] = 1
 
-    def _table(self) -> DeltaTable | None:
+    def _table(self, version: int | None = None) -> DeltaTable | None:
         try:
             from deltalake import DeltaTable
             from deltalake.exceptions import DeltaError
         except ImportError as error:
             raise MissingExtraError("a Delta table needs deltalake: pip install 'flintmq[delta]'") from error
         try:
-            return DeltaTable(str(self.root)) if DeltaTable.is_deltatable(str(self.root)) else None
+            return DeltaTable(str(self.root), version) if DeltaTable.is_deltatable(str(self.root)) else None
         except DeltaError as error:
             text = " ".join(str(error).split())[:200]
             raise StoreAccessError(f"{self.root}: the Delta table cannot be read: {text}") from error

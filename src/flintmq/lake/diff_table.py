@@ -19,9 +19,7 @@ from flintmq.cluster.members import Stores, names_many, text_of
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.forensics.diff.differences import Difference, Differences, Kind
-from flintmq.lake.bodies.ddl import read_schema
-from flintmq.lake.bodies.form import TEXT, BodyForm
-from flintmq.lake.columns import ExportColumns
+from flintmq.lake.columns import ExportColumns, columns_of
 from flintmq.lake.export import CHOICES, is_same_log, named
 from flintmq.lake.members import plans_of
 from flintmq.lake.offsets import parse_flat
@@ -140,7 +138,8 @@ def compare_table(
     )
     columns, left_out = columns_of(choice)
     found = TableComparison(table, version.to, manifest.number)
-    found.notes += [] if left_out is None else [left_out]
+    if left_out is not None:
+        found.notes.append(f"bodies were exported as {left_out}: they are not compared")
     workers = workers or Threads()
     lots = list(_lots(table, manifest, plans_of(read, report), found))
     tasks = [task for member, plan, there in lots for task in _tasks(member, plan, there, left_out is None)]
@@ -153,22 +152,6 @@ def compare_table(
     found.strangers = version.count() - found.rows - found.expired - left_alone
     found.notes += [note.text for note in report.notes]
     return found
-
-
-def columns_of(choice: Mapping[str, Any]) -> tuple[ExportColumns, str | None]:
-    """Return the columns of an export by its manifest, and a note if bodies cannot be compared.
-
-    The schema of JSON bodies is in the manifest. Of Avro and Protobuf only the columns are, so bodies are left out.
-    """
-    pairs = choice["properties"]
-    properties = None if pairs is None else tuple((name, column) for name, column in pairs)
-    forms = {"bytes": None, "text": TEXT}
-    note = None
-    if choice["body"] == "json":
-        forms["json"] = BodyForm("json", read_schema(choice["body_schema"]))
-    elif choice["body"] not in forms:
-        note = f"bodies were exported as {choice['body']}: they are not compared"
-    return ExportColumns(properties, forms.get(choice["body"]), choice["many"]), note
 
 
 @dataclass(frozen=True)

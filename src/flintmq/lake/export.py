@@ -236,8 +236,13 @@ def target_of(options: ExportOptions) -> Callable[[Path], ExportTarget]:
     return ExportTarget
 
 
-def next_begin(target: ExportTarget, last: StoreProgress | None, plan: ScanPlan) -> int:
+def next_begin(root: object, last: StoreProgress | None, plan: ScanPlan) -> int:
     """Return the log offset at which the next export of a store begins.
+
+    Args:
+        root: directory of the table.
+        last: progress of the last export; None if there was none.
+        plan: the read of the store.
 
     Raises:
         UsageError: the directory has exports of another store.
@@ -246,7 +251,7 @@ def next_begin(target: ExportTarget, last: StoreProgress | None, plan: ScanPlan)
     log = plan.log
     if last is None:
         return log.min_offset
-    check_log(target, last, log)
+    check_log(root, last, log)
     if last.end < log.min_offset and plan.options.fail_on_data_loss:
         raise StoreError(
             f"the log begins at offset {log.min_offset}, the last export ended at {last.end}: the messages in "
@@ -271,12 +276,10 @@ def check_same(target: ExportTarget, last: Manifest, choice: Mapping[str, Any]) 
         )
 
 
-def check_log(target: ExportTarget, last: StoreProgress, log: LogFiles) -> None:
+def check_log(root: object, last: StoreProgress, log: LogFiles) -> None:
     """Raise UsageError unless the last export was of this log."""
     if not is_same_log(log, last):
-        raise UsageError(
-            f"{target.root} has exports of another store, or of a log that was truncated; give a new directory"
-        )
+        raise UsageError(f"{root} has exports of another store, or of a log that was truncated; give a new directory")
 
 
 def only_adds(there: Sequence[Sequence[str]] | None, now: Sequence[Sequence[str]] | None) -> bool:

@@ -129,7 +129,7 @@ class _Lot:
     @classmethod
     def of(cls, target: ExportTarget, last: Manifest | None, member: Member | None, plan: ScanPlan) -> _Lot:
         before = None if last is None else last.progress(None if member is None else member.broker)
-        begin = next_begin(target, before, plan)
+        begin = next_begin(target.root, before, plan)
         return cls(member, plan, begin, max(begin, plan.end))
 
     def tasks(self, number: int, workers: int) -> list[RangeTask]:

@@ -12,12 +12,10 @@ import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Unpack
 
 from flintmq.arrow.schema import SPARK_SCHEMA
-from flintmq.cluster.member import Member
 from flintmq.cluster.members import Stores, find_members
 from flintmq.config.keys import StoreConfig
 from flintmq.lake.checkpoint import ExportCheckpoint
@@ -35,25 +33,19 @@ from flintmq.lake.export import (
     named,
     publish,
     target_of,
-    task_name,
     write_files,
 )
 from flintmq.lake.options import ReadOptions
-from flintmq.lake.stream import plan
-from flintmq.lake.stream.members import StoresStream
 from flintmq.lake.stream.options import StreamOptions
-from flintmq.lake.stream.reader import StoreStream
 from flintmq.lake.stream.scan import read_part
+from flintmq.lake.stream_source import Offsets, PartTask, StreamSource
 from flintmq.lake.target import ExportTarget, Manifest, StoreProgress, locked
 from flintmq.lake.workers import Threads, Workers
 from flintmq.storage.store_url import local_only, outside_store
-from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.report import Report
 
 MAX_BYTES = 1 << 30  # of log in one micro-batch
 INTERVAL_S = 10.0
-Offsets = Mapping[str, Any]
-"""An offset of StoreStream, or of StoresStream."""
 
 
 def export_stream(
@@ -94,7 +86,7 @@ def export_stream(
         for path in places_of(options.read):
             outside_store(place, path, config)
     with locked(os.path.abspath(local_only(out)), target_of(options)) as target:
-        source = _Source(StreamOptions(options.read, max_offsets=max_offsets, max_bytes=max_bytes))
+        source = StreamSource(StreamOptions(options.read, max_offsets=max_offsets, max_bytes=max_bytes))
         copy = ExportCheckpoint.at(options.checkpoint, target.root)
         letters = DeadLetters.at(options.dead_letters, target.root)
         query = _Query(workers or Threads(), source, target, files, copy, letters)
@@ -126,7 +118,7 @@ class _Query:
     def __init__(
         self,
         workers: Workers,
-        source: _Source,
+        source: StreamSource,
         target: ExportTarget,
         files: FileOptions,
         copy: ExportCheckpoint,
@@ -142,7 +134,7 @@ class _Query:
             for broker, log in source.logs().items():
                 before = self.last.progress(broker)
                 if before is not None:
-                    check_log(target, before, log)
+                    check_log(target.root, before, log)
             self.offsets = source.offsets(self.last)
         copy.check(self.last)
         target.check(self.last, files.shape.schema(), files.partition_by)
@@ -194,63 +186,6 @@ class _Query:
                 begin, stop = own[0][0].part.begin, own[-1][0].part.end
             found[broker] = advanced(before, begin, stop, [answer for _, answer in own], offsets)
         return found
-
-
-class _Source:
-    """The stream of an export: of one store, whose broker is None, or of several.
-
-    Args:
-        options: options of the stream.
-    """
-
-    def __init__(self, options: StreamOptions) -> None:
-        self.read = options.read
-        self.stream: Any = StoresStream(options) if self.read.many else StoreStream(options)
-
-    def logs(self) -> dict[str | None, LogFiles]:
-        """Return the log of each store that is there."""
-        return self.stream.logs() if self.read.many else {None: self.stream.log}
-
-    def offsets(self, last: Manifest) -> Offsets:
-        """Return the offset at which the last export ended."""
-        if not self.read.many:
-            return last.offsets or {}
-        return {broker: one.offsets for broker, one in (last.members or {}).items() if one.offsets is not None}
-
-    def by_store(self, offset: Offsets) -> dict[str | None, Mapping[str, int]]:
-        """Divide an offset among the stores."""
-        if not self.read.many:
-            return {None: offset}
-        found: dict[str | None, Mapping[str, int]] = {}
-        found.update(offset.items())
-        return found
-
-    def tasks(self, start: Offsets, end: Offsets) -> list[PartTask]:
-        """Plan the tasks of a micro-batch."""
-        found = self.stream.tasks(start, end)
-        if not self.read.many:
-            return [PartTask(task_name(0, None, part.begin), None, part) for part in found]
-        numbers = {broker: number for number, broker in enumerate(sorted(end))}
-        return [PartTask(task_name(numbers[one.broker], one, part.begin), one, part) for one, part in found]
-
-
-@dataclass(frozen=True)
-class PartTask:
-    """A part of a micro-batch that one task exports.
-
-    Attributes:
-        name, member: as in RangeTask.
-        part: the part.
-    """
-
-    name: str
-    member: Member | None
-    part: plan.StreamTask
-
-    @property
-    def broker(self) -> str | None:
-        """Name of the broker; None for an only store."""
-        return None if self.member is None else self.member.broker
 
 
 def export_part(tasks: str, files: FileOptions, task: PartTask) -> dict[str, Any]:

@@ -98,7 +98,7 @@ class IcebergTarget(ExportTarget):
             self.notes["table_was_put_back"] = 1
         return self.read_manifest(self._manifest(self._current)) if self._current else None
 
-    def committed(self) -> tuple[Manifest | None, Any]:
+    def committed(self) -> tuple[Manifest | None, int]:
         """Return the manifest of the export that the rows come from, and the snapshot's id.
 
         Raises:
@@ -108,8 +108,27 @@ class IcebergTarget(ExportTarget):
             table = self._table()
             number = 0 if table is None else self._numbers(table)[1]
             if table is None or not number:
-                return None, None
-            return self.read_manifest(self._manifest(number)), table.metadata.current_snapshot_id
+                return None, 0
+            snapshot = table.metadata.current_snapshot_id
+            assert snapshot is not None  # an export made it
+            return self.read_manifest(self._manifest(number)), snapshot
+        finally:
+            self._close()
+
+    def files_at(self, version: int) -> tuple[str, ...]:
+        """Return the paths of the files of a snapshot, those of the newest export last.
+
+        Raises:
+            MissingExtraError, StoreAccessError: as `last`; or the snapshot has expired.
+        """
+        try:
+            table = self._table()
+            if table is None or table.snapshot_by_id(version) is None:
+                raise StoreAccessError(
+                    f"{self.root}: the table has no snapshot {version} any more; begin the read anew"
+                )
+            with in_one_line(str(self.root), "cannot be read"):
+                return tuple(sorted(task.file.file_path for task in table.scan(snapshot_id=version).plan_files()))
         finally:
             self._close()
 

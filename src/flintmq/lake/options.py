@@ -7,6 +7,7 @@ Options that Spark's Kafka source has too have the same names and meanings. Rock
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
@@ -21,7 +22,7 @@ from flintmq.kernels.select import ANY_QUEUE
 from flintmq.lake.broker_options import ANY_STORE, brokers_named, options_of_broker
 from flintmq.lake.offsets import Queue, parse_assignment, parse_offsets, parse_timestamps, queue_ranges
 from flintmq.lake.option_text import OptionNames, choice, flag, names, number
-from flintmq.storage.store_url import store_path
+from flintmq.storage.store_url import local_only, store_path
 from flintmq.store.commitlog.predicate import Predicate
 
 OWN_NAMES = {
@@ -48,6 +49,8 @@ OWN_NAMES = {
     "decompress": "true: bodies as the producer gave them; false: as stored",
     "explode": "true: each message of an inner batch is a row; false: the batch is one row",
     "pushdown": "true: the scan uses filters of Spark; only for a DataFrame that a single query reads",
+    "history": "a table that exports made from the stores: its rows come too, those of the log only if it lacks them",
+    "catalog": "of a history in Iceberg: NAME:NAMESPACE.TABLE of a catalog in PyIceberg's configuration",
     "verbose": "true: planning says on standard error what is read, and which filters of Spark the scan uses",
     "access": "pread, or map (faster, but a file that shrinks kills the worker)",
     "maxOffsetsPerTrigger": "stream: most messages of a micro-batch",
@@ -58,9 +61,21 @@ OWN_NAMES = {
 """Name -> meaning, for the documentation and for messages; RocketMQ's keys and those of object storage come on top."""
 
 _NAMES = OptionNames("source", OWN_NAMES, (*KEYS, *S3_KEYS))
+NOT_WITH_HISTORY = (
+    "startingOffsets",
+    "endingOffsets",
+    "startingOffsetsByTimestamp",
+    "endingOffsetsByTimestamp",
+    "startingOffsetsByTimestampStrategy",
+    "maxRecordsPerPartition",
+    "decompress",
+    "explode",
+    "pushdown",
+)
+"""Options that a read of a table and its stores does not take: the table decides, or has no such order."""
 BATCH_ONLY = ("endingOffsets", "endingTimestamp", "endingOffsetsByTimestamp")
 STREAM_ONLY = ("maxOffsetsPerTrigger", "maxBytesPerTrigger", "minOffsetsPerTrigger", "maxTriggerDelay")
-_ONE_OF = ("subscribe", "subscribePattern", "assign")
+ONE_OF = ("subscribe", "subscribePattern", "assign")
 
 
 @dataclass(frozen=True)
@@ -81,6 +96,8 @@ class ReadOptions:
         access: "pread" or "map".
         view: "messages" or "queues".
         verbose: whether planning prints what is read.
+        history: directory of a table that exports made from the stores; None for none.
+        catalog: of an Iceberg table, its name in a catalog; None: its own.
         config: RocketMQ's keys.
         given: of several stores, all options with their right names.
     """
@@ -101,6 +118,8 @@ class ReadOptions:
     access: str = "pread"
     view: str = "messages"
     verbose: bool = False
+    history: str | None = None
+    catalog: str | None = None
     config: StoreConfig = field(default_factory=StoreConfig)
     given: Mapping[str, str] = field(default_factory=dict)
 
@@ -143,7 +162,7 @@ class ReadOptions:
         stores = _stores(given, config)
         if stores is not None:
             return cls._of_many(given, stores)
-        chosen = [name for name in _ONE_OF if name in given]
+        chosen = [name for name in ONE_OF if name in given]
         if len(chosen) > 1:
             raise UsageError(f"options {' and '.join(chosen)} exclude each other; give one of them")
         predicate = _predicate(given)
@@ -164,6 +183,8 @@ class ReadOptions:
             access=choice(given, "access", ("pread", "map")),
             view=_view(given),
             verbose=flag(given, "verbose", False),
+            history=_history(given),
+            catalog=given.get("catalog"),
             config=config,
         )
 
@@ -301,6 +322,20 @@ def _view(given: Mapping[str, str]) -> str:
     if others:
         raise UsageError(f"option {others[0]} does not apply to view queues; leave it out")
     return view
+
+
+def _history(given: Mapping[str, str]) -> str | None:
+    """Return the directory of the history; options that do not apply beside it are refused."""
+    if "history" not in given:
+        if "catalog" in given:
+            raise UsageError("option catalog is for the option history, the directory of an Iceberg table")
+        return None
+    others = [name for name in NOT_WITH_HISTORY if name in given]
+    if others:
+        raise UsageError(f"option {others[0]} does not apply to a read with history; leave it out")
+    if not given["history"]:
+        raise UsageError("option history is empty; name the directory of a table that exports made")
+    return os.path.abspath(local_only(given["history"]))
 
 
 def _pattern(text: str) -> str:

@@ -3,20 +3,36 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from datetime import UTC, datetime, timedelta
+from functools import cached_property, lru_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.errors import StoreAccessError, UsageError
-from flintmq.lake.iceberg_catalog import TableName
+from flintmq.lake.iceberg_catalog import TableName, in_one_line
+from flintmq.lake.row_mask import COLUMNS, columns_of, mask_of
 from flintmq.lake.table_format import format_of
 from flintmq.lake.target import ExportTarget, Manifest
 from flintmq.storage.store_url import local_only
+from flintmq.store.commitlog.predicate import Predicate
+
+EVERYTHING = Predicate()
+NEEDED = pa.schema([SPARK_SCHEMA.field(name) for name in COLUMNS])
+BATCH_ROWS = 16 << 10
+
+
+class FileSize(NamedTuple):
+    """Number of rows, and bytes, of a file."""
+
+    rows: int
+    bytes: int
 
 
 @dataclass(frozen=True)
@@ -26,13 +42,13 @@ class TableVersion:
     Attributes:
         root: directory of the table.
         to: "parquet", "delta" or "iceberg".
-        version: the paths of its files, or the id of the snapshot.
+        version: number of the newest export; of a Delta table Delta's version, of an Iceberg table a snapshot's id.
         name: of an Iceberg table in its catalog.
     """
 
     root: str
     to: str
-    version: Any
+    version: int
     name: TableName
 
     def rows(self, schema: pa.Schema, begin: int, end: int | None, broker: str | None = None) -> pa.Table:
@@ -49,23 +65,69 @@ class TableVersion:
         """
         order: Any = [("physical_offset", "ascending"), ("queue_offset", "ascending")]
         if self.to == "iceberg":
-            return fitted(_snapshot(self)(schema.names, begin, end, broker), schema).sort_by(order)
-        parts = [part for path in self.version if (part := _read(path, schema, begin, end, broker)) is not None]
+            return fitted(_snapshot(self).rows(schema.names, begin, end, broker), schema).sort_by(order)
+        parts = [part for path in self.files if (part := _read(path, schema, begin, end, broker)) is not None]
         return (pa.concat_tables(parts) if parts else schema.empty_table()).sort_by(order)
+
+    @cached_property
+    def files(self) -> tuple[str, ...]:
+        """The paths of its data files, those of the newest export last.
+
+        Raises:
+            StoreAccessError: the version is no longer there.
+        """
+        return _target(self.root, self.to, self.name).files_at(self.version)
+
+    def batches(
+        self, files: Sequence[str], schema: pa.Schema, predicate: Predicate = EVERYTHING
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of some of its files that a predicate wants, file by file.
+
+        Args:
+            files: some of `files`.
+            schema: the columns; one that the table does not have is null.
+            predicate: selects rows; parts of files whose statistics show that they have none are not read.
+
+        Raises:
+            StoreAccessError: a file of the table is damaged, or was deleted since.
+            OSError: a file of the table cannot be read.
+        """
+        names = list(dict.fromkeys((*schema.names, *columns_of(predicate))))
+        for file in files:
+            if self.to == "iceberg":
+                batches = _snapshot(self).batches(file, names)
+            else:
+                batches = _batches(file, names, predicate)
+            for batch in batches:
+                rows = pa.Table.from_batches([batch])
+                if not predicate.everything:
+                    rows = rows.filter(mask_of(predicate, fitted(rows, NEEDED)))
+                yield from fitted(rows, schema).to_batches()
+
+    def size(self, file: str) -> FileSize:
+        """Return the size of one of its files.
+
+        Raises:
+            StoreAccessError: it is damaged.
+            OSError: it cannot be read.
+        """
+        if self.to == "iceberg":
+            return _snapshot(self).size(file)
+        return FileSize(_footer(file).num_rows, os.stat(file).st_size)
 
     def count_before(self, offset: int, broker: str | None = None) -> int:
         """Count the rows of messages before a log offset."""
         if self.to == "iceberg":
-            return int(_snapshot(self)(["physical_offset"], None, offset, broker).num_rows)
+            return int(_snapshot(self).rows(["physical_offset"], None, offset, broker).num_rows)
         schema = pa.schema([("physical_offset", pa.int64())])
-        parts = [_read(path, schema, None, offset, broker) for path in self.version]
+        parts = [_read(path, schema, None, offset, broker) for path in self.files]
         return sum(0 if part is None else part.num_rows for part in parts)
 
     def count(self) -> int:
         """Count all rows, also those that name no message."""
         if self.to == "iceberg":
-            return int(_snapshot(self)(["physical_offset"], None, None, None).num_rows)
-        return sum(_footer(path).num_rows for path in self.version)
+            return int(_snapshot(self).rows(["physical_offset"], None, None, None).num_rows)
+        return sum(_footer(path).num_rows for path in self.files)
 
 
 def open_table(path: str, catalog: str | None = None) -> tuple[Manifest, TableVersion]:
@@ -87,7 +149,9 @@ def open_table(path: str, catalog: str | None = None) -> tuple[Manifest, TableVe
     manifest, version = _target(root, to, name).committed()
     if manifest is None:
         raise UsageError(f"{path} holds no table that an export made, or nothing was exported yet")
-    return manifest, TableVersion(root, to, version, name)
+    found = TableVersion(root, to, version, name)
+    assert found.files is not None  # a version that cannot be read is an error here
+    return manifest, found
 
 
 def _target(root: str, to: str, name: TableName) -> ExportTarget:
@@ -131,8 +195,7 @@ def _read(path: str, schema: pa.Schema, begin: int | None, end: int | None, brok
     try:
         return _of_file(path, schema, begin, end, broker)
     except (pa.ArrowException, KeyError) as error:
-        what = " ".join(str(error).split())[:100]
-        raise StoreAccessError(f"{path}: not readable as a file of an export ({what}); restore it") from error
+        raise StoreAccessError(_damaged(path, error)) from error
 
 
 def _of_file(path: str, schema: pa.Schema, begin: int | None, end: int | None, broker: str | None) -> pa.Table | None:
@@ -160,6 +223,59 @@ def _of_file(path: str, schema: pa.Schema, begin: int | None, end: int | None, b
     return fitted(rows, schema).filter(mask)
 
 
+def _batches(path: str, names: Sequence[str], predicate: Predicate) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the row groups of a file that may have wanted rows.
+
+    Raises:
+        StoreAccessError: it is damaged, or was deleted.
+    """
+    try:
+        with pq.ParquetFile(path) as file:
+            footer = file.metadata
+            places = {footer.schema.column(number).path: number for number in range(footer.num_columns)}
+            groups = [
+                number
+                for number in range(footer.num_row_groups)
+                if _wanted(footer.row_group(number), places, predicate)
+            ]
+            known = [name for name in names if name in set(file.schema_arrow.names)]
+            # A column is read to count rows, where the file has none of those wanted.
+            yield from file.iter_batches(BATCH_ROWS, groups, known or ["queue_id"], use_threads=False)
+    except FileNotFoundError as error:
+        raise StoreAccessError(f"{path}: deleted while the table was read; read it again") from error
+    except (pa.ArrowException, KeyError) as error:
+        raise StoreAccessError(_damaged(path, error)) from error
+
+
+def _wanted(group: Any, places: Mapping[str, int], predicate: Predicate) -> bool:
+    """Return whether a row group may have rows that a predicate wants, by its statistics."""
+    named = predicate.named_topics
+    topics, times = (_range_of(group, places.get(name)) for name in ("topic", "store_timestamp"))
+    if named is not None and topics is not None and not any(topics[0] <= topic <= topics[1] for topic in named):
+        return False
+    if times is None or (predicate.since is None and predicate.until is None):
+        return True
+    least, most = (_ms(time) for time in times)
+    return (predicate.since is None or most >= predicate.since) and (predicate.until is None or least < predicate.until)
+
+
+def _range_of(group: Any, place: int | None) -> tuple[Any, Any] | None:
+    statistics = None if place is None else group.column(place).statistics
+    return None if statistics is None or not statistics.has_min_max else (statistics.min, statistics.max)
+
+
+def _ms(time: datetime) -> int:
+    return (time.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _damaged(path: str, error: Exception) -> str:
+    what = " ".join(str(error).split())[:100]
+    return f"{path}: not readable as a file of an export ({what}); restore it"
+
+
 def _may_have(statistics: Any, begin: int | None, end: int | None) -> bool:
     """Return whether a row group may have rows of a range."""
     if statistics is None or not statistics.has_min_max:
@@ -173,16 +289,24 @@ def _within(offsets: Any, begin: int | None, end: int | None) -> Any:
     return mask if end is None else pc.and_(mask, pc.less(offsets, pa.scalar(end, pa.int64())))
 
 
-@lru_cache(maxsize=4)
-def _snapshot(table: TableVersion) -> Any:
-    """Return a function that reads rows of a snapshot."""
-    from pyiceberg import expressions
+class _Snapshot:
+    """Reads rows of one snapshot of an Iceberg table."""
 
-    made: Any = expressions
-    loaded = table.name.open(Path(table.root)).load_table(table.name.identifier)
-    known = {field.name for field in loaded.schema().fields}
+    def __init__(self, table: TableVersion) -> None:
+        self._table = table.name.open(Path(table.root)).load_table(table.name.identifier)
+        self._id = table.version
+        self._known = {field.name for field in self._table.schema().fields}
 
-    def read(names: list[str], begin: int | None, end: int | None, broker: str | None) -> pa.Table:
+    def _scan(self, names: Sequence[str], filter: Any = None) -> Any:
+        fields = tuple(name for name in names if name in self._known) or ("queue_id",)
+        more = {} if filter is None else {"row_filter": filter}
+        return self._table.scan(selected_fields=fields, snapshot_id=self._id, **more)
+
+    def rows(self, names: Sequence[str], begin: int | None, end: int | None, broker: str | None) -> pa.Table:
+        """Read the rows of messages in a range of a log."""
+        from pyiceberg import expressions
+
+        made: Any = expressions
         wanted = made.AlwaysTrue()
         for part in (
             None if begin is None else made.GreaterThanOrEqual("physical_offset", begin),
@@ -190,10 +314,33 @@ def _snapshot(table: TableVersion) -> Any:
             None if broker is None else made.EqualTo("broker", broker),
         ):
             wanted = wanted if part is None else made.And(wanted, part)
-        fields = tuple(name for name in names if name in known)
-        return loaded.scan(wanted, fields, snapshot_id=table.version).to_arrow()
+        rows: pa.Table = self._scan(names, wanted).to_arrow()
+        return rows
 
-    return read
+    @cached_property
+    def _tasks(self) -> dict[str, Any]:
+        """The files of the snapshot, each with what is deleted from it."""
+        return {task.file.file_path: task for task in self._scan(()).plan_files()}
+
+    def size(self, path: str) -> FileSize:
+        """Return the size of a file."""
+        file = self._tasks[path].file
+        return FileSize(file.record_count, file.file_size_in_bytes)
+
+    def batches(self, path: str, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one file."""
+        from pyiceberg.expressions import AlwaysTrue
+        from pyiceberg.io.pyarrow import ArrowScan
+
+        columns = self._scan(names).projection()
+        with in_one_line(path, "cannot be read"):
+            scan = ArrowScan(self._table.metadata, self._table.io, columns, AlwaysTrue())
+            yield from scan.to_record_batches([self._tasks[path]])
+
+
+@lru_cache(maxsize=4)
+def _snapshot(table: TableVersion) -> _Snapshot:
+    return _Snapshot(table)
 
 
 def below(column: Any, border: Any) -> Any:

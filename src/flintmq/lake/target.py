@@ -257,24 +257,32 @@ class ExportTarget:
             return None
         return self.read_manifest(self.root / f"export={max(numbers)}" / MANIFEST)
 
-    def committed(self) -> tuple[Manifest | None, Any]:
-        """Return the manifest of the newest export, and what names the rows that are there by it.
+    def committed(self) -> tuple[Manifest | None, int]:
+        """Return the manifest of the newest export, and the version of the table that it made.
 
         No lock is needed, and nothing is changed.
 
         Returns:
-            The manifest, None if there is no export; and the paths of all files, those of the newest export last. Of an
-            Iceberg table the id of the snapshot.
+            The manifest, None if there is no export; and the number of the export. Of a Delta table Delta's version, of
+            an Iceberg table the id of the snapshot.
 
         Raises:
-            StoreAccessError: a manifest cannot be read, or is damaged.
+            StoreAccessError: the manifest cannot be read, or is damaged.
+        """
+        last = ExportTarget.last(self)
+        return last, 0 if last is None else last.number
+
+    def files_at(self, version: int) -> tuple[str, ...]:
+        """Return the paths of the files of a version, those of the newest export last.
+
+        No lock is needed, and nothing is changed.
+
+        Raises:
+            StoreAccessError: a manifest cannot be read, or is damaged; the version is no longer there.
         """
         numbers = sorted(int(match[1]) for match in map(EXPORT_FOLDER.fullmatch, os.listdir(self.root)) if match)
-        folders = [self.root / f"export={number}" for number in numbers]
-        manifests = [self.read_manifest(folder / MANIFEST) for folder in folders]
-        pairs = zip(folders, manifests, strict=True)
-        files = [str(folder / place) for folder, manifest in pairs for place in manifest.files]
-        return (manifests[-1] if manifests else None), tuple(files)
+        folders = [self.root / f"export={number}" for number in numbers if number <= version]
+        return tuple(str(folder / place) for folder in folders for place in self.read_manifest(folder / MANIFEST).files)
 
     @staticmethod
     def is_own(name: str) -> bool:

@@ -4,9 +4,11 @@ Importing this needs neither PySpark nor Java; using it does (`pip install flint
 
 source      implements the source and sink `flintmq`
 session     makes a session that has the source
+packing     packs the package for workers that have none
 java        finds a Java that Spark can run on
 schema      converts the schema to Spark's types, and checks it
 pushdown    converts the filters that Spark offers
+history     reads a table of exports and its stores as one
 queue_view  offers the queues of a store as a table
 failing     shows errors to Spark's user in one line
 worker      prepares a worker process
@@ -20,12 +22,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from flintmq.spark.packing import pack
 from flintmq.spark.session import register, session
 
 if TYPE_CHECKING:
     from flintmq.spark.source import FlintMQSource
 
-__all__ = ["FlintMQSource", "register", "session"]
+__all__ = ["FlintMQSource", "pack", "register", "session"]
 
 
 def __getattr__(name: str) -> Any:

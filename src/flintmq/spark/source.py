@@ -53,7 +53,7 @@ class FlintMQSource(DataSource):
 
     @from_one_frame
     def schema(self) -> StructType:
-        """Return the one schema, or the columns of it that the option `columns` names.
+        """Return the one schema, or that of the history, or the columns of it that the option `columns` names.
 
         Raises:
             UsageError: an option is wrong; or CREATE TABLE, whose options Spark does not pass to readers.
@@ -70,6 +70,10 @@ class FlintMQSource(DataSource):
                 "VIEW ... USING flintmq OPTIONS (path '...')"
             )
         read = StreamOptions.parse(options).read if is_stream(options) else self._options()
+        if read.history is not None:
+            from flintmq.spark.history import history_schema
+
+            return history_schema(read)
         return queue_schema(read.many) if read.view == "queues" else spark_schema(read.columns, read.many)
 
     @from_one_frame
@@ -86,6 +90,10 @@ class FlintMQSource(DataSource):
             from flintmq.spark.queue_view import QueueReader
 
             return QueueReader(options, schema)
+        if options.history is not None:
+            from flintmq.spark.history import HistoryReader
+
+            return HistoryReader(options, schema)
         check_schema(schema, options.columns, options.many)
         # On request only: Spark keeps what it planned by the filters of one query for every other query of the same
         # DataFrame, which then lacks rows (PythonScanBuilder.pushFilters calls PythonDataSourceV2.setReadInfo; 4.1 to
@@ -108,6 +116,10 @@ class FlintMQSource(DataSource):
         options = StreamOptions.parse(dict(self.options))
         if options.read.view == "queues":
             raise UsageError("option view: queues is for spark.read; a stream has messages")
+        if options.read.history is not None:
+            from flintmq.spark.history import HistoryStreamReader
+
+            return HistoryStreamReader(options, schema)
         check_schema(schema, options.read.columns, options.read.many)
         return StreamReader(options, schema)
 

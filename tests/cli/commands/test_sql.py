@@ -120,3 +120,20 @@ def test_damage(run: Run, golden: Any, tmp_path: Path) -> None:
     done = run("sql", store, "select count(*) n from messages", "--skip-damage", "--json")
     assert done.code == 1 and "skipped" in done.err
     assert done.rows[0]["n"] == len(run("scan", store, "--skip-damage").out.splitlines())
+
+
+def test_history(run: Run, tmp_path: Path) -> None:
+    store, out = tmp_path / "store", tmp_path / "out"
+    with flintmq.MessageStore(store) as opened:
+        opened.put_many([flintmq.Message("Orders", b"%d" % number) for number in range(30)])
+    assert run("export", store, "--out", out).code == 0
+    with flintmq.MessageStore(store) as opened:
+        opened.put_many([flintmq.Message("Orders", b"%d" % number) for number in range(30, 50)])
+    question = "select count(*) as n, count(distinct queue_offset) as d from messages where queue_id = 0"
+    for words in ((), ("--access", "map"), ("--topic", "Orders")):
+        done = run("sql", store, question, "--history", out, "--json", *words)
+        assert done.rows == [{"n": 50, "d": 50}]
+    assert run("sql", store, "select max(max_offset) as m from queues", "--history", out, "--json").rows == [{"m": 50}]
+    done = run("sql", store, question, "--history", tmp_path / "none")
+    assert done.code == 2 and "holds no table that an export made" in done.err
+    assert "--catalog is for --history" in run("sql", store, question, "--catalog", "a:b.c").err

@@ -58,6 +58,24 @@ def command(
         str | None,
         Option("--output", metavar="FILE", show_default=False, help="A new file for the whole answer."),
     ] = None,
+    history: Annotated[
+        str | None,
+        Option(
+            "--history",
+            metavar="TABLE",
+            show_default=False,
+            help="The --out of an export of these stores: its rows, and those of the log that it has not yet.",
+        ),
+    ] = None,
+    catalog: Annotated[
+        str | None,
+        Option(
+            "--catalog",
+            metavar="NAME:TABLE",
+            show_default=False,
+            help="Of an Iceberg TABLE: its name in a catalog of PyIceberg's configuration.",
+        ),
+    ] = None,
     memory: Annotated[
         str, Option("--memory", metavar="SIZE", help="Memory that DuckDB may use before it uses temporary files.")
     ] = "192MiB",
@@ -73,15 +91,18 @@ def command(
     (topic, queue_id, min_offset, max_offset, type) and offsets (consumer_group, topic, queue_id, next_offset). Only the
     columns in the query are read, and its filters on topic, queue_id, tags and store_timestamp are tested before
     anything is decoded. Rows are printed as they are found, in any number. Of several stores each view has two more
-    columns, broker and store; a filter on them leaves stores unread.
+    columns, broker and store; a filter on them leaves stores unread. With --history the view messages has the columns
+    of the table, and all that it holds, also what the stores no longer have.
     """
     form, limit = _form(kind, target, as_json), parse_size("--memory", memory)
     if target is not None:
         for path in paths_of(stores_given(stores), store_config(settings)):
             _check(target, path, store_config(settings))
+    if catalog is not None and history is None:
+        raise UsageError("--catalog is for --history, the directory of an Iceberg table")
     first, end = time_range(since, until)
-    from flintmq.arrow.dataset import dataset
-    from flintmq.arrow.sql import ask
+    from flintmq.frames.dataset import dataset
+    from flintmq.frames.sql import ask
     from flintmq.store.commitlog.report import Report
 
     out, report = output(form == "json"), Report()
@@ -97,6 +118,8 @@ def command(
             strict=not skip_damage,
             report=report,
             progress=progress,
+            history=history,
+            catalog=catalog,
         )
         for text in dict.fromkeys(note.text for note in report.notes):  # stores that were left out
             out.note(text)

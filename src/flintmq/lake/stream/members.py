@@ -55,6 +55,19 @@ class StoresStream:
         """
         return {broker: stream.initial() for broker, stream in self._look(check=True)}
 
+    def initial_at(self, positions: Mapping[str, int]) -> dict[str, dict[str, int]]:
+        """Return, of each broker that is there, the offset from which on messages begin at a log offset or later.
+
+        Raises:
+            The errors of StoreStream.initial_at and find_members.
+        """
+        return {broker: stream.initial_at(positions[broker]) for broker, stream in self._look() if broker in positions}
+
+    def selected(self, offset: BrokerOffsets) -> dict[str, Mapping[str, int]]:
+        """Return the part of an offset that is of queues which the options select."""
+        there = dict(self._look())
+        return {broker: there[broker].selected(one) if broker in there else one for broker, one in offset.items()}
+
     def end_now(self) -> None:
         """Set the target of the stream to the present ends of the stores."""
         self._ends_now = True

@@ -59,6 +59,7 @@ class StreamOptions:
             if name in given:
                 raise UsageError(f"option {name} is for spark.read; a stream has no end (but see trigger availableNow)")
         rest = {name: value for name, value in given.items() if name not in (*STREAM_ONLY, "startingOffsets")}
+        _history_begins(given)
         read = ReadOptions.parse(rest)
         predicate = replace(read.predicate, offsets=(), since=None)
         options_of_limits = {name: number(given, name, 1) for name in STREAM_ONLY[:3]}
@@ -77,6 +78,13 @@ class StreamOptions:
             max_delay_ms=duration_ms(given, "maxTriggerDelay", "15m"),
             **shared,
         )
+
+
+def _history_begins(given: Mapping[str, str]) -> None:
+    """Refuse options that say where to begin, beside one that says it too."""
+    others = [name for name in ("startingOffsets", "startingTimestamp") if name in given]
+    if "history" in given and others:
+        raise UsageError(f"option {others[0]} does not apply beside history: the stream begins with all of the table")
 
 
 def is_stream(options: Mapping[str, str]) -> bool:

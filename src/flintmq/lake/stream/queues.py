@@ -195,6 +195,11 @@ class StreamQueues:
             time.sleep(0.01)
             self.refresh(force=True)
 
+    @property
+    def settled(self) -> bool:
+        """True if all wanted messages that were in the log at the last look are dispatched."""
+        return not (self._awaited and self._live)
+
     def _bounds(self, name: QueueName) -> Bounds:
         return self._lookup.file_bounds(name) if self._live else self._lookup.bounds(name)
 

@@ -42,6 +42,11 @@ SETTLE_SECONDS = 0.5  # how long Trigger.AvailableNow waits for messages that we
 GRACE_SECONDS = 5.0  # how long a queue may be shorter than before until that counts as a loss
 
 
+def _name_of(key: str) -> QueueName:
+    topic, _, number = key.rpartition("/")
+    return QueueName(topic, int(number))
+
+
 def log_line(text: str) -> None:
     """Print a line to the log of the driver or worker; Spark has no better place for it."""
     print(f"flintmq: {text}", file=sys.stderr, flush=True)
@@ -132,6 +137,31 @@ class StoreStream:
             self.tell(f"{str(unknown[0]).removesuffix(GO_ON)}it is read once it exists{more}")
         starts = self._starts(queues)
         return self._flat(starts, begin_anchor(queues, starts))
+
+    def initial_at(self, position: int) -> dict[str, int]:
+        """Return the offset from which on messages begin at a log offset or later.
+
+        Raises:
+            StoreError: (failOnDataLoss) messages from there on have expired; or messages before it are not in their
+                queues yet, so that the offset would contain them.
+            NotAStoreError, UnsupportedFormatError, StoreAccessError: the store cannot be read.
+        """
+        queues = self._look()
+        if position < queues.log.min_offset and self.options.read.fail_on_data_loss:
+            raise StoreError(
+                f"{queues.root}: the log begins at offset {queues.log.min_offset}: messages from {position} on have "
+                "expired; failOnDataLoss=false goes on without them"
+            )
+        queues.settle(GRACE_SECONDS)
+        if not queues.settled:
+            raise StoreError(f"{queues.root}: messages are in the log and not in their queues yet; try again")
+        starts = {name: queues.places(name).first_at(position, *span) for name, span in queues.bounds.items()}
+        return self._flat(starts, begin_anchor(queues, starts))
+
+    def selected(self, offset: Mapping[str, Any]) -> dict[str, Any]:
+        """Return the part of an offset that is of queues which the options select."""
+        queues = self._look()
+        return {key: one for key, one in offset.items() if key in MARKS or queues.wants(_name_of(key))}
 
     def end_now(self) -> None:
         """Set the target of the stream to the present end of the store."""

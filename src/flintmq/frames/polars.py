@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from flintmq.arrow.dataset import dataset
 from flintmq.arrow.schema import VIEW_SCHEMA, narrow, of_many, view_schema
 from flintmq.cluster.members import Stores
 from flintmq.errors import MissingExtraError
+from flintmq.frames.dataset import dataset
 from flintmq.store.commitlog.pushdown import LIMITED, TIME, Comparison, narrowed
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ def scan_polars(path: Stores, **options: Any) -> polars.LazyFrame:
     Args:
         path: as for scan_arrow.
         options: those of flintmq.dataset: topics, queues, since, until, tags, decompress, access, config, set, strict,
-            report, threads.
+            report, threads, history, catalog.
 
     Raises:
         MissingExtraError: Polars is not installed.
@@ -60,7 +60,7 @@ def scan_polars(path: Stores, **options: Any) -> polars.LazyFrame:
         limits = [] if predicate is None else comparisons(_tree(predicate))
         wanted = narrowed(source.predicate, limits)
         # Rows that are copied from among others, by the scan or by Polars, are copied faster from copied columns.
-        viewed = wanted.everything and (predicate is None or source.options.access == "map")
+        viewed = source.history is None and wanted.everything and (predicate is None or source.options.access == "map")
         left, first = rows, predicate is not None
         for batch in source.read(narrow(columns or None, rows_schema if viewed else copied), wanted, limits):
             frame: Any = polars.from_arrow(plain_text(batch))

@@ -16,9 +16,9 @@ from typing import Any
 
 import pyarrow as pa
 
-from flintmq.arrow.dataset import StoreDataset
 from flintmq.arrow.schema import narrow
 from flintmq.errors import MissingExtraError, UsageError
+from flintmq.frames.dataset import StoreDataset
 from flintmq.message import MEMBER_COLUMNS
 from flintmq.store.view import StoreView, open_store
 
@@ -103,7 +103,7 @@ def _faster(connection: Any, messages: StoreDataset, question: str) -> StoreData
     DuckDB pushes no filter into a dataset with views, and a scan that drops rows early is faster than any views. By
     pread views need memory for the whole log, and copies for the columns alone, so views are no faster there.
     """
-    if messages.options.access != "map" or not messages.predicate.everything:
+    if messages.history is not None or messages.options.access != "map" or not messages.predicate.everything:
         return messages
     try:
         (statement,) = connection.extract_statements(question)

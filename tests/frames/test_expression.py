@@ -7,7 +7,7 @@ import pytest
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pc = pytest.importorskip("pyarrow.compute", reason="pyarrow is not installed")
 
-from flintmq.arrow.expression import comparisons, tree_of  # noqa: E402
+from flintmq.frames.expression import comparisons, tree_of  # noqa: E402
 
 TOPIC, QUEUE, TAGS, TIME = map(pc.field, ("topic", "queue_id", "tags", "store_timestamp"))
 NO = pa.scalar(None, pa.bool_())

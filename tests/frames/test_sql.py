@@ -12,8 +12,8 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pytest.importorskip("duckdb", reason="duckdb is not installed")
 
 import flintmq
-from flintmq.arrow.sql import ask
 from flintmq.errors import CorruptStoreError, UsageError
+from flintmq.frames.sql import ask
 from flintmq.testing import write_store
 
 

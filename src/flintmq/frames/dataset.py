@@ -15,13 +15,14 @@ from typing import Any, NoReturn
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from flintmq.arrow.expression import comparisons, tree_of
 from flintmq.arrow.options import ScanOptions
 from flintmq.arrow.scan import Progress, Queue, open_reader, predicate_of, read_members
 from flintmq.arrow.schema import SCHEMA, narrow, of_many, view_schema
 from flintmq.cluster.members import Stores, find_members, only_named
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError, UsageError
+from flintmq.frames.expression import comparisons, tree_of
+from flintmq.frames.history import HistoryFrame, open_history
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.pushdown import Comparison, narrowed
 from flintmq.store.commitlog.report import Report
@@ -44,6 +45,8 @@ def dataset(
     threads: int = 1,
     progress: Callable[[int, int], None] | None = None,
     views: bool = False,
+    history: str | os.PathLike[str] | None = None,
+    catalog: str | None = None,
 ) -> StoreDataset:
     """Offer a log, or several, as a dataset for DuckDB, pyarrow and others.
 
@@ -55,6 +58,7 @@ def dataset(
             scan_arrow.
         progress: called from time to time with the bytes of log done and in all, by the thread that reads.
         views: as for scan_arrow. DuckDB pushes no filter into a dataset with views: for questions without one.
+        history, catalog: as for scan_arrow; each read has the version that the table has then.
 
     Raises:
         FlintError: as scan_arrow; errors that only reading can find are raised during the read.
@@ -62,7 +66,11 @@ def dataset(
     predicate = predicate_of(topics, queues, since, until, tags)
     options = ScanOptions(decompress=decompress, strict=strict, access=access, threads=threads)
     report = report if report is not None else Report()
-    messages = StoreDataset(path, predicate, options, StoreConfig.of(config, set), report, progress, views=views)
+    checked, frame = StoreConfig.of(config, set), None
+    if history is not None:
+        left_out = {"views": views or None, "decompress": decompress or None}
+        frame = open_history(path, history, predicate, options, checked, catalog, left_out)
+    messages = StoreDataset(path, predicate, options, checked, report, progress, views=views, history=frame)
     messages.read(messages.schema, predicate)  # raises errors early
     return messages
 
@@ -74,6 +82,7 @@ class StoreDataset(ds.Dataset):
         path: what names the store, or the stores: a pattern is looked at again for each read.
         many: whether it names several stores; the columns broker and store are there then.
         predicate, options, config, report, progress: as for open_reader, for each read.
+        history: the stores with their table, if rows come from both; None otherwise.
         failure: the error that ended the last read, as it was raised: engines in between turn it into text.
     """
 
@@ -88,10 +97,11 @@ class StoreDataset(ds.Dataset):
         wanted: Any = None,
         views: bool = False,
         many: bool | None = None,
+        history: HistoryFrame | None = None,
     ) -> None:
         if many is None:
             many = find_members(path, config, strict=options.strict) is not None
-        self.many, self._views = many, views
+        self.many, self._views, self.history = many, views, history
         self.path, self.predicate, self.options, self.config = path, predicate, options, config
         self.report, self.progress, self._wanted = report, progress, wanted
         self.failure: FlintError | None = None
@@ -104,6 +114,8 @@ class StoreDataset(ds.Dataset):
             predicate: selects records.
             limits: comparisons that the reader applies as well: stores that they exclude are not read.
         """
+        if self.history is not None:
+            return self.history.read(schema, predicate, self.report)
         rest = predicate, self.options, self.config, self.report, self.progress
         if isinstance(self.path, (str, os.PathLike)) and not self.many:
             return open_reader(self.path, schema, *rest)
@@ -112,13 +124,17 @@ class StoreDataset(ds.Dataset):
 
     @property
     def schema(self) -> pa.Schema:
-        """All columns, as in SCHEMA, with views as in VIEW_SCHEMA; of many stores two more."""
+        """All columns: SCHEMA, with views VIEW_SCHEMA, of many stores two more; with history those of the table."""
+        if self.history is not None:
+            return self.history.schema
         whole = view_schema() if self._views else SCHEMA
         return of_many(whole) if self.many else whole
 
     @property
     def copied_schema(self) -> pa.Schema:
         """All columns, none of them as views."""
+        if self.history is not None:
+            return self.history.schema
         return of_many(SCHEMA) if self.many else SCHEMA
 
     @property
@@ -189,7 +205,7 @@ class StoreDataset(ds.Dataset):
 
     def with_options(self, options: ScanOptions) -> StoreDataset:
         """Return the same dataset read in another way; its notes and its progress go nowhere."""
-        rest = self.config, Report(), None, self._wanted, self._views, self.many
+        rest = self.config, Report(), None, self._wanted, self._views, self.many, self.history
         return StoreDataset(self.path, self.predicate, options, *rest)
 
     def places(self) -> Iterator[tuple[str, dict[str, str]]]:
@@ -209,7 +225,7 @@ class StoreDataset(ds.Dataset):
     def _changed(self, wanted: Any, views: bool) -> StoreDataset:
         """Return the same dataset with another filter and other types of columns."""
         rest = self.predicate, self.options, self.config, self.report, self.progress
-        return StoreDataset(self.path, *rest, wanted, views, self.many)
+        return StoreDataset(self.path, *rest, wanted, views, self.many, self.history)
 
     def _not_here(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse a method that does not fit a store, which is one stream and not a set of files.

@@ -1,0 +1,13 @@
+"""Offers stores, and the tables that they were exported into, as frames: what users of Python read.
+
+Needs the extra `arrow`.
+
+scan           reads stores as a stream of Arrow batches: scan_arrow
+dataset        offers stores as a dataset for DuckDB and pyarrow
+history        reads stores and the table that they were exported into as one frame
+expression     reads comparisons out of an Arrow filter
+polars         offers stores as a Polars LazyFrame
+sql            answers a SQL query by DuckDB
+"""
+
+import flintmq.arrow  # noqa: F401  (raises the error of a missing pyarrow)

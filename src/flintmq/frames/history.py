@@ -1,0 +1,100 @@
+"""Reads stores and the table that they were exported into as one frame: `history` of scan_arrow, dataset and sql."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+
+import pyarrow as pa
+
+from flintmq.arrow.options import ScanOptions
+from flintmq.arrow.schema import MS, US
+from flintmq.cluster.members import Stores
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import UsageError
+from flintmq.lake.history import History
+from flintmq.store.commitlog.predicate import Predicate
+from flintmq.store.commitlog.report import Report
+
+
+class HistoryFrame:
+    """Stores and their table; each read begins anew, with the version that the table has then.
+
+    Args:
+        path, table, options, config, catalog: as for open_history.
+
+    Attributes:
+        schema: the columns, with times as in SCHEMA.
+    """
+
+    def __init__(
+        self, path: Stores, table: str, options: ScanOptions, config: StoreConfig, catalog: str | None
+    ) -> None:
+        self.path, self.table, self.options, self.config, self.catalog = path, table, options, config, catalog
+        whole = self._open(Predicate()).schema
+        self.schema: pa.Schema = pa.schema([(field.name, MS if field.type == US else field.type) for field in whole])
+
+    def read(self, schema: pa.Schema, predicate: Predicate, report: Report) -> pa.RecordBatchReader:
+        """Begin a read of these columns of the rows that a predicate selects.
+
+        Raises:
+            FlintError: as `scan_arrow` with a history.
+        """
+        opened = self._open(predicate)
+        return pa.RecordBatchReader.from_batches(schema, _rows(opened, schema, report))
+
+    def _open(self, predicate: Predicate) -> History:
+        return History.open(
+            self.path,
+            self.table,
+            predicate,
+            self.config,
+            catalog=self.catalog,
+            access=self.options.access,
+            fail_on_data_loss=self.options.strict,
+        )
+
+
+def open_history(
+    path: Stores,
+    table: str | os.PathLike[str],
+    predicate: Predicate,
+    options: ScanOptions,
+    config: StoreConfig,
+    catalog: str | None,
+    left_out: Mapping[str, object],
+) -> HistoryFrame:
+    """Open the frame of stores and their table.
+
+    Args:
+        path: the stores.
+        table: directory of the table.
+        predicate: selects rows.
+        options: of the scan; its `access` and `strict` are used.
+        config: RocketMQ's keys.
+        catalog: of an Iceberg table; None: its own.
+        left_out: arguments that do not apply to a frame with history, with their values.
+
+    Raises:
+        UsageError: one of these is given, or as History.open.
+        StoreAccessError, MissingExtraError: the table cannot be read.
+    """
+    for name, value in left_out.items():
+        if value is not None:
+            raise UsageError(f"{name} does not apply to a read with history; leave it out")
+    return HistoryFrame(path, os.fspath(table), options, config, catalog)
+
+
+def _rows(history: History, schema: pa.Schema, report: Report) -> Iterator[pa.RecordBatch]:
+    """Yield the rows with the types of a schema: times in ms, of which those of the table are multiples."""
+    whole = history.schema
+    own = pa.schema([whole.field(name) for name in schema.names])
+    for batch in history.rows(own, report):
+        yield (
+            batch
+            if own == schema
+            else pa.RecordBatch.from_arrays(
+                [column.cast(kind, safe=False) for column, kind in zip(batch.columns, schema.types, strict=True)],
+                schema=schema,
+            )
+        )

@@ -1,0 +1,122 @@
+"""Reads stores as a stream of Arrow batches: scan_arrow."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import datetime
+
+import pyarrow as pa
+
+from flintmq.arrow.options import BATCH_BYTES, ScanOptions
+from flintmq.arrow.scan import Queue, open_reader, predicate_of, read_members
+from flintmq.arrow.schema import SCHEMA, narrow, of_many, view_schema
+from flintmq.cluster.members import Stores, find_members
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import UsageError
+from flintmq.frames.history import open_history
+from flintmq.store.commitlog.report import Report
+
+
+def scan_arrow(
+    path: Stores,
+    columns: Sequence[str] | None = None,
+    topics: str | Iterable[str] | None = None,
+    queues: Iterable[Queue] | None = None,
+    since: int | datetime | None = None,
+    until: int | datetime | None = None,
+    tags: str | Iterable[str] | None = None,
+    *,
+    decompress: bool = False,
+    access: str = "pread",
+    config: StoreConfig | str | os.PathLike[str] | None = None,
+    set: Mapping[str, object] | None = None,
+    begin: int | None = None,
+    end: int | None = None,
+    strict: bool = True,
+    report: Report | None = None,
+    batch_bytes: int = BATCH_BYTES,
+    threads: int = 1,
+    views: bool = False,
+    history: str | os.PathLike[str] | None = None,
+    catalog: str | None = None,
+) -> pa.RecordBatchReader:
+    """Read a store's log as a stream of Arrow record batches, in physical order.
+
+    Only the wanted columns of the wanted records are decoded and copied, one batch at a time, so a log of any size
+    takes the memory of a few batches. Zeros or a torn or stale tail at the end of the log end the stream; see `strict`
+    for damage before it.
+
+    Args:
+        path: the store's directory, with `commitlog/` in it; or a URL: `s3://bucket/store`, `file:///store`. Or
+            several stores: a list of these, a pattern (`/data/{broker}/store`, `/data/*/store`), or a manifest
+            (`cluster.toml`). Their rows come store by store, in the order of the brokers' names.
+        columns: names of columns, in the order wanted; None for all (flintmq.COLUMNS; of several stores also broker and
+            store).
+        topics: only messages of this topic or these.
+        queues: only messages of these: queue ids, (topic, queue id), or (topic, queue id, least queue offset, queue
+            offset to stop before or None).
+        since: least store time: ms since 1970, or a datetime with a time zone.
+        until: store time to stop before.
+        tags: only messages whose property TAGS is this or one of these.
+        decompress: bodies as the producer gave them (up to 64 MiB each) instead of as stored.
+        access: "pread", or "map": about twice as fast, but a file that another process shrinks kills this one.
+        config: a StoreConfig or the path of a broker.conf, for settings that the files do not show.
+        set: single RocketMQ keys, which override it.
+        begin: log offset to begin at, that of a record.
+        end: log offset to stop before; the log must reach it. Both are of one store.
+        strict: fail at damage, at a body that cannot be decompressed, and where one of several named stores is not
+            there; otherwise go on and report it.
+        report: receives damage and notes.
+        batch_bytes: approximate size of the columns of a batch; views hold up to twice as much of the log.
+        threads: how many threads read. More than one takes more processor time in total, and some 30 MiB each; it can
+            pay off if cores are idle. Bodies to decompress are read by one thread.
+        views: bodies, tags, keys, msg_id and properties as views of the bytes read, topic, hosts and magic as
+            dictionaries (the types of VIEW_SCHEMA), instead of copies. A batch, and each slice of one, then holds the
+            part of the log that its rows came from; with access="map" that part stays mapped as long.
+        history: directory of a table that exports made from these stores (`flintmq export`): its rows come first, then
+            those of the logs that no export has yet. Columns, topics and the form of bodies are those of the table;
+            see docs/guide/history.md.
+        catalog: of an Iceberg table, NAME:NAMESPACE.TABLE; None: its own.
+
+    Returns:
+        A pyarrow.RecordBatchReader; it can be read once. Its schema is flintmq.arrow.schema.narrow(columns), with views
+        that of VIEW_SCHEMA.
+
+    Raises:
+        UsageError: an unknown column, an impossible time, access, batch size or number of threads; this pyarrow makes
+            no views; one name for two brokers, a manifest that is not understood, log offsets of several stores;
+            (history) no such table, one of other stores, or an argument that does not apply to it.
+        ConfigError: an unknown RocketMQ key, or an impossible value.
+        NotAStoreError, UnsupportedFormatError: the path is not a store that FlintMQ reads.
+        StoreAccessError: a file may not be read (also while reading).
+        CorruptStoreError: (while reading, strict) damage, with file and position.
+        StoreError: (history, while reading) messages expired that no export has.
+        MissingExtraError: (while reading) a body needs a decompressor that is not installed; (history) the package of
+            the table's format is missing.
+
+    Thread: a reader belongs to one thread at a time.
+    """
+    checked, report = StoreConfig.of(config, set), report if report is not None else Report()
+    whole = view_schema() if views else SCHEMA
+    predicate = predicate_of(topics, queues, since, until, tags)
+    options = ScanOptions(
+        decompress=decompress,
+        strict=strict,
+        batch_bytes=batch_bytes,
+        begin=begin or 0,
+        end=end,
+        access=access,
+        threads=threads,
+    )
+    if history is not None:
+        left_out = {"begin": begin, "end": end, "views": views or None, "decompress": decompress or None}
+        with_history = open_history(path, history, predicate, options, checked, catalog, left_out)
+        return with_history.read(narrow(columns, with_history.schema), predicate, report)
+    members = find_members(path, checked, strict=strict, report=report)
+    if members is None:
+        assert isinstance(path, (str, os.PathLike)), "a list is never a single store"
+        return open_reader(path, narrow(columns, whole), predicate, options, checked, report)
+    if begin is not None or end is not None:
+        raise UsageError("begin and end are log offsets of one store; read several by since and until")
+    return read_members(members, narrow(columns, of_many(whole)), predicate, options, checked, report)

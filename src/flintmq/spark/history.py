@@ -1,0 +1,160 @@
+"""Implements Spark's readers of a table of exports and its stores as one: history and now, in batch and as a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from pyspark.sql.datasource import DataSourceReader, InputPartition
+
+from flintmq.errors import UsageError
+from flintmq.lake.history_stream import HistoryStream
+from flintmq.lake.stream.reader import log_line
+from flintmq.spark.failing import from_one_frame, rows_from_one_frame
+from flintmq.spark.stream import StreamReader, lines_of
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql.types import StructType
+
+    from flintmq.lake.columns import ExportColumns
+    from flintmq.lake.history import HistoryTask
+    from flintmq.lake.options import ReadOptions
+    from flintmq.lake.stream.options import StreamOptions
+    from flintmq.store.commitlog.predicate import Predicate
+
+FILES_A_CORE = 4  # tasks for the files of a table, as long as it has so many
+
+
+def history_schema(options: ReadOptions) -> StructType:
+    """Return the columns of a read with history, as its table has them, or those that the option `columns` names.
+
+    Raises:
+        UsageError: there is no such table, or it has no such column; see also History.open.
+        StoreAccessError, MissingExtraError: the table cannot be read.
+    """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    from flintmq.arrow.schema import narrow
+    from flintmq.lake.history import History
+
+    return from_arrow_schema(narrow(options.columns, History.of_options(options).schema))
+
+
+class HistoryPartition(InputPartition):
+    """One task of a read with history, and what its rows are like."""
+
+    def __init__(self, task: HistoryTask, shape: ExportColumns, predicate: Predicate) -> None:
+        super().__init__(None)
+        self.task, self.shape, self.predicate = task, shape, predicate
+
+
+class HistoryReader(DataSourceReader):
+    """Plans files of the table and ranges of the logs in the planner, and reads some in a task."""
+
+    def __init__(self, options: ReadOptions, schema: StructType) -> None:
+        check_columns(options, schema)
+        self.options, self.wanted = options, schema
+
+    @from_one_frame
+    def partitions(self) -> list[InputPartition]:
+        """Plan the tasks: of the version that the table has now, and of what the logs have after it.
+
+        Raises:
+            UsageError: the table has rows of another store.
+            StoreError: (failOnDataLoss) messages expired that no export has.
+            The errors of History.open and plan_scan.
+        """
+        from flintmq.lake.history import History
+        from flintmq.lake.splits import cores, split_count
+        from flintmq.store.commitlog.report import Report
+
+        report, history = Report(), History.of_options(self.options)
+        least = self.options.least_splits
+        tasks = history.tasks(
+            report, lambda span: split_count(span, cores(), least), max(least, FILES_A_CORE * cores())
+        )
+        planned: list[InputPartition] = [HistoryPartition(task, history.shape, history.predicate) for task in tasks]
+        for note in report.notes:
+            log_line(note.text)
+        return planned
+
+    @rows_from_one_frame
+    def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
+        """Yield the rows of one task, the same rows in every call.
+
+        Raises:
+            CorruptStoreError, StoreError: (failOnDataLoss) damage, or messages that were deleted since the planning.
+            StoreAccessError: a file cannot be read.
+        """
+        if isinstance(partition, HistoryPartition):  # of an empty plan Spark makes InputPartition(None)
+            yield from _rows(partition, self.wanted)
+
+
+class HistoryStreamReader(StreamReader):
+    """Plans micro-batches of the table, then of the stores, in the driver; reads a part of one in a task."""
+
+    def __init__(self, options: StreamOptions, schema: StructType) -> None:
+        check_columns(options.read, schema)
+        self.options, self.wanted = options, schema
+        self.stream: Any = HistoryStream(options)
+
+    @from_one_frame
+    def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Any]:
+        """Plan the tasks of a micro-batch.
+
+        Raises:
+            StoreError: (failOnDataLoss) messages of the batch no longer exist, or a store of it is gone.
+            StoreAccessError: a file may not be read, or the version of the table is gone.
+        """
+        history = self.stream.history
+        return [HistoryPartition(task, history.shape, history.predicate) for task in self.stream.tasks(start, end)]
+
+    @rows_from_one_frame
+    def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
+        """Yield the rows of one part.
+
+        Raises:
+            CorruptStoreError, StoreError: (failOnDataLoss) damage, or messages that no longer exist.
+            StoreAccessError: a file may not be read.
+        """
+        if isinstance(partition, HistoryPartition):
+            yield from _rows(partition, self.wanted)
+
+
+def check_columns(options: ReadOptions, schema: StructType) -> None:
+    """Check the schema that a user set by `.schema(...)`.
+
+    Raises:
+        UsageError: the table has no such column, or it is of another type.
+        The errors of history_schema.
+    """
+    from dataclasses import replace
+
+    ours = history_schema(replace(options, columns=tuple(schema.fieldNames())))
+    for field, right in zip(schema.fields, ours.fields, strict=True):
+        if field.dataType != right.dataType:
+            raise UsageError(
+                f"column {field.name} is of type {right.dataType.simpleString()}, not {field.dataType.simpleString()}; "
+                "correct .schema(...), and cast afterwards"
+            )
+    if options.columns is not None and tuple(schema.fieldNames()) != tuple(options.columns):
+        raise UsageError("option columns and .schema(...) name different columns; give one of them")
+
+
+def _rows(partition: HistoryPartition, wanted: StructType) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a task with Spark's columns, and print what was noted."""
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    from flintmq.lake.history import task_rows
+    from flintmq.spark.worker import freeze_once
+    from flintmq.store.commitlog.report import Report
+
+    freeze_once()
+    report = Report()
+    schema = to_arrow_schema(wanted, timezone="UTC")
+    try:
+        yield from task_rows(partition.shape, partition.predicate, partition.task, schema, report)
+    finally:
+        for line in lines_of(report):
+            log_line(line)
