@@ -10,8 +10,8 @@ pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pc = pytest.importorskip("pyarrow.compute", reason="pyarrow is not installed")
 
 import flintmq  # noqa: E402
-from flintmq.arrow import dataset as module  # noqa: E402
 from flintmq.errors import CorruptStoreError, NotAStoreError, UsageError  # noqa: E402
+from flintmq.frames import dataset as module  # noqa: E402
 from flintmq.store.commitlog.predicate import Predicate  # noqa: E402
 
 

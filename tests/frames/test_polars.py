@@ -14,7 +14,7 @@ pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pl = pytest.importorskip("polars", reason="polars is not installed")
 
 import flintmq  # noqa: E402
-from flintmq.arrow import dataset, polars  # noqa: E402
+from flintmq.frames import dataset, polars  # noqa: E402
 from flintmq.store.commitlog.predicate import Predicate  # noqa: E402
 
 NOON = datetime(2026, 11, 20, 9, 36, 20, 600_000, tzinfo=UTC)

@@ -3,8 +3,8 @@
     python -m tests.support.spark_every_job MASTER STORE OUT PYTHON    prints a JSON object: job -> what was found,
                                                                        and what it has to be
 
-PYTHON is the executors' interpreter. It does not have the package, which comes as a pack. The driver is a process of its
-own, since a process has one Spark session.
+PYTHON is the executors' interpreter. It does not have the package, which comes as a pack. The driver is a process of
+its own, since a process has one Spark session.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Offers stores, and the tables that they were exported into, as frames: what users of Python read.
+"""Offers stores, and the tables of their exports, as frames for users of Python.
 
 Needs the extra `arrow`.
 

@@ -124,7 +124,10 @@ class StoreDataset(ds.Dataset):
 
     @property
     def schema(self) -> pa.Schema:
-        """All columns: SCHEMA, with views VIEW_SCHEMA, of many stores two more; with history those of the table."""
+        """All columns: SCHEMA or VIEW_SCHEMA, of many stores two more.
+
+        With history they are those of the table.
+        """
         if self.history is not None:
             return self.history.schema
         whole = view_schema() if self._views else SCHEMA

@@ -1,4 +1,7 @@
-"""Reads stores and the table that they were exported into as one frame: `history` of scan_arrow, dataset and sql."""
+"""Reads stores and the table of their exports as one frame.
+
+It is the argument `history` of scan_arrow, dataset and sql.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +89,10 @@ def open_history(
 
 
 def _rows(history: History, schema: pa.Schema, report: Report) -> Iterator[pa.RecordBatch]:
-    """Yield the rows with the types of a schema: times in ms, of which those of the table are multiples."""
+    """Yield the rows with the types of a schema.
+
+    Its times are in ms, of which those of the table are multiples.
+    """
     whole = history.schema
     own = pa.schema([whole.field(name) for name in schema.names])
     for batch in history.rows(own, report):

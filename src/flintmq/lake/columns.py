@@ -109,9 +109,9 @@ class ExportColumns:
 
 
 def columns_of(choice: Mapping[str, Any]) -> tuple[ExportColumns, str | None]:
-    """Return the columns of an export by its manifest, and the form of bodies if the manifest does not keep it.
+    """Return the columns of an export by its manifest, and a form of bodies.
 
-    The schema of JSON bodies is in the manifest. Of Avro and Protobuf only the columns are; the columns that are
+    The form is named if the manifest does not keep it. The schema of JSON bodies is in the manifest. Of Avro and Protobuf only the columns are; the columns that are
     returned have bytes then.
     """
     pairs = choice["properties"]

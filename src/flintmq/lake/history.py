@@ -166,7 +166,9 @@ class History:
         return self.shape.schema()
 
     def tasks(self, report: Report, count: Callable[[int], int] = _whole, files: int = 1) -> Iterator[HistoryTask]:
-        """Yield the tasks whose rows, in this order, are the frame; those of the logs are planned at the end.
+        """Yield the tasks whose rows, in this order, are the frame.
+
+        Those of the logs are planned when the ones of the table are done.
 
         Args:
             report: receives notes.
@@ -236,7 +238,9 @@ class History:
             begin, end = max(begin, plan.begin), plan.end
             for part in shares(plan.log, begin, end, count(end - begin)) if begin < end else ():
                 if part.begin < part.end:
-                    small = replace(plan, log=files_of(plan.log, part))
+                    # Planned strictly, to see what expired; read as the caller wants.
+                    options = replace(plan.options, fail_on_data_loss=self.read.fail_on_data_loss)
+                    small = replace(plan, log=files_of(plan.log, part), options=options)
                     yield RangeTask(task_name(number, member, part.begin), member, small, part)
         self._note_absent(seen, report)
 
@@ -250,7 +254,9 @@ class History:
         source.stream.end_now()
         offsets = source.offsets(self.manifest)
         while (end := source.stream.next_end(offsets, limits=False)) != offsets:
-            yield from source.tasks(offsets, end)
+            for task in source.tasks(offsets, end):
+                options = replace(task.part.options, fail_on_data_loss=self.read.fail_on_data_loss)
+                yield replace(task, part=replace(task.part, options=options))
             offsets = end
 
     def _note_absent(self, seen: set[str | None], report: Report) -> None:
@@ -262,7 +268,7 @@ class History:
             )
 
     def rows(self, schema: pa.Schema, report: Report) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the frame: those of the table file by file, then those of each log in its order.
+        """Yield the rows of the frame: the table file by file, then each log in its order.
 
         Args:
             schema: the columns wanted, of `schema`.
@@ -272,8 +278,11 @@ class History:
             As `tasks` and `task_rows`.
         """
         run = partial(task_rows, self.shape, self.predicate, schema=schema, report=report)
-        for task in self.tasks(report):
+        planning = Report()  # it meets damage that the tasks report
+        for task in self.tasks(planning):
             yield from run(task)
+        for note in planning.notes:
+            report.note(note.code, note.text)
 
 
 def task_rows(

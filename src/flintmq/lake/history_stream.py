@@ -1,4 +1,4 @@
-"""Streams a table of exports and then the stores that it is made from: first a backfill, then what comes.
+"""Streams a table of exports, and then the stores that it is made from.
 
 While the table is read, an offset says which version it is, and how many of its files are done; it contains the offset
 of the stores at which the stream goes on. That one is chosen with the version, at the table's own progress, so no row
@@ -227,7 +227,9 @@ def history_of(options: StreamOptions) -> History:
 
 
 def _check_there(history: History, there: set[str]) -> None:
-    """Refuse to begin without a store of the table: its log offset does not say how far its queues were exported.
+    """Refuse to begin without a store of the table.
+
+    Its log offset does not say how far its queues were exported.
 
     Raises:
         NotAStoreError: the store of a broker is not there.
@@ -240,7 +242,7 @@ def _check_there(history: History, there: set[str]) -> None:
 
 
 def live_options(options: StreamOptions, history: History) -> StreamOptions:
-    """Return the options of the stream of the stores: what is read, and how, is what the table has."""
+    """Return the options of the stream of the stores: they read what the table has."""
     read, own = options.read, history.read
     read = replace(read, history=None, catalog=None, decompress=own.decompress, explode=own.explode)
     read = replace(read, predicate=history.predicate)

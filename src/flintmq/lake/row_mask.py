@@ -1,4 +1,4 @@
-"""Applies the predicate of a scan to rows of a table, which have no bytes of a record to apply it to."""
+"""Applies the predicate of a scan to rows of a table."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def columns_of(predicate: Predicate) -> tuple[str, ...]:
 
 
 def mask_of(predicate: Predicate, rows: pa.Table) -> Any:
-    """Return which rows a predicate wants, as a mask without nulls; `Predicate.wants` is the reference.
+    """Return which rows a predicate wants, as a mask without nulls.
 
-    A row without a store time, which is outside the years 1 to 9999, is in no range of time.
+    `Predicate.wants` is the reference. A row without a store time, which is outside the years 1 to 9999, is in no range of time.
 
     Args:
         predicate: selects rows.

@@ -1,4 +1,4 @@
-"""Implements Spark's readers of a table of exports and its stores as one: history and now, in batch and as a stream."""
+"""Implements Spark's readers of a table of exports and its stores as one."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FILES_A_CORE = 4  # tasks for the files of a table, as long as it has so many
 
 
 def history_schema(options: ReadOptions) -> StructType:
-    """Return the columns of a read with history, as its table has them, or those that the option `columns` names.
+    """Return the columns of a read with history: all of its table, or those of `columns`.
 
     Raises:
         UsageError: there is no such table, or it has no such column; see also History.open.
@@ -92,7 +92,7 @@ class HistoryReader(DataSourceReader):
 
 
 class HistoryStreamReader(StreamReader):
-    """Plans micro-batches of the table, then of the stores, in the driver; reads a part of one in a task."""
+    """Plans micro-batches of the table, then of the stores; reads a part of one in a task."""
 
     def __init__(self, options: StreamOptions, schema: StructType) -> None:
         check_columns(options.read, schema)

@@ -1,4 +1,4 @@
-"""Packs this package for workers that do not have it, as Spark's setting `spark.archives` carries files to them."""
+"""Packs this package for workers that do not have it."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import tarfile
 from collections.abc import Iterator
 from pathlib import Path
 
-import flintmq
 from flintmq.errors import UsageError
 from flintmq.storage.whole_file import new_file
 
@@ -19,7 +18,7 @@ ENDINGS = (".py", ".so", ".typed", ".html", ".css", ".js", ".svg", ".json")
 
 
 def pack(path: str | os.PathLike[str] = ARCHIVE) -> dict[str, str]:
-    """Pack the installed package for workers that have none, and return the settings that carry it.
+    """Pack the installed package for workers that have none; return settings that carry it.
 
         spark = flintmq.spark.session("orders", "spark://master:7077", **flintmq.spark.pack())
 
@@ -52,7 +51,7 @@ def pack(path: str | os.PathLike[str] = ARCHIVE) -> dict[str, str]:
 
 def _files() -> Iterator[tuple[Path, str]]:
     """Yield each file of the package, and its name in the archive."""
-    root = Path(flintmq.__file__).parent
+    root = Path(__file__).parent.parent
     for path in sorted(root.rglob("*")):
         if path.suffix in ENDINGS and "__pycache__" not in path.parts and path.is_file():
             yield path, f"flintmq/{path.relative_to(root).as_posix()}"

@@ -53,7 +53,9 @@ class FlintMQSource(DataSource):
 
     @from_one_frame
     def schema(self) -> StructType:
-        """Return the one schema, or that of the history, or the columns of it that the option `columns` names.
+        """Return the schema of a load: the one schema, or that of the history.
+
+        The option `columns` may name some of its columns.
 
         Raises:
             UsageError: an option is wrong; or CREATE TABLE, whose options Spark does not pass to readers.

@@ -56,7 +56,9 @@ class StoresStream:
         return {broker: stream.initial() for broker, stream in self._look(check=True)}
 
     def initial_at(self, positions: Mapping[str, int]) -> dict[str, dict[str, int]]:
-        """Return, of each broker that is there, the offset from which on messages begin at a log offset or later.
+        """Return the offset of each broker from which on messages begin at a log offset.
+
+        Brokers that are not there are left out.
 
         Raises:
             The errors of StoreStream.initial_at and find_members.
