@@ -111,8 +111,8 @@ class ExportColumns:
 def columns_of(choice: Mapping[str, Any]) -> tuple[ExportColumns, str | None]:
     """Return the columns of an export by its manifest, and a form of bodies.
 
-    The form is named if the manifest does not keep it. The schema of JSON bodies is in the manifest. Of Avro and Protobuf only the columns are; the columns that are
-    returned have bytes then.
+    The form is named if the manifest does not keep it. The schema of JSON bodies is in the manifest. Of Avro and
+    Protobuf only the columns are; the columns that are returned have bytes then.
     """
     pairs = choice["properties"]
     properties = None if pairs is None else tuple((name, column) for name, column in pairs)

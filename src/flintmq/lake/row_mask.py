@@ -23,7 +23,8 @@ def columns_of(predicate: Predicate) -> tuple[str, ...]:
 def mask_of(predicate: Predicate, rows: pa.Table) -> Any:
     """Return which rows a predicate wants, as a mask without nulls.
 
-    `Predicate.wants` is the reference. A row without a store time, which is outside the years 1 to 9999, is in no range of time.
+    `Predicate.wants` is the reference. A row without a store time, which is outside the years 1 to 9999, is in no range
+    of time.
 
     Args:
         predicate: selects rows.
