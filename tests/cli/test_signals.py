@@ -83,7 +83,7 @@ def test_a_signal_that_python_drops_amid_a_finalizer(
 ):
     """As where DuckDB lets a stream go: nothing is told of it, and no answer is written."""
     pytest.importorskip("duckdb", reason="duckdb is not installed")
-    from flintmq.arrow import sql
+    from flintmq.frames import sql
 
     real, gone = sql._batch_rows, []
 

@@ -18,6 +18,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,8 @@ SETTINGS = {
     "spark.executor.memory": "512m",
     "spark.driver.host": "127.0.0.1",
     "spark.driver.bindAddress": "127.0.0.1",
+    "spark.python.worker.reuse": "false",  # each task starts Python, so a job lasts long enough to be hit
+    "spark.ui.liveUpdate.period": "0",  # else what runs is seen 100 ms late
     "spark.speculation": "true",
     "spark.speculation.interval": "50ms",
     "spark.speculation.multiplier": "1.05",
@@ -73,20 +76,19 @@ class Killer:
 
     def __init__(self, spark: Any) -> None:
         self.spark, self.killed = spark, False
+        self.victim = executors(spark.sparkContext.applicationId)[0]  # found before: a job may take 100 ms
         self._over = threading.Event()
         self._thread = threading.Thread(target=self._watch, daemon=True)
         self._thread.start()
 
     def _watch(self) -> None:
         tracker = self.spark.sparkContext.statusTracker()
-        while not self._over.wait(0.005):
+        while not self._over.wait(0.001):
             stages = [tracker.getStageInfo(stage) for stage in tracker.getActiveStageIds()]
             if any(stage is not None and stage.numActiveTasks for stage in stages):
-                found = executors(self.spark.sparkContext.applicationId)
-                if found:
-                    os.kill(found[0], signal.SIGKILL)
-                    self.killed = True
-                    return
+                os.kill(self.victim, signal.SIGKILL)
+                self.killed = True
+                return
 
     def stop(self) -> bool:
         """Stop watching; return whether an executor was killed."""
@@ -216,7 +218,7 @@ class Jobs:
         from flintmq.spark.jobs.verify import verify
 
         found, expected = verify(self.spark, self.store), local(self.store)
-        return _plain(found.as_dict()), _plain(expected.as_dict())
+        return _plain(found), _plain(expected)
 
     def _rebuilt(self) -> dict[str, str]:
         from flintmq.forensics.rebuild import rebuild
@@ -276,9 +278,12 @@ def contents(root: Path) -> dict[str, str]:
     }
 
 
-def _plain(found: dict[str, Any]) -> dict[str, Any]:
-    """What is found, without how long it took."""
-    return {name: value for name, value in found.items() if name not in ("seconds", "elapsed")}
+def _plain(found: Any) -> dict[str, Any]:
+    """What a verification found, as JSON gives it back; workers meet defects and notes in any order."""
+    plain: dict[str, Any] = json.loads(json.dumps(asdict(found)))
+    for name in ("defects", "notes"):
+        plain[name] = sorted(plain[name], key=str)
+    return plain
 
 
 if __name__ == "__main__":
