@@ -23,31 +23,13 @@ from flintmq import Message, MessageStore
 from flintmq.errors import NotAStoreError, StoreAccessError, UsageError
 from flintmq.lake import diff_table
 from flintmq.lake.diff_table import TableComparison, compare_table
-from flintmq.lake.export import Exported
-from flintmq.lake.export_once import export
-from flintmq.lake.export_stream import export_stream
 from flintmq.lake.iceberg_catalog import TableName
 from tests.cli.conftest import Run, run
 from tests.compat.stores import Golden
+from tests.support.exporting import Export, whole
 
 __all__ = ["run"]  # a fixture
 FORMATS = ("parquet", "delta", "iceberg")
-Export = Callable[..., Exported]
-
-
-def once(root: Any, out: Path, **choices: Any) -> Exported:
-    return export_stream(root, str(out), once=True, **choices)
-
-
-def whole(root: Any, out: Path, **choices: Any) -> Exported:
-    return export(root, str(out), **choices)
-
-
-@pytest.fixture(params=[whole, once])
-def make(request: pytest.FixtureRequest) -> Export:
-    """An export in one pass, and a stream's."""
-    found: Export = request.param
-    return found
 
 
 def put(store: Path, begin: int, end: int, **words: Any) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,31 +20,13 @@ from deltalake import DeltaTable
 import flintmq
 from flintmq import Message, MessageStore
 from flintmq.errors import CorruptStoreError, NotAStoreError, StoreAccessError, StoreError, UsageError
-from flintmq.lake.export import Exported
-from flintmq.lake.export_once import export
-from flintmq.lake.export_stream import export_stream
 from flintmq.lake.history import NOT_IN_STORES, OF_STREAM
 from flintmq.lake.table_rows import open_table
 from flintmq.store.commitlog.report import Report
+from tests.support.exporting import Export, once, whole
 
 FORMATS = ("parquet", "delta", "iceberg")
-Export = Callable[..., Exported]
 SMALL: dict[str, Any] = {"mappedFileSizeCommitLog": 16384, "mappedFileSizeConsumeQueue": 2000}
-
-
-def once(root: Any, out: Path, **choices: Any) -> Exported:
-    return export_stream(root, str(out), once=True, **choices)
-
-
-def whole(root: Any, out: Path, **choices: Any) -> Exported:
-    return export(root, str(out), **choices)
-
-
-@pytest.fixture(params=[whole, once])
-def make(request: pytest.FixtureRequest) -> Export:
-    """An export in one pass, and a stream's."""
-    found: Export = request.param
-    return found
 
 
 def put(store: Path, begin: int, end: int, topics: tuple[str, ...] = ("Orders", "库存"), **words: Any) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import random
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,21 +15,12 @@ pytest.importorskip("deltalake", reason="needs the extra delta")
 pytest.importorskip("pyiceberg", reason="needs the extra iceberg")
 
 from flintmq.errors import NotAStoreError, StoreError, UsageError
-from flintmq.lake.export import Exported
 from flintmq.lake.history import task_rows
 from flintmq.lake.history_stream import HISTORY, HistoryStream
 from flintmq.lake.stream.options import StreamOptions
 from flintmq.store.commitlog.report import Report
-from tests.lake.test_history import FORMATS, SMALL, expire, numbers, once, put, whole
-
-Export = Callable[..., Exported]
-
-
-@pytest.fixture(params=[whole, once])
-def make(request: pytest.FixtureRequest) -> Export:
-    """An export in one pass, and a stream's."""
-    found: Export = request.param
-    return found
+from tests.lake.test_history import FORMATS, SMALL, expire, numbers, put
+from tests.support.exporting import Export, whole
 
 
 class Query:

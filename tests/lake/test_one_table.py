@@ -6,7 +6,6 @@ import json
 import os
 import shutil
 from collections import Counter
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,27 +15,8 @@ pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
 from flintmq import Message, MessageStore  # noqa: E402
 from flintmq.errors import FlintError, NotAStoreError, StoreError, UsageError  # noqa: E402
-from flintmq.lake.export import Exported  # noqa: E402
-from flintmq.lake.export_once import export  # noqa: E402
-from flintmq.lake.export_stream import export_stream  # noqa: E402
 from flintmq.lake.target import ExportTarget  # noqa: E402
-
-Export = Callable[..., Exported]
-
-
-def once(root: Any, out: Path, **choices: Any) -> Exported:
-    return export_stream(root, str(out), once=True, **choices)
-
-
-def whole(root: Any, out: Path, **choices: Any) -> Exported:
-    return export(root, str(out), **choices)
-
-
-@pytest.fixture(params=[whole, once])
-def run(request: pytest.FixtureRequest) -> Export:
-    """An export in one pass, and a stream's."""
-    found: Export = request.param
-    return found
+from tests.support.exporting import Export, once, whole  # noqa: E402
 
 
 def put(store: Path, begin: int, end: int, topic: str = "Orders") -> None:
@@ -74,14 +54,14 @@ def expected(*spans: tuple[str, int, int]) -> Counter[tuple[str, bytes]]:
     return Counter((broker, b"%d" % number) for broker, begin, end in spans for number in range(begin, end))
 
 
-def test_each_row_once_and_what_is_new(data: Path, tmp_path: Path, run: Export) -> None:
+def test_each_row_once_and_what_is_new(data: Path, tmp_path: Path, make: Export) -> None:
     out, pattern = tmp_path / "lake", f"{data}/{{broker}}/store"
-    done = run(pattern, out)
+    done = make(pattern, out)
     assert done.rows == 50 and set(done.brokers) == {"a", "库存"} and done.number == 1
     assert rows(out) == expected(("a", 0, 20), ("库存", 100, 130))
-    assert run(pattern, out).number == 0, "nothing new"
+    assert make(pattern, out).number == 0, "nothing new"
     put(data / "a" / "store", 20, 25)
-    done = run(pattern, out)
+    done = make(pattern, out)
     assert done.rows == 5 and set(done.brokers) == {"a"} and done.number == 2
     manifest = ExportTarget(out).last()
     assert manifest is not None and manifest.members is not None
@@ -89,16 +69,16 @@ def test_each_row_once_and_what_is_new(data: Path, tmp_path: Path, run: Export) 
     assert rows(out) == expected(("a", 0, 25), ("库存", 100, 130))
 
 
-def test_brokers_come_go_and_return(data: Path, tmp_path: Path, run: Export) -> None:
+def test_brokers_come_go_and_return(data: Path, tmp_path: Path, make: Export) -> None:
     out, pattern = tmp_path / "lake", f"{data}/*/store"
-    run(pattern, out)
+    make(pattern, out)
     shutil.move(data / "a", tmp_path / "away")
     put(data / "c" / "store", 7, 9)
-    assert run(pattern, out).rows == 2
+    assert make(pattern, out).rows == 2
     put(tmp_path / "away" / "store", 20, 22)
     shutil.move(tmp_path / "away", data / "a")
-    assert run(pattern, out).rows == 2
-    assert run(pattern, out).number == 0
+    assert make(pattern, out).rows == 2
+    assert make(pattern, out).number == 0
     assert rows(out) == expected(("a", 0, 22), ("库存", 100, 130), ("c", 7, 9))
 
 
@@ -110,65 +90,65 @@ def test_a_stream_goes_on_over_batches(data: Path, tmp_path: Path) -> None:
     assert rows(out) == expected(("a", 0, 20), ("库存", 100, 130))
 
 
-def test_a_store_of_another_log_is_refused(data: Path, tmp_path: Path, run: Export) -> None:
+def test_a_store_of_another_log_is_refused(data: Path, tmp_path: Path, make: Export) -> None:
     out, pattern = tmp_path / "lake", f"{data}/*/store"
-    run(pattern, out)
+    make(pattern, out)
     before = rows(out)
     shutil.rmtree(data / "a")
     put(data / "a" / "store", 500, 560)
     with pytest.raises(FlintError, match="another store|anchor|truncated|created again"):
-        run(pattern, out)
+        make(pattern, out)
     assert rows(out) == before
 
 
-def test_one_store_and_several_do_not_mix(data: Path, tmp_path: Path, run: Export) -> None:
+def test_one_store_and_several_do_not_mix(data: Path, tmp_path: Path, make: Export) -> None:
     out = tmp_path / "lake"
-    run(f"{data}/*/store", out)
+    make(f"{data}/*/store", out)
     with pytest.raises(UsageError, match="other many"):
-        run(str(data / "a" / "store"), out)
+        make(str(data / "a" / "store"), out)
     alone = tmp_path / "alone"
-    run(str(data / "a" / "store"), alone)
+    make(str(data / "a" / "store"), alone)
     with pytest.raises(UsageError, match="other many"):
-        run(f"{data}/*/store", alone)
+        make(f"{data}/*/store", alone)
 
 
-def test_nothing_is_written_in_a_store(data: Path, run: Export) -> None:
+def test_nothing_is_written_in_a_store(data: Path, make: Export) -> None:
     with pytest.raises(UsageError, match="inside the store"):
-        run(f"{data}/*/store", data / "库存" / "store" / "lake")
+        make(f"{data}/*/store", data / "库存" / "store" / "lake")
 
 
-def test_a_store_that_is_not_there(data: Path, tmp_path: Path, run: Export) -> None:
+def test_a_store_that_is_not_there(data: Path, tmp_path: Path, make: Export) -> None:
     manifest = tmp_path / "cluster.toml"
     manifest.write_text("".join(f'[[stores]]\nstore = "data/{n}/store"\nbroker = "{n}"\n' for n in ("a", "x")))
     with pytest.raises(NotAStoreError, match="mounted"):
-        run(manifest, tmp_path / "lake")
-    done = run(manifest, tmp_path / "lake", fail_on_data_loss=False)
+        make(manifest, tmp_path / "lake")
+    done = make(manifest, tmp_path / "lake", fail_on_data_loss=False)
     assert done.rows == 20 and set(done.brokers) == {"a"}
 
 
-def test_properties_and_texts_as_columns(data: Path, tmp_path: Path, run: Export) -> None:
+def test_properties_and_texts_as_columns(data: Path, tmp_path: Path, make: Export) -> None:
     import pyarrow.parquet as pq
 
-    run(f"{data}/*/store", tmp_path / "lake", properties=["UNIQ_KEY:key"], body="text")
+    make(f"{data}/*/store", tmp_path / "lake", properties=["UNIQ_KEY:key"], body="text")
     path = next((tmp_path / "lake").rglob("*.parquet"))
     table = pq.ParquetFile(path).read()
     assert {"key", "body_raw", "broker", "store"} <= set(table.schema.names) and table.num_rows
     with pytest.raises(UsageError, match="column 'broker' exists already"):
-        run(f"{data}/*/store", tmp_path / "other", properties=["broker"])
+        make(f"{data}/*/store", tmp_path / "other", properties=["broker"])
 
 
-def test_small_files_are_combined(data: Path, tmp_path: Path, run: Export) -> None:
-    run(f"{data}/*/store", tmp_path / "lake", target_file_size=1 << 20, partition_by=[])
+def test_small_files_are_combined(data: Path, tmp_path: Path, make: Export) -> None:
+    make(f"{data}/*/store", tmp_path / "lake", target_file_size=1 << 20, partition_by=[])
     files = list((tmp_path / "lake").rglob("*.parquet"))
     assert len(files) == 1 and rows(tmp_path / "lake") == expected(("a", 0, 20), ("库存", 100, 130))
 
 
 def test_an_export_that_fails_publishes_nothing(
-    data: Path, tmp_path: Path, run: Export, monkeypatch: pytest.MonkeyPatch
+    data: Path, tmp_path: Path, make: Export, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The progress of all stores comes with the rows, in one rename."""
     out, pattern = tmp_path / "lake", f"{data}/*/store"
-    run(pattern, out)
+    make(pattern, out)
     put(data / "a" / "store", 20, 25)
     put(data / "库存" / "store", 130, 133, "库存")
     real = os.rename
@@ -180,19 +160,19 @@ def test_an_export_that_fails_publishes_nothing(
 
     monkeypatch.setattr(os, "rename", full)
     with pytest.raises(OSError, match="No space"):
-        run(pattern, out)
+        make(pattern, out)
     monkeypatch.undo()
     assert rows(out) == expected(("a", 0, 20), ("库存", 100, 130))
-    assert run(pattern, out).rows == 8
+    assert make(pattern, out).rows == 8
     assert rows(out) == expected(("a", 0, 25), ("库存", 100, 133))
 
 
-def test_delta_has_the_same(data: Path, tmp_path: Path, run: Export) -> None:
+def test_delta_has_the_same(data: Path, tmp_path: Path, make: Export) -> None:
     deltalake = pytest.importorskip("deltalake", reason="needs the extra delta")
     out, pattern = tmp_path / "lake", f"{data}/*/store"
-    run(pattern, out, to="delta")
+    make(pattern, out, to="delta")
     put(data / "a" / "store", 20, 25)
-    assert run(pattern, out, to="delta").rows == 5 and run(pattern, out, to="delta").number == 0
+    assert make(pattern, out, to="delta").rows == 5 and make(pattern, out, to="delta").number == 0
     table = deltalake.DeltaTable(str(out)).to_pyarrow_table()
     found = Counter(zip(table["broker"].to_pylist(), table["body"].to_pylist(), strict=True))
     assert found == expected(("a", 0, 25), ("库存", 100, 130))
