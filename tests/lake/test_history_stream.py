@@ -14,6 +14,8 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pytest.importorskip("deltalake", reason="needs the extra delta")
 pytest.importorskip("pyiceberg", reason="needs the extra iceberg")
 
+from deltalake import DeltaTable
+
 from flintmq.errors import NotAStoreError, StoreError, UsageError
 from flintmq.lake.history import task_rows
 from flintmq.lake.history_stream import HISTORY, HistoryStream
@@ -123,6 +125,43 @@ def test_exports_and_retention_during_the_backfill(tmp_path: Path, make: Export,
     assert sorted(query.rows) == [("", number) for number in range(510)]
 
 
+@pytest.mark.parametrize("to", ["delta", "iceberg"])
+def test_a_restart_after_the_table_was_compacted(tmp_path: Path, make: Export, to: str) -> None:
+    """The version that is read keeps its files, which the present one has no more."""
+    store, out = tmp_path / "store", tmp_path / "out"
+    for begin in range(0, 60, 20):
+        put(store, begin, begin + 20)
+        make(store, out, to=to, partition_by=())
+    query = Query(store, out, maxOffsetsPerTrigger=20)
+    assert query.batch()
+    if to == "delta":
+        assert DeltaTable(str(out)).optimize.compact()["numFilesRemoved"]
+    else:
+        from flintmq.lake.iceberg_catalog import TableName
+
+        table = TableName().open(out).load_table(TableName().identifier)
+        table.overwrite(table.scan().to_arrow())
+    query.start()
+    put(store, 60, 65)
+    query.drain()
+    assert sorted(query.rows) == [("", number) for number in range(65)]
+
+
+def test_a_step_from_version_0_reads_no_file_twice(tmp_path: Path) -> None:
+    """Delta counts from 0, so 0 must not mean that nothing was read."""
+    put(tmp_path / "store", 0, 10)
+    whole(tmp_path / "store", tmp_path / "out", to="delta", partition_by=())
+    query = Query(tmp_path / "store", tmp_path / "out")
+    first = query.offset[HISTORY]["version"]
+    put(tmp_path / "store", 10, 20)
+    whole(tmp_path / "store", tmp_path / "out", to="delta", partition_by=())
+    later = DeltaTable(str(tmp_path / "out")).version()
+    for after, count in ((None, 2), (first, 1), (0, 1 if first == 0 else 2)):
+        place = {"version": later, "after": after, "files": 0}
+        stop = query.stream.next_end({HISTORY: place, "@then": query.offset["@then"]})
+        assert len(query.stream.tasks({HISTORY: place, "@then": {}}, stop)) == count
+
+
 def test_messages_that_no_export_has(tmp_path: Path, make: Export) -> None:
     store, out = tmp_path / "store", tmp_path / "out"
     put(store, 0, 100, **SMALL)
@@ -214,7 +253,7 @@ def test_a_checkpoint_of_another_source(tmp_path: Path) -> None:
     put(tmp_path / "store", 0, 10)
     whole(tmp_path / "store", tmp_path / "out")
     query = Query(tmp_path / "store", tmp_path / "out")
-    for place in (5, {}, {"version": "1", "after": 0, "files": 0}):
+    for place in (5, {}, {"version": "1", "after": None, "files": 0}, {"version": 1, "after": "0", "files": 0}):
         with pytest.raises(UsageError, match="names no place in a table; begin with a new checkpoint"):
             query.stream.next_end({HISTORY: place, "@then": {}})
 

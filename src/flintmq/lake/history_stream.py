@@ -4,7 +4,7 @@ While the table is read, an offset says which version it is, and how many of its
 of the stores at which the stream goes on. That one is chosen with the version, at the table's own progress, so no row
 comes twice and none is missing:
 
-    {"@history": {"version": 7, "after": 0, "files": 12}, "@then": {"Orders/0": 185, ...}}
+    {"@history": {"version": 7, "after": null, "files": 12}, "@then": {"Orders/0": 185, ...}}
 
 Where the stores have lost messages meanwhile that later exports have, the files that the table got since are read too:
 those of the version that are not in the one of `after`. After the last file the offset is that of a stream of the
@@ -37,13 +37,13 @@ class Backfill:
 
     Attributes:
         version: the version of the table that is read.
-        after: the version whose files are left out, since they are done; 0 for none.
+        after: the version whose files are left out, since they are done; None for none (0 is a version of Delta).
         files: how many files are done.
         then: the offset of the stores after the last file.
     """
 
     version: int
-    after: int
+    after: int | None
     files: int
     then: Offsets
 
@@ -57,11 +57,14 @@ class Backfill:
         if HISTORY not in offset or THEN not in offset:
             return None
         place, then = offset[HISTORY], offset[THEN]
-        numbers = [place.get(name) if isinstance(place, Mapping) else None for name in ("version", "after", "files")]
-        if any(type(number) is not int for number in numbers) or not isinstance(then, Mapping):
+        place = place if isinstance(place, Mapping) else {}
+        numbers = [place.get(name) for name in ("version", "files")]
+        before = place.get("after")
+        known = all(type(number) is int for number in numbers) and (before is None or type(before) is int)
+        if not known or not isinstance(then, Mapping):
             what = f"{HISTORY} names no place in a table"
             raise UsageError(f"the query's checkpoint: {what}; begin with a new checkpoint")
-        return cls(place["version"], place["after"], place["files"], then)
+        return cls(place["version"], before, place["files"], then)
 
     def offset(self) -> dict[str, Any]:
         """Return the place as an offset."""
@@ -95,7 +98,7 @@ class HistoryStream:
             The errors of StoreStream.initial and History.open.
         """
         self.history, then = self._open(self.history)
-        return Backfill(self.history.version.version, 0, 0, then).offset()
+        return Backfill(self.history.version.version, None, 0, then).offset()
 
     def end_now(self) -> None:
         """Set the target of the stream to the present ends of the stores."""
@@ -117,7 +120,7 @@ class HistoryStream:
             found: Offsets = self.source.stream.next_end(start, limits)
             return found
         files = self._files(at)
-        admitted = self._admitted(files[at.files :]) if limits else len(files) - at.files
+        admitted = self._admitted(self._version(at.version), files[at.files :]) if limits else len(files) - at.files
         if at.files + admitted < len(files):
             return replace(at, files=at.files + admitted).offset()
         return self._after_table(at)
@@ -150,17 +153,17 @@ class HistoryStream:
     def _files(self, at: Backfill) -> tuple[str, ...]:
         """Return the files that the backfill reads, in its order."""
         files = self._version(at.version).files
-        done = frozenset(self._version(at.after).files) if at.after else frozenset()
+        done = frozenset(self._version(at.after).files) if at.after is not None else frozenset()
         if not done <= set(files):
             raise StoreError(f"{self.history.table}: the table was rewritten while it was read; begin the stream anew")
         return tuple(file for file in files if file not in done)
 
-    def _admitted(self, files: tuple[str, ...]) -> int:
+    def _admitted(self, version: TableVersion, files: tuple[str, ...]) -> int:
         """Return how many of these files make one micro-batch: one at least."""
         most, most_bytes = self.options.max_offsets, self.options.max_bytes
         rows = size = 0
         for number, file in enumerate(files if most or most_bytes else ()):
-            one = self.history.version.size(file)
+            one = version.size(file)
             rows, size = rows + one.rows, size + one.bytes
             if number and ((most and rows > most) or (most_bytes and size > most_bytes)):
                 return number
@@ -215,15 +218,6 @@ def _then(source: StreamSource, history: History) -> Offsets:
     else:
         known = stream.initial_at(manifest.end)
     return {**stream.initial(), **known} if source.read.many else known
-
-
-def history_of(options: StreamOptions) -> History:
-    """Open the table that the options of a stream name.
-
-    Raises:
-        As History.open.
-    """
-    return History.of_options(options.read)
 
 
 def _check_there(history: History, there: set[str]) -> None:

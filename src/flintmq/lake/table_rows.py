@@ -150,7 +150,7 @@ def open_table(path: str, catalog: str | None = None) -> tuple[Manifest, TableVe
     if manifest is None:
         raise UsageError(f"{path} holds no table that an export made, or nothing was exported yet")
     found = TableVersion(root, to, version, name)
-    assert found.files is not None  # a version that cannot be read is an error here
+    found.files  # noqa: B018  (a version that cannot be read is an error here)
     return manifest, found
 
 
