@@ -243,6 +243,9 @@ def test_refused(tmp_path: Path, make: Export) -> None:
     put(other, 500, 520)
     with pytest.raises(UsageError, match="holds no table that an export made"):
         union(store, tmp_path / "nothing")
+    for wrong in (5, "", [str(out)], b""):
+        with pytest.raises(UsageError, match="history is the directory of a table that exports made, not"):
+            union(store, wrong)  # type: ignore[arg-type]
     make(store, out, topics=["Orders"])
     for words, text in (
         ({"views": True}, "views does not apply to a read with history"),

@@ -82,6 +82,8 @@ def open_history(
         UsageError: one of these is given, or as History.open.
         StoreAccessError, MissingExtraError: the table cannot be read.
     """
+    if not isinstance(table, (str, os.PathLike)) or not os.fspath(table):
+        raise UsageError(f"history is the directory of a table that exports made, not {table!r:.60}")
     for name, value in left_out.items():
         if value is not None:
             raise UsageError(f"{name} does not apply to a read with history; leave it out")
