@@ -23,7 +23,7 @@ PARALLEL = -n $(WORKERS) --dist loadfile --max-worker-restart=0
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install compile demo test test-pure test-spark test-newest test-nogil check lint format types imports bench crash power power-cuts syscalls torture torture-spark docs coverage fuzz hostile sanitize clean distclean debian mutants mutmut branches soak matrix damage crash-sim dist site
+.PHONY: help install compile demo test test-pure test-spark test-newest test-nogil check lint format types imports bench crash power power-cuts syscalls torture torture-spark torture-cluster docs coverage fuzz hostile sanitize clean distclean debian mutants mutmut branches soak matrix damage crash-sim dist site
 
 help: ## Print this list
 	@echo "FlintMQ: Apache RocketMQ's message store in Python. Start with: make demo, make test"
@@ -121,6 +121,9 @@ crash-sim: install ## Up to STATES (2000000) power cuts on a simulated disk, JOB
 
 torture-spark: install ## Kill a streaming export's tasks, driver and writer KILLS (300) times; docs/internals/reliability.md
 	$(BIN)/python -m tests.robustness.torture_spark.loop --kills $(or $(KILLS),300) --report docs/internals/reliability.md
+
+torture-cluster: install ## The same of three live stores in one table, with brokers that leave and retention
+	$(BIN)/python -m tests.robustness.torture_spark.cluster --kills $(or $(KILLS),300) --report docs/internals/reliability.md
 
 dist: install ## Build sdist, wheel and pure wheel into dist/, check them, and try each in an empty environment
 	.ci/dist $(BIN)/python

@@ -23,6 +23,7 @@ LONGEST_FIRST = (
     "spark/test_cluster.py",
     "robustness/matrix/test_matrix.py",
     "robustness/torture_spark/test_loop.py",
+    "robustness/torture_spark/test_cluster.py",
     "robustness/soak/test_machine.py",
     "spark/jobs/export/test_stream.py",
     "interop/test_differential_java.py",

@@ -145,10 +145,10 @@ def whole_lines(path: Path) -> Iterator[dict]:
 class Exporter:
     """`flintmq spark export --stream`, started again from what is there whenever it is gone."""
 
-    def __init__(self, folder: Path, to: str, max_offsets: int, partition_by: str) -> None:
+    def __init__(self, folder: Path, stores: str, to: str, max_offsets: int, partition_by: str) -> None:
         self.folder, self.table = folder, folder / "table"
         self.mark = str(folder.resolve())
-        words = [sys.executable, "-m", "flintmq", "spark", "export", str(folder / "store"), "--to", to]
+        words = [sys.executable, "-m", "flintmq", "spark", "export", stores, "--to", to]
         words += ["--out", str(self.table), "--stream", "--interval", "0.1", "--max-offsets", str(max_offsets)]
         words += [
             "--partition-by",

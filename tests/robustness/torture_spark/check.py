@@ -9,10 +9,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
+from pyiceberg.table import Table
 
 from flintmq.format import record
+from flintmq.lake.iceberg_catalog import TableName
 from tests.robustness.torture_spark.writer import KEYS, PREPARED, ROLLBACK
 from tests.support.engine import log_bytes
 
@@ -53,11 +56,11 @@ class Verdict:
         return {name: getattr(self, name) for name in names if getattr(self, name)}
 
 
-def check_table(store: Path, table: Path, acknowledged: Iterable[int]) -> Verdict:
-    """Compare a closed store, what its writer was told, and the table."""
+def check_table(store: Path, table: Path, acknowledged: Iterable[int], broker: str | None = None) -> Verdict:
+    """Compare a closed store, what its writer was told, and the table, or the broker's part of it."""
     log = {r.physical_offset: r for r in records(store)}
     wanted = Counter(queued(store, log))
-    there = Counter(rows(table))
+    there = Counter(rows(table, broker))
     told = set(acknowledged)
     plain = sum(r.transaction not in NO_QUEUE for r in log.values())
     found = Verdict(len(told), len(log), wanted.total(), there.total())
@@ -69,11 +72,11 @@ def check_table(store: Path, table: Path, acknowledged: Iterable[int]) -> Verdic
     return found
 
 
-def records(store: Path) -> Iterator[record.Record]:
-    """The records of the log, each fully checked."""
+def records(store: Path, begin: int = 0) -> Iterator[record.Record]:
+    """The records of the log from a log offset on, or from its first, each fully checked."""
     size = KEYS["mappedFileSizeCommitLog"]
     data, base = log_bytes(store)
-    at = 0
+    at = max(0, begin - base)
     while at < len(data):
         file_end = at - at % size + size
         try:
@@ -105,23 +108,37 @@ def row(topic: str, queue: int, offset: int, place: int, body: bytes) -> Row:
     return topic, queue, offset, place, hashlib.sha1(body).digest()
 
 
-def rows(table: Path) -> Iterator[Row]:
-    """The rows that readers find."""
-    for found in tables(table):
+def rows(table: Path, broker: str | None = None) -> Iterator[Row]:
+    """The rows that readers find, or those of a broker."""
+    columns = [*COLUMNS, *(["broker"] if broker is not None else [])]
+    for found in tables(table, columns):
+        if broker is not None:
+            found = found.filter(pc.equal(found["broker"].cast(pa.string()), broker))
         yield from map(row, *(found[name].to_pylist() for name in COLUMNS))
 
 
-def tables(table: Path) -> Iterator[pa.Table]:
+def tables(table: Path, columns: list[str]) -> Iterator[pa.Table]:
     """Their columns."""
     if (table / "_delta_log").exists():
-        yield DeltaTable(str(table)).to_pyarrow_table(columns=COLUMNS)
+        yield DeltaTable(str(table)).to_pyarrow_table(columns=columns)
+        return
+    if (table / "metadata").exists():
+        yield iceberg(table).scan(selected_fields=tuple(columns)).to_arrow()
         return
     for file in table.glob("export=*/**/*.parquet"):
-        yield pq.ParquetFile(file).read(columns=COLUMNS)
+        yield pq.ParquetFile(file).read(columns=columns)
+
+
+def iceberg(table: Path) -> Table:
+    """The newest version of an Iceberg table in a catalog of its own."""
+    name = TableName()
+    return name.open(table).load_table(name.identifier)
 
 
 def count(table: Path) -> int:
     """How many rows there are; 0 where there is no table yet."""
     if (table / "_delta_log").exists():
         return DeltaTable(str(table)).to_pyarrow_dataset().count_rows() if DeltaTable.is_deltatable(str(table)) else 0
+    if (table / "metadata").exists():
+        return iceberg(table).scan().count()
     return sum(pq.read_metadata(file).num_rows for file in table.glob("export=*/**/*.parquet"))

@@ -18,6 +18,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -69,8 +70,16 @@ class Round:
         chance = random.Random(f"{state.seed}/{state.round}")
         max_offsets = chance.choice((100, 300, 3000))
         partition_by = chance.choice(("topic_name,date", "topic_name,date", "date", "none"))
-        self.exporter = Exporter(folder, to, max_offsets, partition_by)
-        self.writer: Writer = Engine(folder) if by == "flintmq" else Oracle(folder, Java(by, built(by)))
+        self.exporter = Exporter(folder, self._stores(), to, max_offsets, partition_by)
+        self._engage(by)
+
+    def _stores(self) -> str:
+        """What the export reads."""
+        return str(self.folder / "store")
+
+    def _engage(self, by: str) -> None:
+        """Get hold of whoever writes."""
+        self.writer = writer_of(by, self.folder)
 
     def live(self, kills: int, until: float) -> bool:
         """Kill until so many kills are done in all, or it is late; whether the round is through and right."""
@@ -88,12 +97,24 @@ class Round:
             return self._finish(until)
         finally:
             self.exporter.end()
-            self.writer.kill()
+            self._dismiss()
+
+    def _dismiss(self) -> None:
+        """Leave no writer."""
+        self.writer.kill()
 
     def _start_writer(self) -> None:
+        self.writer.start(self._life())
+
+    def _life(self) -> str:
+        """The name of a writer's next life."""
         self.state.starts += 1
         self.save()
-        self.writer.start(f"{self.state.seed}.{self.state.round}.{self.state.starts}")
+        return f"{self.state.seed}.{self.state.round}.{self.state.starts}"
+
+    def _kill_a_writer(self, chance: random.Random) -> None:
+        self.writer.kill()
+        self._start_writer()
 
     def _kill(self, chance: random.Random) -> bool:
         """Kill somebody at some moment, and bring them back. False if they were not there."""
@@ -109,8 +130,7 @@ class Round:
             self.exporter.start()
             return False
         if whom == "writer":
-            self.writer.kill()
-            self._start_writer()
+            self._kill_a_writer(chance)
         elif not self.exporter.kill(whom, chance):
             return False
         elif whom != "worker":
@@ -121,10 +141,7 @@ class Round:
 
     def _finish(self, until: float) -> bool:
         """Stop the writer, let the export catch up, compare; False if it is late before."""
-        self.writer.close()
-        store, table = self.folder / "store", self.exporter.table
-        log = {r.physical_offset: r for r in records(store)}
-        wanted = sum(1 for _ in queued(store, log))
+        wanted, table = self._close_writers(), self.exporter.table
         there, moved = 0, time.monotonic()
         while there < wanted and time.monotonic() < moved + STUCK_S:
             if time.monotonic() > until:
@@ -138,14 +155,33 @@ class Round:
         assert self.exporter.runs, self._last_words()
         code = self.exporter.close()
         assert code in (0, -signal.SIGTERM), f"exit code {code}: {self._last_words()}"  # the latter while it starts
-        found = check_table(store, table, self.writer.acknowledged())
-        for name, number in asdict(found).items():
-            self.state.add(self.kind, name, number)
-        assert not found.wrong, f"{found}: {self._last_words()}"
+        for found in self._verdicts():
+            for name, number in asdict(found).items():
+                self.state.add(self.kind, name, number)
+            assert not found.wrong, f"{found}: {self._last_words()}"
         return True
+
+    def _close_writers(self) -> int:
+        """End all writing; how many messages the table must have then."""
+        self.writer.close()
+        return wanted_of(self.folder / "store")
+
+    def _verdicts(self) -> Iterator[Verdict]:
+        """What the comparison of each store with the table found."""
+        yield check_table(self.folder / "store", self.exporter.table, self.writer.acknowledged())
 
     def _last_words(self) -> str:
         return f"{self.folder}: {(self.folder / 'export.err').read_text()[-600:]}"
+
+
+def wanted_of(store: Path) -> int:
+    """How many messages of a closed store have a queue unit."""
+    return sum(1 for _ in queued(store, {r.physical_offset: r for r in records(store)}))
+
+
+def writer_of(by: str, folder: Path) -> Writer:
+    """FlintMQ's engine, or a version of the Java store, that writes `store` in a folder."""
+    return Engine(folder) if by == "flintmq" else Oracle(folder, Java(by, built(by)))
 
 
 def built(version: str) -> Path:
@@ -160,7 +196,10 @@ def kinds() -> list[tuple[str, str]]:
     return [kind for kind in KINDS if kind[1] == "flintmq" or home(kind[1])[0] is not None]
 
 
-def run(folder: Path, kills: int, seed: int = 1, seconds: float = 1e9, say: Any = print) -> State | None:
+def run(
+    folder: Path, kills: int, seed: int = 1, seconds: float = 1e9, say: Any = print, make: type[Round] = Round,
+    possible: Sequence[tuple[str, str]] = (),
+) -> State | None:  # fmt: skip
     """Go on with the run in a folder until so many kills are done; None if the time was up before.
 
     Raises:
@@ -175,11 +214,11 @@ def run(folder: Path, kills: int, seed: int = 1, seconds: float = 1e9, say: Any 
         new.write_text(json.dumps(asdict(state)))
         new.replace(file)
 
-    possible = kinds()
+    possible = possible or kinds()
     while state.kills < kills or state.in_round:
         kind = possible[state.round % len(possible)]
         place = folder / f"round{state.round}"
-        if not Round(state, place, kind, save).live(kills, until):
+        if not make(state, place, kind, save).live(kills, until):
             return None
         state.round, state.in_round, state.starts = state.round + 1, 0, 0
         save()
@@ -188,37 +227,40 @@ def run(folder: Path, kills: int, seed: int = 1, seconds: float = 1e9, say: Any 
     return state
 
 
-def table_of(state: State) -> list[str]:
-    """The lines of the report's table."""
+def table_of(state: State, more: Sequence[str] = ()) -> list[str]:
+    """The lines of the report's table; `more`: further things that were counted."""
     commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    names = ("kills", *VICTIMS, "in a task", "gave up", *FIGURES)
+    names = ("kills", *VICTIMS, "in a task", "gave up", *more, *FIGURES)
     rows = [[kind, *(sums.get(name, 0) for name in names)] for kind, sums in sorted(state.sums.items())]
     return [
         f"Seed {state.seed}, {state.kills} kills, commit {commit or '-'}:", "", *table(["table, writer", *names], rows)
     ]  # fmt: skip
 
 
-def main() -> int:
-    """Run, and write the table when all kills are done."""
+def main(
+    name: str = "torture-spark", make: type[Round] = Round, possible: Sequence[tuple[str, str]] = (),
+    more: Sequence[str] = (),
+) -> int:  # fmt: skip
+    """Run, and write the table of this name when all kills are done."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=300)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after so long; the next call goes on")
-    parser.add_argument("--state", type=Path, default=Path("build/torture-spark"))
+    parser.add_argument("--state", type=Path, default=Path("build", name))
     parser.add_argument("--report", type=Path)
     words = parser.parse_args()
     try:
-        state = run(words.state, words.kills, words.seed, words.seconds)
+        state = run(words.state, words.kills, words.seed, words.seconds, make=make, possible=possible)
     except AssertionError as error:
         print(f"WRONG: {error}", file=sys.stderr)
         return 1
     if state is None:
         print(f"time is up; the same command goes on ({words.state})")
         return 3
-    lines = table_of(state)
+    lines = table_of(state, more)
     print(*lines, sep="\n")
     if words.report is not None:
-        write(words.report, "torture-spark", lines)
+        write(words.report, name, lines)
         shutil.rmtree(words.state)
     return 0
 
