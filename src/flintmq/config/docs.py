@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import sys
-from dataclasses import fields
 from pathlib import Path
 
 from flintmq.config.key_effects import LINES, Effect, KeyLine, text_of
@@ -85,7 +84,7 @@ def _by_reason(lines: dict[str, KeyLine]) -> list[str]:
 
 def types() -> str:
     """Return the text of typed.py."""
-    kinds = {field.name: field.type for field in fields(StoreConfig)}
+    kinds = StoreConfig.__annotations__
     return TYPES_HEAD + "".join(f"    {name}: {kinds[name]}\n" for name in KEYS.values())
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -86,6 +85,8 @@ def closest(name: str, known: Mapping[str, str]) -> str | None:
         name: the misspelled name; its case does not matter.
         known: each name in lower case -> the name.
     """
+    import difflib
+
     found = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
     return known[found[0]] if found else None
 

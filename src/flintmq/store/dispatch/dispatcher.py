@@ -12,9 +12,8 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from flintmq.config.keys import StoreConfig
 from flintmq.format import batch_queue, consume_queue, properties
@@ -32,6 +31,9 @@ from flintmq.store.commitlog.walk import Piece
 from flintmq.store.dispatch.handover import HandedRows
 from flintmq.store.dispatch.queue_positions import lmq_positions
 from flintmq.store.layout.queue_name import BATCH, PLAIN, Queue
+
+if TYPE_CHECKING:
+    from concurrent.futures import Future
 
 SCHEDULE_TOPIC = consume_queue.SCHEDULE_TOPIC.encode()
 MOST_UNITS = 1 << 17
@@ -395,6 +397,8 @@ def each_block(blocks: Iterable[UnitBlock], take: Callable[[UnitBlock], bool], *
     """
     if not beside:
         return all(take(block) for block in blocks)
+    from concurrent.futures import ThreadPoolExecutor
+
     with ThreadPoolExecutor(1, "flintmq-units") as writer:
         taken: Future[bool] | None = None
         for block in blocks:
