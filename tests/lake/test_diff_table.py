@@ -237,11 +237,33 @@ def test_messages_that_came_later_wait_and_expired_ones_are_counted(tmp_path: Pa
     assert found.rows == found.messages and counts(found) == {}
 
 
-def test_what_cannot_be_compared_is_said(tmp_path: Path) -> None:
+def avro_of_one_byte(tmp_path: Path, doc: str = "") -> str:
+    """A schema by which the bodies 0x00 to 0x7e with an even value are the numbers 0 to 63."""
     schema = tmp_path / "order.avsc"
-    schema.write_text(json.dumps({"type": "record", "name": "o", "fields": [{"name": "n", "type": "int"}]}))
+    fields = [{"name": "n", "type": "int"}]
+    schema.write_text(json.dumps({"type": "record", "name": "o", "doc": doc, "fields": fields}))
+    return str(schema)
+
+
+def test_avro_bodies_are_compared(tmp_path: Path) -> None:
+    store, out = str(tmp_path / "store"), tmp_path / "out"
+    with MessageStore(store) as opened:
+        for number in range(10):
+            opened.put(Message("Orders", bytes([2 * number])))
+    whole(store, out, to="delta", body="avro", body_schema=avro_of_one_byte(tmp_path))
+    found = compare_table(store, str(out))
+    assert (found.messages, counts(found), found.notes) == (10, {}, [])
+    table = DeltaTable(str(out))
+    rows = table.to_pyarrow_table()
+    table.delete("queue_offset = 4")
+    write_deltalake(str(out), with_values(rows, 4, body={"n": 5}), mode="append")
+    assert named(compare_table(store, str(out))) == {("altered", 4, ("body",))}
+
+
+def test_what_cannot_be_compared_is_said(tmp_path: Path) -> None:
     put(tmp_path / "store", 0, 10)
-    whole(str(tmp_path / "store"), tmp_path / "out", body="avro", body_schema=str(schema))
+    schema = avro_of_one_byte(tmp_path, doc="x" * 20_000)  # too large to be kept in the table
+    whole(str(tmp_path / "store"), tmp_path / "out", body="avro", body_schema=schema)
     found = compare_table(str(tmp_path / "store"), str(tmp_path / "out"))
     assert (found.messages, counts(found)) == (10, {})
     assert found.notes == ["bodies were exported as avro: they are not compared"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import random
 from collections import Counter
 from collections.abc import Iterator
@@ -286,11 +287,72 @@ def test_damage_in_the_log_is_told(tmp_path: Path, make: Export) -> None:
     assert sorted(found) == [n for n in range(100) if n != 70] and report.damage_count == 1
 
 
-def test_avro_bodies_are_refused(tmp_path: Path) -> None:
+NUMBER = {"type": "record", "name": "N", "fields": [{"name": "n", "type": "long"}]}
+
+
+def put_avro(store: Path, begin: int, end: int, head: bytes = b"") -> None:
+    """Put numbers as Avro writes them: zigzag, one byte for those below 64."""
+    with MessageStore(store) as opened:
+        for number in range(begin, end):
+            opened.put(Message("Orders", head + bytes([2 * number])))
+
+
+def avro_rows(store: Path, out: Path) -> list[tuple[dict[str, int] | None, bytes | None]]:
+    table = union(store, out).select(["body", "body_raw"])
+    return [(row["body"], row["body_raw"]) for row in table.to_pylist()]
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_avro_bodies(tmp_path: Path, make: Export, to: str) -> None:
+    pytest.importorskip("fastavro", reason="needs the extra avro")
+    schema, store, out = tmp_path / "body.avsc", tmp_path / "store", tmp_path / "out"
+    schema.write_text(json.dumps(NUMBER))
+    put_avro(store, 0, 5)
+    make(store, out, to=to, body="avro", body_schema=str(schema))
+    put_avro(store, 5, 9)
+    with MessageStore(store) as opened:
+        opened.put(Message("Orders", b""))
+    schema.unlink()  # the table has it
+    assert avro_rows(store, out) == [*(({"n": n}, None) for n in range(9)), (None, b"")]
+
+
+def test_avro_bodies_of_a_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("fastavro", reason="needs the extra avro")
+    store, out, head = tmp_path / "store", tmp_path / "out", b"\0\0\0\0\x07"
+    (tmp_path / "schemas").mkdir()
+    for name in ("schemas/7.avsc", "body.avsc"):
+        (tmp_path / name).write_text(json.dumps(NUMBER))
+    put_avro(store, 0, 5, head)
+    monkeypatch.chdir(tmp_path)
+    schema = str(tmp_path / "body.avsc")
+    whole(store, out, body="avro", body_schema=schema, body_head=True, schema_registry="schemas")
+    put_avro(store, 5, 9, head)
+    monkeypatch.chdir("/")
+    assert avro_rows(store, out) == [({"n": n}, None) for n in range(9)]
+
+
+def test_protobuf_bodies(tmp_path: Path, make: Export) -> None:
+    pytest.importorskip("google.protobuf", reason="needs the extra protobuf")
+    from tests.support import shop_proto
+
+    store, out = tmp_path / "store", tmp_path / "out"
+    path = shop_proto.write(tmp_path, shop_proto.timestamps(), shop_proto.shop())
+    for number in range(3):
+        sent = shop_proto.message("shop.Everything")
+        sent.int32 = number
+        with MessageStore(store) as opened:
+            opened.put(Message("Orders", sent.SerializeToString()))
+        if number == 1:
+            make(store, out, body="protobuf", body_schema=path, body_message="shop.Everything")
+    Path(path).unlink()
+    assert [row["body"]["int32"] for row in union(store, out).to_pylist()] == [0, 1, 2]
+
+
+def test_a_large_schema_is_not_kept(tmp_path: Path) -> None:
     pytest.importorskip("fastavro", reason="needs the extra avro")
     schema = tmp_path / "body.avsc"
-    schema.write_text('{"type": "record", "name": "N", "fields": [{"name": "n", "type": "long"}]}')
-    put(tmp_path / "store", 0, 5)
+    schema.write_text(json.dumps(NUMBER | {"doc": "x" * 20_000}))
+    put_avro(tmp_path / "store", 0, 5)
     whole(tmp_path / "store", tmp_path / "out", body="avro", body_schema=str(schema))
     with pytest.raises(UsageError, match="bodies were exported as avro, whose schema is not in the table"):
         union(tmp_path / "store", tmp_path / "out")

@@ -15,8 +15,7 @@ import pyarrow.compute as pc
 
 from flintmq.arrow.schema import SPARK_SCHEMA, of_many
 from flintmq.errors import UsageError
-from flintmq.lake.bodies.ddl import read_schema
-from flintmq.lake.bodies.form import TEXT, BodyForm, decoded
+from flintmq.lake.bodies.form import BodyForm, decoded
 from flintmq.lake.parquet import PARTITIONS
 
 RAW = "body_raw"
@@ -108,19 +107,25 @@ class ExportColumns:
         return Shaped(pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema), bad)
 
 
-def columns_of(choice: Mapping[str, Any]) -> tuple[ExportColumns, str | None]:
+def columns_of(choice: Mapping[str, Any], source: Mapping[str, str] | None) -> tuple[ExportColumns, str | None]:
     """Return the columns of an export by its manifest, and a form of bodies.
 
-    The form is named if the manifest does not keep it. The schema of JSON bodies is in the manifest. Of Avro and
-    Protobuf only the columns are; the columns that are returned have bytes then.
+    The form is named if the manifest does not keep its schema; the columns that are returned have bytes then.
+
+    Args:
+        choice, source: of the manifest: `choice`, with all options, and `body_source`.
+
+    Raises:
+        UsageError: the schema that is kept is none.
+        MissingExtraError: the library of the form is not installed.
     """
     pairs = choice["properties"]
     properties = None if pairs is None else tuple((name, column) for name, column in pairs)
-    form = choice["body"]
-    forms = {"bytes": None, "text": TEXT}
-    if form == "json":
-        forms["json"] = BodyForm("json", read_schema(choice["body_schema"]), head=choice["body_head"])
-    return ExportColumns(properties, forms.get(form), choice["many"]), None if form in forms else form
+    try:
+        form, missing = BodyForm.of_kept(choice, source), None
+    except LookupError:
+        form, missing = None, choice["body"]
+    return ExportColumns(properties, form, choice["many"]), missing
 
 
 class Shaped(NamedTuple):

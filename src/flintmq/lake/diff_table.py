@@ -136,7 +136,7 @@ def compare_table(
         explode=choice["explode"],
         config=config or StoreConfig(),
     )
-    columns, left_out = columns_of(choice)
+    columns, left_out = columns_of(choice, manifest.body_source)
     found = TableComparison(table, version.to, manifest.number)
     if left_out is not None:
         found.notes.append(f"bodies were exported as {left_out}: they are not compared")

@@ -455,6 +455,7 @@ def publish(
         offsets=only.offsets if only else None,
         names=NAMES,
         members=None if only else {**((last and last.members) or {}), **members},
+        body_source=None if shape.body is None else shape.body.source_kept(),
     )
     letters.publish(0 if last is None else last.number, manifest.number)
     target.publish(manifest, moves, shape.schema())

@@ -123,7 +123,7 @@ class History:
         if many != choice["many"]:
             held = "several stores; give a list, a pattern or a manifest of these" if choice["many"] else "one store"
             raise UsageError(f"{table} is a table of {held}")
-        shape, form = columns_of(choice)
+        shape, form = columns_of(choice, manifest.body_source)
         if form is not None:
             raise UsageError(
                 f"{table}: bodies were exported as {form}, whose schema is not in the table, so the log "

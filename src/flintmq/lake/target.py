@@ -109,6 +109,8 @@ class Manifest:
         offsets: of a streaming export, the next queue offset of each queue; otherwise None.
         names: version of directory names (NAMES).
         members: of several stores, the progress of each broker, also of those that this export has nothing of.
+        body_source: schema of Avro's or Protobuf's bodies (see BodyForm.source_kept); None: there is none, or it is not
+            kept.
     """
 
     number: int
@@ -124,6 +126,7 @@ class Manifest:
     offsets: dict[str, int] | None = None
     names: int = 1
     members: dict[str, StoreProgress] | None = None
+    body_source: dict[str, str] | None = None
 
     def progress(self, broker: str | None) -> StoreProgress | None:
         """Return the progress of a store, None for an only one; None if nothing of it was exported."""

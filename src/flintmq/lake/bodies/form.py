@@ -5,7 +5,8 @@ A body that does not decode costs its row nothing but the value: its bytes are k
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import base64
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -16,9 +17,11 @@ from flintmq.config.text import check_choice
 from flintmq.errors import UsageError
 from flintmq.lake.bodies import avro, ddl, json_body, protobuf
 from flintmq.lake.bodies.failure import NO_UTF8, NOT_OF_SCHEMA, BadBody
-from flintmq.lake.bodies.registry import SchemaRegistry
+from flintmq.lake.bodies.registry import SchemaRegistry, absolute_place
 
 FORMS = ("bytes", "text", "json", "avro", "protobuf")
+SOURCE_BYTES_MAX = 16 << 10
+"""Largest schema that a manifest keeps: each export has it again."""
 
 
 @dataclass(frozen=True)
@@ -97,6 +100,49 @@ class BodyForm:
         """Return the options that all exports of a directory share: form and type of the column."""
         schema = None if self.name == "text" else ddl.spark_text(self.type)
         return {"body": self.name, "body_schema": schema, "body_head": self.head}
+
+    def source_kept(self) -> dict[str, str] | None:
+        """Return what, besides the choice, a manifest keeps for `of_kept`.
+
+        None if nothing else is needed, if it is larger than SOURCE_BYTES_MAX, and if a password is in it.
+        """
+        if self.name not in ("avro", "protobuf") or len(self.source) > SOURCE_BYTES_MAX:
+            return None
+        if self.registry is not None and SchemaRegistry(self.registry).name != self.registry:
+            return None
+        is_text = isinstance(self.source, str)
+        source = self.source if isinstance(self.source, str) else base64.b64encode(self.source).decode()
+        place = {} if self.registry is None else {"registry": absolute_place(self.registry)}
+        return {"avro" if is_text else "protobuf": source, "message": self.message, **place}
+
+    @classmethod
+    def of_kept(cls, choice: Mapping[str, Any], source: Mapping[str, str] | None) -> BodyForm | None:
+        """Return the form of a manifest's choice and what `source_kept` gave; None if bodies stay bytes.
+
+        Raises:
+            LookupError: it is Avro or Protobuf, and the manifest does not keep its schema.
+            UsageError: what is kept is no schema.
+            MissingExtraError: the library of the form is not installed.
+        """
+        name, head = choice["body"], choice["body_head"]
+        if name == "bytes":
+            return None
+        if name == "text":
+            return TEXT
+        if name == "json":
+            return cls(name, ddl.read_schema(choice["body_schema"]), head=head)
+        if source is None:
+            raise LookupError(name)
+        what = "the schema of the table's bodies"
+        if name == "avro":
+            text, kind = avro.checked_schema(source["avro"], what)
+            return cls(name, kind, text, head=head, registry=source.get("registry"))
+        try:
+            content = base64.b64decode(source["protobuf"], validate=True)
+        except ValueError as error:
+            raise UsageError(f"{what} is not base64; export into a new directory") from error
+        content, full_name, kind = protobuf.checked_descriptors(content, what, source["message"])
+        return cls(name, kind, content, full_name, head)
 
 
 TEXT = BodyForm("text", pa.string())

@@ -56,7 +56,11 @@ def read_descriptors(path: str, message: str | None) -> tuple[bytes, str, pa.Str
         StoreAccessError: the file cannot be read.
         MissingExtraError: Protobuf's library is not installed.
     """
-    content = read_file(path)
+    return checked_descriptors(read_file(path), path, message)
+
+
+def checked_descriptors(content: bytes, path: str, message: str | None) -> tuple[bytes, str, pa.StructType]:
+    """Check a descriptor set as read_descriptors does; `path` is for its errors."""
     pool, files = _pool(content, path)
     if message is None:
         names = [f"{files[-1].package}.{each.name}".lstrip(".") for each in files[-1].message_type] if files else []

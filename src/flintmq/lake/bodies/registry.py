@@ -24,6 +24,11 @@ TIMEOUT_S = 10.0
 UNKNOWN_MAX = 1000
 
 
+def absolute_place(place: str) -> str:
+    """Return a registry's place as other processes find it: a directory by its absolute path."""
+    return place if "://" in place else os.path.abspath(place)
+
+
 def split_head(body: bytes) -> tuple[int, bytes]:
     """Return the schema's id and what follows the head.
 
