@@ -46,9 +46,9 @@ def _settings(cls: type[T]) -> type[T]:
 
 @_settings
 class StoreConfig:
-    """The settings of one store. Immutable; `with_keys` makes a changed copy. All arguments are by keyword.
+    """The settings of one store. Immutable; `with_keys` makes a changed copy.
 
-    Sizes are in bytes, intervals and timeouts in milliseconds unless a comment says otherwise.
+    All arguments are by keyword. Sizes are in bytes, intervals and timeouts in milliseconds unless a comment says otherwise.
     """
 
     # Where the files are. Empty: below the root of the store.

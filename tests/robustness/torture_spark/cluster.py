@@ -32,6 +32,8 @@ COUNTED = ("left", "returned", "expired files", "moments", "rows of moments", "m
 class ClusterRound(Round):
     """Three stores, one table, and who is at work on them."""
 
+    max_offsets = (1000, 3000, 10_000)
+
     def _stores(self) -> str:
         return str(self.folder / "{broker}" / "store")
 

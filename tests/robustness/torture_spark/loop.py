@@ -62,13 +62,15 @@ class State:
 class Round:
     """One store, one table, and who is at work on them."""
 
+    max_offsets = (100, 300, 3000)  # of a micro-batch
+
     def __init__(self, state: State, folder: Path, kind: tuple[str, str], save: Any) -> None:
         self.state, self.folder, self.save = state, folder, save
         to, by = kind
         self.kind = f"{to}, {by}"
         folder.mkdir(parents=True, exist_ok=True)
         chance = random.Random(f"{state.seed}/{state.round}")
-        max_offsets = chance.choice((100, 300, 3000))
+        max_offsets = chance.choice(self.max_offsets)
         partition_by = chance.choice(("topic_name,date", "topic_name,date", "date", "none"))
         self.exporter = Exporter(folder, self._stores(), to, max_offsets, partition_by)
         self._engage(by)

@@ -117,7 +117,11 @@ class BodyForm:
 
     @classmethod
     def of_kept(cls, choice: Mapping[str, Any], source: Mapping[str, str] | None) -> BodyForm | None:
-        """Return the form of a manifest's choice and what `source_kept` gave; None if bodies stay bytes.
+        """Return the form of an earlier export; None if bodies stay bytes.
+
+        Args:
+            choice: of its manifest.
+            source: what `source_kept` gave for it.
 
         Raises:
             LookupError: it is Avro or Protobuf, and the manifest does not keep its schema.
