@@ -48,7 +48,8 @@ def _settings(cls: type[T]) -> type[T]:
 class StoreConfig:
     """The settings of one store. Immutable; `with_keys` makes a changed copy.
 
-    All arguments are by keyword. Sizes are in bytes, intervals and timeouts in milliseconds unless a comment says otherwise.
+    All arguments are by keyword. Sizes are in bytes, intervals and timeouts in milliseconds unless a comment says
+    otherwise.
     """
 
     # Where the files are. Empty: below the root of the store.
