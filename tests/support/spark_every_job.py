@@ -158,6 +158,7 @@ class Jobs:
             "stream",
             "export",
             "diff",
+            "diff_stores",
             "verify",
             "rebuild",
             "dispatch",
@@ -212,6 +213,17 @@ class Jobs:
         diff_table.RANGE_BYTES = 200_000
         found = diff_table.compare_table(self.store, f"{self.out}/lake", workers=SparkWorkers(self.spark))
         return [found.equal, found.messages, found.rows], [True, self.rows.num_rows, self.rows.num_rows]
+
+    def diff_stores(self) -> tuple[Any, Any]:
+        from flintmq.forensics.copy import copy_whole
+        from flintmq.forensics.diff.run import compare as local
+        from flintmq.spark.jobs.diff import compare
+
+        copy = f"{self.out}/copy"
+        if not Path(copy).is_dir():
+            copy_whole(self.store, copy)
+        found = [compare(self.spark, self.store, copy, by=by).as_dict() for by in ("offset", "message")]
+        return found, [local(self.store, copy, by=by).as_dict() for by in ("offset", "message")]
 
     def verify(self) -> tuple[Any, Any]:
         from flintmq.forensics.verify.run import verify as local

@@ -35,12 +35,19 @@ class Way(enum.StrEnum):
     message = "message"
 
 
+AArgument = Annotated[str, Argument(metavar="A", show_default=False, help="A store's directory, or s3://BUCKET/STORE.")]
+BArgument = Annotated[
+    str, Argument(metavar="B", show_default=False, help="The other store, or the table of exports of A.")
+]
+ByOption = Annotated[
+    Way, Option("--by", metavar="WAY", help="offset: a slave or a copy; message: a store that was moved; or auto.")
+]
+
+
 def command(
-    a: Annotated[str, Argument(metavar="A", show_default=False, help="A store's directory, or s3://BUCKET/STORE.")],
-    b: Annotated[str, Argument(metavar="B", show_default=False, help="The other store, or the table of exports of A.")],
-    by: Annotated[
-        Way, Option("--by", metavar="WAY", help="offset: a slave or a copy; message: a store that was moved; or auto.")
-    ] = Way.auto,
+    a: AArgument,
+    b: BArgument,
+    by: ByOption = Way.auto,
     catalog: CatalogOption = None,
     settings: SetOption = None,
     as_json: JsonOption = False,
@@ -53,12 +60,9 @@ def command(
     A may then be several stores by a pattern. Queues and index follow from the log; `flintmq verify` checks them.
     """
     from flintmq.forensics.diff.run import compare
-    from flintmq.lake.table_format import format_of
 
     out, config = output(as_json), store_config(settings)
-    if catalog is not None or format_of(b) is not None:
-        if by is not Way.auto:
-            raise UsageError("--by is for two stores; the rows of a table name their messages")
+    if is_table(b, catalog, by):
         from flintmq.cli.command import need
 
         need("pyarrow", "arrow")
@@ -70,8 +74,28 @@ def command(
         return rows.exit_code
     with out.progress("comparing") as progress:
         found = compare(a, b, config, by.value, progress)
-    out.lines(_json(found) if out.json else _text(found))
+    print_stores(out, found)
     return found.exit_code
+
+
+def is_table(b: str, catalog: str | None, by: Way) -> bool:
+    """Return whether B is a table of exports.
+
+    Raises:
+        UsageError: --by is given for a table.
+    """
+    from flintmq.lake.table_format import format_of
+
+    if catalog is None and format_of(b) is None:
+        return False
+    if by is not Way.auto:
+        raise UsageError("--by is for two stores; the rows of a table name their messages")
+    return True
+
+
+def print_stores(out: Output, found: Comparison) -> None:
+    """Print the result of a comparison of two stores."""
+    out.lines(_json(found) if out.json else _text(found))
 
 
 def _json(found: Comparison | TableComparison) -> Iterator[str]:

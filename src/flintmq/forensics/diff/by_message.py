@@ -9,41 +9,52 @@ them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Mapping
 from hashlib import blake2b
+from typing import NamedTuple, Protocol
 
 from flintmq.forensics.diff.differences import Difference, Differences, Kind, altered, moved, only
 from flintmq.forensics.diff.records import content_of, place_of
 from flintmq.format import properties
 from flintmq.format.record import STORE_HOST_V6  # of the flags, it describes the store host
-from flintmq.format.record_view import size_at
 from flintmq.message import StoredMessage
 from flintmq.store.commitlog.report import Report
-from flintmq.store.commitlog.snapshot import Snapshot
-from flintmq.store.commitlog.walk import LogWalk
 
 BLOCK = 256  # queue offsets of a block
 BLOCKS_NAMED = 4096  # blocks whose messages are compared one by one: about a million messages
+
+SUM_MASK = (1 << 64) - 1
 
 Block = tuple[str, int, int]
 Progress = Callable[[int, int], None]
 
 
+class BlockSum(NamedTuple):
+    """The messages of a block of queue offsets: how many, and the sum of their digests modulo 2^64."""
+
+    messages: int
+    digests: int
+
+
+class MessageReader(Protocol):
+    """Reads the messages of two logs, A (0) and B (1)."""
+
+    def sums(self, number: int, report: Report, progress: Progress | None) -> Mapping[Block, BlockSum]:
+        """Return the sums of all blocks of a log; damage is reported and passed."""
+
+    def messages_of(self, number: int, blocks: frozenset[Block]) -> list[StoredMessage]:
+        """Return the messages of some blocks, in the order of the log."""
+
+
 def compare_messages(
-    a: Snapshot,
-    b: Snapshot,
-    begins: tuple[int, int],
-    found: Differences,
-    reports: tuple[Report, Report],
-    progress: Progress | None = None,
+    pair: MessageReader, found: Differences, reports: tuple[Report, Report], progress: Progress | None = None
 ) -> tuple[int, int]:
     """Compare the messages of two logs, and return how many each has.
 
     A message is what has the same topic, queue and queue offset.
 
     Args:
-        a, b: the stores.
-        begins: log offsets of a record in each, from which they are compared.
+        pair: reads both logs.
         found: receives what differs.
         reports: receive damage and notes of each.
         progress: called with bytes done and in all.
@@ -52,52 +63,25 @@ def compare_messages(
         StoreAccessError: a file may not be read.
         OSError: the disk fails.
     """
-    sums: dict[Block, list[int]] = defaultdict(lambda: [0, 0, 0, 0])
-    counts = [0, 0]
-    steps = _Steps(a, b, begins, progress)
-    for number, store in enumerate((a, b)):
-        for message in messages(store, begins[number], reports[number], steps.of(number)):
-            one = sums[block_of(message)]
-            one[2 * number] += 1
-            one[2 * number + 1] = (one[2 * number + 1] + digest(message)) & (1 << 64) - 1
-            counts[number] += 1
-    differing = [block for block, (n, x, m, y) in sums.items() if (n, x) != (m, y)]
-    named = set(differing[:BLOCKS_NAMED])
+    sums = [pair.sums(number, reports[number], progress) for number in (0, 1)]
+    differing = [block for block in {**sums[0], **sums[1]} if sums[0].get(block) != sums[1].get(block)]
+    named = frozenset(differing[:BLOCKS_NAMED])
     if len(differing) > len(named):
         text = f"{len(differing) - len(named)} blocks of {BLOCK} queue offsets differ, too, and were not read again"
         reports[0].note("not_named", text)
     if named:
-        _name(a, b, begins, named, found)
-    return counts[0], counts[1]
+        _name(pair.messages_of(0, named), pair.messages_of(1, named), found)
+    return sum(one.messages for one in sums[0].values()), sum(one.messages for one in sums[1].values())
 
 
-class _Steps:
-    """Progress over both logs."""
-
-    def __init__(self, a: Snapshot, b: Snapshot, begins: tuple[int, int], progress: Progress | None) -> None:
-        self.sizes = a.end - begins[0], b.end - begins[1]
-        self.begins, self.progress = begins, progress
-
-    def of(self, number: int) -> Callable[[int], None]:
-        """Return what is called with the log offset that a pass over one of them reached."""
-
-        def reached(offset: int) -> None:
-            if self.progress is not None:
-                before = self.sizes[0] if number else 0
-                self.progress(before + offset - self.begins[number], sum(self.sizes))
-
-        return reached
-
-
-def messages(
-    store: Snapshot, begin: int, report: Report, reached: Callable[[int], None] | None = None
-) -> Iterator[StoredMessage]:
-    """Yield the messages of a log from an offset on; damage is reported and passed."""
-    for piece in LogWalk(store.log, store.facts, begin, strict=False, report=report):
-        for at in piece.positions[: piece.count]:
-            yield StoredMessage(bytes(piece.data[at : at + size_at(piece.data, at)]))
-        if reached is not None:
-            reached(piece.base + piece.end)
+def sums_of(messages: Iterable[StoredMessage]) -> dict[Block, BlockSum]:
+    """Add up the digests of messages by block."""
+    sums: dict[Block, list[int]] = defaultdict(lambda: [0, 0])
+    for message in messages:
+        one = sums[block_of(message)]
+        one[0] += 1
+        one[1] += digest(message)
+    return {block: BlockSum(count, total & SUM_MASK) for block, (count, total) in sums.items()}
 
 
 def block_of(message: StoredMessage) -> Block:
@@ -124,12 +108,8 @@ def kept_properties(message: StoredMessage) -> bytes:
     return properties.encode({name: value for name, value in message.properties.items() if name != properties.CRC32})
 
 
-def _name(a: Snapshot, b: Snapshot, begins: tuple[int, int], blocks: set[Block], found: Differences) -> None:
-    """Compare the messages of these blocks one by one."""
-    left, right = (
-        [message for message in messages(store, begin, Report()) if block_of(message) in blocks]
-        for store, begin in ((a, begins[0]), (b, begins[1]))
-    )
+def _name(left: list[StoredMessage], right: list[StoredMessage], found: Differences) -> None:
+    """Compare the messages of some blocks one by one."""
     pairs, alone_a, alone_b = matched(left, right)
     differences: list[Difference] = []
     for one, other in pairs:

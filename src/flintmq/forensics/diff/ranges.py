@@ -5,7 +5,7 @@ Equal bytes are not parsed: a slave, or a copy, costs two reads and a comparison
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
@@ -80,9 +80,7 @@ class LogBytes:
 def ranges_that_differ(
     a: LogFiles, b: LogFiles, begin: int, end: int, progress: Progress | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Yield [begin, end) of the ranges in which two logs have not the same bytes.
-
-    A range has RANGE_MOST bytes at most; the next one goes on there.
+    """Yield [begin, end) of the ranges in which two logs have not the same bytes, as `joined` makes them.
 
     Args:
         a, b: the logs.
@@ -93,7 +91,16 @@ def ranges_that_differ(
         StoreAccessError: a file may not be read.
         OSError: the disk fails.
     """
-    first: int | None = None
+    return joined(pieces_that_differ(a, b, begin, end, progress))
+
+
+def pieces_that_differ(
+    a: LogFiles, b: LogFiles, begin: int, end: int, progress: Progress | None = None
+) -> Iterator[tuple[int, int]]:
+    """Yield [begin, end) of each piece in which two logs have not the same bytes.
+
+    Pieces end at multiples of PIECE, wherever the first one begins, and at the ends of files.
+    """
     with LogBytes(a) as one, LogBytes(b) as other:
         offset = begin
         while offset < end:
@@ -102,19 +109,25 @@ def ranges_that_differ(
             if not count:  # a side has no file there
                 starts = [side.next_start(offset) for side in (one, other) if not side.room(offset)]
                 count = min([end, *(start for start in starts if start > offset)]) - offset
-            if same and first is not None:
-                yield first, offset
-                first = None
-            if not same and first is None:
-                first = offset
+            if not same:
+                yield offset, offset + count
             offset += count
-            if first is not None and offset - first >= RANGE_MOST:
-                yield first, offset
-                first = None
             if progress is not None:
                 progress(offset - begin, end - begin)
-    if first is not None:
-        yield first, end
+
+
+def joined(pieces: Iterable[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+    """Join pieces that touch into ranges, each until it has RANGE_MOST bytes."""
+    first = last = 0
+    for begin, end in pieces:
+        if first < last and (begin != last or last - first >= RANGE_MOST):
+            yield first, last
+            first = begin
+        elif first == last:
+            first = begin
+        last = end
+    if first < last:
+        yield first, last
 
 
 def bytes_equal(a: memoryview, b: memoryview, count: int) -> bool:

@@ -8,16 +8,16 @@ messages are, by topic, queue and queue offset.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
 from flintmq.config.keys import StoreConfig
 from flintmq.config.text import check_choice
 from flintmq.errors import UsageError
-from flintmq.forensics.diff.by_message import compare_messages, messages
+from flintmq.forensics.diff.by_message import compare_messages
 from flintmq.forensics.diff.differences import Differences
-from flintmq.forensics.diff.ranges import ranges_that_differ
+from flintmq.forensics.diff.reading import OneProcess, PairReader
 from flintmq.forensics.diff.records import RecordsOfRanges
 from flintmq.store.commitlog.records import record_at
 from flintmq.store.commitlog.report import Report
@@ -120,7 +120,12 @@ class Comparison:
 
 
 def compare(
-    a: str, b: str, config: StoreConfig | None = None, by: str = "auto", progress: Progress | None = None
+    a: str,
+    b: str,
+    config: StoreConfig | None = None,
+    by: str = "auto",
+    progress: Progress | None = None,
+    reader: Callable[[Snapshot, Snapshot], PairReader] = OneProcess,
 ) -> Comparison:
     """Compare two stores.
 
@@ -130,6 +135,7 @@ def compare(
         by: "offset": records at the same log offsets; "message": by topic, queue and queue offset; "auto": by offset if
             the logs have a record in common, else by message.
         progress: called with bytes done and in all.
+        reader: makes what reads both logs whole; what differs is read here again, and named.
 
     Raises:
         UsageError: both are one store, or another way.
@@ -144,18 +150,17 @@ def compare(
     for store, report in ((one, reports[0]), (other, reports[1])):
         store.find_end(report)
     begin, end = max(one.log.min_offset, other.log.min_offset), min(one.end, other.end)
-    found = Differences()
+    found, pair = Differences(), reader(one, other)
     way = by if by != "auto" else "offset" if _in_common(one, other, begin, end) else "message"
     counts, one_sided = None, []
     if way == "offset":
         records = RecordsOfRanges(one.log, other.log, found)
-        for first, last in ranges_that_differ(one.log, other.log, begin, end, progress):
+        for first, last in pair.ranges_that_differ(begin, end, progress):
             records.add(first, last)
-        one_sided = [*_alone("a", one, other, begin, end), *_alone("b", other, one, begin, end)]
+        one_sided = [*_alone(0, one, other, pair, begin, end), *_alone(1, other, one, pair, begin, end)]
     else:
         begin = end = 0
-        starts = one.log.min_offset, other.log.min_offset
-        counts = compare_messages(one, other, starts, found, reports, progress)
+        counts = compare_messages(pair, found, reports, progress)
     notes = [note.text for report in reports for note in report.notes]
     sides = [
         DiffSide(path, store.log.min_offset, store.end, store.log_end.verdict.name.lower(), store.facts.live,
@@ -179,21 +184,10 @@ def _in_common(a: Snapshot, b: Snapshot, begin: int, end: int) -> bool:
     return begin >= end and (a.end == b.log.min_offset or b.end == a.log.min_offset or not a.end or not b.end)
 
 
-def _alone(side: str, store: Snapshot, other: Snapshot, begin: int, end: int) -> list[OneSided]:
-    """Return the parts of a log before and after what both have."""
-    parts = []
+def _alone(number: int, store: Snapshot, other: Snapshot, pair: PairReader, begin: int, end: int) -> Iterator[OneSided]:
+    """Yield the parts of a log before and after what both have."""
     for where, first, last in (("begin", store.log.min_offset, min(begin, store.end)), ("end", end, store.end)):
-        if first >= last:
-            continue
-        count = 0
-        times: list[int] = []
-        for message in messages(store, first, Report()):
-            if message.physical_offset >= last:
-                break
-            count, times = count + 1, [*times[:1], message.store_timestamp]
-        growing = where == "end" and other.facts.live
-        parts.append(
-            OneSided(side, where, first, last, count, times[0] if times else None, times[-1] if times else None,
-                     growing)
-        )  # fmt: skip
-    return parts
+        if first < last:
+            part = pair.summary(number, first, last)
+            growing = where == "end" and other.facts.live
+            yield OneSided("ab"[number], where, first, last, *part, growing)

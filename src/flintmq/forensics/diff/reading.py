@@ -1,0 +1,98 @@
+"""Reads two logs whole, for their comparison, in one process."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from typing import NamedTuple, Protocol
+
+from flintmq.forensics.diff.by_message import Block, BlockSum, MessageReader, block_of, sums_of
+from flintmq.forensics.diff.ranges import ranges_that_differ
+from flintmq.format.record_view import size_at
+from flintmq.message import StoredMessage
+from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.snapshot import Snapshot
+from flintmq.store.commitlog.walk import LogWalk
+
+Progress = Callable[[int, int], None]
+
+
+class PartSummary(NamedTuple):
+    """The messages of a part of a log: how many, and the store times in ms of the first and the last."""
+
+    messages: int
+    first_timestamp: int | None
+    last_timestamp: int | None
+
+
+class PairReader(MessageReader, Protocol):
+    """Reads two logs, A (0) and B (1), up to where they ended when they were opened."""
+
+    def ranges_that_differ(self, begin: int, end: int, progress: Progress | None) -> Iterable[tuple[int, int]]:
+        """Return the ranges within [begin, end) in which the bytes differ, in order."""
+
+    def summary(self, number: int, begin: int, end: int) -> PartSummary:
+        """Return the summary of a log's part, which begins at a record or at a place without one."""
+
+
+class OneProcess:
+    """Reads both logs here, one after the other.
+
+    Args:
+        a, b: the stores, whose ends were found.
+
+    Raises:
+        StoreAccessError: (any method) a file may not be read.
+        OSError: (any method) the disk fails.
+    """
+
+    def __init__(self, a: Snapshot, b: Snapshot) -> None:
+        self.stores = a, b
+
+    def ranges_that_differ(self, begin: int, end: int, progress: Progress | None) -> Iterator[tuple[int, int]]:
+        """Yield the ranges in which the bytes differ."""
+        a, b = self.stores
+        return ranges_that_differ(a.log, b.log, begin, end, progress)
+
+    def summary(self, number: int, begin: int, end: int) -> PartSummary:
+        """Count the messages of a part."""
+        store = self.stores[number]
+        return summary_of(messages(LogWalk(store.log, begin=begin, end=end, strict=False)))
+
+    def sums(self, number: int, report: Report, progress: Progress | None) -> dict[Block, BlockSum]:
+        """Add up the blocks of a log."""
+        return sums_of(self._messages(number, report, progress))
+
+    def messages_of(self, number: int, blocks: frozenset[Block]) -> list[StoredMessage]:
+        """Read the whole log again."""
+        return [one for one in self._messages(number, Report(), None) if block_of(one) in blocks]
+
+    def _messages(self, number: int, report: Report, progress: Progress | None) -> Iterator[StoredMessage]:
+        """Yield the messages of a log; progress is over both."""
+        store, sizes = self.stores[number], [each.end - each.log.min_offset for each in self.stores]
+        begin = store.log.min_offset
+
+        def reached(offset: int) -> None:
+            if progress is not None:
+                progress(sum(sizes[:number]) + offset - begin, sum(sizes))
+
+        return messages(LogWalk(store.log, store.facts, begin, strict=False, report=report), reached)
+
+
+def messages(walk: LogWalk, reached: Callable[[int], None] | None = None) -> Iterator[StoredMessage]:
+    """Yield the messages of a walk; `reached` is called with the log offset after each piece."""
+    for piece in walk:
+        for at in piece.positions[: piece.count]:
+            yield StoredMessage(bytes(piece.data[at : at + size_at(piece.data, at)]))
+        if reached is not None:
+            reached(piece.base + piece.end)
+
+
+def summary_of(found: Iterable[StoredMessage]) -> PartSummary:
+    """Count messages."""
+    count = 0
+    first: int | None = None
+    last: int | None = None
+    for message in found:
+        count, last = count + 1, message.store_timestamp
+        first = last if first is None else first
+    return PartSummary(count, first, last)

@@ -1,0 +1,28 @@
+"""`flintmq spark diff` of two stores says what `flintmq diff` says."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyspark", reason="needs the extra spark")
+
+from flintmq import Message, MessageStore
+from tests.cli.conftest import Run
+
+
+@pytest.mark.spark
+def test_two_stores(run: Run, tmp_path: Path) -> None:
+    a, b = tmp_path / "a", tmp_path / "b"
+    for folder, count in ((a, 5), (b, 4)):
+        with MessageStore(folder) as store:
+            for number in range(count):
+                store.put(Message("Orders", b"%d" % number, keys=f"k{number}", born_timestamp=1_700_000_000_000))
+    for words in ((), ("--by", "message"), ("--json",)):
+        here, there = run("diff", a, b, *words), run("spark", "diff", a, b, *words, "--master", "local[2]")
+        assert there.out == here.out and there.code == here.code == 1
+    assert "only-in-a" in run("diff", a, b, "--by", "message").out
+    assert run("spark", "diff", a, a).code == run("diff", a, a).code == 2
+    missing = run("spark", "diff", a, tmp_path / "missing")
+    assert missing.code == run("diff", a, tmp_path / "missing").code != 0 and missing.err.count("\n") == 1
