@@ -4,6 +4,7 @@ from collections import Counter
 
 import pytest
 
+from flintmq import Message, MessageStore
 from flintmq.errors import UsageError
 from flintmq.spark.source import FlintMQSource
 from tests.support.spark_reading import partitions
@@ -52,3 +53,14 @@ def test_errors_bring_one_frame(golden):
         partitions(golden("basic").path, subscribe="Nowhere")
     frames = [entry.path.name for entry in caught.traceback]
     assert frames[-1] == "failing.py" and frames.count("asked.py") == 0
+
+
+def test_a_topic_that_no_store_has(tmp_path):
+    for broker, topic in (("a", "Orders"), ("b", "Refunds")):
+        with MessageStore(tmp_path / broker / "store") as store:
+            store.put(Message(topic, b"1"))
+    both = f"{tmp_path}/{{broker}}/store"
+    assert [row["broker"] for row in queues(both, subscribe="Refunds")] == ["b"]
+    with pytest.raises(UsageError, match=r"no topic 'Order'; did you mean 'Orders'.*\(nor have 1 other stores\)"):
+        queues(both, subscribe="Order")
+    assert queues(both, subscribe="Order", failOnDataLoss="false") == []

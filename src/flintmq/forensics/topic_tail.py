@@ -10,11 +10,12 @@ import heapq
 import threading
 from collections.abc import Collection, Iterable, Iterator
 
+from flintmq.config.keys import StoreConfig
 from flintmq.config.text import short
 from flintmq.errors import MessageNotFoundError
 from flintmq.message import StoredMessage
 from flintmq.store.dispatch.queue_positions import places
-from flintmq.store.view import QueueInfo, StoreView
+from flintmq.store.view import QueueInfo, StoreView, open_store
 
 AT_ONCE = 256  # messages of a queue that are read at a time
 LOOKED_BACK = 100_000  # most messages that `last` reads in all queues together
@@ -38,6 +39,31 @@ def must_have(view: StoreView, topics: Iterable[str]) -> None:
     for topic in topics:
         if topic not in known and topic not in view.broker.topics:
             raise MessageNotFoundError(f"topic {short(topic)}: {no_such_topic(known)}")
+
+
+def one_must_have(stores: Iterable[str], topics: Iterable[str], config: StoreConfig) -> None:
+    """Check that each topic that the user named exists in one of the stores.
+
+    Raises:
+        MessageNotFoundError: none has one of them.
+        The errors of open_store.
+    """
+    views = [open_store(store, config=config) for store in stores]
+    try:
+        for topic in topics:
+            failures: list[MessageNotFoundError] = []
+            for view in views:
+                try:
+                    must_have(view, [topic])
+                    break
+                except MessageNotFoundError as error:
+                    failures.append(error)
+            else:
+                if failures:
+                    raise failures[0]
+    finally:
+        for view in views:
+            view.close()
 
 
 class TopicTail:

@@ -5,7 +5,7 @@ A topic, a queue or a time that one store does not have may be in another one: i
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 from flintmq.cluster.member import Member
 from flintmq.cluster.members import find_members, only_named
@@ -52,13 +52,23 @@ def plan_members(
         missing: dict[str, FlintError] = {}
         plans.append((member, plan_scan(options.of(member), report, narrow_to, missing)))
         lacking.append(missing)
-    for what in set.intersection(*map(set, lacking)) if lacking else ():
-        error = lacking[0][what]
-        others = f" (nor have {len(lacking) - 1} other stores)" if lacking[1:] else ""
+    for error in lacked_by_all(lacking):
         if options.fail_on_data_loss:
-            raise type(error)(f"{error}{others}")
-        report.note(NOT_THERE, f"{str(error).replace(f'; {GO_ON}', '')}{others}")
+            raise error
+        report.note(NOT_THERE, str(error).replace(f"; {GO_ON}", ""))
     return plans
+
+
+def lacked_by_all(lacking: Sequence[Mapping[str, FlintError]]) -> Iterator[FlintError]:
+    """Yield an error for each thing that none of some stores has.
+
+    Args:
+        lacking: of each store: thing -> error.
+    """
+    others = f" (nor have {len(lacking) - 1} other stores)" if lacking[1:] else ""
+    for what in sorted(set.intersection(*map(set, lacking))) if lacking else ():
+        error = lacking[0][what]
+        yield type(error)(f"{error}{others}")
 
 
 def broker_members(options: ReadOptions, report: Report) -> tuple[Member, ...]:

@@ -57,7 +57,16 @@ class QueueReader(DataSourceReader):
         import pyarrow as pa
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        rows = [row for options, words in self._stores() for row in _rows(options, words)]
+        from flintmq.lake.members import lacked_by_all
+
+        rows: list[dict[str, object]] = []
+        lacking: list[dict[str, UsageError]] = []
+        for options, words in self._stores():
+            found, missing = _rows(options, words)
+            rows += found
+            lacking.append(missing)
+        for error in lacked_by_all(lacking) if self.options.fail_on_data_loss else ():
+            raise error
         schema = to_arrow_schema(queue_schema(self.options.many), timezone="UTC")
         yield pa.RecordBatch.from_pylist(rows, schema=schema)
 
@@ -73,16 +82,14 @@ class QueueReader(DataSourceReader):
             yield self.options.of(member), {"broker": member.broker, "store": member.path}
 
 
-def _rows(options: ReadOptions, words: dict[str, str]) -> Iterator[dict[str, object]]:
+def _rows(options: ReadOptions, words: dict[str, str]) -> tuple[list[dict[str, object]], dict[str, UsageError]]:
+    """Return the rows of one store, and an error for each named topic that it does not have."""
     from flintmq.lake.asked import unknown_topics
     from flintmq.lake.stream.queues import StreamQueues
 
     queues = StreamQueues(options)
-    missing = {} if words else unknown_topics(queues.lookup, options.predicate)  # another store may have the topic
-    if missing and options.fail_on_data_loss:
-        raise next(iter(missing.values()))
-    for name, (low, high) in sorted(queues.bounds.items()):
-        yield {
+    rows: list[dict[str, object]] = [
+        {
             "topic": name.topic,
             "queue_id": name.queue_id,
             "min_offset": low,
@@ -90,3 +97,6 @@ def _rows(options: ReadOptions, words: dict[str, str]) -> Iterator[dict[str, obj
             "messages": high - low,
             **words,
         }
+        for name, (low, high) in sorted(queues.bounds.items())
+    ]
+    return rows, unknown_topics(queues.lookup, options.predicate)

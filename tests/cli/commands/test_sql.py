@@ -137,3 +137,26 @@ def test_history(run: Run, tmp_path: Path) -> None:
     done = run("sql", store, question, "--history", tmp_path / "none")
     assert done.code == 2 and "holds no table that an export made" in done.err
     assert "--catalog is for --history" in run("sql", store, question, "--catalog", "a:b.c").err
+
+
+def test_a_misspelled_topic(run: Run, tmp_path: Path) -> None:
+    """Silence would be taken for an answer; a topic that one of the stores, or the table, has is none."""
+    from flintmq.lake.export_once import export
+
+    for broker, topic in (("a", "Orders"), ("b", "Refunds")):
+        with flintmq.MessageStore(tmp_path / broker / "store") as store:
+            store.put(flintmq.Message(topic, b"1"))
+    count, both = "select count(*) as n from messages", f"{tmp_path}/{{broker}}/store"
+    for place in (tmp_path / "a" / "store", both):
+        refused = run("sql", place, count, "--topic", "Order")
+        assert (refused.code, refused.out) == (7, "") and "there is no such topic; topics are Orders" in refused.err
+        assert run("sql", place, count, "--topic", "Orders", "--json").rows == [{"n": 1}]
+    assert run("sql", both, count, "--topic", "Refunds", "--json").rows == [{"n": 1}]
+    export(str(tmp_path / "a" / "store"), str(tmp_path / "out"))
+    with flintmq.MessageStore(tmp_path / "other" / "store") as store:
+        store.put(flintmq.Message("Else", b"1"))
+    for words in (("Order",), ("Orders", "--topic", "Order")):
+        refused = run("sql", tmp_path / "a" / "store", count, "--history", tmp_path / "out", "--topic", *words)
+        assert refused.code == 7 and "there is no such topic" in refused.err
+    found = run("sql", tmp_path / "a" / "store", count, "--history", tmp_path / "out", "--topic", "Orders", "--json")
+    assert found.rows == [{"n": 1}]

@@ -177,29 +177,8 @@ def command(
         out.lines(islice(lines, limit))
     if not any(scan.found for scan in scans) and limit != 0:
         if topic:
-            _must_have(paths, topic, config)
+            from flintmq.forensics.topic_tail import one_must_have
+
+            one_must_have(paths, topic, config)
         out.note("no record matches; flintmq inspect shows the topics and times")
     return max(report_damage(out, report), bodies.report_failures(out))
-
-
-def _must_have(stores: list[str], topics: list[str], config: StoreConfig) -> None:
-    """Check that the topics exist in one of the stores, after none of their messages was found.
-
-    Raises:
-        MessageNotFoundError: one does not.
-    """
-    import flintmq
-    from flintmq.errors import MessageNotFoundError
-    from flintmq.forensics.topic_tail import must_have
-
-    for topic in topics:
-        failures = []
-        for store in stores:
-            with flintmq.open_store(store, config=config) as view:
-                try:
-                    must_have(view, [topic])
-                    break
-                except MessageNotFoundError as error:
-                    failures.append(error)
-        else:
-            raise failures[0]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from flintmq.cli import signals
 from flintmq.cli.declare import Argument, Option
@@ -123,6 +123,10 @@ def command(
         )
         for text in dict.fromkeys(note.text for note in report.notes):  # stores that were left out
             out.note(text)
+        if topic and not (history is not None and _has_all(messages, topic)):
+            from flintmq.forensics.topic_tail import one_must_have
+
+            one_must_have(paths_of(stores_given(stores), store_config(settings)), topic, store_config(settings))
         with ask(messages, question, limit) as answer:
             if target is None:
                 from flintmq.cli.sql_output import lines
@@ -131,6 +135,13 @@ def command(
             else:
                 _write(form, target, answer)
     return report_damage(out, report)
+
+
+def _has_all(messages: Any, topics: list[str]) -> bool:
+    """Return whether there is a message of each topic."""
+    import pyarrow.dataset as ds
+
+    return all(messages.head(1, filter=ds.field("topic") == topic, columns=["topic"]).num_rows for topic in topics)
 
 
 def _form(kind: str | None, target: str | None, as_json: bool) -> str:
