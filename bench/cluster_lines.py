@@ -102,7 +102,7 @@ def c2(context: Context) -> list[Result]:
         end = timed("first", lambda begin=begin, stream=stream: stream.next_end(begin))
         stream.next_end(end)
         timed("idle", lambda end=end, stream=stream: stream.next_end(end))
-    bars = {"read": 3.0, "first": 3.0, "idle": 0.5}
+    bars: dict[str, float | None] = {"read": 3.0, "first": None, "idle": 0.5}
     words = {"read": "plan of a read", "first": "end of the first micro-batch", "idle": "a micro-batch without news"}
     return [
         Result(f"C2.{name}", f"{words[name]} of {STORES} stores of {QUEUES} queues, processor seconds",

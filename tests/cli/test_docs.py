@@ -76,14 +76,14 @@ def test_examples_run(  # type: ignore[no-untyped-def]
     command = line.replace("/tmp/", f"{tmp_path}/").replace("/var/rocketmq/store", str(golden("basic").path))
     if " diff " in line and line.endswith("/tmp/lake"):
         assert run("export", golden("basic").path, "--out", tmp_path / "lake").code == 0
+    if " diff " in line:
+        shutil.copytree(golden("basic").path, tmp_path / "copied")
     if line.startswith("flintmq spark "):
         one_java.empty()
         ran = one_java.command(shlex.split(command)[1:])
         assert ran.code == 0, ran.err
         return
     (tmp_path / "broker.conf").write_text("fileReservedTime=48\n")
-    if line.startswith("flintmq diff "):
-        shutil.copytree(golden("basic").path, tmp_path / "copied")
     (tmp_path / "cluster.toml").write_text(f'[[stores]]\nstore = "{golden("basic").path}"\nbroker = "a"\n')
     if " --listen " in line or (line.startswith("flintmq export ") and " --follow" in line):
         goes_on(shlex.split(command.replace(":5557", ":0")), tmp_path)

@@ -145,3 +145,16 @@ def test_an_export_without_a_manifest_is_told(tmp_path):
     (tmp_path / "export=3").mkdir()
     with locked(tmp_path) as target, pytest.raises(StoreAccessError, match="not a readable manifest"):
         target.last()
+
+
+def test_a_manifest_of_a_newer_version_is_named_as_such(tmp_path):
+    """A field that is unknown here may change the meaning of the others."""
+    with locked(tmp_path) as target:
+        publish(target, 1)
+    path = tmp_path / "export=1" / "_flintmq.json"
+    path.write_text(path.read_text().replace("{", '{"of_tomorrow": 1, ', 1))
+    with (
+        locked(tmp_path) as target,
+        pytest.raises(StoreAccessError, match="written by a newer version of FlintMQ; use"),
+    ):
+        target.last()

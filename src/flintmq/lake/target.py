@@ -92,6 +92,10 @@ def _anchor(value: dict[str, Any] | None) -> ExportAnchor | None:
     return None if value is None else ExportAnchor(**value)
 
 
+class NewerManifestError(ValueError):
+    """A manifest has fields that this version does not know."""
+
+
 @dataclass(frozen=True)
 class Manifest:
     """The description of one export.
@@ -139,8 +143,10 @@ class Manifest:
         """Make a manifest from a dict that was read from JSON.
 
         Raises:
-            ValueError, TypeError, KeyError: the dict is not a manifest.
+            ValueError, TypeError, KeyError: the dict is not a manifest, or one with fields that are unknown here.
         """
+        if value.keys() - cls.__dataclass_fields__.keys():
+            raise NewerManifestError
         members = value.get("members")
         parts = None if members is None else {name: StoreProgress.of(part) for name, part in members.items()}
         return cls(**{**value, "anchor": _anchor(value["anchor"]), "members": parts})
@@ -158,6 +164,8 @@ class Manifest:
 
 def _manifest_file(path: Path) -> VersionedJson:
     def refused(error: Exception) -> StoreAccessError:
+        if isinstance(error, NewerManifestError):
+            return StoreAccessError(f"{path}: written by a newer version of FlintMQ; use that one, or upgrade this one")
         kind = type(error).__name__
         return StoreAccessError(f"{path}: not a readable manifest ({kind}); export into a new directory")
 

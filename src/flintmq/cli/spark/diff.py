@@ -11,7 +11,7 @@ from flintmq.cli.spark_job import spark_job
 from flintmq.cli.values import store_config
 
 EPILOG = examples(
-    "flintmq spark diff /var/rocketmq/store /mnt/slave/store",
+    "flintmq spark diff /var/rocketmq/store /tmp/copied",
     "flintmq spark diff /var/rocketmq/store /tmp/lake --master 'local[4]' --json",
 )
 

@@ -30,7 +30,7 @@ Progress = Callable[[int, int], None]
 
 
 class BlockSum(NamedTuple):
-    """The messages of a block of queue offsets: how many, and the sum of their digests modulo 2^64."""
+    """The count of messages in a block of queue offsets, and the sum of their digests."""
 
     messages: int
     digests: int

@@ -80,7 +80,7 @@ class LogBytes:
 def ranges_that_differ(
     a: LogFiles, b: LogFiles, begin: int, end: int, progress: Progress | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Yield [begin, end) of the ranges in which two logs have not the same bytes, as `joined` makes them.
+    """Yield [begin, end) of the ranges in which two logs differ, as `joined` makes them.
 
     Args:
         a, b: the logs.

@@ -17,7 +17,7 @@ Progress = Callable[[int, int], None]
 
 
 class PartSummary(NamedTuple):
-    """The messages of a part of a log: how many, and the store times in ms of the first and the last."""
+    """The count of messages in a part of a log, and the first and last store time in ms."""
 
     messages: int
     first_timestamp: int | None

@@ -1,7 +1,7 @@
-"""Compares two stores with tasks: each reads ranges of both logs; what differs is named on the driver.
+"""Compares two stores with tasks that read ranges of both logs.
 
-No message passes through the driver but those that differ: tasks return ranges, sums of blocks of queue offsets, and
-log offsets.
+The driver names the differences; no message passes through it but those that differ: tasks return ranges, sums of
+blocks of queue offsets, and log offsets.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def compare(
 
 
 @dataclass(frozen=True)
-class PartTask:
+class SplitTask:
     """A range of one log.
 
     Attributes:
@@ -131,12 +131,12 @@ class SparkPair:
             found = [records.at(at) for answer in answers for at in answer["offsets"]]
         return [one for one in found if one is not None]
 
-    def _tasks(self, number: int, begin: int | None = None, end: int | None = None) -> list[PartTask]:
+    def _tasks(self, number: int, begin: int | None = None, end: int | None = None) -> list[SplitTask]:
         store = self.stores[number]
         begin = store.log.min_offset if begin is None else begin
         end = store.end if end is None else end
         parts = shares(store.log, begin, end, split_count(end - begin, parallelism(self.spark)))
-        return [PartTask(files_of(store.log, part), part, end) for part in parts if part.begin < part.end]
+        return [SplitTask(files_of(store.log, part), part, end) for part in parts if part.begin < part.end]
 
 
 def differing_pieces(task: tuple[LogFiles, LogFiles, LogRange]) -> dict[str, Any]:
@@ -145,12 +145,12 @@ def differing_pieces(task: tuple[LogFiles, LogFiles, LogRange]) -> dict[str, Any
     return {"pieces": list(ranges.pieces_that_differ(a, b, part.begin, part.end))}
 
 
-def part_summary(task: PartTask) -> dict[str, Any]:
+def part_summary(task: SplitTask) -> dict[str, Any]:
     """Run one task: count messages."""
     return {"summary": summary_of(task.messages(Report()))}
 
 
-def block_sums(task: PartTask) -> dict[str, Any]:
+def block_sums(task: SplitTask) -> dict[str, Any]:
     """Run one task: add up the blocks of a range."""
     report = Report()
     sums = [[*block, *found] for block, found in sums_of(task.messages(report)).items()]
@@ -161,6 +161,6 @@ def block_sums(task: PartTask) -> dict[str, Any]:
     }
 
 
-def offsets_of(blocks: frozenset[Block], task: PartTask) -> dict[str, Any]:
+def offsets_of(blocks: frozenset[Block], task: SplitTask) -> dict[str, Any]:
     """Run one task: find the messages of some blocks."""
     return {"offsets": [one.physical_offset for one in task.messages(Report()) if block_of(one) in blocks]}
