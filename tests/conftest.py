@@ -20,6 +20,9 @@ from tests.support.object_server import Server, running
 # tests start too.
 os.environ.setdefault("SPARK_SUBMIT_OPTS", class_archive.options())
 os.environ.setdefault("SPARK_LAUNCHER_OPTS", class_archive.QUICK)
+# What a test reads shall not depend on the tests before it, and the user's cache is not theirs. Tests of zone maps have
+# a cache of their own.
+os.environ["FLINTMQ_ZONE_MAPS"] = "off"
 
 
 def pytest_configure(config: pytest.Config) -> None:

@@ -130,6 +130,9 @@ LINES = {
         i64be(p, spans[SPAN_BORN] + {store_timestamp})
         i32be(p, spans[SPAN_RECORD] + {queue_id}), i64be(p, spans[SPAN_RECORD] + {queue_offset})
     """,
+    "zone_keys": """
+        time = i64be(p, spans[SPAN_BORN] + {store_timestamp})
+    """,
     "odd_text": """
         i64be(p, spans[SPAN_BORN] + {store_timestamp})
     """,
@@ -167,6 +170,7 @@ LINES = {
 # Numbers that are positions in texts (names of properties, unique keys, UTF-8) or in hosts, not in a layout.
 IN_TEXTS = {
     ("derive", "p[at + 4]"),  # DELAY
+    ("zone_keys", "put32be(to, 6"),  # 64 * i + 60: the end of a block of bits
     ("encode", "out[at + 8]"),  # __CRC32#
     ("encode", "out[at + 19]"),
     ("fast_append", "u32be(p, 0"),

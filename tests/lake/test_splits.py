@@ -9,12 +9,22 @@ import pytest
 
 from flintmq.errors import CorruptStoreError
 from flintmq.lake import splits
-from flintmq.lake.splits import SPLIT_BYTES_LEAST, LogRange, check_end, equal_ranges, resolve_cuts, shares, split_count
+from flintmq.lake.splits import (
+    SPLIT_BYTES_LEAST,
+    LogRange,
+    check_end,
+    equal_ranges,
+    resolve_cuts,
+    shares,
+    split_count,
+    wanted_runs,
+)
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.log_end import find_end
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.resync import first_record
 from flintmq.store.commitlog.walk import LogWalk
+from flintmq.store.commitlog.zones import Skip
 from tests.store.commitlog.test_log_end import Far
 
 
@@ -166,3 +176,24 @@ def test_a_gap_between_files_is_seen_by_the_task_before_it(golden, tmp_path):
         for part in parts:
             narrow = splits.files_of(log, part)
             offsets(narrow, resolve_cuts(narrow, part, parts[-1].end))
+
+
+SKIPS = [Skip(0, 10, 0, 0), Skip(20, 80, 0, 0), Skip(90, 95, 0, 0), Skip(97, 120, 0, 0)]
+
+
+@pytest.mark.parametrize(
+    ("begin", "end", "most", "runs"),
+    [
+        (0, 130, 9, [(10, 20), (80, 90), (95, 97), (120, 130)]),
+        (0, 120, 9, [(10, 20), (80, 90), (95, 97)]),
+        (0, 130, 2, [(0, 20), (80, 130)]),
+        (0, 130, 1, [(0, 130)]),
+        (5, 100, 9, [(5, 20), (80, 90), (95, 100)]),
+        (20, 80, 9, [(80, 80)]),
+        (20, 80, 1, [(20, 80)]),
+        (7, 7, 9, [(7, 7)]),
+    ],
+)
+def test_runs_between_skips(begin, end, most, runs):
+    """What is skipped must lie within the range; the longest skips count."""
+    assert wanted_runs(begin, end, SKIPS, most) == runs

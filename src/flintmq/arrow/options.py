@@ -44,6 +44,7 @@ class ScanOptions(BatchOptions):
         check_crc: compare checksums; otherwise a record is valid by its structure and offset alone.
         threads: number of threads that read.
         segment_bytes: longest part of the log that a thread reads at once.
+        zone_maps: whether to skip zones of the log without wanted rows, and to keep maps of them in the user's cache.
 
     Raises:
         UsageError: an impossible access, batch size or number of threads.
@@ -55,6 +56,7 @@ class ScanOptions(BatchOptions):
     check_crc: bool = True
     threads: int = 1
     segment_bytes: int = SEGMENT_BYTES
+    zone_maps: bool = True
 
     def __post_init__(self) -> None:
         """Check the values."""

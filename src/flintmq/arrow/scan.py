@@ -28,6 +28,7 @@ from flintmq.store.commitlog.predicate import LEAST, MOST, Predicate
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import LogWalk, Piece
+from flintmq.store.commitlog.zones import skips_of, zones_for
 
 WHOLE = ScanOptions()
 Progress = Callable[[int, int], None]
@@ -120,6 +121,7 @@ def batches(
     """
     report = report if report is not None else Report()
     rates, memory = Rates(), PieceMemory()
+    zones = zones_for(log, predicate) if predicate is not None and options.zone_maps else None
 
     def walk(begin: int, end: int | None, report: Report) -> LogWalk:
         source = LogWalk(
@@ -139,10 +141,18 @@ def batches(
     def gather(pieces: Iterable[Piece], report: Report) -> Iterator[pa.RecordBatch]:
         return record_batches(pieces, schema, predicate, options, report, rates)
 
-    if options.threads == 1 or options.decompress:
-        pieces: Iterable[Piece] = walk(options.begin, options.end, report)
+    if options.threads == 1 or options.decompress or (zones is not None and _skips_most(log, predicate)):
+        one = walk(options.begin, options.end, report)
+        one.use_zones(zones)
+        pieces: Iterable[Piece] = one
         return gather(pieces if progress is None else _watched(pieces, log, progress), report)
     return parallel_batches(log, walk, gather, options, report)
+
+
+def _skips_most(log: LogFiles, predicate: Predicate | None) -> bool:
+    """Return whether one thread that skips reads less than half of the log."""
+    skipped = sum(skip.end - skip.begin for skip in skips_of(log, predicate)) if predicate is not None else 0
+    return 2 * skipped > log.limit - log.min_offset
 
 
 def _watched(pieces: Iterable[Piece], log: LogFiles, progress: Progress) -> Iterator[Piece]:

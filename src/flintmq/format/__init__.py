@@ -11,7 +11,7 @@ compression     the original of a compressed body
 inner_batch     the entries of an inner batch (a record's body)
 message_id      offset ids, client ids, hosts as text
 consume_queue   units of 20 bytes, tags codes
-consume_queue_ext, batch_queue, index, checkpoint, timer, flintmq_mark    one kind of file each
+consume_queue_ext, batch_queue, index, checkpoint, timer, flintmq_mark, zone_map    one kind of file each
 config_json     the JSON dialects of config/
 config_names    what its files are for, and what their keys mean
 docs            the tables of docs/internals/format, made from the declarations

@@ -28,6 +28,7 @@ from flintmq.format import (
     properties,
     record,
     timer,
+    zone_map,
 )
 from flintmq.format.layout import WIDTHS, Int, Layout, Part, Sized, Total
 
@@ -50,6 +51,8 @@ LAYOUTS: Final[tuple[Layout[Any], ...]] = (
     timer.LOG_END,
     timer.TIMER_CHECK,
     flintmq_mark.MARK,
+    zone_map.HEADER,
+    zone_map.ZONE,
 )
 _BY_NAME: Final = {layout.name: layout for layout in LAYOUTS}
 _NAMES: Final = {

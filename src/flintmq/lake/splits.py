@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 from bisect import bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
@@ -20,6 +21,7 @@ from flintmq.errors import CorruptStoreError
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.resync import first_record
 from flintmq.store.commitlog.walk import LogWalk
+from flintmq.store.commitlog.zones import Skip
 
 SPLIT_BYTES_LEAST = 8 << 20  # a task for less costs more than its read
 SAMPLES, SAMPLE_BYTES = 4, 64 << 10  # of the log, to estimate the size of records
@@ -98,6 +100,24 @@ def shares(log: LogFiles, begin: int, end: int, count: int) -> list[LogRange]:
     begin = min(max(begin, log.min_offset), end)
     cuts = [begin + (end - begin) * number // count for number in range(count + 1)]
     return [LogRange(one, other, wanted=True) for one, other in pairwise(cuts)]
+
+
+def wanted_runs(begin: int, end: int, skips: Sequence[Skip], most: int) -> list[tuple[int, int]]:
+    """Return [begin, end) without the longest ranges to skip, as runs.
+
+    Args:
+        begin, end: log offsets.
+        skips: ranges to skip, in order.
+        most: greatest number of runs; at least 1.
+    """
+    inside = [skip for skip in skips if begin <= skip.begin and skip.end <= end]
+    longest = sorted(inside, key=lambda skip: skip.begin - skip.end)[: max(most - 1, 0)]
+    runs = []
+    for skip in sorted(longest, key=lambda skip: skip.begin):
+        if begin < skip.begin:
+            runs.append((begin, skip.begin))
+        begin = skip.end
+    return [*runs, (begin, end)] if begin < end or not runs else runs
 
 
 def resolve_cuts(log: LogFiles, part: LogRange, log_end: int) -> LogRange:

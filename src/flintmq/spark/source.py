@@ -200,8 +200,10 @@ class BatchReader(DataSourceReader):
             plan: its plan.
             whole: bytes of log of all stores: each gets its share of the splits, and one at least.
         """
-        from flintmq.lake.splits import cores, estimated_records, files_of, shares, split_count
+        from flintmq.lake.explode import before_exploding
+        from flintmq.lake.splits import cores, estimated_records, files_of, shares, split_count, wanted_runs
         from flintmq.spark.pushdown import described
+        from flintmq.store.commitlog.zones import skips_of
 
         span = plan.end - plan.begin
         count = split_count(whole, cores(), self.options.least_splits)
@@ -214,7 +216,15 @@ class BatchReader(DataSourceReader):
                 f"{plan.options.path}: {count} splits of log offsets {plan.begin} to {plan.end}; "
                 f"records with {described(plan.options.predicate)}"
             )
-        parts = shares(plan.log, plan.begin, plan.end, count)
+        asked = plan.options.predicate
+        asked = before_exploding(asked) if plan.options.explode else asked
+        runs = wanted_runs(plan.begin, plan.end, skips_of(plan.log, asked), 4 * count)
+        left = sum(end - begin for begin, end in runs)
+        parts = [
+            part
+            for begin, end in runs
+            for part in shares(plan.log, begin, end, max(1, count * (end - begin) // left) if left else count)
+        ]
         return [Split(replace(plan, log=files_of(plan.log, part)), part, member) for part in parts]
 
     def _limits(self) -> list[Comparison]:

@@ -52,6 +52,7 @@ from flintmq.store.services.expire_derived import Expiry
 from flintmq.store.services.housekeeping import ConfigTables, Housekeeping, KnownTopics
 from flintmq.store.services.ownership import Ownership
 from flintmq.store.services.retention import Retention
+from flintmq.store.services.zone_mapping import ZoneMapping
 
 log = logging.getLogger("flintmq.store")
 
@@ -383,6 +384,7 @@ def _housekeeping(
         flush=flushed_all,
         delay=DelayService(loaded.queues, reader.record, puts.put, tables.delays, config, effects),
         retention=retention,
+        mapping=ZoneMapping(LogTail(commit_log.files).listed),
     )
 
 

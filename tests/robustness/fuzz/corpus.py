@@ -9,7 +9,7 @@ from array import array
 from collections.abc import Iterator
 from pathlib import Path
 
-from flintmq.format import flintmq_mark, index, inner_batch, record
+from flintmq.format import flintmq_mark, index, inner_batch, record, zone_map
 from flintmq.kernels import index_insert as kernel
 from tests.compat.stores import Golden
 from tests.robustness.fuzz.more_targets import TARGETS
@@ -82,6 +82,8 @@ def seeds_of(golden: dict[str, Golden]) -> Iterator[tuple[str, bytes]]:
             flintmq_mark.Indexed(64_500, 20231114221320000, header_of),
         ),
     )
+    zones = [zone_map.Zone(0, 900, 700, 5, 4, 100, 200, 0, 0), zone_map.Zone(900, 1000, 900, 6, 1, 200, 200, 0, 0)]
+    yield "zone_map_", b"".join(zone_map.encode(zones, [bytes(64), bytes(128)]))
     log = _bytes(golden["timer"], "timerlog/*")
     yield "timer_log", log[:104]
     yield "timer_log", log[5200 - 5200 % 52 - 52 :]

@@ -35,6 +35,7 @@ from flintmq.format import (
     record,
     text,
     timer,
+    zone_map,
 )
 from flintmq.format.compression import original_body
 from flintmq.format.layout import Layout
@@ -229,6 +230,15 @@ def mark(data: bytes) -> None:
     if found.indexed is not None or found[6:14] == (-1, *bytes(7)):
         times = found.physic_timestamp, found.physic_before
         assert flintmq_mark.encode(found.flushed_offset, *times, found.dispatched_offset, found.indexed) == data
+
+
+@target
+def zone_map_(data: bytes) -> None:
+    """What is read can be written, but for the places of blocks, which follow from the rest."""
+    zones = zone_map.decode(data, len(data))
+    again = b"".join(zone_map.encode(zones, [bytes(64)] * len(zones)))
+    found = zone_map.decode(again, len(again))
+    assert [zone[:7] for zone in found] == [zone[:7] for zone in zones]
 
 
 @target

@@ -17,6 +17,7 @@ import tempfile
 import time
 from array import array
 from collections.abc import Callable
+from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
@@ -38,6 +39,7 @@ from flintmq.kernels import (
     select,
     unique_keys,
     walk,
+    zone_keys,
 )
 from flintmq.kernels import gather as gather_kernel
 from flintmq.message import GetResult, Message, StoredMessage
@@ -299,6 +301,22 @@ class Tries:
             array("q", [0, -1, 0]),
             b"\0",
         )
+
+    def zone(self) -> None:
+        data, positions, _ = self._log()
+        count = len(positions)
+        state = array("q", bytes(8 * zone_keys.STATE))
+        state[zone_keys.USED] = number(self.chance, 0)
+        hashes = array("q", bytes(8 * self.chance.randrange(1, 200)))
+        with suppress(ValueError):
+            zone_keys.take(data, positions, number(self.chance, 0), number(self.chance, count), state, hashes)
+        hashes[0] = self.chance.choice(EXTREMES)
+        zone_keys.fill(hashes, number(self.chance, len(hashes)), self.output.last(64 * self.chance.randrange(1, 9)))
+        with suppress(ValueError):
+            zone_keys.keyed(data, positions, number(self.chance, count), b"key")
+        block = self.region.holding(bytes(64))
+        zone_keys.may_have(block, self.chance.choice(EXTREMES))
+        zone_keys.block_number(self.chance.choice(EXTREMES), number(self.chance, 7))
 
     def split(self) -> None:
         pieces = (

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from flintmq.store.commitlog.predicate import LEAST, MOST, Predicate
@@ -18,7 +20,7 @@ def test_sets_are_met() -> None:
 
 
 def test_other_columns_and_operators_change_nothing() -> None:
-    assert narrowed(ALL, [("size", ">", 3), ("topic", ">", "A"), ("keys", "in", {"k"}), ("queue_id", "<", 2)]) == ALL
+    assert narrowed(ALL, [("size", ">", 3), ("topic", ">", "A"), ("flag", "in", {1}), ("queue_id", "<", 2)]) == ALL
 
 
 @pytest.mark.parametrize(
@@ -46,3 +48,20 @@ def test_times(operator: str, ns: int, since: int | None, until: int | None) -> 
 def test_the_narrower_time_counts() -> None:
     times = [("store_timestamp", ">=", 3 * MS), ("store_timestamp", ">=", 7 * MS), ("store_timestamp", "<", 9 * MS)]
     assert narrowed(Predicate(since=5, until=8), times) == Predicate(since=7, until=8)
+
+
+@pytest.mark.parametrize(
+    ("comparisons", "hint"),
+    [
+        ([("msg_id", "in", {"a b", "c"})], {"a b", "c"}),
+        ([("keys", "in", {"k"})], {"k"}),
+        ([("keys", "in", {"k1 k2", " k3 "})], {"k1", "k3"}),
+        ([("keys", "in", {"k", ""})], None),
+        ([("keys", "in", {" "})], None),
+        ([("msg_id", "in", {""})], None),
+        ([("msg_id", ">", "a")], None),
+        ([("keys", "in", {"k"}), ("msg_id", "in", {"m"})], {"m"}),
+    ],
+)
+def test_keys_are_a_hint(comparisons: list[tuple[str, str, Any]], hint: set[str] | None) -> None:
+    assert narrowed(ALL, comparisons) == Predicate(any_key=None if hint is None else frozenset(hint))

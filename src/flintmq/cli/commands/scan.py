@@ -45,13 +45,20 @@ class Selection:
 
     Attributes:
         predicate: topics, queues, tags, store time; tested on the record's bytes before anything is decoded.
-        key: among the keys, or the unique message id.
+        key: among the keys, or the unique message id; also the predicate's hint.
         grep: bytes in the body as it is shown.
     """
 
     predicate: Predicate
     key: str | None = None
     grep: bytes | None = None
+
+    @property
+    def key_bytes(self) -> bytes:
+        """The key as messages hold it; empty if only decoded texts can be compared with it."""
+        if self.key is None or "\ufffd" in self.key:  # which may represent bytes that are not UTF-8
+            return b""
+        return self.key.encode("utf-8", "ignore")
 
     def has_key(self, message: StoredMessage) -> bool:
         """Return whether a message has the wanted key."""
@@ -93,21 +100,28 @@ class MessageScan:
         from flintmq.store.commitlog.report import Report
         from flintmq.store.commitlog.snapshot import Snapshot
         from flintmq.store.commitlog.walk import LogWalk
+        from flintmq.store.commitlog.zones import zones_for
 
         self.selection, self.bodies, self.progress = selection, bodies, progress
         self.found = 0
         self.report = report if report is not None else Report()
         snapshot = Snapshot.open(store, config)
         self.walk = LogWalk(snapshot.log, snapshot.facts, strict=not lenient, report=self.report)
+        self.walk.use_zones(zones_for(snapshot.log, selection.predicate))
 
     def __iter__(self) -> Iterator[tuple[StoredMessage, bytes]]:
+        from flintmq.kernels.zone_keys import keyed
         from flintmq.message import stored_message
         from flintmq.store.commitlog.predicate import Selector
 
         selector, grep, log = Selector(self.selection.predicate), self.selection.grep, self.walk.log
         has_key, body_of = self.selection.has_key, self.bodies.of
+        key = self.selection.key_bytes
         for piece in self.walk:
-            for at in piece.positions[: selector.select(piece)]:
+            count = selector.select(piece)
+            if key:
+                count = keyed(piece.data, piece.positions, count, key)
+            for at in piece.positions[:count]:
                 message = stored_message(piece.data, at)
                 if has_key(message):
                     body = body_of(message)
@@ -159,6 +173,7 @@ def command(
         since=first,
         until=end,
         tags=parse_tags(tag),
+        any_key=frozenset([key]) if key else None,
     )
     selection = Selection(predicate, key, None if grep is None else grep.encode("utf-8", "surrogateescape"))
     config, report = store_config(settings), Report()

@@ -13,4 +13,6 @@ own_log      reads the newest records of a running store through its maps
 bulk_writer  writes log files of full size before anybody reads them
 predicate    selects the records of a scan
 pushdown     narrows a predicate by an engine's comparisons
+zones        lets a walk skip zones that hold nothing wanted
+zone_maps    keeps the maps of zones in the user's cache
 """

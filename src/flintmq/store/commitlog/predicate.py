@@ -38,6 +38,8 @@ class Predicate:
         since: least store time in ms.
         until: end of store times in ms, exclusive.
         tags: the property TAGS is one of these; records without it are excluded.
+        any_key: a hint: nobody needs records that have none of these among their keys, nor as unique key. Zones of the
+            log without them are skipped (flintmq.store.commitlog.zones); other records without them may pass.
     """
 
     topics: frozenset[str] | None = None
@@ -48,6 +50,7 @@ class Predicate:
     since: int | None = None
     until: int | None = None
     tags: frozenset[str] | None = None
+    any_key: frozenset[str] | None = None
 
     def __post_init__(self) -> None:
         """Raise UsageError for a malformed pattern, or bounds that do not fit 64 bits."""

@@ -16,9 +16,11 @@ from flintmq.store.commitlog.predicate import LEAST, MOST, Predicate
 Comparison = tuple[str, str, Any]
 """Column, operator (in, >, >=, <, <=), and its operand: a set of values, or a time in ns since 1970."""
 
+KEYED = ("keys", "msg_id")
+"""Columns whose values tell which zones of a log can be skipped."""
 SETS = {"topic": "topics", "queue_id": "queue_ids", "tags": "tags"}
 """Columns that can be limited to a set of values -> the part of the predicate for it."""
-LIMITED = frozenset((*SETS, *MEMBER_COLUMNS))
+LIMITED = frozenset((*SETS, *KEYED, *MEMBER_COLUMNS))
 """Columns whose comparisons with sets of values are of use: those, and the columns that name a store."""
 TIME = "store_timestamp"
 """The column that can be limited to a range."""
@@ -27,7 +29,7 @@ TIME = "store_timestamp"
 def narrowed(predicate: Predicate, comparisons: Iterable[Comparison]) -> Predicate:
     """Return the predicate narrowed by comparisons that must all hold.
 
-    Used are those on topic, queue, tags and store time.
+    Used are those on topic, queue, tags, store time, and, as a hint, on keys and msg_id.
 
     Comparisons of other columns and with other operators are ignored.
     """
@@ -39,7 +41,19 @@ def narrowed(predicate: Predicate, comparisons: Iterable[Comparison]) -> Predica
             values = frozenset(value) if known is None else known & value
             changed: dict[str, Any] = {SETS[column]: values}
             predicate = replace(predicate, **changed)
+        elif column in KEYED and operator == "in":
+            predicate = _with_key(predicate, column, value)
     return predicate
+
+
+def _with_key(predicate: Predicate, column: str, values: Iterable[str]) -> Predicate:
+    """Add the hint that a message has one of these values in a column.
+
+    KEYS holds keys with spaces between them: a message with such a text has its first key.
+    """
+    firsts = [value.split(" ") if column == "keys" else [value] for value in values]
+    keys = [next(filter(None, parts), "") for parts in firsts]
+    return predicate if "" in keys else replace(predicate, any_key=frozenset(keys))
 
 
 def _with_time(predicate: Predicate, operator: str, ns: int) -> Predicate:

@@ -48,10 +48,11 @@ from flintmq.store.commitlog.end_of_log import (
     evidence_beyond,
     zeros_to_sector,
 )
-from flintmq.store.commitlog.files import LogFile, LogFiles
+from flintmq.store.commitlog.files import LARGEST_OFFSET, LogFile, LogFiles
 from flintmq.store.commitlog.report import Damage, Report
 from flintmq.store.commitlog.resync import WINDOW, ResyncBudget, next_record
 from flintmq.store.commitlog.sources import FIRST_PIECE, OWN, SOURCES, Mapped, Own, Pieces
+from flintmq.store.commitlog.zones import Skip, Zones
 
 PIECE_BYTES = 1 << 20
 LEAST_TIME = -(1 << 63)
@@ -151,6 +152,7 @@ class LogWalk:
         self._begin, self.position = begin, max(begin, log.min_offset)
         self.last_time = 0
         self.allocate: Callable[[int], memoryview] | None = None
+        self.zones: Zones | None = None
         self._effort = ResyncBudget()
         self.verdict: Verdict | None = None
         self._not_older_at = -1  # a record at or after this offset ...
@@ -177,12 +179,28 @@ class LogWalk:
         """
         self.allocate = allocate
 
+    def use_zones(self, zones: Zones | None) -> None:
+        """Skip zones without wanted records, and sum up the others; call it before iterating.
+
+        Damage in a zone that is skipped is not seen.
+        """
+        self.zones = zones if self.flags & kernel.CHECK_CRC else None
+
     def check_times(self) -> None:
         """Stop at decreasing store times, as a walk without `end` does; call it before iterating."""
         self.flags |= kernel.CHECK_TIME
 
     def __iter__(self) -> Iterator[Piece]:
         """Yield pieces in log order. Files that appear after the walk was made are not seen."""
+        if self.zones is None:
+            yield from self._files()
+            return
+        try:
+            yield from self._files()
+        finally:
+            self.zones.leave()
+
+    def _files(self) -> Iterator[Piece]:
         self.look_for_odd()
         number = self.log.index_of(self.position)
         if number is None:  # in a gap between files, or after all files
@@ -257,12 +275,15 @@ class LogWalk:
         source: Mapped | Pieces | None = None
         try:
             size = self._own(file, self.log.effects.size_of(fd))
+            skips = self.zones.of(file) if self.zones is not None else []
             kind = SOURCES[self.access] if size else Pieces
             source = kind(self, file, fd, size)
             if isinstance(source, Own) and not source.can:
                 source.close()
                 source = Pieces(self, file, fd, size)
-            yield from self._walk(file, source)
+            if skips and isinstance(source, Mapped):
+                source.ahead.stop()  # it would touch what is skipped
+            yield from self._walk(file, source, skips)
         except FileNotFoundError:  # object storage cannot read on in a file that was deleted
             self._vanished(file)
         finally:
@@ -281,10 +302,23 @@ class LogWalk:
         self.report.note("vanished", f"{file.path} was deleted while the log was read")
         self.position = file.start + file.size
 
-    def _walk(self, file: LogFile, source: Mapped | Pieces) -> Iterator[Piece]:
+    def _skip(self, skips: list[Skip]) -> int:
+        """Leave the range to skip that holds the position; return the begin of the next one."""
+        for skip in skips:
+            if self.position < skip.begin:
+                return skip.begin
+            if self.position < skip.end and self.last_time <= skip.first_time:  # else the step back must be judged
+                self.position = skip.end if self.end is None else min(skip.end, self.end)
+                self.last_time = skip.last_time
+        return LARGEST_OFFSET
+
+    def _walk(self, file: LogFile, source: Mapped | Pieces, skips: list[Skip]) -> Iterator[Piece]:
         """Walk one open file until its blank record, `end`, or a stop that ends the walk."""
         need = 0
+        next_skip = LARGEST_OFFSET
         while self.verdict is None:
+            if skips and not need:
+                next_skip = self._skip(skips)
             at = self.position - file.start
             until = source.size if self.end is None else min(source.size, self.end - file.start)
             if at >= until:
@@ -299,7 +333,7 @@ class LogWalk:
                 at - origin,
                 filled,
                 source.size - origin,
-                min(until - origin, at - origin + self.piece_bytes),
+                min(until, at + self.piece_bytes, next_skip - file.start) - origin,
                 file.start + origin,
                 self.last_time,
                 self._effort.largest(self.log.max_record),
@@ -310,8 +344,13 @@ class LogWalk:
             self.position = file.start + origin + stop
             self._effort.passed(origin + stop - at)
             if count:
-                yield Piece(data, file.start + origin, self.positions, count, stop, file)
+                piece = Piece(data, file.start + origin, self.positions, count, stop, file)
+                if self.zones is not None:
+                    self.zones.take(piece)
+                yield piece
             if reason == kernel.BLANK:
+                if self.zones is not None:
+                    self.zones.leave(complete=True)
                 self.position = file.start + max(source.size, self.log.file_size)
                 return
             if reason == kernel.MORE:

@@ -8,6 +8,7 @@ scheduler         calls slow steps at their intervals
 topics            keeps config/topics.json
 consumer_offsets  keeps config/consumerOffset.json
 delay             delivers messages with a delay level
+zone_mapping      makes zone maps of full log files
 retention         deletes log files that are old, or whose space is needed
 retention_rules   decides which files may be deleted when
 expire_derived    truncates queues and index to the log's beginning

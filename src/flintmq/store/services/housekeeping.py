@@ -22,6 +22,7 @@ from flintmq.store.services.delay import TABLE as DELAYS
 from flintmq.store.services.retention import FIRST_MS, Retention
 from flintmq.store.services.scheduler import Upkeep
 from flintmq.store.services.topics import TABLE, Topics
+from flintmq.store.services.zone_mapping import INTERVAL_MS, ZoneMapping
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,6 +74,7 @@ class Housekeeping:
         flush: makes the log durable up to now and returns False if it cannot.
         delay: delivers delayed messages.
         retention: deletes old files.
+        mapping: makes zone maps; None for none.
 
     Attributes:
         topics, offsets: the tables.
@@ -90,6 +92,7 @@ class Housekeeping:
         flush: Callable[[], bool],
         delay: DelayService,
         retention: Retention,
+        mapping: ZoneMapping | None = None,
     ) -> None:
         self.config, self.known, self.flush = config, known, flush
         self.delay, self.retention = delay, retention
@@ -103,6 +106,9 @@ class Housekeeping:
         self._upkeep.every(max(interval, STEP_MS), self.save_once)
         self._cleaning = Upkeep("flintmq-retention", effects)  # waits between deletions, so it has its own thread
         self._cleaning.every(max(config.clean_resource_interval, 1), retention.clean_once, first_ms=FIRST_MS)
+        if mapping is not None:
+            mapping.stopping = lambda: self._cleaning.stopping
+            self._cleaning.every(INTERVAL_MS, mapping.map_once)
         if config.broker_role != "SLAVE":  # a master delivers, and its slaves get what it delivered
             self._upkeep.every(STEP_MS, delay.deliver_once, FIRST_DELIVERY_MS)
 

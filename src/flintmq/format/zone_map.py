@@ -1,0 +1,117 @@
+"""A zone map, FlintMQ's own file: which parts of a log file cannot hold a wanted message.
+
+Bytes and rules: docs/internals/format/zone-map.md. A header, its zones, and blocks of Bloom filters
+(kernels/zone_keys.py). Upstream neither writes nor reads the file.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Sequence
+from typing import Annotated, Final, NamedTuple
+
+from flintmq.errors import FormatError
+from flintmq.format.layout import HEX, TIME, Buffer, Int, Layout
+
+MAGIC: Final = int.from_bytes(b"FLNTZONE", "big")
+VERSION: Final = 1
+BLOCK: Final = 64  # bytes
+BITS_OF_KEY: Final = 12
+BITS_OF_BLOCK: Final = 480
+
+
+class ZoneMapHeader(NamedTuple):
+    """The begin of a zone map."""
+
+    magic: Annotated[int, Int("u64", "`FLNTZONE` in ASCII", HEX)]
+    version: Annotated[int, Int("i32", "1")]
+    zones: Annotated[int, Int("i32", "number of zones, which follow the header")]
+    checksum: Annotated[int, Int("u32", "CRC-32 of the 16 bytes before it and of the zones", HEX)]
+
+
+class Zone(NamedTuple):
+    """A part of a log file from one record to another, all of whose records were validated."""
+
+    begin: Annotated[int, Int("i64", "log offset of its first record")]
+    end: Annotated[int, Int("i64", "log offset after its last record")]
+    last: Annotated[int, Int("i64", "log offset of its last record")]
+    heads: Annotated[int, Int("u32", "CRC-32 of the first 76 bytes of its first record and of its last one", HEX)]
+    records: Annotated[int, Int("i32", "number of records")]
+    first_time: Annotated[int, Int("i64", "ms, store time of its first record", TIME)]
+    last_time: Annotated[int, Int("i64", "ms, store time of its last record; none in between is less or greater", TIME)]
+    blocks_at: Annotated[int, Int("i64", "position in this file of its first block")]
+    blocks: Annotated[int, Int("i32", "number of its blocks")]
+
+
+HEADER: Final = Layout("Zone map header", ZoneMapHeader)
+ZONE: Final = Layout("Zone of a zone map", Zone)
+HEAD_OF_RECORD: Final = 76
+"""Bytes of a record that `heads` covers: all that tells two records at one place apart, up to the store time."""
+
+
+def blocks_for(keys: int) -> int:
+    """Return the number of blocks for so many keys and topics."""
+    return max(1, -(-keys * BITS_OF_KEY // BITS_OF_BLOCK))
+
+
+def encode(zones: Sequence[Zone], blocks: Sequence[Buffer]) -> list[Buffer]:
+    """Encode a zone map; return its parts in order.
+
+    Args:
+        zones: sorted by begin, without overlap; blocks_at and blocks are set here.
+        blocks: the blocks of each.
+
+    Raises:
+        FormatError: a number does not fit its field.
+    """
+    at = HEADER.size + ZONE.size * len(zones)
+    table = []
+    for zone, own in zip(zones, blocks, strict=True):
+        table.append(ZONE.pack(zone._replace(blocks_at=at, blocks=len(own) // BLOCK)))
+        at += len(own)
+    body = b"".join(table)
+    head = HEADER.pack(ZoneMapHeader(MAGIC, VERSION, len(zones), 0))[: HEADER.offset("checksum")]
+    return [head + zlib.crc32(body, zlib.crc32(head)).to_bytes(4, "big") + body, *blocks]
+
+
+def zones_in(data: Buffer, size: int) -> int:
+    """Return how many zones the header announces.
+
+    Args:
+        data: the begin of the file, HEADER.size bytes or more.
+        size: bytes of the whole file, which bounds the number.
+
+    Raises:
+        FormatError: it is short, or of another kind or version.
+    """
+    header = HEADER.unpack(data)
+    if header.magic != MAGIC or header.version != VERSION:
+        raise FormatError(f"not a zone map of version {VERSION}")
+    if not 0 <= header.zones <= (size - HEADER.size) // ZONE.size:
+        raise FormatError(f"{header.zones} zones do not fit {size} bytes", HEADER.offset("zones"))
+    return header.zones
+
+
+def decode(data: Buffer, size: int) -> list[Zone]:
+    """Decode header and zones.
+
+    Args:
+        data: HEADER.size bytes and those of the zones, or more.
+        size: bytes of the whole file.
+
+    Raises:
+        FormatError: the bytes are no zone map, the checksum is wrong, or zones overlap or lead out of the file.
+    """
+    count = zones_in(data, size)
+    body = data[HEADER.size : HEADER.size + count * ZONE.size]
+    if zlib.crc32(body, zlib.crc32(data[: HEADER.offset("checksum")])) != HEADER.unpack(data).checksum:
+        raise FormatError("checksum of the zone map is wrong", HEADER.offset("checksum"))
+    zones = [ZONE.unpack(body, number * ZONE.size) for number in range(count)]
+    done = 0
+    for zone in zones:
+        if not done <= zone.begin <= zone.last < zone.end or zone.first_time > zone.last_time:
+            raise FormatError(f"zone {zone.begin} to {zone.end} is not possible")
+        if zone.blocks < 1 or zone.blocks_at < HEADER.size or zone.blocks_at + BLOCK * zone.blocks > size:
+            raise FormatError(f"blocks of zone {zone.begin} lead out of the file")
+        done = zone.end
+    return zones

@@ -1,0 +1,214 @@
+"""Lets a walk skip zones without wanted messages, and sums up those that it reads.
+
+A walk with `Zones` asks at each log file which ranges to skip (`of`), and shows each piece that it read (`take`). From
+these the zone map of the file is made or continued.
+"""
+
+from __future__ import annotations
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from flintmq.errors import FlintError
+from flintmq.format import zone_map
+from flintmq.format.record_view import size_at
+from flintmq.format.zone_map import BLOCK, Zone
+from flintmq.kernels import zone_keys
+from flintmq.storage.filesystem import REAL
+from flintmq.store.commitlog.files import LogFile, LogFiles
+from flintmq.store.commitlog.zone_maps import Key, ZoneMap, are_worth_it, heads_of
+
+if TYPE_CHECKING:
+    from flintmq.store.commitlog.predicate import Predicate
+    from flintmq.store.commitlog.walk import Piece
+
+ZONE_BYTES = 8 << 20
+MOST_NAMES = 256
+"""Topics and keys that are looked up; with more, every zone is read."""
+_ROOM = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Skip:
+    """A range of a log that a walk need not read.
+
+    Attributes:
+        begin: log offset of a record.
+        end: log offset after a record.
+        first_time, last_time: store times in ms of the first and the last record in it.
+    """
+
+    begin: int
+    end: int
+    first_time: int
+    last_time: int
+
+
+@dataclass(frozen=True)
+class ZoneCondition:
+    """The condition that a zone must meet to be read; parts that are None are met by each.
+
+    Attributes:
+        since: least store time in ms.
+        until: end of store times in ms, exclusive.
+        hashes: groups of hashes; of each group a zone must have one.
+    """
+
+    since: int | None
+    until: int | None
+    hashes: tuple[Key, ...]
+
+    @staticmethod
+    def of(predicate: Predicate) -> ZoneCondition | None:
+        """Return the condition of a predicate; None if it excludes no zone."""
+        groups = [
+            _hashes(names, topic)
+            for names, topic in ((predicate.named_topics, True), (predicate.any_key, False))
+            if names is not None
+        ]
+        hashes = tuple(group for group in groups if group is not None)
+        if predicate.since is None and predicate.until is None and not hashes:
+            return None
+        return ZoneCondition(predicate.since, predicate.until, hashes)
+
+    def excludes(self, zone: Zone, known: ZoneMap) -> bool:
+        """Return whether a zone holds nothing wanted."""
+        if self.since is not None and zone.last_time < self.since:
+            return True
+        if self.until is not None and zone.first_time >= self.until:
+            return True
+        return any(not known.may_have(zone, group) for group in self.hashes)
+
+
+def _hashes(names: frozenset[str], topic: bool) -> Key | None:
+    """Return the hashes of names; None if they cannot be looked up."""
+    if len(names) > MOST_NAMES or any("\ufffd" in name or not name for name in names):
+        return None  # U+FFFD may represent bytes that cannot be enumerated; an empty key is the lack of one
+    with suppress(UnicodeEncodeError):
+        return tuple(zone_keys.key_hash(name.encode(), topic) for name in sorted(names))
+    return None  # a lone surrogate
+
+
+class Zones:
+    """The zones of a log for one walk.
+
+    Args:
+        condition: the condition on zones.
+        record: whether to sum up what the walk reads, and to keep it in the user's cache.
+        zone_bytes: least size of a zone that is not the last of its file; None for ZONE_BYTES.
+
+    Thread: that of its walk.
+    """
+
+    def __init__(self, condition: ZoneCondition, record: bool = True, zone_bytes: int | None = None) -> None:
+        self.condition, self.record, self.zone_bytes = condition, record, zone_bytes or ZONE_BYTES
+        self.known: ZoneMap | None = None
+        self._new: list[tuple[Zone, bytes]] = []
+        self._state = array("q", bytes(8 * zone_keys.STATE))
+        self._hashes = array("q")
+        self._begin = self._end = self._last = -1  # log offsets of the zone that is summed up; -1: none
+
+    def of(self, file: LogFile) -> list[Skip]:
+        """Return the ranges of a log file to skip, in order; the walk enters the file."""
+        self.leave()
+        try:
+            self.known = ZoneMap(file)
+            return _joined([zone for zone in self.known.zones if self.condition.excludes(zone, self.known)])
+        except (OSError, FlintError):
+            return []
+
+    def take(self, piece: Piece) -> None:
+        """Sum up a piece of the file that the walk entered last."""
+        if not self.record or self.known is None or self.known.path is None:
+            return
+        first, base, positions = 0, piece.base, piece.positions
+        if base + positions[0] != self._end:
+            self._close(whole=False)
+        while first < piece.count:
+            if self._begin < 0:
+                covering = self.known.covering(base + positions[first])
+                if covering is not None:
+                    first = bisect_left(positions, covering.end - base, first, piece.count)
+                    continue
+                self._begin = base + positions[first]
+            limit = self._begin - (self._begin - piece.file.start) % self.zone_bytes + self.zone_bytes
+            cut = bisect_left(positions, limit - base, first, piece.count)
+            self._sum_up(piece, first, cut)
+            if cut < piece.count:
+                self._end = base + positions[cut]
+                self._close(whole=True)
+            else:
+                self._end = base + piece.end
+            first = cut
+
+    def _sum_up(self, piece: Piece, first: int, end: int) -> None:
+        while first < end:
+            added = zone_keys.take(piece.data, piece.positions, first, end, self._state, self._hashes)
+            if added > first:
+                self._last = piece.base + piece.positions[added - 1]
+            first = added
+            if first < end:  # there is no room for the next record
+                more = max(_ROOM, len(self._hashes), size_at(piece.data, piece.positions[first]))
+                self._hashes.frombytes(bytes(8 * more))
+
+    def _close(self, whole: bool) -> None:
+        """End the zone that is summed up; keep it if it is whole or at least half of one."""
+        begin, end, self._begin, self._end = self._begin, self._end, -1, -1
+        state, known = self._state, self.known
+        kept = begin >= 0 and (whole or end - begin >= self.zone_bytes // 2) and not state[zone_keys.ODD]
+        if kept and known is not None:
+            blocks = bytearray(BLOCK * zone_map.blocks_for(state[zone_keys.USED]))
+            zone_keys.fill(self._hashes, state[zone_keys.USED], blocks)
+            with suppress(OSError, FlintError), REAL.reading(known.file.path) as log:
+                heads = heads_of(log, begin - known.file.start, self._last - known.file.start)
+                times = state[zone_keys.FIRST_TIME], state[zone_keys.LAST_TIME]
+                zone = Zone(begin, end, self._last, heads, state[zone_keys.RECORDS], *times, 0, 0)
+                self._new.append((zone, bytes(blocks)))
+        self._state = array("q", bytes(8 * zone_keys.STATE))
+
+    def leave(self, complete: bool = False) -> None:
+        """Save what was summed up of the file that the walk entered last.
+
+        Args:
+            complete: whether the walk came to the file's end, so that its last zone gets no more records.
+        """
+        if self.known is None:
+            return
+        self._close(complete)
+        if self._new:
+            self.known.save(self._new)
+            self._new = []
+        self.known.close()
+        self.known = None
+
+
+def zones_for(log: LogFiles, predicate: Predicate, record: bool = True) -> Zones | None:
+    """Make the zones for a walk of this log; None if no zone could be skipped."""
+    condition = ZoneCondition.of(predicate) if are_worth_it(log) else None
+    return None if condition is None else Zones(condition, record)
+
+
+def skips_of(log: LogFiles, predicate: Predicate) -> list[Skip]:
+    """Return the ranges of a log that hold nothing wanted, as far as there are zone maps."""
+    zones = zones_for(log, predicate, record=False)
+    if zones is None:
+        return []
+    found = [skip for file in log.files for skip in zones.of(file)]
+    zones.leave()
+    return found
+
+
+def _joined(zones: Sequence[Zone]) -> list[Skip]:
+    """Join zones that follow each other in place and time."""
+    skips: list[Skip] = []
+    for zone in zones:
+        before = skips[-1] if skips else None
+        if before is not None and before.end == zone.begin and before.last_time <= zone.first_time:
+            skips[-1] = Skip(before.begin, zone.end, before.first_time, zone.last_time)
+        else:
+            skips.append(Skip(zone.begin, zone.end, zone.first_time, zone.last_time))
+    return skips
