@@ -87,6 +87,8 @@ MODULES = {
     "C3": Line("cluster_lines", "spark"),
     "C4": Line("cluster_lines", "lake"),
     "C5": Line("cluster_lines", "cli"),
+    "Z1": Line("zone_lines", "cli"),
+    "Z2": Line("zone_lines", "cli"),
     "U1": Line("user_lines", "cli"),
     "U2": Line("user_lines", "cli"),
     "U3": Line("user_lines", "cli"),
