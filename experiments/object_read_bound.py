@@ -1,6 +1,6 @@
 """Reading in order from object storage: through obstore, and through pyarrow.fs as before, by the same read ahead.
 
-    python experiments/object_read_bound.py [MIB] [ROUNDS]    512 MiB and 5 rounds; needs make object-servers (versitygw)
+    python experiments/object_read_bound.py [MIB] [ROUNDS]    512 MiB and 5 rounds; after make object-servers
 
 Of each client, in turn: seconds and processor seconds of this process for all bytes of the log, and for a scan of two
 columns into Arrow. The server is a process of this machine and takes processor time too.

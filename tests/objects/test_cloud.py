@@ -107,3 +107,51 @@ def test_a_signature_in_a_url_is_not_shown(monkeypatch):
     with pytest.raises(StoreAccessError, match="^abfs://c@account.dfs.core.windows.net/x: ") as caught:
         bucket.find("x")
     assert "very-secret" not in str(caught.value)
+
+
+def test_who_has_no_credentials_is_told_so(tmp_path, monkeypatch):
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_PROFILE"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("AWS_CONFIG_FILE", "AWS_SHARED_CREDENTIALS_FILE"):
+        monkeypatch.setenv(name, str(tmp_path / "none"))
+    monkeypatch.setenv("AWS_METADATA_ENDPOINT", "http://127.0.0.1:9")
+    bucket, _ = bucket_of("s3://b/x", S3Options("http://127.0.0.1:9", timeout_s=1, attempts=1))
+    told = "^s3://b/x: no credentials were found, and .*the keys in the environment"
+    with pytest.raises(StoreAccessError, match=told):
+        StoreAccessError, match="^s3://b/x: no credentials were found, and .*the keys in the environment"
+    ):
+        bucket.find("x")
+
+
+def test_a_token_that_has_run_out(monkeypatch):
+    """As Amazon says it, in XML."""
+    told = (
+        b'<?xml version="1.0" encoding="UTF-8"?>\n<Error><Code>ExpiredToken</Code>'
+        b"<Message>The provided token has expired.</Message><Token-0>secret-token</Token-0></Error>"
+    )
+
+    class Answer(BaseHTTPRequestHandler):
+        def do_GET(self):
+            self.send_response(400)
+            self.send_header("Content-Length", str(len(told)))
+            self.end_headers()
+            self.wfile.write(told)
+
+        def log_message(self, *_):
+            """Nothing."""
+
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"):
+        monkeypatch.setenv(name, "secret-token")
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Answer)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        bucket, _ = bucket_of("s3://b/x", S3Options(f"http://127.0.0.1:{server.server_port}"))
+        with pytest.raises(StoreAccessError) as caught:
+            bucket.listed("x", True)
+    finally:
+        server.shutdown()
+        server.server_close()
+    assert str(caught.value) == (
+        "s3://b/x: HTTP status 400 Bad Request: ExpiredToken: The provided token has expired.; check s3.endpoint, "
+        "s3.region, the keys in the environment, and that the server answers"
+    )

@@ -10,7 +10,6 @@ import pytest
 
 from flintmq.config.s3 import S3Options
 from flintmq.errors import StoreAccessError
-from flintmq.objects import web_hdfs
 from flintmq.objects.web_hdfs import WebHdfs
 
 
@@ -61,11 +60,6 @@ def refusal(status, kind, message="no"):
 
 def status_of(size):
     return json.dumps({"FileStatus": {"type": "FILE", "length": size, "modificationTime": 1}}).encode()
-
-
-@pytest.fixture(autouse=True)
-def no_waiting(monkeypatch):
-    monkeypatch.setattr(web_hdfs.time, "sleep", lambda seconds: None)
 
 
 def test_a_standby_is_passed_over():

@@ -24,6 +24,7 @@ from flintmq.objects.bucket import Bucket, ObjectEntry
 
 CONNECT_SECONDS = 5
 PART_BYTES = 16 << 20  # of a large upload
+_METADATA = re.compile(r"/latest/(api/token|meta-data)|/computeMetadata/|/metadata/identity/")  # of a cloud's machine
 _QUERY = re.compile(r"(https?://[^\s?]*)\?\S*")  # Azure's may be a key
 _BEYOND_END = re.compile(r"HTTP status 416|Generic \w+ error: Wanted range starting at ")
 ADVICE = {
@@ -278,6 +279,8 @@ class CloudBucket(Bucket):
 def _one_line(error: Exception) -> str:
     """Return the text of a client's error: without details for its developers, and without secrets in queries."""
     text = " ".join(str(error).partition("\n\nDebug source")[0].split())
+    if _METADATA.search(text):
+        return "no credentials were found, and this machine has no role that gives some"
     _, answered, answer = text.partition("Server returned non-2xx status code: ")
     if answered:
         status = answer.partition(": ")[0]
