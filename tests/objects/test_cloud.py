@@ -118,8 +118,6 @@ def test_who_has_no_credentials_is_told_so(tmp_path, monkeypatch):
     bucket, _ = bucket_of("s3://b/x", S3Options("http://127.0.0.1:9", timeout_s=1, attempts=1))
     told = "^s3://b/x: no credentials were found, and .*the keys in the environment"
     with pytest.raises(StoreAccessError, match=told):
-        StoreAccessError, match="^s3://b/x: no credentials were found, and .*the keys in the environment"
-    ):
         bucket.find("x")
 
 
