@@ -9,6 +9,7 @@ import pytest
 from flintmq.config.s3 import S3Options
 from flintmq.errors import StoreAccessError, UsageError
 from flintmq.objects.cloud import CloudBucket
+from flintmq.objects.object_store import ObjectStore
 from flintmq.objects.opening import bucket_of
 
 
@@ -63,6 +64,28 @@ def test_a_server_is_tried_out_once(objects, monkeypatch):
     puts = [request for request in objects.requests() if request.startswith("PUT")]
     assert len(puts) == 5
     assert sorted(one.key for one in bucket.listed("tried", True)) == ["tried/a", "tried/b"]
+
+
+def test_markers_of_folders_are_no_objects(objects):
+    """As consoles and some tools make them: empty objects whose key ends with a slash."""
+    for key in ("marked/", "marked/commitlog/", "marked/index/", "marked/abort"):
+        objects.put_object(key, b"")
+    objects.put_object("marked/commitlog/0", b"123")
+    options = S3Options(objects.endpoint, anonymous=True)
+    bucket, _ = bucket_of("s3://stores", options)
+    assert sorted(one.key for one in bucket.listed("marked", True)) == ["marked/abort", "marked/commitlog/0"]
+    here = [(one.key, one.size) for one in bucket.listed("marked", False)]
+    assert sorted(here) == [("marked/abort", 0), ("marked/commitlog", None), ("marked/index", None)]
+    disk, root = ObjectStore(options), "s3://stores/marked"
+    assert disk.listdir(root, root) == ["abort", "commitlog"] and disk.is_dir(f"{root}/commitlog")
+    assert disk.regular_files(root, root) == [("abort", 0)]
+
+
+def test_a_key_that_cannot_be_reached_is_named(objects):
+    objects.put_object("odd/a//b", b"")
+    bucket, _ = bucket_of("s3://stores", S3Options(objects.endpoint, anonymous=True))
+    with pytest.raises(StoreAccessError, match="^s3://stores/odd: .*odd/a//b"):
+        bucket.listed("odd", True)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork")

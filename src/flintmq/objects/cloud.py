@@ -171,14 +171,21 @@ class CloudBucket(Bucket):
         try:
             if whole:
                 chunks = self._ask(folder, lambda: list(self._client.list(folder or None)))
-                return [_found(meta) for chunk in chunks for meta in chunk]
+                return self._without_markers(folder, [_found(meta) for chunk in chunks for meta in chunk])
             answer = self._ask(folder, lambda: self._client.list_with_delimiter(folder or None))
         except (FileNotFoundError, StoreAccessError) as error:
             if isinstance(error, FileNotFoundError) or self._said(folder, error).startswith("HTTP status 404"):
                 raise StoreAccessError(f"{self.url}/{folder}: there is no such bucket; {self._advice}") from error
             raise
         folders = [ObjectEntry(name, None) for name in answer["common_prefixes"]]
-        return [*folders, *map(_found, answer["objects"])]
+        return [*folders, *(_found(meta) for meta in answer["objects"] if meta["path"] != folder)]
+
+    def _without_markers(self, folder: str, found: list[ObjectEntry]) -> list[ObjectEntry]:
+        """Leave out empty objects `FOLDER/`, which consoles make: obstore gives their keys without the slash."""
+        if all(one.size for one in found):
+            return found
+        folders = {one.key[:at] for one in found for at, letter in enumerate(one.key) if letter == "/"} | {folder}
+        return [one for one in found if one.size or (one.key not in folders and self.find(one.key) is not None)]
 
     def find(self, key: str) -> ObjectEntry | None:
         """See the base."""
