@@ -23,6 +23,7 @@ from pyiceberg.types import LongType, StringType  # noqa: E402
 
 from flintmq import Message, MessageStore  # noqa: E402
 from flintmq.errors import StoreAccessError, StoreError, UsageError  # noqa: E402
+from flintmq.lake import table_folder  # noqa: E402
 from flintmq.lake.export import Exported  # noqa: E402
 from flintmq.lake.export_once import export  # noqa: E402
 from flintmq.lake.export_stream import export_stream  # noqa: E402

@@ -39,7 +39,9 @@ class BucketTarget(ExportTarget):
         self._bucket = folder
 
     def last(self) -> Manifest | None:
-        """Return the manifest of the newest export, after its files have their names; None if there is no export.
+        """Return the manifest of the newest export; None if there is none.
+
+        Files of that export that have no names yet, because a run died, get them first.
 
         Raises:
             StoreAccessError: the manifest cannot be read, or is damaged.
@@ -53,7 +55,7 @@ class BucketTarget(ExportTarget):
         return manifest
 
     def committed(self) -> tuple[Manifest | None, int]:
-        """Return the manifest of the newest export whose files have their names, and its number; see the base."""
+        """Return the manifest and the number of the newest complete export; see the base."""
         for number in reversed(self._bucket.numbers()):
             if self._is_complete(number):
                 return self._decided(number)[0], number

@@ -108,7 +108,7 @@ class DeltaTarget(ExportTarget):
         return () if table is None else tuple(sorted(self._files(table), key=os.path.basename))
 
     def _files(self, table: DeltaTable) -> list[str]:
-        """Return the paths of a table's files; on object storage their URLs, with the keys as they are."""
+        """Return the paths of a table's files, or their URLs with the keys as they are."""
         import pyarrow as pa
 
         if not self.folder.remote:

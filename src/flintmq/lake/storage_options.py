@@ -1,6 +1,6 @@
-"""Names the options of object storage for deltalake and for PyIceberg, which have clients of their own.
+"""Names the options of object storage for deltalake and PyIceberg.
 
-Secrets are no options: both libraries find them in the environment, as the AWS tools do.
+These have clients of their own. Secrets are no options: both libraries find them in the environment, as the AWS tools do.
 """
 
 from __future__ import annotations
