@@ -6,7 +6,7 @@ import pytest
 
 from flintmq.config.s3 import S3Options
 from flintmq.errors import StoreAccessError
-from flintmq.objects.bucket import Found
+from flintmq.objects.bucket import ObjectEntry
 from flintmq.objects.opening import bucket_of
 from tests.support.object_server import KEYS, running
 
@@ -50,7 +50,7 @@ def test_listing(bucket):
     assert bare(bucket.listed("list", False)) == [("list/b", None), ("list/a", 1)]
     assert bare(bucket.listed("list", True)) == [("list/a", 1), ("list/b/c", 2)]
     assert bucket.listed("nothing", True) == bucket.listed("nothing", False) == []
-    assert Found("list", None) in bucket.listed("", False)
+    assert ObjectEntry("list", None) in bucket.listed("", False)
 
 
 def test_ranges(bucket):

@@ -15,35 +15,120 @@ import obstore.store
 from obstore.exceptions import AlreadyExistsError, BaseError
 
 from flintmq.config.s3 import S3Options
-from flintmq.errors import StoreAccessError
-from flintmq.objects.bucket import Bucket, Found
+from flintmq.errors import StoreAccessError, UsageError
+from flintmq.objects.aws_profile import profile, provider, region_of
+from flintmq.objects.bucket import Bucket, ObjectEntry
 
 CONNECT_SECONDS = 5
 PART_BYTES = 16 << 20  # of a large upload
 _BEYOND_END = ("InvalidRange", "416")
+ADVICE = {
+    "s3": "check s3.endpoint, s3.region, the keys in the environment, and that the server answers",
+    "gs": "check gs.endpoint, the credentials that GOOGLE_APPLICATION_CREDENTIALS names, and that the server answers",
+    "abfs": "check azure.endpoint, the account's key or token in the environment (AZURE_STORAGE_ACCOUNT_KEY, "
+    "AZURE_STORAGE_SAS_TOKEN), and that the server answers",
+    "oss": "check oss.endpoint, OSS_ACCESS_KEY_ID and OSS_ACCESS_KEY_SECRET, and that the server answers",
+}
+"""Scheme -> what to do where a request fails."""
 
 Answer = TypeVar("Answer")
 
 
-def s3_client(bucket: str, options: S3Options) -> Any:
-    """Return obstore's client of an S3 bucket."""
-    known: dict[str, Any] = {"endpoint": options.endpoint} if options.endpoint else {}
-    if options.region or options.endpoint:
+def cloud_bucket(kind: str, name: str, options: S3Options) -> CloudBucket:
+    """Open a bucket.
+
+    Args:
+        kind: scheme of its URL.
+        name: the part between `://` and the key.
+        options: how to reach it.
+
+    Raises:
+        StoreAccessError: the bucket's region is not known, or credentials cannot be read.
+        MissingExtraError: credentials need boto3.
+        UsageError: an option is missing.
+    """
+    url = f"{kind}://{name}"
+    try:
+        return CloudBucket(url, _CLIENTS[kind](name, options), ADVICE[kind])
+    except (BaseError, ValueError) as error:
+        raise StoreAccessError(f"{url}: {_one_line(error)}; {ADVICE[kind]}") from error
+
+
+def _s3(name: str, options: S3Options) -> Any:
+    known: dict[str, Any] = {}
+    if options.endpoint:
+        known["endpoint"] = options.endpoint
         known["region"] = options.region or "us-east-1"
+    else:
+        known["region"] = options.region or profile().get("region") or region_of(name, options.timeout_s)
+    if options.anonymous:  # or half a pair of keys in the environment would be refused
+        known |= {"access_key_id": "none", "secret_access_key": "none"}
+    elif (credentials := provider()) is not None:
+        known["credential_provider"] = credentials
+    return obstore.store.S3Store(name, **known, skip_signature=options.anonymous, **_patience(options))
+
+
+def _oss(name: str, options: S3Options) -> Any:
+    if not options.oss_endpoint:
+        raise UsageError(
+            f"oss://{name}: no endpoint is given; set oss.endpoint, such as https://s3.oss-cn-hangzhou.aliyuncs.com"
+        )
+    scheme, _, host = options.oss_endpoint.partition("://")
     return obstore.store.S3Store(
-        bucket,
-        **known,
-        skip_signature=options.anonymous,
-        client_options={
+        name,
+        endpoint=f"{scheme}://{name}.{host}",  # OSS takes no names of buckets in paths
+        virtual_hosted_style_request=True,
+        region=host.removeprefix("s3.").partition(".")[0],
+        credential_provider=_oss_keys,  # or obstore would send Amazon's keys of the environment
+        **_patience(options),
+    )
+
+
+def _oss_keys() -> Any:
+    environment = os.environ
+    return {
+        "access_key_id": environment.get("OSS_ACCESS_KEY_ID", ""),
+        "secret_access_key": environment.get("OSS_ACCESS_KEY_SECRET", ""),
+        "token": environment.get("OSS_SESSION_TOKEN"),
+        "expires_at": None,
+    }
+
+
+def _gs(name: str, options: S3Options) -> Any:
+    known: dict[str, Any] = {"base_url": options.gs_endpoint} if options.gs_endpoint else {}
+    anonymous = options.gs_anonymous or bool(os.environ.get("STORAGE_EMULATOR_HOST"))  # an emulator knows no keys
+    return obstore.store.GCSStore(name, **known, skip_signature=anonymous, **_patience(options))
+
+
+def _azure(name: str, options: S3Options) -> Any:
+    container, _, host = name.partition("@")
+    account, _, rest = host.partition(".")
+    endpoint = options.azure_endpoint or f"https://{account}.blob.{rest.partition('.')[2]}"
+    return obstore.store.AzureStore(
+        container,
+        account_name=account,
+        endpoint=endpoint,
+        skip_signature=options.azure_anonymous,
+        **_patience(options),
+    )
+
+
+def _patience(options: S3Options) -> dict[str, Any]:
+    """Return how long a client waits, and how often it tries."""
+    return {
+        "client_options": {
             "allow_http": True,
             "timeout": timedelta(seconds=options.timeout_s),
             "connect_timeout": timedelta(seconds=min(options.timeout_s, CONNECT_SECONDS)),
         },
-        retry_config={
+        "retry_config": {
             "max_retries": options.attempts - 1,
             "retry_timeout": timedelta(seconds=options.timeout_s * options.attempts),
         },
-    )
+    }
+
+
+_CLIENTS = {"s3": _s3, "gs": _gs, "abfs": _azure, "oss": _oss}
 
 
 class CloudBucket(Bucket):
@@ -52,21 +137,22 @@ class CloudBucket(Bucket):
     Args:
         url: of the bucket.
         client: obstore's.
+        advice: what to do where a request fails.
     """
 
-    def __init__(self, url: str, client: Any) -> None:
-        self.url, self._client = url, client
+    def __init__(self, url: str, client: Any, advice: str = ADVICE["s3"]) -> None:
+        self.url, self._client, self._advice = url, client, advice
 
-    def listed(self, folder: str, whole: bool) -> list[Found]:
+    def listed(self, folder: str, whole: bool) -> list[ObjectEntry]:
         """See the base."""
         if whole:
             chunks = self._ask(folder, lambda: list(self._client.list(folder or None)))
             return [_found(meta) for chunk in chunks for meta in chunk]
         answer = self._ask(folder, lambda: self._client.list_with_delimiter(folder or None))
-        folders = [Found(name, None) for name in answer["common_prefixes"]]
+        folders = [ObjectEntry(name, None) for name in answer["common_prefixes"]]
         return [*folders, *map(_found, answer["objects"])]
 
-    def find(self, key: str) -> Found | None:
+    def find(self, key: str) -> ObjectEntry | None:
         """See the base."""
         try:
             return _found(self._ask(key, lambda: self._client.head(key)))
@@ -123,13 +209,14 @@ class CloudBucket(Bucket):
         except AlreadyExistsError:
             raise
         except (BaseError, OSError, ValueError) as error:
-            text = " ".join(str(error).partition("\n\nDebug source")[0].split())
-            raise StoreAccessError(
-                f"{self.url}/{key}: {text[:300]}; check s3.endpoint, s3.region, the keys in the environment, and that "
-                "the server answers"
-            ) from error
+            raise StoreAccessError(f"{self.url}/{key}: {_one_line(error)}; {self._advice}") from error
 
 
-def _found(meta: Any) -> Found:
+def _one_line(error: Exception) -> str:
+    """Return the text of a client's error, without what only its developers read."""
+    return " ".join(str(error).partition("\n\nDebug source")[0].split())[:300]
+
+
+def _found(meta: Any) -> ObjectEntry:
     written: datetime = meta["last_modified"]
-    return Found(meta["path"], meta["size"], int(written.timestamp() * 1000))
+    return ObjectEntry(meta["path"], meta["size"], int(written.timestamp() * 1000))
