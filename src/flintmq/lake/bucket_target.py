@@ -18,6 +18,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from flintmq.errors import StoreError
 from flintmq.lake.table_folder import BucketFolder
 from flintmq.lake.target import MANIFEST, ExportTarget, Manifest, StagedFile, encoded
 
@@ -81,7 +82,14 @@ class BucketTarget(ExportTarget):
         assert manifest.files == [file.place for file in files]  # readers of the manifest find them all
         staged = [file.path.removeprefix(f"{self._bucket.bucket.url}/") for file in files]
         decides = {**json.loads(encoded(manifest)), _STAGED: staged}
-        self._bucket.claim(manifest.number, json.dumps(decides, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+        try:
+            self._bucket.claim(
+                manifest.number, json.dumps(decides, ensure_ascii=False).encode("utf-8", "surrogatepass")
+            )
+        except StoreError:
+            # A client whose put succeeded, and whose answer was lost, tries again and meets its own object.
+            if self._decided(manifest.number)[1] != staged:
+                raise
         self._complete(manifest, staged)
 
     def _decided(self, number: int) -> tuple[Manifest, list[str]]:
