@@ -81,11 +81,9 @@ class BucketTarget(ExportTarget):
         """
         assert manifest.files == [file.place for file in files]  # readers of the manifest find them all
         staged = [file.path.removeprefix(f"{self._bucket.bucket.url}/") for file in files]
-        decides = {**json.loads(encoded(manifest)), _STAGED: staged}
+        decides = json.dumps({**json.loads(encoded(manifest)), _STAGED: staged}, ensure_ascii=False)
         try:
-            self._bucket.claim(
-                manifest.number, json.dumps(decides, ensure_ascii=False).encode("utf-8", "surrogatepass")
-            )
+            self._bucket.claim(manifest.number, decides.encode("utf-8", "surrogatepass"))
         except StoreError:
             # A client whose put succeeded, and whose answer was lost, tries again and meets its own object.
             if self._decided(manifest.number)[1] != staged:

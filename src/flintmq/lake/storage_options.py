@@ -48,7 +48,11 @@ def _azure(options: S3Options) -> dict[str, str]:
     return known | ({"azure_skip_signature": "true"} if options.azure_anonymous else {})
 
 
-_OPTIONS = {"s3": _s3, "oss": _oss, "gs": _gs, "abfs": _azure, "hdfs": lambda _: {}}
+def _hdfs(options: S3Options) -> dict[str, str]:
+    return {}
+
+
+_OPTIONS = {"s3": _s3, "oss": _oss, "gs": _gs, "abfs": _azure, "hdfs": _hdfs}
 
 
 def file_io_properties(options: S3Options) -> dict[str, str]:
