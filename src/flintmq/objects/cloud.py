@@ -6,7 +6,9 @@ obstore, and not fsspec or pyarrow.fs, because it alone has put-if-absent for al
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -21,7 +23,8 @@ from flintmq.objects.bucket import Bucket, ObjectEntry
 
 CONNECT_SECONDS = 5
 PART_BYTES = 16 << 20  # of a large upload
-_BEYOND_END = ("InvalidRange", "416")
+_QUERY = re.compile(r"(https?://[^\s?]*)\?\S*")  # Azure's may be a key
+_BEYOND_END = re.compile(r"HTTP status 416|Generic \w+ error: Wanted range starting at ")
 ADVICE = {
     "s3": "check s3.endpoint, s3.region, the keys in the environment, and that the server answers",
     "gs": "check gs.endpoint, the credentials that GOOGLE_APPLICATION_CREDENTIALS names, and that the server answers",
@@ -96,8 +99,15 @@ def _oss_keys() -> Any:
 
 def _gs(name: str, options: S3Options) -> Any:
     known: dict[str, Any] = {"base_url": options.gs_endpoint} if options.gs_endpoint else {}
-    anonymous = options.gs_anonymous or bool(os.environ.get("STORAGE_EMULATOR_HOST"))  # an emulator knows no keys
-    return obstore.store.GCSStore(name, **known, skip_signature=anonymous, **_patience(options))
+    if options.gs_endpoint and (options.gs_anonymous or os.environ.get("STORAGE_EMULATOR_HOST")):
+        known["credential_provider"] = _no_token  # for writes obstore wants one, and an emulator looks at none
+    elif options.gs_anonymous:
+        known["skip_signature"] = True
+    return obstore.store.GCSStore(name, **known, **_patience(options))
+
+
+def _no_token() -> Any:
+    return {"token": "none", "expires_at": None}
 
 
 def _azure(name: str, options: S3Options) -> Any:
@@ -145,10 +155,15 @@ class CloudBucket(Bucket):
 
     def listed(self, folder: str, whole: bool) -> list[ObjectEntry]:
         """See the base."""
-        if whole:
-            chunks = self._ask(folder, lambda: list(self._client.list(folder or None)))
-            return [_found(meta) for chunk in chunks for meta in chunk]
-        answer = self._ask(folder, lambda: self._client.list_with_delimiter(folder or None))
+        try:
+            if whole:
+                chunks = self._ask(folder, lambda: list(self._client.list(folder or None)))
+                return [_found(meta) for chunk in chunks for meta in chunk]
+            answer = self._ask(folder, lambda: self._client.list_with_delimiter(folder or None))
+        except (FileNotFoundError, StoreAccessError) as error:
+            if isinstance(error, FileNotFoundError) or self._said(folder, error).startswith("HTTP status 404"):
+                raise StoreAccessError(f"{self.url}/{folder}: there is no such bucket; {self._advice}") from error
+            raise
         folders = [ObjectEntry(name, None) for name in answer["common_prefixes"]]
         return [*folders, *map(_found, answer["objects"])]
 
@@ -169,7 +184,7 @@ class CloudBucket(Bucket):
             span = {"end": end} if end is not None else {"length": 1 << 62}
             return bytes(self._ask(key, lambda: self._client.get_range(key, start=begin, **span)))
         except StoreAccessError as error:
-            if any(sign in str(error) for sign in _BEYOND_END):
+            if _BEYOND_END.match(self._said(key, error)):
                 return b""
             raise
 
@@ -197,8 +212,17 @@ class CloudBucket(Bucket):
     def delete(self, keys: Iterable[str]) -> None:
         """See the base."""
         some = list(keys)
-        if some:
-            self._ask(some[0], lambda: self._client.delete(some))
+        try:
+            if some:
+                self._ask(some[0], lambda: self._client.delete(some))
+        except FileNotFoundError:  # Azure and Google refuse to delete what is not there, and the others may remain
+            for key in some:
+                with suppress(FileNotFoundError):
+                    self._ask(key, lambda key=key: self._client.delete(key))  # type: ignore[misc]
+
+    def _said(self, key: str, error: StoreAccessError) -> str:
+        """Return the server's part of an error's text; a key may have the same words in it."""
+        return str(error).removeprefix(f"{self.url}/{key}: ")
 
     def _ask(self, key: str, question: Callable[[], Answer]) -> Answer:
         """Ask the server, and turn its refusals into errors of one line."""
@@ -213,8 +237,14 @@ class CloudBucket(Bucket):
 
 
 def _one_line(error: Exception) -> str:
-    """Return the text of a client's error, without what only its developers read."""
-    return " ".join(str(error).partition("\n\nDebug source")[0].split())[:300]
+    """Return the text of a client's error: without details for its developers, and without secrets in queries."""
+    text = " ".join(str(error).partition("\n\nDebug source")[0].split())
+    _, answered, answer = text.partition("Server returned non-2xx status code: ")
+    if answered:
+        status = answer.partition(": ")[0]
+        said = [found[1] for name in ("Code", "Message") if (found := re.search(f"<{name}>(.*?)</{name}>", answer))]
+        text = f"HTTP status {': '.join([status, *said]) if said else answer}"
+    return _QUERY.sub(r"\1", text)[:300]
 
 
 def _found(meta: Any) -> ObjectEntry:

@@ -1,6 +1,6 @@
 """Reads and writes HDFS through WebHDFS, with nothing but Python's own HTTP client.
 
-The name node answers questions, and sends a reader or writer of bytes on to a data node. A new object is written under a
+The name node answers questions, and sends whoever reads or writes bytes to a data node. A new object is written under a
 name that listings here leave out, and then renamed. On the name node a rename is one step; by its option it replaces an
 earlier object, or fails. So an object appears whole or not at all, and of two that put one key, one wins. The user is
 named by `user.name`, as in clusters without Kerberos; Kerberos is not spoken here.
@@ -118,7 +118,7 @@ class WebHdfs(Bucket):
         try:
             return self._ask("GET", key, "OPEN", offset=begin, length=end - begin)
         except StoreAccessError as error:
-            if "out of the range" in str(error):
+            if str(error.__cause__).startswith("IOException: Offset="):  # out of the range
                 return b""
             raise
 
