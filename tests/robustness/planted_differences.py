@@ -2,20 +2,22 @@
 
     python -m tests.robustness.planted_differences [--count 1000] [--seed 1]
 
-Four pairs, each with `count` differences of each kind:
+Five pairs, each with `count` differences of each kind:
 
     by message    two stores whose log offsets differ, as after a replay
     by offset     two stores of one log, compared by bytes
     parquet       a store and its exported table
     delta         the same in Delta
+    iceberg       the same in Iceberg
 
-Logs are written by the slow reference codec, record by record. What is expected comes from the plan of what was planted;
-differences that must not be named (other store times by message, another order of rows) are planted as well.
+Logs are written by the slow reference codec, record by record. What is expected comes from the plan of what was
+planted; differences that must not be named (other store times by message, another order of rows) are planted as well.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import os
 import random
 import shutil
@@ -38,7 +40,7 @@ QUEUES = 4
 START_MS = 1_700_000_000_000
 
 Name = tuple[str, str | None, int | None, int | None]
-"""What is named: kind, topic, queue, queue offset; of bytes without a record kind, None, side of the log, log offset."""
+"""What is named: kind, topic, queue, queue offset; of bytes without a record kind, None, None, log offset."""
 Planted = Counter[Name]
 
 
@@ -290,9 +292,7 @@ def _patch(root: Path, one: Record, data: bytes | None) -> None:
         file.write(record.encode(one) if data is None else data)
 
 
-def _later(time: Any) -> Any:
-    import datetime
-
+def _later(time: datetime.datetime) -> datetime.datetime:
     return time + datetime.timedelta(seconds=1)
 
 
@@ -323,7 +323,7 @@ def table(to: str, folder: Path, count: int, chance: random.Random) -> bool:
     from flintmq.lake.diff_table import compare_table
     from flintmq.lake.export_once import export
 
-    left = placed(messages(10 * count + FILE_SIZE // 300, chance))
+    left = placed(messages(10 * count + FILE_SIZE // 250, chance))
     store, out = write(folder / "store", left), folder / "out"
     export(str(store), str(out), to=to)
     wanted: Planted = Counter()
@@ -350,6 +350,9 @@ def table(to: str, folder: Path, count: int, chance: random.Random) -> bool:
     for at in (next(some) for _ in range(count)):
         edits[left[at].physical_offset] = lambda row: [row, row | {"queue_offset": row["queue_offset"] + 1_000_000}]
         wanted[name("only-in-b", left[at]._replace(queue_offset=left[at].queue_offset + 1_000_000))] += 1
+    for at in (next(some) for _ in range(count)):  # a place in the log where no record begins
+        edits[left[at].physical_offset] = lambda row: [row | {"physical_offset": row["physical_offset"] + 1}]
+        wanted.update([name("only-in-a", left[at]), name("only-in-b", left[at])])
     swapped = {}
     for at, other in _pairs(left, some, count):
         swapped |= {left[at].physical_offset: left[other], left[other].physical_offset: left[at]}
@@ -389,7 +392,7 @@ def change_rows(
             at = row["physical_offset"]
             if at in swapped:
                 other = by_place[swapped[at].physical_offset]
-                row = row | {column: other[column] for column in CONTENT}  # noqa: PLW2901
+                row = row | {column: other[column] for column in CONTENT}
             made += edits[at](row) if at in edits else [row]
         chance.shuffle(made)
         return pa.Table.from_pylist(made, schema=rows.schema)
@@ -403,6 +406,15 @@ def change_rows(
         DeltaTable(str(out)).delete()
         write_deltalake(str(out), new, mode="append")
         return
+    if to == "iceberg":
+        from flintmq.lake.iceberg_catalog import TableName
+
+        kept = TableName.parse(None)
+        opened = kept.open(out).load_table(kept.identifier)
+        rows = opened.scan().to_arrow()
+        everything = rows.to_pylist()
+        opened.overwrite(changed(rows))
+        return
     files = [path for path in sorted(out.glob("export=1/**/*.parquet")) if pq.ParquetFile(path).metadata.num_rows]
     tables = {path: pq.ParquetFile(path).read() for path in files}
     everything = [row for rows in tables.values() for row in rows.to_pylist()]
@@ -415,6 +427,7 @@ PAIRS: dict[str, Callable[[Path, int, random.Random], bool]] = {
     "offset": by_offset,
     "parquet": lambda *args: table("parquet", *args),
     "delta": lambda *args: table("delta", *args),
+    "iceberg": lambda *args: table("iceberg", *args),
 }
 
 
