@@ -124,7 +124,7 @@ def _name(left: list[StoredMessage], right: list[StoredMessage], found: Differen
 
 
 def _altered(one: StoredMessage, other: StoredMessage) -> Difference:
-    """Return the difference of two messages at one place, without columns that are no part of a message."""
+    """Return the difference of two messages at one place, in what is part of a message."""
     found = altered(one, other)
     fields = set(found.fields) - {"store_timestamp", "store_host"}
     if kept_properties(one) == kept_properties(other):

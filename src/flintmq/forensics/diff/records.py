@@ -49,7 +49,7 @@ class RangePairs:
     damages: list[Difference] = field(default_factory=list)
 
     def join(self, following: RangePairs) -> None:
-        """Take partners of the own records out of the next range: a message may have moved over the border."""
+        """Take partners out of the next range: a message may have moved over the border."""
         for key in (content_of, place_of):
             self.pairs += pairs_of(self.left, following.right, key)
             self.pairs += pairs_of(following.left, self.right, key)
@@ -64,9 +64,10 @@ class RangePairs:
 
 
 class RecordsOfRanges:
-    """Adds the records of ranges to the differences, each once; `finish` adds those of the last range.
+    """Adds the records of ranges to the differences, each once.
 
-    A range waits for the next one, so that a message that moved from one to the other is named as such.
+    A range waits for the next one, so that a message that moved from one to the other is named as such; `finish` adds
+    the last one.
 
     Args:
         a, b: the logs.
@@ -96,7 +97,7 @@ class RecordsOfRanges:
         self._waiting = range_pairs
 
     def finish(self) -> None:
-        """Add what waits."""
+        """Add the range that waits."""
         for difference in self._waiting.differences():
             self.found.add(difference)
         self._waiting = RangePairs([], {}, {})
