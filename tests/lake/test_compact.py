@@ -10,6 +10,7 @@ pytest.importorskip("pyspark", reason="needs the extra spark")
 from flintmq.errors import UsageError
 from flintmq.lake import parquet
 from flintmq.lake.compact import FileOptions, PartFile, combined, parts_of, together
+from flintmq.lake.task_folders import TaskFolders
 from tests.lake.test_parquet import batch
 
 
@@ -50,7 +51,7 @@ def test_the_files_of_many_tasks_become_few(tmp_path):
         calls.append(len(items))
         return [(function(item), function(item))[1] for item in items]  # an attempt may be doubled
 
-    found = combined(parts, options, str(tmp_path), 2, run)
+    found = combined(parts, options, TaskFolders(str(tmp_path)), 2, run)
     assert sorted((p.folder[-17], p.rows, p.name) for p in found) == [
         (f"{k}", 1000, "000-" + n) for k, n in names(parts)
     ]
@@ -58,7 +59,7 @@ def test_the_files_of_many_tasks_become_few(tmp_path):
     for one in found:
         kept = pq.read_table(one.path)["queue_offset"].to_pylist()
         assert kept == list(range(int(one.folder.split("/")[0][-1]), 3000, 3)), "in log order"
-    assert combined(parts, FileOptions(), str(tmp_path), 2, run) == parts, "no size, nothing to do"
+    assert combined(parts, FileOptions(), TaskFolders(str(tmp_path)), 2, run) == parts, "no size, nothing to do"
 
 
 def names(parts):
