@@ -6,6 +6,7 @@ aws_profile   credentials in ~/.aws, and the region of a bucket
 web_hdfs      HDFS, through WebHDFS
 opening       the bucket of a URL
 object_store  implements `Effects`: reads stores in buckets
+object_file   opens one object as a file for Arrow and others
 remote_file   reads one object in ranges of bounded size
 
 Names are keys: paths without a leading slash, below the bucket. Whoever writes relies on two promises that all kinds

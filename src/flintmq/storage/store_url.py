@@ -166,6 +166,7 @@ def outside_store(
     config: StoreConfig | None = None,
     *,
     root_itself: bool = False,
+    urls: bool = False,
 ) -> str:
     """Refuse a target inside the store that is read: no command writes in its source.
 
@@ -178,15 +179,18 @@ def outside_store(
         root: the store, also by a URL (object storage contains no directory).
         config: the configuration keys that are known.
         root_itself: the root itself may be the target, though nothing below it.
+        urls: the target may be a URL of object storage.
 
     Returns:
-        `target` as a path.
+        `target` as a path, or as a URL in the form of store_path.
 
     Raises:
-        UsageError: it is inside the store, or is a URL.
+        UsageError: it is inside the store; or is a URL, and may be none.
     """
-    path, source = local_only(target), store_path(root)
-    if is_remote(source):
+    path, source = store_path(target) if urls else local_only(target), store_path(root)
+    if is_remote(path) and f"{path}/".startswith(f"{source.rstrip('/')}/"):
+        raise UsageError(f"{path} is inside the store, where this command writes nothing; give another place")
+    if is_remote(source) or is_remote(path):
         return path
     config = config or StoreConfig()
     places = [_identity(place) for place in _places(source, config)]
