@@ -67,6 +67,7 @@ class IcebergTarget(ExportTarget):
 
     def __init__(self, root: Path | TableFolder, name: TableName = TableName()) -> None:  # noqa: B008  (it is frozen)
         super().__init__(root)
+        self.place = place_of
         if self.folder.remote and name.catalog is None:
             raise UsageError(
                 f"{self.where}: the catalog of an Iceberg table on object storage lies elsewhere; give --catalog "
@@ -334,20 +335,22 @@ class IcebergTarget(ExportTarget):
 
     def _has_files_of(self, table: Table, number: int) -> bool:
         """Return whether files of an export are among those of the table's present rows."""
-        folder = os.path.basename(_data(number))
+        folder = f"{number:06d}"
         return any(Path(task.file.file_path).parent.name == folder for task in table.scan().plan_files())
 
     def _bring(self, number: int, files: Sequence[StagedFile]) -> list[str]:
         """Move files into the table; their names are durable before the commit that refers to them."""
-        places = [f"{_data(number)}/{os.path.basename(file.place)}" for file in files]
+        places = [
+            self.folder.final_place(file.path) or place_of(number, "", os.path.basename(file.place)) for file in files
+        ]
         assert len(set(places)) == len(files)  # one would replace another
         self.folder.bring([(file.path, place) for file, place in zip(files, places, strict=True)])
         return [self.folder.at(place) for place in places]
 
 
-def _data(number: int) -> str:
-    """Return the place of the files of an export."""
-    return f"data/{number:06d}"
+def place_of(number: int, folder: str, name: str) -> str:
+    """Return the place of a file in the table; its partition is in Iceberg's metadata."""
+    return f"data/{number:06d}/{name}"
 
 
 def _fits(wanted: pa.DataType, there: pa.DataType) -> bool:
