@@ -303,3 +303,29 @@ def test_history_and_diff_read_it(url, tmp_path, to):
     assert found["body"].to_pylist() == [b"body %d" % number for number in range(150)]
     compared = compare_table(str(store), url, **catalog(url, to))
     assert (compared.exit_code, compared.messages, compared.rows) == (0, 100, 100), compared
+
+
+def test_an_answer_to_the_deciding_put_that_was_lost(url, store, monkeypatch):
+    """The client tries again, and meets its own object."""
+    real = CloudBucket.put_new
+
+    def lost(self, key, data):
+        assert real(self, key, data)
+        return real(self, key, data)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(CloudBucket, "put_new", lost)
+        assert export(store, url, to="parquet").rows == 300
+    assert rows(url, "parquet") == offsets(store)
+    assert export(store, url, to="parquet").rows == 0
+
+
+def test_errors_of_deltalake_are_one_line(url, store, monkeypatch):
+    export(store, url, to="delta")
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
+    from flintmq.lake.delta import DeltaTarget
+    from flintmq.lake.table_folder import folder_at
+
+    with pytest.raises(StoreAccessError, match="the Delta table cannot be read: ") as caught:
+        DeltaTarget(folder_at(url, S3Options(attempts=1))).committed()
+    assert all(character.isprintable() for character in str(caught.value))

@@ -45,7 +45,7 @@ class Body(enum.StrEnum):
 
 
 OutOption = Annotated[
-    str, Option("--out", metavar="DIR", show_default=False, help="Directory of files; created if missing.")
+    str, Option("--out", metavar="TABLE", show_default=False, help="The table: a directory, made if missing, or a URL.")
 ]
 ToOption = Annotated[TargetFormat, Option("--to", metavar="FORMAT", help="parquet, delta or iceberg.")]
 CompressionOption = Annotated[Codec, Option("--compression", metavar="CODEC", help="snappy, zstd, lz4, gzip or none.")]

@@ -125,9 +125,9 @@ class StoreUpload:
         self.refuse_taken(but=COPYING)
 
     def put_file(self, name: str, path: str) -> None:
-        """Put a file of this machine, which must not change meanwhile; afterwards it is not needed any more.
+        """Put a file of this machine, which must not change meanwhile.
 
-        A small file may still be on its way; an error of the server may come from a later call.
+        Afterwards it is not needed any more. An error of the server may come from a later call.
 
         Raises:
             FileNotFoundError: it is gone.

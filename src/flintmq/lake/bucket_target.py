@@ -18,6 +18,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+from flintmq.errors import StoreError
 from flintmq.lake.table_folder import BucketFolder
 from flintmq.lake.target import MANIFEST, ExportTarget, Manifest, StagedFile, encoded
 
@@ -39,7 +40,9 @@ class BucketTarget(ExportTarget):
         self._bucket = folder
 
     def last(self) -> Manifest | None:
-        """Return the manifest of the newest export, after its files have their names; None if there is no export.
+        """Return the manifest of the newest export; None if there is none.
+
+        Files of that export that have no names yet, because a run died, get them first.
 
         Raises:
             StoreAccessError: the manifest cannot be read, or is damaged.
@@ -53,7 +56,7 @@ class BucketTarget(ExportTarget):
         return manifest
 
     def committed(self) -> tuple[Manifest | None, int]:
-        """Return the manifest of the newest export whose files have their names, and its number; see the base."""
+        """Return the manifest and the number of the newest complete export; see the base."""
         for number in reversed(self._bucket.numbers()):
             if self._is_complete(number):
                 return self._decided(number)[0], number
@@ -78,8 +81,13 @@ class BucketTarget(ExportTarget):
         """
         assert manifest.files == [file.place for file in files]  # readers of the manifest find them all
         staged = [file.path.removeprefix(f"{self._bucket.bucket.url}/") for file in files]
-        decides = {**json.loads(encoded(manifest)), _STAGED: staged}
-        self._bucket.claim(manifest.number, json.dumps(decides, ensure_ascii=False).encode("utf-8", "surrogatepass"))
+        decides = json.dumps({**json.loads(encoded(manifest)), _STAGED: staged}, ensure_ascii=False)
+        try:
+            self._bucket.claim(manifest.number, decides.encode("utf-8", "surrogatepass"))
+        except StoreError:
+            # A client whose put succeeded, and whose answer was lost, tries again and meets its own object.
+            if self._decided(manifest.number)[1] != staged:
+                raise
         self._complete(manifest, staged)
 
     def _decided(self, number: int) -> tuple[Manifest, list[str]]:

@@ -108,13 +108,14 @@ class DeltaTarget(ExportTarget):
         return () if table is None else tuple(sorted(self._files(table), key=os.path.basename))
 
     def _files(self, table: DeltaTable) -> list[str]:
-        """Return the paths of a table's files; on object storage their URLs, with the keys as they are."""
+        """Return the paths of a table's files, or their URLs with the keys as they are."""
         import pyarrow as pa
 
         if not self.folder.remote:
             return list(table.file_uris())
         # `file_uris` escapes some characters of keys there, and not others; Delta's log escapes all.
-        return [self.folder.at(unquote(place)) for place in pa.table(table.get_add_actions())["path"].to_pylist()]
+        places: list[Any] = pa.table(table.get_add_actions())["path"].to_pylist()
+        return [self.folder.at(unquote(place)) for place in places]
 
     def number_after(self, last: Manifest | None) -> int:
         """Return the number of the next export; no number is used twice."""
@@ -206,10 +207,15 @@ class DeltaTarget(ExportTarget):
             self._table_id = str(table.metadata().id)
         except DeltaError as error:
             raise self._rejected(error) from error
+        except OSError as error:
+            if not self.folder.remote:
+                raise
+            # The answer to the commit may be lost: the next run finds out whether the table has the export.
+            raise StoreAccessError(f"{self.where}: the Delta table cannot be written: {_line(error)}") from error
         # The export is in the table: a failure from here on must not say otherwise. A later run tries again.
         try:
             self._shorten_log()
-        except DeltaError:
+        except (DeltaError, OSError):
             self.notes["log_not_shortened"] = 1
 
     def _rejected(self, error: Exception) -> StoreError | StoreAccessError:
@@ -217,8 +223,7 @@ class DeltaTarget(ExportTarget):
         table = self._table()
         if table is not None and self._numbers(table) != (self._newest, self._current):
             return StoreError(f"{self.where}: another export into it was faster; run this one again")
-        text = " ".join(str(error).split())[:300]
-        return StoreAccessError(f"{self.where}: the Delta table rejected the export: {text}")
+        return StoreAccessError(f"{self.where}: the Delta table rejected the export: {_line(error)}")
 
     def _table(self, version: int | None = None) -> DeltaTable | None:
         try:
@@ -230,13 +235,12 @@ class DeltaTarget(ExportTarget):
             if not DeltaTable.is_deltatable(self.where, self._storage()):
                 return None
             return DeltaTable(self.where, version, storage_options=self._storage())
-        except DeltaError as error:
-            text = " ".join(str(error).split())[:200]
-            raise StoreAccessError(f"{self.where}: the Delta table cannot be read: {text}") from error
+        except (DeltaError, OSError) as error:
+            raise StoreAccessError(f"{self.where}: the Delta table cannot be read: {_line(error)}") from error
 
     def _storage(self) -> dict[str, str] | None:
         """Return deltalake's options for object storage; None for a disk."""
-        return storage_options(self.folder.s3) if self.folder.remote else None
+        return storage_options(self.where, self.folder.s3) if self.folder.remote else None
 
     def _missing(self, table: DeltaTable, schema: pa.Schema, partition_by: Sequence[str]) -> list[Any]:
         """Return the fields that the table lacks: properties, and columns added to the schema later.
@@ -350,6 +354,11 @@ class DeltaTarget(ExportTarget):
         self._sync_log()
         if settings.get("delta.enableExpiredLogCleanup", "true").lower() == "true":
             table.cleanup_metadata()
+
+
+def _line(error: Exception) -> str:
+    """Return the text of an error of deltalake in one line, without colours and arrows."""
+    return " ".join(re.sub(r"\x1b\[[0-9;]*m|↳", "", str(error)).split())[:300]
 
 
 def _place(number: int, file: StagedFile) -> str:

@@ -6,11 +6,12 @@ import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flintmq.errors import FlintError, MissingExtraError, StoreAccessError, UsageError
 from flintmq.lake.storage_options import file_io_properties
-from flintmq.lake.table_folder import TableFolder
+from flintmq.lake.table_folder import DiskFolder, TableFolder
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -52,11 +53,11 @@ class TableName:
         """The levels of the namespace, and the table."""
         return (*self.namespace.split("."), self.table)
 
-    def open(self, folder: TableFolder) -> Catalog:
+    def open(self, root: Path | TableFolder) -> Catalog:
         """Open the catalog.
 
         Args:
-            folder: directory of the table.
+            root: directory of the table; or what reads and writes it.
 
         Raises:
             MissingExtraError: pyiceberg is not installed.
@@ -67,6 +68,7 @@ class TableName:
             from pyiceberg.catalog.sql import SqlCatalog
         except ImportError as error:
             raise MissingExtraError("an Iceberg table needs pyiceberg: pip install 'flintmq[iceberg]'") from error
+        folder = root if isinstance(root, TableFolder) else DiskFolder(root)
         if self.catalog is not None:
             with in_one_line(f"catalog {self.catalog}", "cannot be opened; see PyIceberg's configuration"):
                 own = file_io_properties(folder.s3) if folder.remote else {}

@@ -1,6 +1,6 @@
 """Reads and writes the directory of a table: on a disk, or below a URL of object storage.
 
-A disk has renames and locks, object storage has neither. What stands for them there:
+A disk has renames and locks, object storage has neither. In their place:
 
 - **A rename** is a copy within the bucket, and an object appears whole. Files are first put below `_staging/`, and are
   copied to their names when it is decided that they get them.
@@ -107,7 +107,9 @@ def manifest_place(number: int) -> str:
 
 
 class DiskFolder(TableFolder):
-    """A directory of this machine; see TableFolder. Whoever writes has it locked (`target.locked`).
+    """A directory of this machine; see TableFolder.
+
+    A writer has it locked (`target.locked`).
 
     Args:
         root: the directory.
@@ -229,7 +231,10 @@ class BucketFolder(TableFolder):
         return self._staged.removeprefix(self.key(""))
 
     def bring(self, files: Sequence[tuple[str, str]]) -> None:
-        """See the base. A file that is gone has been brought already, by a run that completes the same export."""
+        """See the base.
+
+        A file that is gone has been brought already, by a run that completes the same export.
+        """
         self.bring_keys([(staged.removeprefix(f"{self.bucket.url}/"), place) for staged, place in files])
 
     def bring_keys(self, files: Iterable[tuple[str, str]]) -> None:
@@ -260,7 +265,11 @@ class BucketFolder(TableFolder):
             self._staged = None
 
     def sweep_lost(self, number: int) -> None:
-        """Remove what runs staged that would have made exports up to this number, which the table has."""
+        """Remove staged files of runs that would have made exports which the table has.
+
+        Args:
+            number: of the newest export of the table.
+        """
         for name in self._names(STAGING):
             match = _STAGED.fullmatch(name)
             if match is not None and int(match[1]) <= number:
