@@ -205,7 +205,6 @@ def test_nobody_takes_an_unfinished_copy_for_a_store(
     watching(monkeypatch, look)
     copy_whole(str(golden(name).path), place.url, place.config)
     assert len(looks) > 10 and any(file.startswith("commitlog/") for file in looks)
-    monkeypatch.setattr("flintmq.arrow.s3.FRESH_SECONDS", 0.0)
     time.sleep(2)  # listings are valid for as long
     flintmq.open_store(place.url, set=place.keys).close()
 
@@ -251,7 +250,7 @@ def test_places_that_are_taken(golden: Any, tmp_path: Path, place: Place) -> Non
         copy_some(root, f"{place.url}/y", Predicate(since=0), place.config)
     with pytest.raises(UsageError, match="is inside the store"):
         copy_whole(f"{place.url}/y", f"{place.url}/y/z", place.config)
-    with pytest.raises(StoreAccessError, match="NoSuchBucket"):
+    with pytest.raises(StoreAccessError, match="no such bucket"):
         copy_whole(root, "s3://nothing-here/store", place.config)
     assert set(place.names) >= {"x", f"y/{PUBLISHED}"} and not any("copying" in name for name in place.names)
 

@@ -28,11 +28,12 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from flintmq.config.text import short
 from flintmq.errors import StoreAccessError, StoreError, UsageError
-from flintmq.objects.bucket import Bucket
+from flintmq.objects.bucket import Bucket, ObjectEntry
 from flintmq.storage.tree import walk_tree
 from flintmq.store.layout.directories import COPIED, COPYING, LOG
 
@@ -57,16 +58,13 @@ def new_store(url: str, config: StoreConfig, source: str, folder: str) -> Iterat
 
     Raises:
         UsageError: objects are there, or another copy into the URL is being made.
-        StoreAccessError: the server refuses or does not answer.
+        StoreAccessError: there is no such bucket; the server refuses or does not answer.
         MissingExtraError: obstore is not installed.
     """
     # By name, as in store_url: this room must not depend on obstore.
     bucket, key = importlib.import_module("flintmq.objects.opening").bucket_of(url, config.s3)
     target = StoreUpload(url, bucket, key, source, folder)
-    try:
-        target.refuse_taken()
-    except FileNotFoundError as error:
-        raise UsageError(f"{url}: there is no such bucket; make it first, or correct the URL") from error
+    target.refuse_taken()
     try:
         target.claim()
         yield target
@@ -107,11 +105,16 @@ class StoreUpload:
             UsageError: something is there.
         """
         prefix = len(self._key) + 1 if self._key else 0
-        names = {found.key[prefix:] for found in self._bucket.listed(self._key, False)} - {but}
-        if COPYING in names and COPIED not in names:
+        found = {one.key[prefix:]: one for one in self._bucket.listed(self._key, False)}
+        found.pop(but, None)
+        if COPYING in found and COPIED not in found:
             raise UsageError(self._unfinished())
-        if names or (self._key and self._bucket.find(self._key) is not None):
+        if any(self._holds(one) for one in found.values()) or (self._key and self._bucket.find(self._key) is not None):
             raise UsageError(f"{self.url}: something is there already; give a URL below which there are no objects")
+
+    def _holds(self, one: ObjectEntry) -> bool:
+        """Return whether this is an object, or a folder with one: HDFS has empty ones."""
+        return one.size is not None or any(self._holds(inner) for inner in self._bucket.listed(one.key, False))
 
     def claim(self) -> None:
         """Put the claim.
@@ -203,6 +206,12 @@ class StoreUpload:
         keys = list(self._sizes)
         for begin in range(0, len(keys), DELETED_AT_ONCE):
             self._bucket.delete(keys[begin : begin + DELETED_AT_ONCE])
+        if any(one.size is None for one in self._bucket.listed(self._key, False)):
+            # HDFS keeps empty directories, and commitlog/ alone makes a store.
+            own = {str(above) for key in keys for above in PurePosixPath(key).parents} - {"."}
+            inside = [folder for folder in own if not self._key or folder.startswith(f"{self._key}/")]
+            with suppress(StoreAccessError):  # one that holds something of others
+                self._bucket.delete(sorted(inside, key=len, reverse=True))
         self._sizes.clear()
         self.put_bytes = 0
 
