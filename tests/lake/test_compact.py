@@ -7,10 +7,11 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
 
+from flintmq.config.s3 import S3Options
 from flintmq.errors import UsageError
 from flintmq.lake import parquet
 from flintmq.lake.compact import FileOptions, PartFile, combined, parts_of, together
-from flintmq.lake.task_folders import TaskFolders
+from flintmq.lake.task_folders import Attempt, TaskFolders
 from tests.lake.test_parquet import batch
 
 
@@ -31,7 +32,7 @@ def test_neighbours_of_a_folder_up_to_the_size():
 
 def written(folder, rows, options, begin):
     folder.mkdir()
-    writer = options.writer(str(folder))
+    writer = options.writer(Attempt(str(folder), str(folder), S3Options()))
     for at in range(0, len(rows), 50):
         writer.write(batch(rows[at : at + 50]))
     writer.close()

@@ -206,9 +206,9 @@ def lacks(name: str) -> str | None:
 
 
 @contextmanager
-def serving(name: str) -> Iterator[RealServer]:
-    """A server, for the length of a `with` block."""
-    with tempfile.TemporaryDirectory(prefix=f"flintmq-{name}-", ignore_cleanup_errors=True) as folder:
+def serving(name: str, scratch: Path | None = None) -> Iterator[RealServer]:
+    """A server, for the length of a `with` block; what it keeps is in a directory of the system's, or in `scratch`."""
+    with tempfile.TemporaryDirectory(prefix=f"flintmq-{name}-", dir=scratch, ignore_cleanup_errors=True) as folder:
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
         yield from SERVERS[name][1](Path(folder), port)

@@ -19,7 +19,7 @@ from flintmq.config.text import check_choice
 from flintmq.errors import UsageError
 from flintmq.lake.columns import ExportColumns
 from flintmq.lake.parquet import PARTITIONS, PartitionedWriter, folder_of
-from flintmq.lake.task_folders import TaskFolders
+from flintmq.lake.task_folders import Attempt, TaskFolders
 from flintmq.objects.object_file import readable
 
 COMPRESSION = ("snappy", "zstd", "lz4", "gzip", "none")
@@ -62,9 +62,16 @@ class FileOptions:
         if self.target_bytes is not None and self.target_bytes < TARGET_LEAST:
             raise UsageError(f"target file size {self.target_bytes} is too small; give 64KiB or more")
 
-    def writer(self, folder: str) -> PartitionedWriter:
-        """Return a writer of such files into a directory."""
-        return PartitionedWriter(folder, self.shape.schema(), self.compression, self.target_bytes, self.partition_by)
+    def writer(self, attempt: Attempt) -> PartitionedWriter:
+        """Return a writer of such files into the directory of an attempt."""
+        return PartitionedWriter(
+            attempt.folder,
+            self.shape.schema(),
+            self.compression,
+            self.target_bytes,
+            self.partition_by,
+            durable=not attempt.remote,
+        )
 
 
 class PartFile(NamedTuple):
@@ -143,7 +150,7 @@ def combine(tasks: TaskFolders, options: FileOptions, lot: Sequence[Sequence[Par
     made: list[PartFile] = []
     for some in lot:
         with tasks.attempt("combined") as attempt:
-            writer = options.writer(attempt.folder)
+            writer = options.writer(attempt)
             for part in some:
                 with readable(part.path, tasks.s3) as source, pq.ParquetFile(source) as file:
                     for batch in file.iter_batches(BATCH_ROWS):

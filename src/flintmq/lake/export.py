@@ -387,7 +387,7 @@ def write_files(
         StoreAccessError: object storage refuses a file.
     """
     with tasks.attempt(name) as attempt:
-        writer = files.writer(attempt.folder)
+        writer = files.writer(attempt)
         dead = DeadLetterWriter(attempt.folder, files.shape.many) if files.dead_letters else None
         rows, last = 0, None
         reasons: Counter[str] = Counter()

@@ -32,6 +32,11 @@ class Attempt:
     place: str
     s3: S3Options
 
+    @property
+    def remote(self) -> bool:
+        """Whether files are kept elsewhere than they are written."""
+        return self.place != self.folder
+
     def keep(self, path: str) -> str:
         """Put a finished file where it is kept, and return that place.
 
@@ -39,7 +44,7 @@ class Attempt:
             OSError: the file cannot be read.
             StoreAccessError: the server refuses it.
         """
-        if self.place == self.folder:
+        if not self.remote:
             return path
         url = f"{self.place}/{os.path.basename(path)}"
         bucket, key = bucket_of(url, self.s3)
