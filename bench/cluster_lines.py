@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from data import OVERHEAD, SIZES, log_bytes, store
+from data import OVERHEAD, SIZES, log_bytes, store, warm
 from harness import Context, Result, Sample, figures, measure
 from spark_session import load, noop, session
 
@@ -34,6 +34,7 @@ def three(context: Context) -> str:
         if str(path) not in context.stores:
             count = (context.mib << 20) // (SIZES[BODY] + OVERHEAD) // 3
             context.stores[str(path)] = write_store(path, count, body_bytes=SIZES[BODY], bodies="random")
+        warm(context.stores[str(path)])
     return f"{folder}/{{broker}}/store"
 
 

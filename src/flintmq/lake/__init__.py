@@ -11,6 +11,7 @@ scan_bounds     finds where in the log single queues begin and end
 splits          cuts a log into ranges at record starts
 scan            plans a read, and scans one range of it into batches
 members         plans a read of several stores
+each_store      plans several stores at the same time
 stream          plans the micro-batches of a stream, and reads their tasks
 explode         turns the messages of inner batches into rows
 columns         shapes the columns of an export: properties, bodies
@@ -21,6 +22,7 @@ compact         combines small files up to a target size
 target          publishes the files of an export with a manifest
 delta           publishes an export into a Delta table
 iceberg         publishes an export into an Iceberg table
+iceberg_add     adds data files to an Iceberg table
 iceberg_catalog opens the catalog of an Iceberg table
 iceberg_files   makes the files of Iceberg's metadata durable
 table_format    tells the format of a table
