@@ -13,6 +13,8 @@ OLD_SPARK := .venv-spark
 NEWEST := .venv-newest
 SITE := .venv-site
 KERNELS := $(wildcard src/flintmq/kernels/*.py src/flintmq/kernels/*.pxd src/flintmq/kernels/*.h)
+SERVERS := build/object-servers
+COPY_JARS := org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies
 ARGS ?=
 SECONDS ?= 60
 WORKERS ?= 2
@@ -23,11 +25,11 @@ PARALLEL = -n $(WORKERS) --dist loadfile --max-worker-restart=0
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install compile demo test test-pure test-spark test-newest test-nogil check lint format types imports bench crash power power-cuts syscalls torture torture-spark torture-cluster docs coverage fuzz hostile sanitize clean distclean debian mutants mutmut branches soak matrix damage crash-sim dist site
+.PHONY: help install compile demo test test-pure test-spark test-newest test-nogil check lint format types imports bench crash power power-cuts syscalls torture torture-spark torture-cluster docs coverage fuzz hostile sanitize clean distclean debian mutants mutmut branches soak matrix damage crash-sim dist site object-servers
 
 help: ## Print this list
 	@echo "FlintMQ: Apache RocketMQ's message store in Python. Start with: make demo, make test"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-13s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 install: $(VENV)/.compiled ## Make .venv with everything in it: extras, tools, Java for Spark, compiled kernels
 
@@ -39,6 +41,12 @@ demo: install ## The whole story: orders, a stream into Delta, kill -9, the coun
 test: install ## Run the tests, WORKERS (2) files at a time; ARGS="tests/store -k recovery" for some of them
 	$(if $(ARGS),,$(BIN)/python -m tests.harness.class_archive)
 	$(BIN)/python -m pytest $(or $(ARGS),$(PARALLEL))
+
+object-servers: ## Build the servers that tests of object storage run (Go, npm, Maven) into build/object-servers
+	GOBIN=$(CURDIR)/$(SERVERS)/bin go install github.com/versity/versitygw/cmd/versitygw@v1.8.0
+	GOBIN=$(CURDIR)/$(SERVERS)/bin go install github.com/fsouza/fake-gcs-server@v1.56.1
+	npm install --silent --no-audit --no-fund --prefix $(SERVERS)/azurite azurite@3.35.0
+	mvn -B -q -f tests/support/servers/pom.xml $(COPY_JARS) -DoutputDirectory=$(CURDIR)/$(SERVERS)/hadoop
 
 test-pure: install ## Run the tests of format/ and kernels/ on uncompiled kernels
 	FLINTMQ_PURE=1 FLINTMQ_TURN=all $(BIN)/python -m pytest $(PARALLEL) tests/format tests/kernels

@@ -1,13 +1,15 @@
-"""C1 to C5: several stores as one, planning of a hundred, exports without Spark, Iceberg, comparison of stores."""
+"""C1 to C6: several stores as one, planning of a hundred, exports without Spark, Iceberg, diff, object storage."""
 
 from __future__ import annotations
 
+import itertools
 import os
 import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 from data import OVERHEAD, SIZES, log_bytes, store, warm
 from harness import Context, Result, Sample, figures, measure
@@ -15,6 +17,7 @@ from spark_session import load, noop, session
 
 from flintmq import Message, MessageStore, scan_arrow
 from flintmq.testing import Written, write_store
+from tests.support.object_servers import lacks, serving
 
 BODY = "1KB"
 STORES, QUEUES = 100, 100  # of the planning lines
@@ -185,4 +188,48 @@ def c5(context: Context) -> list[Result]:
     ]  # fmt: skip
 
 
-LINES = {"C1": c1, "C2": c2, "C3": c3, "C4": c4, "C5": c5}
+def c6(context: Context) -> list[Result]:
+    """An export to an S3 server on this machine, which takes its part of the processors, beside one to the disk."""
+    from flintmq.config.keys import StoreConfig
+    from flintmq.lake.export_once import export
+
+    if reason := lacks("versitygw"):
+        print(f"C6 is left out: {reason}")
+        return []
+    path, out, number = str(whole(context).path), context.scratch / "out", itertools.count()
+    with serving("versitygw", context.scratch) as server, patch.dict(os.environ, server.environment):
+        bucket, config = server.bucket(), StoreConfig.from_keys(server.keys)
+
+        def remote(to: str) -> None:
+            table = f"lake{next(number)}"
+            export(path, f"{server.url}/{table}", config, to=to)
+            gone.append(table)
+
+        gone: list[str] = []
+
+        def before() -> None:
+            shutil.rmtree(out, ignore_errors=True)
+            for table in gone:
+                bucket.delete([found.key for found in bucket.listed(table, True)])
+            gone.clear()
+
+        cases = {
+            f"{to} {where}": call
+            for to in ("parquet", "delta")
+            for where, call in (
+                ("disk", lambda to=to: export(path, str(out), to=to)),
+                ("server", lambda to=to: remote(to)),
+            )
+        }
+        samples = measure(context, cases, before=before)
+        before()
+    return [
+        Result(f"C6.{to}", f"export to {to} on an S3 server, {BODY} bodies: speed / to the disk",
+               samples[f"{to} disk"].wall / samples[f"{to} server"].wall, 0.7,
+               bound="the server's own work: it gets the bytes, writes them, and copies them to their names",
+               detail=figures(samples))
+        for to in ("parquet", "delta")
+    ]  # fmt: skip
+
+
+LINES = {"C1": c1, "C2": c2, "C3": c3, "C4": c4, "C5": c5, "C6": c6}

@@ -18,6 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))  # tests.support
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 import report
@@ -87,6 +88,7 @@ MODULES = {
     "C3": Line("cluster_lines", "spark"),
     "C4": Line("cluster_lines", "lake"),
     "C5": Line("cluster_lines", "cli"),
+    "C6": Line("cluster_lines", "lake"),
     "Z1": Line("zone_lines", "cli"),
     "Z2": Line("zone_lines", "cli"),
     "U1": Line("user_lines", "cli"),

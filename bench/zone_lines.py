@@ -1,4 +1,4 @@
-"""Z1 and Z2: scans of the newest messages and of one key, with zone maps and without; making the maps beside a verify."""
+"""Z1 and Z2: scans of the newest messages and of one key, with zone maps and without; making maps beside a verify."""
 
 from __future__ import annotations
 

@@ -1,5 +1,7 @@
 """The keys of object storage."""
 
+import re
+
 import pytest
 
 from flintmq.config.keys import StoreConfig, from_settings
@@ -15,6 +17,26 @@ def test_keys_go_beside_rocketmqs():
     assert StoreConfig().s3 == S3Options()
 
 
+def test_keys_of_other_kinds():
+    keys = {
+        "gs.endpoint": "http://127.0.0.1:4443/",
+        "gs.anonymous": "true",
+        "azure.endpoint": "http://127.0.0.1:10000/devstoreaccount1",
+        "azure.anonymous": "false",
+        "hdfs.http": "http://a:9870/, https://b:9871",
+        "hdfs.user": "hdfs",
+        "oss.endpoint": "https://s3.oss-cn-hangzhou.aliyuncs.com",
+    }
+    assert StoreConfig.from_keys(keys).s3 == S3Options(
+        gs_endpoint="http://127.0.0.1:4443",
+        gs_anonymous=True,
+        azure_endpoint="http://127.0.0.1:10000/devstoreaccount1",
+        hdfs_http="http://a:9870,https://b:9871",
+        hdfs_user="hdfs",
+        oss_endpoint="https://s3.oss-cn-hangzhou.aliyuncs.com",
+    )
+
+
 @pytest.mark.parametrize(
     "key, value",
     [
@@ -28,6 +50,15 @@ def test_keys_go_beside_rocketmqs():
         ("s3.timeout", "601"),
         ("s3.attempts", "21"),
         ("s3.attempts", "1.5"),
+        ("s3.endpoint", "http://user:word@minio"),
+        ("s3.endpoint", "http://minio:port"),
+        ("gs.endpoint", "http://h/path"),
+        ("gs.anonymous", "1"),
+        ("azure.endpoint", "127.0.0.1:10000/devstoreaccount1"),
+        ("azure.endpoint", "http://h/a?sig=x"),
+        ("hdfs.http", "http://a:9870,b:9870"),
+        ("hdfs.user", "a b"),
+        ("oss.endpoint", "oss-cn-hangzhou.aliyuncs.com"),
     ],
 )
 def test_impossible_values(key, value):
@@ -38,7 +69,10 @@ def test_impossible_values(key, value):
 def test_unknown_keys_are_named_with_those_that_there_are():
     with pytest.raises(ConfigError, match=r"'s3.access.key' is not a key of object storage; these are: s3.endpoint, "):
         StoreConfig.from_keys({"s3.access.key": "x"})
-    assert len(S3_KEYS) == 5
+    with pytest.raises(ConfigError, match="^'azure.key' is not a key of object storage; "):
+        StoreConfig.from_keys({"azure.key": "x"})
+    assert len(S3_KEYS) == 12
+    assert not any(re.search("secret|password|token|key$", name) for name in S3_KEYS)
 
 
 def test_the_environment_stands_for_what_is_left_open():
@@ -46,5 +80,14 @@ def test_the_environment_stands_for_what_is_left_open():
     assert S3Options().with_environment(environment) == S3Options("http://b:2", "r")
     assert S3Options("http://c:3", "q").with_environment(environment) == S3Options("http://c:3", "q")
     assert S3Options().with_environment({"AWS_REGION": ""}) == S3Options()
+    others = {
+        "STORAGE_EMULATOR_HOST": "127.0.0.1:4443",
+        "AZURE_STORAGE_ENDPOINT": "http://h:1/a",
+        "HADOOP_USER_NAME": "u",
+        "OSS_ENDPOINT": "http://o:1",
+    }
+    assert S3Options().with_environment(others) == S3Options(
+        gs_endpoint="http://127.0.0.1:4443", azure_endpoint="http://h:1/a", hdfs_user="u", oss_endpoint="http://o:1"
+    )
     with pytest.raises(ConfigError, match="s3.endpoint"):
         S3Options().with_environment({"AWS_ENDPOINT_URL": "nothing"})

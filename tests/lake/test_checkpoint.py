@@ -1,7 +1,6 @@
 """The copy of where an export stands: written, read by others, and never trusted."""
 
 import json
-from pathlib import Path
 
 import pytest
 
@@ -17,7 +16,7 @@ def manifest(number):
 
 
 def at(folder, table="/lake"):
-    return ExportCheckpoint.at(str(folder), Path(table))
+    return ExportCheckpoint.at(str(folder), table)
 
 
 def test_it_is_kept_and_read_again(tmp_path):
@@ -71,6 +70,6 @@ def test_a_death_between_writing_and_renaming_leaves_no_stranger(tmp_path):
 
 
 def test_without_a_directory_nothing_happens():
-    nothing = ExportCheckpoint.at(None, Path("/lake"))
+    nothing = ExportCheckpoint.at(None, "/lake")
     nothing.check(None)
     nothing.keep(manifest(1))

@@ -7,9 +7,11 @@ import pytest
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
 
+from flintmq.config.s3 import S3Options
 from flintmq.errors import UsageError
 from flintmq.lake import parquet
 from flintmq.lake.compact import FileOptions, PartFile, combined, parts_of, together
+from flintmq.lake.task_folders import Attempt, TaskFolders
 from tests.lake.test_parquet import batch
 
 
@@ -30,7 +32,7 @@ def test_neighbours_of_a_folder_up_to_the_size():
 
 def written(folder, rows, options, begin):
     folder.mkdir()
-    writer = options.writer(str(folder))
+    writer = options.writer(Attempt(str(folder), str(folder), S3Options()))
     for at in range(0, len(rows), 50):
         writer.write(batch(rows[at : at + 50]))
     writer.close()
@@ -50,7 +52,7 @@ def test_the_files_of_many_tasks_become_few(tmp_path):
         calls.append(len(items))
         return [(function(item), function(item))[1] for item in items]  # an attempt may be doubled
 
-    found = combined(parts, options, str(tmp_path), 2, run)
+    found = combined(parts, options, TaskFolders(str(tmp_path)), 2, run)
     assert sorted((p.folder[-17], p.rows, p.name) for p in found) == [
         (f"{k}", 1000, "000-" + n) for k, n in names(parts)
     ]
@@ -58,7 +60,7 @@ def test_the_files_of_many_tasks_become_few(tmp_path):
     for one in found:
         kept = pq.read_table(one.path)["queue_offset"].to_pylist()
         assert kept == list(range(int(one.folder.split("/")[0][-1]), 3000, 3)), "in log order"
-    assert combined(parts, FileOptions(), str(tmp_path), 2, run) == parts, "no size, nothing to do"
+    assert combined(parts, FileOptions(), TaskFolders(str(tmp_path)), 2, run) == parts, "no size, nothing to do"
 
 
 def names(parts):

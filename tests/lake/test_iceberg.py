@@ -23,7 +23,7 @@ from pyiceberg.types import LongType, StringType  # noqa: E402
 
 from flintmq import Message, MessageStore  # noqa: E402
 from flintmq.errors import StoreAccessError, StoreError, UsageError  # noqa: E402
-from flintmq.lake import iceberg  # noqa: E402
+from flintmq.lake import table_folder  # noqa: E402
 from flintmq.lake.export import Exported  # noqa: E402
 from flintmq.lake.export_once import export  # noqa: E402
 from flintmq.lake.export_stream import export_stream  # noqa: E402
@@ -549,7 +549,7 @@ def test_all_that_the_catalog_names_is_durable(tmp_path: Path, monkeypatch: pyte
 
 
 def test_a_full_disk_leaves_the_table_as_it_was(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
-    real = iceberg.sync_folder
+    real = table_folder.sync_folder
 
     def full(path: Any) -> None:
         if str(path).endswith("/data"):
@@ -558,7 +558,7 @@ def test_a_full_disk_leaves_the_table_as_it_was(lake: Lake, monkeypatch: pytest.
 
     lake.put(2)
     with monkeypatch.context() as patched:
-        patched.setattr(iceberg, "sync_folder", full)
+        patched.setattr(table_folder, "sync_folder", full)
         with pytest.raises(OSError, match="No space left"):
             lake.export()
     assert lake.bodies() == list(range(9))

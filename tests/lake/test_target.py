@@ -1,6 +1,7 @@
 """The directory that exports go to: what is in it after a run, a failure, a race."""
 
 import os
+from pathlib import Path
 
 import pytest
 
@@ -21,7 +22,7 @@ def tree(root):
 
 
 def publish(target, number):
-    written = target.stage() / "00000"
+    written = Path(target.stage(None).place) / "00000"
     written.mkdir()
     (written / "1.part").write_text("first")
     (written / "2.part").write_text("2")
@@ -65,7 +66,7 @@ def test_a_run_that_dies_leaves_nothing_to_see(tmp_path, monkeypatch, name):
         out = tmp_path / f"out{survived}"
         calls = iter(range(survived))
         with locked(out) as target:
-            tasks = target.stage()
+            tasks = Path(target.stage(None).place)
             (tasks / "1.part").write_text("x")
 
             def failing(*args, calls=calls, **keywords):

@@ -2,6 +2,7 @@
 
 import importlib
 import pickle
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,11 +37,18 @@ URL = "s3://bucket/a/store"
         ("s3://bucket", "s3://bucket"),
         ("S3://bucket/a/", "s3://bucket/a"),
         ("s3a://bucket//a//b", "s3://bucket/a/b"),
+        ("s3://bucket/a%20b/库 存", "s3://bucket/a%20b/库 存"),
+        ("gs://bucket/a/", "gs://bucket/a"),
+        ("oss://bucket/a", "oss://bucket/a"),
+        ("abfss://c-1@account.dfs.core.windows.net//a", "abfs://c-1@account.dfs.core.windows.net/a"),
+        ("abfs://c@account.blob.core.chinacloudapi.cn", "abfs://c@account.blob.core.chinacloudapi.cn"),
+        ("HDFS://namenode:8020/a/b", "hdfs://namenode:8020/a/b"),
+        ("hdfs://nameservice/a", "hdfs://nameservice/a"),
     ],
 )
 def test_store_path(text, path):
     assert store_path(text) == path
-    assert is_remote(path) == path.startswith("s3:")
+    assert is_remote(path) == ("://" in path)
 
 
 @pytest.mark.parametrize("text", ["s3://", "s3:/bucket/a", "s3://b!/a", "s3:///a", "s3://bucket/../a", "http://host/a"])
@@ -55,7 +63,14 @@ def test_urls_that_name_no_store(text):
         ("s3:///a", "'s3:///a': names no bucket; write s3://BUCKET/STORE"),
         ("s3://bucket/./a", "'s3://bucket/./a': . and .. mean nothing on object storage; write the whole key"),
         ("s3://bucket/a/..", "'s3://bucket/a/..': . and .. mean nothing on object storage; write the whole key"),
-        ("file://h/a", "'file://h/a': stores are read from directories, file:// and s3://; copy it to one of these"),
+        ("gs:///a", "'gs:///a': names no bucket; write gs://BUCKET/STORE"),
+        (
+            "abfs://container/a",
+            "'abfs://container/a': names no bucket; write abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/STORE",
+        ),
+        ("hdfs:///a", "'hdfs:///a': names no bucket; write hdfs://HOST:PORT/STORE"),
+        ("file://h/a", "'file://h/a': stores are read from directories, file://, s3://, gs://, abfs://, hdfs://, "
+            "oss://; copy it to one of these"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_with_a_url_is_told(text, told):
@@ -83,8 +98,15 @@ def test_object_storage_needs_an_extra(monkeypatch):
         raise ImportError(name)
 
     monkeypatch.setattr(importlib, "import_module", no_module)
-    with pytest.raises(MissingExtraError, match=r"pip install flintmq\[arrow\]"):
+    with pytest.raises(MissingExtraError, match=r"pip install flintmq\[objects\]"):
         effects_for(URL)
+
+
+def test_hdfs_needs_no_extra(monkeypatch):
+    monkeypatch.setitem(sys.modules, "obstore", None)
+    assert effects_for("hdfs://namenode/a").remote
+    with pytest.raises(MissingExtraError):
+        effects_for("gs://bucket/a")
 
 
 @pytest.mark.parametrize(

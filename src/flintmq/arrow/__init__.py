@@ -15,8 +15,6 @@ ipc_template   turns memory into a batch in one call, as an Arrow IPC message
 by_topic       gathers frequent topics in batches of their own
 parallel       scans on several threads
 queue_batch    reads messages of one queue as a batch
-s3             implements `Effects` for object storage
-remote_file    reads one object in ranges of bounded size
 """
 
 from __future__ import annotations

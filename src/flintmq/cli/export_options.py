@@ -45,7 +45,7 @@ class Body(enum.StrEnum):
 
 
 OutOption = Annotated[
-    str, Option("--out", metavar="DIR", show_default=False, help="Directory of files; created if missing.")
+    str, Option("--out", metavar="TABLE", show_default=False, help="The table: a directory, made if missing, or a URL.")
 ]
 ToOption = Annotated[TargetFormat, Option("--to", metavar="FORMAT", help="parquet, delta or iceberg.")]
 CompressionOption = Annotated[Codec, Option("--compression", metavar="CODEC", help="snappy, zstd, lz4, gzip or none.")]
@@ -170,16 +170,17 @@ def outside_stores(into: str, others: Iterable[str | None], stores: Stores, conf
     """Refuse places inside a store that is read; return `into` as a path.
 
     Raises:
-        UsageError: a place is inside a store, or is a URL.
+        UsageError: a place is inside a store; or one of `others` is a URL.
         FlintError: as find_members.
     """
-    from flintmq.storage.store_url import local_only, outside_store
+    from flintmq.storage.store_url import outside_store, store_path
 
     for path in paths_of(stores, config):
-        for place in (into, *others):
+        outside_store(into, path, config, urls=True)
+        for place in others:
             if place is not None:
                 outside_store(place, path, config)
-    return local_only(into)
+    return store_path(into)
 
 
 def offset_lines(done: Exported) -> Iterable[str]:

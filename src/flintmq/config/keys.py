@@ -6,7 +6,7 @@ agree; `key_effects` says what each key does here. `given` names the keys that s
 over a default, and a given key wins over both.
 
 All keys are RocketMQ's, because a broker reads the same broker.conf: a choice that only FlintMQ has is an argument
-(of `MessageStore`, a command, a job), not a key. The one exception are the keys `s3.*` of object storage (`s3.py`).
+(of `MessageStore`, a command, a job), not a key. The one exception are the keys of object storage (`s3.py`).
 
 RocketMQ misspells some keys (`mapperFileSizeBatchConsumeQueue`, `warmMapedFileEnable`); FlintMQ keeps its spelling.
 """
@@ -21,7 +21,7 @@ from dataclasses import FrozenInstanceError
 from functools import cached_property
 from typing import TYPE_CHECKING, NoReturn, TypeVar, dataclass_transform
 
-from flintmq.config.s3 import S3_KEYS, S3Options
+from flintmq.config.s3 import KINDS, S3_KEYS, S3Options
 from flintmq.config.text import closest, parse_delay_levels, read_broker_conf, short, split_setting
 from flintmq.errors import ConfigError
 
@@ -308,7 +308,7 @@ class StoreConfig:
     use_separate_store_path_for_rocksdb_cq: bool = False  # 5.5.0
 
     given: frozenset[str] = frozenset()
-    s3: S3Options = S3Options()  # the keys `s3.*`
+    s3: S3Options = S3Options()  # the keys of object storage
 
     if not TYPE_CHECKING:
 
@@ -476,7 +476,7 @@ def _text(key: str, name: str, value: object) -> str:
 
 
 def _unknown(key: str) -> ConfigError:
-    if key.lower().startswith("s3."):
+    if key.lower().partition(".")[0] in KINDS and "." in key:
         return ConfigError(f"{short(key)} is not a key of object storage; these are: {', '.join(S3_KEYS)}")
     close = closest(key, _LOWERED)
     hint = f"; did you mean {close}?" if close else "; use the names of RocketMQ's broker.conf"

@@ -8,25 +8,33 @@ written. If a writer was at work (or had died), the copy then recovers as the en
 units beyond the end of the log, makes missing ones from the log, and rebuilds index files that were not synced.
 
 A filtered copy is a salvage of the wanted messages: a new, dense store with offsets of its own.
+
+A copy on object storage (`bucket_target`) is made from the same files. At rest they go there one by one: a full log
+file from where it is, another by way of a temporary file, so that space for one is enough. A copy that must be
+recovered, or is filtered, is made in a temporary directory first, for the engine writes to disks only.
 """
 
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from flintmq.config.keys import StoreConfig
-from flintmq.errors import StoreAccessError, StoreError
+from flintmq.errors import StoreAccessError, StoreError, UsageError
 from flintmq.forensics import rebuild
+from flintmq.forensics.bucket_target import BucketTarget, new_store
 from flintmq.forensics.rebuild import Progress
 from flintmq.forensics.salvage.into import Salvage, Salvaged, check_target
 from flintmq.forensics.verify.small_files import ROOT_NAMES
 from flintmq.format.index import PEER_533
 from flintmq.storage.filesystem import REAL
 from flintmq.storage.staging import bring_in, staging_for
-from flintmq.storage.store_url import effects_for, is_remote, local_only, outside_store
+from flintmq.storage.store_url import effects_for, is_remote, outside_store, store_path
 from flintmq.store.commitlog.end_of_log import LOST, StopFacts, read_facts
 from flintmq.store.commitlog.files import LogFiles, file_start
 from flintmq.store.commitlog.log_end import refuse_damaged_ends
@@ -40,8 +48,8 @@ STAGING = "copy"
 REPORT = "copy.jsonl"
 CHUNK = 1 << 20
 DERIVED = (directories.QUEUES, directories.EXT_QUEUES, directories.BATCH_QUEUES, directories.INDEX)
-NOT_OURS = ("lock", "abort", "quarantine")
-"""Files of the process that has the store open, and files that a broker never reads."""
+NOT_OURS = ("lock", "abort", "quarantine", directories.COPYING, directories.COPIED)
+"""Files of the process that has the store open, files that a broker never reads, and those of an earlier copy."""
 
 
 @dataclass
@@ -52,7 +60,7 @@ class Copied:
         into: the new store.
         begin, end: log offsets of its first byte and after its last record.
         files: number of files.
-        data_bytes: bytes that were copied; the rest of the files are holes.
+        data_bytes: bytes that were copied; the rest of the files are holes. An object has no holes: all its bytes.
         live: whether the store was being written or had stopped uncleanly, so that queues and index were recovered.
         left_out: paths that were not copied: links, anything but regular files, files that are not the log's, and files
             that vanished meanwhile.
@@ -84,7 +92,7 @@ def copy_whole(
 
     Args:
         root: the store; only read, and no lock is taken.
-        into: the copy's directory; it must be missing or empty.
+        into: the copy's directory, which must be missing or empty, or a URL below which there are no objects.
         config: RocketMQ's keys for settings that the files do not record.
         peer: the RocketMQ version whose habits queues and index follow when they are recovered: "5.3.3", "5.4.0" or
             "5.5.0".
@@ -96,13 +104,20 @@ def copy_whole(
         CorruptStoreError: the store is live or stopped uncleanly, and is damaged.
         StoreError: a log file vanished during the copy, or the copy took a message while it recovered.
         OSError: the disk is full or fails; nothing is at `into` then.
+        MissingExtraError: `into` is a URL, and obstore is not installed.
 
     Durability: on return.
     """
+    config = config or StoreConfig()
     into, root = _places(root, into, config)
-    with staging_for(into, STAGING) as staging:
-        done = _Whole(root, os.path.join(staging, "store"), config or StoreConfig(), peer, progress).run()
-        bring_in(staging, into)
+    if is_remote(into):
+        with _upload(root, into, config) as (target, out):
+            done = _whole_upload(root, out, config, peer, progress, target)
+            target.publish()
+    else:
+        with staging_for(into, STAGING) as staging:
+            done = _Whole(root, os.path.join(staging, "store"), config, peer, progress).run()
+            bring_in(staging, into)
     done.into = into
     return done
 
@@ -131,28 +146,84 @@ def copy_some(
         UsageError: an unknown peer, or `into` is taken or is inside the store.
         CorruptStoreError: the store is damaged, and `strict` is set.
         OSError: the disk is full or fails; nothing is at `into` then.
+        MissingExtraError: `into` is a URL, and obstore is not installed.
 
     Durability: on return.
     """
+    config = config or StoreConfig()
     into, root = _places(root, into, config)
-    plan = rebuild.plan_of(root, into, config, peer)
-    with staging_for(into, STAGING) as staging:
-        out = os.path.join(staging, "store")
-        done = Salvage(plan, out, config or StoreConfig(), progress, predicate, strict, REPORT).run()
-        bring_in(staging, into)
+    if is_remote(into):
+        with _upload(root, into, config) as (target, out):
+            halves = _Halves(progress)
+            plan = rebuild.plan_of(root, out, config, peer)
+            done = Salvage(plan, out, config, halves.first, predicate, strict, REPORT).run()
+            target.put_tree(out, halves.second)
+            target.publish()
+    else:
+        plan = rebuild.plan_of(root, into, config, peer)
+        with staging_for(into, STAGING) as staging:
+            out = os.path.join(staging, "store")
+            done = Salvage(plan, out, config, progress, predicate, strict, REPORT).run()
+            bring_in(staging, into)
     done.into, done.report = into, os.path.join(into, REPORT)
     return done
 
 
-def _places(root: str, into: str, config: StoreConfig | None) -> tuple[str, str]:
-    """Check both places, and return the copy's absolute path and the store's root."""
-    into = os.path.normpath(os.path.abspath(local_only(into)))
-    config = config or StoreConfig()
+def _places(root: str, into: str, config: StoreConfig) -> tuple[str, str]:
+    """Check both places, and return the copy's absolute path or URL, and the store's root."""
+    into = store_path(into)
     root = directories.open_root(root, config, effects_for(root, config.s3))
     directories.refuse_rocksdb_queues(root, effects_for(root, config.s3))
+    if is_remote(into):
+        if is_remote(root) and f"{into}/".startswith(f"{root}/"):
+            raise UsageError(f"{into} is inside the store, where this command writes nothing; give another place")
+        return into, root
+    into = os.path.normpath(os.path.abspath(into))
     outside_store(into, root, config)
     check_target(into)
     return into, root
+
+
+@contextmanager
+def _upload(root: str, into: str, config: StoreConfig) -> Iterator[tuple[BucketTarget, str]]:
+    """Claim the URL of a copy; yield it with a directory, still missing, for files on their way."""
+    with TemporaryDirectory(prefix="flintmq-copy-") as folder:
+        outside_store(folder, root, config)
+        with new_store(into, config, root, folder) as target:
+            yield target, os.path.join(folder, "store")
+
+
+def _whole_upload(
+    root: str, out: str, config: StoreConfig, peer: str, progress: Progress | None, target: BucketTarget
+) -> Copied:
+    """Put a whole copy: file by file at rest, otherwise by way of a copy in the directory `out`."""
+    done = _Whole(root, out, config, peer, progress, target).run()
+    if done.live:  # from the begin on, or it was opened meanwhile
+        target.forget()
+        shutil.rmtree(out, ignore_errors=True)
+        halves = _Halves(progress)
+        done = _Whole(root, out, config, peer, halves.first).run()
+        target.put_tree(out, halves.second)
+    done.data_bytes = target.put_bytes
+    return done
+
+
+class _Halves:
+    """Makes one progress of two passes, the copy and its upload."""
+
+    def __init__(self, progress: Progress | None) -> None:
+        self._progress, self._total = progress, 0
+
+    def first(self, done: int, total: int) -> None:
+        """Report bytes of log copied."""
+        self._total = total
+        if self._progress is not None:
+            self._progress(done, 2 * total)
+
+    def second(self, done: int, total: int) -> None:
+        """Report bytes of files put."""
+        if self._progress is not None and total:
+            self._progress(self._total + self._total * done // total, 2 * self._total)
 
 
 def _holes(log: LogFiles, end: int) -> Iterator[str]:
@@ -162,17 +233,41 @@ def _holes(log: LogFiles, end: int) -> Iterator[str]:
             yield f"{file.path}: nothing is there from log offset {file.start + file.size} to {following}"
 
 
-class _Whole:
-    """Makes one whole copy in the directory `out`."""
+def _is_text(name: str) -> bool:
+    """Return whether a name can be (part of) a key: no file of a store has another."""
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
-    def __init__(self, root: str, out: str, config: StoreConfig, peer: str, progress: Progress | None) -> None:
+
+class _Whole:
+    """Makes one whole copy in the directory `out`.
+
+    With a target each file goes there and is removed from `out`, and a copy that must be recovered is given up.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        out: str,
+        config: StoreConfig,
+        peer: str,
+        progress: Progress | None,
+        target: BucketTarget | None = None,
+    ) -> None:
         self.root, self.out, self.config, self.peer, self.progress = root, out, config, peer, progress
+        self.target = target
         self.effects = effects_for(root, config.s3)
         self.done = Copied(out)
 
     def run(self) -> Copied:
         """Copy small files, log, queues and index in this order, then recover the copy if needed."""
         before = Snapshot(self.root, self.config, self.effects)
+        if self.target is not None and (before.facts.live or not before.facts.clean):
+            self.done.live = True
+            return self.done
         os.makedirs(os.path.join(self.out, directories.LOG))
         logs = {os.path.relpath(os.path.dirname(file.path), self.root) for file in before.log.files}
         self._tree("", skip={directories.LOG, *logs, *DERIVED, *NOT_OURS})
@@ -184,7 +279,8 @@ class _Whole:
         self.done.live = any(facts.live or not facts.clean for facts in (before.facts, after))
         if self.done.live or self._moved(before.facts, after):
             self.done.live = True
-            self._settle()
+            if self.target is None:
+                self._settle()
         return self.done
 
     def _moved(self, before: StopFacts, after: StopFacts) -> bool:
@@ -217,13 +313,14 @@ class _Whole:
 
     def _tree(self, inside: str, skip: set[str] | frozenset[str] = frozenset()) -> None:
         """Copy a directory of the store and all below it, without the names in `skip`."""
-        folder, target = os.path.join(self.root, inside), os.path.join(self.out, inside)
+        target = os.path.join(self.out, inside)
+        folder = os.path.join(self.root, inside) if inside else self.root  # a URL ends in no slash
         os.makedirs(target, exist_ok=True)
         for name in sorted(set(self.effects.listdir(folder)) - skip):
             path = os.path.join(folder, name)
             if not inside and name.startswith(".flintmq"):  # unfinished work of a job
                 continue
-            if self._leads_out(inside, name):
+            if self._leads_out(inside, name) or (self.target is not None and not _is_text(name)):
                 self.done.left_out.append(os.path.join(inside, name))
             elif self.effects.is_dir(path):
                 self._tree(os.path.join(inside, name))
@@ -254,7 +351,12 @@ class _Whole:
         report_bytes: Callable[[int], None] | None = None,
     ) -> bool:
         """Copy the first `count` bytes of a file (None: all); return False if it cannot be read."""
+        name = os.path.relpath(target, self.out)
         try:
+            if self.target is not None and count is not None and count == size and not is_remote(self.root):
+                self.target.put_file(name, path)  # a full log file, which does not change any more
+                self.done.files += 1
+                return True
             with self.effects.reading(path) as fd:
                 size = self.effects.size_of(fd) if size is None else size
                 count = size if count is None else count
@@ -269,6 +371,9 @@ class _Whole:
             if is_remote(self.root) or (os.path.isfile(path) and not os.path.islink(path)):
                 raise
             return False  # a link, something like a directory, or a device: no part of a store
+        if self.target is not None:
+            self.target.put_file(name, target)
+            os.unlink(target)
         self.done.files += 1
         return True
 

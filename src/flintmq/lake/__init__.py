@@ -20,6 +20,10 @@ dead_letters    keeps the messages whose bodies do not decode
 parquet         writes batches as Parquet files
 compact         combines small files up to a target size
 target          publishes the files of an export with a manifest
+bucket_target   publishes them below a URL of object storage
+table_folder    reads and writes the directory of a table, on a disk or in a bucket
+task_folders    gives each attempt at a task a directory of its own
+storage_options names the options of object storage for deltalake and PyIceberg
 delta           publishes an export into a Delta table
 iceberg         publishes an export into an Iceberg table
 iceberg_add     adds data files to an Iceberg table

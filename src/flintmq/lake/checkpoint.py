@@ -30,14 +30,14 @@ class ExportCheckpoint:
 
     Attributes:
         folder: the directory.
-        table: target of the export.
+        table: path or URL of the target of the export.
     """
 
     folder: Path | None
-    table: Path
+    table: str
 
     @classmethod
-    def at(cls, path: str | None, table: Path) -> ExportCheckpoint:
+    def at(cls, path: str | None, table: str) -> ExportCheckpoint:
         """Return the copy in this directory, which is created if it does not exist.
 
         Raises:
@@ -68,7 +68,7 @@ class ExportCheckpoint:
         there = _copy_file(self.folder / COPY).load(_checked) if self.folder is not None else None
         if there is None:
             return
-        if there["table"] != str(self.table):
+        if there["table"] != self.table:
             raise UsageError(f"--checkpoint {self.folder} belongs to {there['table']}; give a directory of its own")
         if there["number"] > (last.number if last else 0):
             raise UsageError(
@@ -85,7 +85,7 @@ class ExportCheckpoint:
         if self.folder is None or last is None:
             return
         _copy_file(self.folder / COPY).save({
-            "table": str(self.table), "number": last.number, "end": last.end, "made": last.made,
+            "table": self.table, "number": last.number, "end": last.end, "made": last.made,
             "offsets": last.offsets,
         })  # fmt: skip
 

@@ -8,7 +8,6 @@ readers see them. Files of other exports are never touched, because readers alre
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -20,6 +19,8 @@ from flintmq.config.text import check_choice
 from flintmq.errors import UsageError
 from flintmq.lake.columns import ExportColumns
 from flintmq.lake.parquet import PARTITIONS, PartitionedWriter, folder_of
+from flintmq.lake.task_folders import Attempt, TaskFolders
+from flintmq.objects.object_file import readable
 
 COMPRESSION = ("snappy", "zstd", "lz4", "gzip", "none")
 ALL_PARTITIONS = (PARTITIONS, *((name,) for name in PARTITIONS), ())
@@ -61,9 +62,16 @@ class FileOptions:
         if self.target_bytes is not None and self.target_bytes < TARGET_LEAST:
             raise UsageError(f"target file size {self.target_bytes} is too small; give 64KiB or more")
 
-    def writer(self, folder: str) -> PartitionedWriter:
-        """Return a writer of such files into a directory."""
-        return PartitionedWriter(folder, self.shape.schema(), self.compression, self.target_bytes, self.partition_by)
+    def writer(self, attempt: Attempt) -> PartitionedWriter:
+        """Return a writer of such files into the directory of an attempt."""
+        return PartitionedWriter(
+            attempt.folder,
+            self.shape.schema(),
+            self.compression,
+            self.target_bytes,
+            self.partition_by,
+            durable=not attempt.remote,
+        )
 
 
 class PartFile(NamedTuple):
@@ -99,14 +107,14 @@ def parts_of(writer: PartitionedWriter, begin: str) -> list[PartFile]:
 
 
 def combined(
-    parts: Sequence[PartFile], options: FileOptions, tasks: str, parallel: int, run: RunTasks
+    parts: Sequence[PartFile], options: FileOptions, tasks: TaskFolders, parallel: int, run: RunTasks
 ) -> list[PartFile]:
     """Return the files of an export after combining the small ones.
 
     Args:
         parts: files that the tasks wrote.
         options: without a target size nothing is combined.
-        tasks: directory in which tasks make their own directories.
+        tasks: where tasks make their directories.
         parallel: number of tasks that run at the same time.
         run: calls a function as a task for each item.
     """
@@ -132,26 +140,27 @@ def together(parts: Iterable[PartFile], target: int) -> list[list[PartFile]]:
     return [some for bins in folders.values() for some in bins if len(some) > 1]
 
 
-def combine(tasks: str, options: FileOptions, lot: Sequence[Sequence[PartFile]]) -> dict[str, Any]:
+def combine(tasks: TaskFolders, options: FileOptions, lot: Sequence[Sequence[PartFile]]) -> dict[str, Any]:
     """Run one task: write each group of files as one file in the attempt's own directory.
 
     Raises:
         OSError: the disk is full or fails.
+        StoreAccessError: object storage refuses a file.
     """
     made: list[PartFile] = []
     for some in lot:
-        folder = os.path.join(tasks, f"combined-{uuid.uuid4().hex}")
-        os.mkdir(folder)
-        writer = options.writer(folder)
-        for part in some:
-            with pq.ParquetFile(part.path) as file:
-                for batch in file.iter_batches(BATCH_ROWS):
-                    writer.write(batch)
-        writer.close()
-        assert sum(file.rows for file in writer.files) == sum(part.rows for part in some)  # readers lose nothing
-        names = [some[0].name, *(f"{some[0].name}-{n}" for n in range(2, len(writer.files) + 1))]
-        files = sorted(writer.files, key=lambda file: file.path)
-        made += [
-            PartFile(f.path, f.size, f.rows, name, f.values, f.stats) for f, name in zip(files, names, strict=True)
-        ]
+        with tasks.attempt("combined") as attempt:
+            writer = options.writer(attempt)
+            for part in some:
+                with readable(part.path, tasks.s3) as source, pq.ParquetFile(source) as file:
+                    for batch in file.iter_batches(BATCH_ROWS):
+                        writer.write(batch)
+            writer.close()
+            assert sum(file.rows for file in writer.files) == sum(part.rows for part in some)  # readers lose nothing
+            names = [some[0].name, *(f"{some[0].name}-{n}" for n in range(2, len(writer.files) + 1))]
+            files = sorted(writer.files, key=lambda file: file.path)
+            made += [
+                PartFile(attempt.keep(f.path), f.size, f.rows, name, f.values, f.stats)
+                for f, name in zip(files, names, strict=True)
+            ]
     return {"files": made}

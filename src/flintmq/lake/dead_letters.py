@@ -24,9 +24,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from flintmq.arrow.schema import SPARK_SCHEMA, of_many
+from flintmq.config.s3 import S3Options
 from flintmq.errors import StoreAccessError, UsageError
 from flintmq.lake.table_format import EXPORT_FOLDER
 from flintmq.message import MEMBER_COLUMNS
+from flintmq.objects.object_file import fetch
 from flintmq.storage.filesystem import REAL
 from flintmq.storage.store_url import local_only
 from flintmq.storage.versioned_json import VersionedJson
@@ -113,16 +115,18 @@ class DeadLetters:
 
     Attributes:
         folder: the directory.
-        table: target of the export.
+        table: path or URL of the target of the export.
+        s3: how to reach the table's URL.
         files: of the export that is made: path and the beginning of the name.
     """
 
     folder: Path | None
-    table: Path
+    table: str
+    s3: S3Options = field(default_factory=S3Options)
     files: list[tuple[str, str]] = field(default_factory=list)
 
     @classmethod
-    def at(cls, path: str | None, table: Path) -> DeadLetters:
+    def at(cls, path: str | None, table: str, s3: S3Options = S3Options()) -> DeadLetters:  # noqa: B008
         """Return the dead letters in this directory, which is created if it does not exist.
 
         Raises:
@@ -130,9 +134,9 @@ class DeadLetters:
             StoreAccessError: it cannot be created, read or written.
         """
         if path is None:
-            return cls(None, table)
+            return cls(None, table, s3)
         folder = Path(os.path.abspath(local_only(path)))
-        if folder.is_relative_to(table) or table.is_relative_to(folder):
+        if folder.is_relative_to(table) or Path(table).is_relative_to(folder):
             raise UsageError(f"--dead-letters {folder}: one of it and {table} is in the other; give one beside it")
         mark = _mark_file(folder / MARK)
         try:
@@ -145,12 +149,12 @@ class DeadLetters:
                 what = strangers[0] if strangers else "exports"
                 raise UsageError(f"--dead-letters {folder} holds other things ({what!a}); give an empty directory")
             if there is None:
-                mark.save({"table": str(table)})
+                mark.save({"table": table})
         except OSError as error:
             raise StoreAccessError(f"{folder}: {error.strerror}; give a directory that can be written") from error
-        if there not in (None, str(table)):
+        if there not in (None, table):
             raise UsageError(f"--dead-letters {folder} belongs to {there}; give a directory of its own")
-        return cls(folder, table)
+        return cls(folder, table, s3)
 
     def collect(self, answers: Sequence[Any]) -> None:
         """Take the files that tasks wrote for the export that is made."""
@@ -180,7 +184,7 @@ class DeadLetters:
             staging.mkdir()
             for path, name in self.files:
                 # Copied: the directory may be on another disk.
-                shutil.copyfile(path, staging / f"{name}-dead.parquet")
+                fetch(path, str(staging / f"{name}-dead.parquet"), self.s3)
                 sync_file(str(staging / f"{name}-dead.parquet"), REAL)
             sync_folder(staging)
             os.rename(staging, self.folder / f"export={number}")

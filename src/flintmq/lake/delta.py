@@ -23,11 +23,14 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 from flintmq.arrow.schema import FIRST_COLUMNS
 from flintmq.errors import MissingExtraError, StoreAccessError, StoreError, UsageError
 from flintmq.lake.columns import RAW
-from flintmq.lake.target import NAMES, ExportTarget, Manifest, StagedFile
+from flintmq.lake.storage_options import storage_options
+from flintmq.lake.table_folder import BucketFolder, TableFolder
+from flintmq.lake.target import NAMES, ExportTarget, Manifest, StagedFile, encoded
 from flintmq.storage.tree import walk_tree
 from flintmq.storage.whole_file import sync_folder
 
@@ -36,7 +39,6 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 APP = "flintmq-export"  # of the application transactions
-MANIFESTS = "_flintmq"
 LOG = "_delta_log"
 CHECKPOINT_INTERVAL = 100  # commits, unless the table sets its own
 _OWN = re.compile(r"(topic_name|date)=.+|\d{6,}-.+\.parquet", re.DOTALL)
@@ -47,7 +49,7 @@ _VERSION = re.compile(r"(\d{20})\.")
 class DeltaTarget(ExportTarget):
     """A Delta table that exports are published into. Created and used within `locked`."""
 
-    def __init__(self, root: Path) -> None:
+    def __init__(self, root: Path | TableFolder) -> None:
         super().__init__(root)
         self._newest = -1  # number of the newest export that the table ever had; 0: none; -1: `last` was not called
         self._current = -1  # number of the export that its rows come from: an older one if the table was restored
@@ -75,7 +77,9 @@ class DeltaTarget(ExportTarget):
         self._table_id = str(table.metadata().id)
         if self._current < self._newest:
             self.notes["table_was_put_back"] = 1
-        return self.read_manifest(self._manifest(self._current)) if self._current else None
+        if isinstance(self.folder, BucketFolder):
+            self.folder.sweep_lost(self._newest)
+        return self.manifest_of(self._current) if self._current else None
 
     def committed(self) -> tuple[Manifest | None, int]:
         """Return the manifest of the export that the rows come from, and the table's version.
@@ -87,7 +91,7 @@ class DeltaTarget(ExportTarget):
         number = 0 if table is None else self._numbers(table)[1]
         if table is None or not number:
             return None, 0
-        return self.read_manifest(self._manifest(number)), table.version()
+        return self.manifest_of(number), table.version()
 
     def files_at(self, version: int) -> tuple[str, ...]:
         """Return the paths of the files of a version, those of the newest export last.
@@ -99,14 +103,25 @@ class DeltaTarget(ExportTarget):
         table = self._table(version)
         features = [] if table is None else table.protocol().reader_features or []
         if features:
-            raise UsageError(f"{self.root}: the Delta table uses {', '.join(features)[:80]}, which is not read here")
+            raise UsageError(f"{self.where}: the Delta table uses {', '.join(features)[:80]}, which is not read here")
         # Files have the number of their export in their names: the last ones have all columns.
-        return () if table is None else tuple(sorted(table.file_uris(), key=os.path.basename))
+        return () if table is None else tuple(sorted(self._files(table), key=os.path.basename))
+
+    def _files(self, table: DeltaTable) -> list[str]:
+        """Return the paths of a table's files, or their URLs with the keys as they are."""
+        import pyarrow as pa
+
+        if not self.folder.remote:
+            return list(table.file_uris())
+        # `file_uris` escapes some characters of keys there, and not others; Delta's log escapes all.
+        places: list[Any] = pa.table(table.get_add_actions())["path"].to_pylist()
+        return [self.folder.at(unquote(place)) for place in places]
 
     def number_after(self, last: Manifest | None) -> int:
         """Return the number of the next export; no number is used twice."""
         assert self._newest >= 0  # `last` was called
-        return self._newest + 1
+        # Below a URL a run that died keeps the number that it claimed, as nobody knows that it is dead.
+        return max(self._newest, self.folder.claimed()) + 1
 
     def check(self, last: Manifest | None, schema: pa.Schema, partition_by: Sequence[str]) -> None:
         """Check that the table has the columns of the files, or may get them.
@@ -117,16 +132,16 @@ class DeltaTarget(ExportTarget):
         """
         table = self._table()
         if table is None:
-            others = [name for name in os.listdir(self.root) if self.is_own(name)]
+            others = [name for name in self.folder.names() if self.is_own(name) and not self.folder.remote]
             if others:
-                raise UsageError(f"{self.root} holds {others[0]!a} but no Delta table; give an empty directory")
+                raise UsageError(f"{self.where} holds {others[0]!a} but no Delta table; give an empty directory")
             return
         assert self._newest >= 0  # `last` was called
         if not self._newest and table.file_uris():
-            raise UsageError(f"{self.root} holds a Delta table that no export made; give an empty directory")
+            raise UsageError(f"{self.where} holds a Delta table that no export made; give an empty directory")
         if list(table.metadata().partition_columns) != list(partition_by):
             there = ",".join(table.metadata().partition_columns)
-            raise UsageError(f"{self.root} is a Delta table partitioned by {there or 'nothing'}; give the same")
+            raise UsageError(f"{self.where} is a Delta table partitioned by {there or 'nothing'}; give the same")
         self._missing(table, schema, partition_by)
         if last is not None and last.names < NAMES and "topic_name" in partition_by:
             old = next(
@@ -134,8 +149,8 @@ class DeltaTarget(ExportTarget):
             )
             if old is not None:
                 raise UsageError(
-                    f"{self.root}: an earlier FlintMQ cut a long topic to the topic_name {old[-40:]!a}; the same topic "
-                    "would get two; export into a new directory"
+                    f"{self.where}: an earlier FlintMQ cut a long topic to the topic_name {old[-40:]!a}; the same "
+                    "topic would get two; export into a new directory"
                 )
 
     def hints(self, files: Sequence[StagedFile], schema: pa.Schema) -> list[StagedFile]:
@@ -163,23 +178,20 @@ class DeltaTarget(ExportTarget):
             same = self._table_id == (None if table is None else str(table.metadata().id))
             if not same or (table is not None and self._numbers(table) != (self._newest, self._current)):
                 raise StoreError(
-                    f"{self.root} was restored, made again, or exported into, during this export; run it again"
+                    f"{self.where} was restored, made again, or exported into, during this export; run it again"
                 )
             if table is None:
-                table = DeltaTable.create(str(self.root), full, partition_by=partition_by)
+                table = DeltaTable.create(self.where, full, partition_by=partition_by, storage_options=self._storage())
                 self._sync_log()
             added = self._missing(table, schema, partition_by)
             if added:
                 table.alter.add_columns(added)
             # The manifest comes first: the next run reads it for every number that the table has.
-            path = self._manifest(manifest.number)
-            path.parent.mkdir(exist_ok=True)
-            manifest.write(path)
-            actions = [self._bring(manifest.number, file) for file in files]
+            self.folder.claim(manifest.number, encoded(manifest))
             # The files' names are durable before the commit that refers to them.
-            for folder in {above for action in actions for above in (self.root / action.path).parents}:
-                if folder.is_relative_to(self.root):
-                    sync_folder(folder)
+            places = [_place(manifest.number, file) for file in files]
+            self.folder.bring([(file.path, place) for file, place in zip(files, places, strict=True)])
+            actions = [_added(file, place) for file, place in zip(files, places, strict=True)]
             table.create_write_transaction(
                 actions,
                 mode="append",
@@ -194,12 +206,24 @@ class DeltaTarget(ExportTarget):
             self._newest = self._current = manifest.number
             self._table_id = str(table.metadata().id)
         except DeltaError as error:
-            raise StoreAccessError(f"{self.root}: the Delta table rejected the export: {error}") from error
+            raise self._rejected(error) from error
+        except OSError as error:
+            if not self.folder.remote:
+                raise
+            # The answer to the commit may be lost: the next run finds out whether the table has the export.
+            raise StoreAccessError(f"{self.where}: the Delta table cannot be written: {_line(error)}") from error
         # The export is in the table: a failure from here on must not say otherwise. A later run tries again.
         try:
             self._shorten_log()
-        except DeltaError:
+        except (DeltaError, OSError):
             self.notes["log_not_shortened"] = 1
+
+    def _rejected(self, error: Exception) -> StoreError | StoreAccessError:
+        """Return the error for users: another export was faster, or deltalake's own."""
+        table = self._table()
+        if table is not None and self._numbers(table) != (self._newest, self._current):
+            return StoreError(f"{self.where}: another export into it was faster; run this one again")
+        return StoreAccessError(f"{self.where}: the Delta table rejected the export: {_line(error)}")
 
     def _table(self, version: int | None = None) -> DeltaTable | None:
         try:
@@ -208,13 +232,15 @@ class DeltaTarget(ExportTarget):
         except ImportError as error:
             raise MissingExtraError("a Delta table needs deltalake: pip install 'flintmq[delta]'") from error
         try:
-            return DeltaTable(str(self.root), version) if DeltaTable.is_deltatable(str(self.root)) else None
-        except DeltaError as error:
-            text = " ".join(str(error).split())[:200]
-            raise StoreAccessError(f"{self.root}: the Delta table cannot be read: {text}") from error
+            if not DeltaTable.is_deltatable(self.where, self._storage()):
+                return None
+            return DeltaTable(self.where, version, storage_options=self._storage())
+        except (DeltaError, OSError) as error:
+            raise StoreAccessError(f"{self.where}: the Delta table cannot be read: {_line(error)}") from error
 
-    def _manifest(self, number: int) -> Path:
-        return self.root / MANIFESTS / f"{number:06d}.json"
+    def _storage(self) -> dict[str, str] | None:
+        """Return deltalake's options for object storage; None for a disk."""
+        return storage_options(self.where, self.folder.s3) if self.folder.remote else None
 
     def _missing(self, table: DeltaTable, schema: pa.Schema, partition_by: Sequence[str]) -> list[Any]:
         """Return the fields that the table lacks: properties, and columns added to the schema later.
@@ -234,7 +260,7 @@ class DeltaTarget(ExportTarget):
         other += [f.name for f in existing.values() if not f.nullable and f.name not in {each.name for each in wanted}]
         if other:
             raise UsageError(
-                f"{self.root} is a Delta table with other columns than this export ({', '.join(other[:3])}); "
+                f"{self.where} is a Delta table with other columns than this export ({', '.join(other[:3])}); "
                 "give an empty directory"
             )
         return missing
@@ -261,13 +287,13 @@ class DeltaTarget(ExportTarget):
 
     def _commit(self, version: int) -> list[dict[str, Any]]:
         """Read the actions of one commit."""
-        path = self.root / LOG / f"{version:020d}.json"
+        place = f"{LOG}/{version:020d}.json"
         try:
-            return [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines() if line]
+            return [json.loads(line) for line in self.folder.read(place).decode().splitlines() if line]
         except (OSError, ValueError) as error:
             raise StoreAccessError(
-                f"{path}: not readable, and nothing else shows whether the table was restored (RESTORE) since its last "
-                "export; export into a new directory"
+                f"{self.folder.at(place)}: not readable, and nothing else shows whether the table was restored "
+                "(RESTORE) since its last export; export into a new directory"
             ) from error
 
     def _restored(self, version: int, facts: Mapping[str, Any]) -> int:
@@ -283,7 +309,7 @@ class DeltaTarget(ExportTarget):
         if named is not None and str(named).isdigit():
             return min(int(named), version - 1)
         # The RESTORE named a time: find the version that has the same files.
-        table = DeltaTable(str(self.root), version=version)
+        table = DeltaTable(self.where, version=version, storage_options=self._storage())
         files = set(table.file_uris())
         for earlier in range(version - 1, -1, -1):
             table.load_as_version(earlier)
@@ -291,23 +317,14 @@ class DeltaTarget(ExportTarget):
                 return earlier
         return -1
 
-    def _bring(self, number: int, file: StagedFile) -> Any:
-        """Move a file into the table, and return its action for the transaction."""
-        from deltalake.transaction import AddAction
-
-        folder, name = os.path.split(file.place)
-        place = os.path.join(folder, f"{number:06d}-{name}")
-        (self.root / folder).mkdir(parents=True, exist_ok=True)
-        os.rename(file.path, self.root / place)
-        partition = {str(column): value for column, value in file.partition}
-        return AddAction(place, file.size, partition, int(time.time() * 1000), True, json.dumps(dict(file.stats)))
-
     def _sync_log(self) -> None:
         """Fsync the files of Delta's log that readers need, because deltalake does not.
 
         These are commits and checkpoints from the newest checkpoint on, and files without version (`_last_checkpoint`).
         Files that this process has synced, and that have not changed since, are skipped.
         """
+        if self.folder.remote:
+            return
         log = self.root / LOG
         files = [Path(folder, name) for folder, _, names in walk_tree(log) for name in names]
         versions = {path: int(match[1]) for path in files if (match := _VERSION.match(path.name))}
@@ -337,6 +354,25 @@ class DeltaTarget(ExportTarget):
         self._sync_log()
         if settings.get("delta.enableExpiredLogCleanup", "true").lower() == "true":
             table.cleanup_metadata()
+
+
+def _line(error: Exception) -> str:
+    """Return the text of an error of deltalake in one line, without colours and arrows."""
+    return " ".join(re.sub(r"\x1b\[[0-9;]*m|↳", "", str(error)).split())[:300]
+
+
+def _place(number: int, file: StagedFile) -> str:
+    """Return the place of a file in the table."""
+    folder, name = os.path.split(file.place)
+    return os.path.join(folder, f"{number:06d}-{name}")
+
+
+def _added(file: StagedFile, place: str) -> Any:
+    """Return the action that adds a file."""
+    from deltalake.transaction import AddAction
+
+    partition = {str(column): value for column, value in file.partition}
+    return AddAction(place, file.size, partition, int(time.time() * 1000), True, json.dumps(dict(file.stats)))
 
 
 def delta_schema(schema: pa.Schema, partition_by: Sequence[str]) -> pa.Schema:

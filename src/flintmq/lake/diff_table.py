@@ -42,7 +42,7 @@ class TableComparison:
     """The result of a comparison of stores with a table.
 
     Attributes:
-        table: directory of the table.
+        table: directory of the table, or its URL.
         format: "parquet", "delta" or "iceberg".
         number: of the table's newest export.
         messages: of the stores that are exported, and so were compared.
@@ -109,7 +109,7 @@ def compare_table(
 
     Args:
         stores: the store; or, of a table of several, these (a list, a pattern, a manifest).
-        table: directory of the table.
+        table: directory of the table, or its URL.
         config: RocketMQ's keys, for settings that the files do not show.
         catalog: of an Iceberg table, NAME:NAMESPACE.TABLE; None: its own.
         workers: run the tasks; None for threads of this process.
@@ -120,7 +120,7 @@ def compare_table(
         NotAStoreError, UnsupportedFormatError, StoreAccessError: a store or the table cannot be read.
         OSError: a file of the table cannot be read.
     """
-    manifest, version = open_table(table, catalog)
+    manifest, version = open_table(table, catalog, (config or StoreConfig()).s3)
     choice, report = CHOICES | manifest.choice, Report()
     many = names_many(stores, config)
     if many != choice["many"]:

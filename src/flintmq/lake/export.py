@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import json
 import os
-import uuid
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from flintmq.arrow.members import MemberColumns
@@ -20,6 +18,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.config.text import check_choice
 from flintmq.errors import StoreError, UsageError
 from flintmq.lake.bodies.form import BodyForm
+from flintmq.lake.bucket_target import BucketTarget
 from flintmq.lake.columns import ExportColumns
 from flintmq.lake.compact import FileOptions, PartFile, parts_of
 from flintmq.lake.dead_letters import DeadLetters, DeadLetterWriter
@@ -28,7 +27,8 @@ from flintmq.lake.parquet import PARTITIONS
 from flintmq.lake.scan import ScanPlan, scan_range
 from flintmq.lake.splits import LogRange
 from flintmq.lake.target import NAMES, ExportAnchor, ExportTarget, Manifest, StagedFile, StoreProgress, now
-from flintmq.storage.store_url import absolute
+from flintmq.lake.task_folders import TaskFolders
+from flintmq.storage.store_url import absolute, is_remote
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.records import record_at
@@ -215,8 +215,12 @@ def choice_of(options: ReadOptions, files: FileOptions, stream: bool) -> dict[st
     }
 
 
-def target_of(options: ExportOptions) -> Callable[[Path], ExportTarget]:
+def target_of(options: ExportOptions, out: str) -> Callable[[Any], ExportTarget]:
     """Return what makes the target of a directory.
+
+    Args:
+        options: of the export.
+        out: path or URL of the directory.
 
     Raises:
         UsageError: there is no format of this name, or a catalog is given for another one than Iceberg.
@@ -233,7 +237,7 @@ def target_of(options: ExportOptions) -> Callable[[Path], ExportTarget]:
         from flintmq.lake.iceberg_catalog import TableName
 
         return partial(IcebergTarget, name=TableName.parse(options.catalog))
-    return ExportTarget
+    return BucketTarget if is_remote(out) else ExportTarget
 
 
 def next_begin(root: object, last: StoreProgress | None, plan: ScanPlan) -> int:
@@ -272,7 +276,8 @@ def check_same(target: ExportTarget, last: Manifest, choice: Mapping[str, Any]) 
     ]
     if other:
         raise UsageError(
-            f"{target.root} has exports with other {' and '.join(other)}; export with the same, or into a new directory"
+            f"{target.where} has exports with other {' and '.join(other)}; export with the same, or into a new "
+            "directory"
         )
 
 
@@ -352,7 +357,7 @@ def task_name(store: int, member: Member | None, begin: int) -> str:
     return f"{begin:020d}" if member is None else f"{store:05d}-{begin:020d}"
 
 
-def export_range(tasks: str, files: FileOptions, task: RangeTask) -> dict[str, Any]:
+def export_range(tasks: TaskFolders, files: FileOptions, task: RangeTask) -> dict[str, Any]:
     """Run one task: write the messages of one range as Parquet files.
 
     The files are in a directory of this attempt; other attempts at the same range have their own.
@@ -372,29 +377,33 @@ def named(batches: Iterable[pa.RecordBatch], member: Member | None) -> Iterable[
 
 
 def write_files(
-    batches: Iterable[pa.RecordBatch], log: LogFiles, tasks: str, files: FileOptions, name: str, report: Report
+    batches: Iterable[pa.RecordBatch], log: LogFiles, tasks: TaskFolders, files: FileOptions, name: str, report: Report
 ) -> dict[str, Any]:
     """Write the rows of a task into a new directory, and return the answer for the driver.
 
     Raises:
         StoreError: the last record was deleted during the export.
         OSError: the disk is full or fails; also errors of the iterable of batches.
+        StoreAccessError: object storage refuses a file.
     """
-    folder = os.path.join(tasks, f"{name}-{uuid.uuid4().hex}")
-    os.mkdir(folder)
-    writer, dead = files.writer(folder), DeadLetterWriter(folder, files.shape.many) if files.dead_letters else None
-    rows, last = 0, None
-    reasons: Counter[str] = Counter()
-    for batch in batches:
-        if batch.num_rows:
-            shaped, bad = files.shape.shaped(batch)
-            writer.write(shaped)
-            rows += batch.num_rows
-            reasons.update(reason for _, reason in bad)
-            if dead is not None and bad:
-                dead.write(batch, bad)
-            last = max(last or 0, batch.column("physical_offset")[-1].as_py())
-    writer.close()
+    with tasks.attempt(name) as attempt:
+        writer = files.writer(attempt)
+        dead = DeadLetterWriter(attempt.folder, files.shape.many) if files.dead_letters else None
+        rows, last = 0, None
+        reasons: Counter[str] = Counter()
+        for batch in batches:
+            if batch.num_rows:
+                shaped, bad = files.shape.shaped(batch)
+                writer.write(shaped)
+                rows += batch.num_rows
+                reasons.update(reason for _, reason in bad)
+                if dead is not None and bad:
+                    dead.write(batch, bad)
+                last = max(last or 0, batch.column("physical_offset")[-1].as_py())
+        writer.close()
+        letters = None if dead is None else dead.close()
+        kept = [part._replace(path=attempt.keep(part.path)) for part in parts_of(writer, name)]
+        letters = None if letters is None else attempt.keep(letters)
     anchor = None
     if last is not None:
         record = record_at(log, last)
@@ -402,9 +411,8 @@ def write_files(
             raise StoreError(f"the record at log offset {last} was deleted during the export; export again")
         anchor = (record.physical_offset, record.size, record.store_timestamp, record.body_crc)
     found = {"damages": report.damage_count, "lost_bytes": report.lost_bytes, "bad_bodies": reasons.total()}
-    letters = None if dead is None else dead.close()
     more = {"bad_reasons": dict(reasons), "dead_letters": None if letters is None else [letters, name]}
-    return {"rows": rows, "files": parts_of(writer, name), "anchor": anchor, **found, **more}
+    return {"rows": rows, "files": kept, "anchor": anchor, **found, **more}
 
 
 def publish(

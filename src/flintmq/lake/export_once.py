@@ -8,7 +8,6 @@ published. The next export begins, in each store, where the last one ended in it
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -39,7 +38,7 @@ from flintmq.lake.scan import ScanPlan
 from flintmq.lake.splits import shares, split_count
 from flintmq.lake.target import ExportTarget, Manifest, StoreProgress, locked
 from flintmq.lake.workers import Progress, Threads, Workers
-from flintmq.storage.store_url import local_only, outside_store
+from flintmq.storage.store_url import absolute, outside_store
 from flintmq.store.commitlog.report import Report
 
 
@@ -77,12 +76,14 @@ def export(
     options, workers = ExportOptions.of(root, config, choices), workers or Threads()
     files, report = options.files, Report()
     plans = plans_of(options.read, report)
-    for place in filter(None, (out, options.checkpoint, options.dead_letters)):
-        for _, plan in plans:
+    for _, plan in plans:
+        outside_store(out, plan.options.path, config, urls=True)
+        for place in filter(None, (options.checkpoint, options.dead_letters)):
             outside_store(place, plan.options.path, config)
-    with locked(os.path.abspath(local_only(out)), target_of(options)) as target:
-        last, copy = target.last(), ExportCheckpoint.at(options.checkpoint, target.root)
-        letters = DeadLetters.at(options.dead_letters, target.root)
+    out = absolute(out)
+    with locked(out, target_of(options, out), options.read.config.s3) as target:
+        last, copy = target.last(), ExportCheckpoint.at(options.checkpoint, target.where)
+        letters = DeadLetters.at(options.dead_letters, target.where, target.folder.s3)
         choice = choice_of(options.read, files, stream=False)
         if last is not None:
             check_same(target, last, choice)
@@ -90,7 +91,7 @@ def export(
         copy.check(last)
         target.check(last, files.shape.schema(), files.partition_by)
         done = Exported(notes={**report.note_counts, **target.notes})
-        tasks = str(target.stage())
+        tasks = target.stage(last)
         work = [task for number, lot in enumerate(lots) for task in lot.tasks(number, workers.count)]
         answers = workers.run(partial(export_range, tasks, files), work, progress)
         done.count(answers)
@@ -129,7 +130,7 @@ class _Lot:
     @classmethod
     def of(cls, target: ExportTarget, last: Manifest | None, member: Member | None, plan: ScanPlan) -> _Lot:
         before = None if last is None else last.progress(None if member is None else member.broker)
-        begin = next_begin(target.root, before, plan)
+        begin = next_begin(target.where, before, plan)
         return cls(member, plan, begin, max(begin, plan.end))
 
     def tasks(self, number: int, workers: int) -> list[RangeTask]:

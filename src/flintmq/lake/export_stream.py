@@ -8,7 +8,6 @@ own checkpoint: after any crash, a batch is there with its offsets, or neither i
 
 from __future__ import annotations
 
-import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -40,8 +39,9 @@ from flintmq.lake.stream.options import StreamOptions
 from flintmq.lake.stream.scan import read_part
 from flintmq.lake.stream_source import Offsets, PartTask, StreamSource
 from flintmq.lake.target import ExportTarget, Manifest, StoreProgress, locked
+from flintmq.lake.task_folders import TaskFolders
 from flintmq.lake.workers import Threads, Workers
-from flintmq.storage.store_url import local_only, outside_store
+from flintmq.storage.store_url import absolute, outside_store
 from flintmq.store.commitlog.report import Report
 
 MAX_BYTES = 1 << 30  # of log in one micro-batch
@@ -82,13 +82,15 @@ def export_stream(
     options = ExportOptions.of(root, config, choices)
     files = options.files
     stop = stop or threading.Event()
-    for place in filter(None, (out, options.checkpoint, options.dead_letters)):
-        for path in places_of(options.read):
+    for path in places_of(options.read):
+        outside_store(out, path, config, urls=True)
+        for place in filter(None, (options.checkpoint, options.dead_letters)):
             outside_store(place, path, config)
-    with locked(os.path.abspath(local_only(out)), target_of(options)) as target:
+    out = absolute(out)
+    with locked(out, target_of(options, out), options.read.config.s3) as target:
         source = StreamSource(StreamOptions(options.read, max_offsets=max_offsets, max_bytes=max_bytes))
-        copy = ExportCheckpoint.at(options.checkpoint, target.root)
-        letters = DeadLetters.at(options.dead_letters, target.root)
+        copy = ExportCheckpoint.at(options.checkpoint, target.where)
+        letters = DeadLetters.at(options.dead_letters, target.where, target.folder.s3)
         query = _Query(workers or Threads(), source, target, files, copy, letters)
         if once:
             source.stream.end_now()
@@ -134,7 +136,7 @@ class _Query:
             for broker, log in source.logs().items():
                 before = self.last.progress(broker)
                 if before is not None:
-                    check_log(target.root, before, log)
+                    check_log(target.where, before, log)
             self.offsets = source.offsets(self.last)
         copy.check(self.last)
         target.check(self.last, files.shape.schema(), files.partition_by)
@@ -153,7 +155,7 @@ class _Query:
         if end == self.offsets:
             return None
         parts = self.source.tasks(self.offsets, end)
-        tasks = str(self.target.stage())
+        tasks = self.target.stage(self.last)
         answers = self.workers.run(partial(export_part, tasks, self.files), parts)
         done = Exported()
         done.count(answers)
@@ -188,7 +190,7 @@ class _Query:
         return found
 
 
-def export_part(tasks: str, files: FileOptions, task: PartTask) -> dict[str, Any]:
+def export_part(tasks: TaskFolders, files: FileOptions, task: PartTask) -> dict[str, Any]:
     """Run one task: write the messages of one part of a micro-batch as Parquet files.
 
     The files are in a directory of this attempt.

@@ -105,7 +105,7 @@ class History:
 
         Args:
             stores: the store; or, of a table of several, these (a list, a pattern, a manifest).
-            table: directory of the table.
+            table: directory of the table, or its URL.
             predicate: selects rows.
             config: RocketMQ's keys, for settings that the files do not show.
             catalog: of an Iceberg table, NAME:NAMESPACE.TABLE; None: its own.
@@ -117,7 +117,7 @@ class History:
                 was not exported; its bodies are of a form that is not kept in the table.
             StoreAccessError, MissingExtraError: the table cannot be read.
         """
-        manifest, version = open_table(table, catalog)
+        manifest, version = open_table(table, catalog, (config or StoreConfig()).s3)
         choice = CHOICES | manifest.choice
         many = names_many(stores, config)
         if many != choice["many"]:
@@ -208,7 +208,7 @@ class History:
             UsageError: the table was replaced by one of another form.
             StoreAccessError: the table cannot be read.
         """
-        manifest, version = open_table(self.table, self.catalog)
+        manifest, version = open_table(self.table, self.catalog, self.version.s3)
         if CHOICES | manifest.choice != CHOICES | self.manifest.choice:
             raise UsageError(f"{self.table}: the table got other columns while it was read; read it again")
         return replace(self, manifest=manifest, version=version)

@@ -147,8 +147,7 @@ class HistoryStream:
         return [FilesTask(version, (file,)) for file in files[at.files : last]]
 
     def _version(self, number: int) -> TableVersion:
-        table = self.history.version
-        return TableVersion(table.root, table.to, number, table.name)
+        return replace(self.history.version, version=number)
 
     def _files(self, at: Backfill) -> tuple[str, ...]:
         """Return the files that the backfill reads, in its order."""

@@ -30,7 +30,9 @@ from flintmq.lake.columns import RAW
 from flintmq.lake.iceberg_add import add_files
 from flintmq.lake.iceberg_catalog import CATALOG, TableName, in_one_line
 from flintmq.lake.parquet import SEARCHED
-from flintmq.lake.target import ExportTarget, Manifest, StagedFile
+from flintmq.lake.table_folder import BucketFolder, TableFolder
+from flintmq.lake.target import ExportTarget, Manifest, StagedFile, encoded
+from flintmq.storage.store_url import store_path
 from flintmq.storage.whole_file import sync_folder
 
 if TYPE_CHECKING:
@@ -38,7 +40,6 @@ if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
     from pyiceberg.table import Table, Transaction
 
-MANIFESTS = "_flintmq"
 EXPORT = "flintmq-export"  # of a snapshot's summary: number of its export
 NEWEST = "flintmq.export"  # of the table: number of the newest export
 SNAPSHOT = "flintmq.snapshot"  # of the table: id of that export's snapshot
@@ -65,8 +66,13 @@ class IcebergTarget(ExportTarget):
 
     changeable = frozenset({"partition_by"})
 
-    def __init__(self, root: Path, name: TableName = TableName()) -> None:  # noqa: B008  (it is frozen)
+    def __init__(self, root: Path | TableFolder, name: TableName = TableName()) -> None:  # noqa: B008  (it is frozen)
         super().__init__(root)
+        if self.folder.remote and name.catalog is None:
+            raise UsageError(
+                f"{self.where}: the catalog of an Iceberg table on object storage lies elsewhere; give --catalog "
+                "NAME:NAMESPACE.TABLE, with NAME from PyIceberg's configuration"
+            )
         self.name = name
         self._newest = -1  # number of the newest export that the table ever had; 0: none; -1: `last` was not called
         self._current = -1  # number of the export that its rows come from: an older one if the table was rolled back
@@ -86,8 +92,8 @@ class IcebergTarget(ExportTarget):
             StoreAccessError: the table or the manifest cannot be read.
             UsageError: the table was moved.
         """
-        if self.name.catalog is not None and (self.root / CATALOG).exists():
-            raise UsageError(f"{self.root} has a catalog of its own, {CATALOG}; leave --catalog out")
+        if self.name.catalog is not None and self.folder.holds(CATALOG):
+            raise UsageError(f"{self.where} has a catalog of its own, {CATALOG}; leave --catalog out")
         table = self._table()
         if table is None:
             self._newest = self._current = 0
@@ -97,7 +103,9 @@ class IcebergTarget(ExportTarget):
         self._table_id = str(table.metadata.table_uuid)
         if self._current < self._newest:
             self.notes["table_was_put_back"] = 1
-        return self.read_manifest(self._manifest(self._current)) if self._current else None
+        if isinstance(self.folder, BucketFolder):
+            self.folder.sweep_lost(self._newest)
+        return self.manifest_of(self._current) if self._current else None
 
     def committed(self) -> tuple[Manifest | None, int]:
         """Return the manifest of the export that the rows come from, and the snapshot's id.
@@ -112,7 +120,7 @@ class IcebergTarget(ExportTarget):
                 return None, 0
             snapshot = table.metadata.current_snapshot_id
             assert snapshot is not None  # an export made it
-            return self.read_manifest(self._manifest(number)), snapshot
+            return self.manifest_of(number), snapshot
         finally:
             self._close()
 
@@ -126,9 +134,9 @@ class IcebergTarget(ExportTarget):
             table = self._table()
             if table is None or table.snapshot_by_id(version) is None:
                 raise StoreAccessError(
-                    f"{self.root}: the table has no snapshot {version} any more; begin the read anew"
+                    f"{self.where}: the table has no snapshot {version} any more; begin the read anew"
                 )
-            with in_one_line(str(self.root), "cannot be read"):
+            with in_one_line(self.where, "cannot be read"):
                 return tuple(sorted(task.file.file_path for task in table.scan(snapshot_id=version).plan_files()))
         finally:
             self._close()
@@ -136,7 +144,8 @@ class IcebergTarget(ExportTarget):
     def number_after(self, last: Manifest | None) -> int:
         """Return the number of the next export; no number is used twice."""
         assert self._newest >= 0  # `last` was called
-        return self._newest + 1
+        # Below a URL a run that died keeps the number that it claimed, as nobody knows that it is dead.
+        return max(self._newest, self.folder.claimed()) + 1
 
     def check(self, last: Manifest | None, schema: pa.Schema, partition_by: Sequence[str]) -> None:
         """Check that the table has the columns of the files, or may get them.
@@ -148,21 +157,22 @@ class IcebergTarget(ExportTarget):
         table = self._table()
         if table is None:
             # A first run that died leaves a catalog and metadata, no data.
-            own = (self.root / CATALOG).exists() or self.name.catalog is not None
-            others = [name for name in os.listdir(self.root) if name == "data" or (name == "metadata" and not own)]
+            own = self.name.catalog is not None or self.folder.holds(CATALOG)
+            there = [] if self.folder.remote else self.folder.names()  # a run that died leaves its data in a bucket
+            others = [name for name in there if name == "data" or (name == "metadata" and not own)]
             if others:
-                raise UsageError(f"{self.root} holds {others[0]!a} but no Iceberg table; give an empty directory")
+                raise UsageError(f"{self.where} holds {others[0]!a} but no Iceberg table; give an empty directory")
             return
         assert self._newest >= 0  # `last` was called
         if not self._newest and table.current_snapshot() is not None:
-            raise UsageError(f"{self.root} holds an Iceberg table that no export made; give an empty directory")
+            raise UsageError(f"{self.where} holds an Iceberg table that no export made; give an empty directory")
         self._missing(table, schema)
         if not self._newest:
             return
-        newest = self.read_manifest(self._manifest(self._newest))  # a roll-back leaves the partitions as they are
+        newest = self.manifest_of(self._newest)  # a roll-back leaves the partitions as they are
         if _partitions(table) != _wanted(newest.choice["partition_by"]):
             raise UsageError(
-                f"{self.root} is an Iceberg table whose partitions somebody changed to "
+                f"{self.where} is an Iceberg table whose partitions somebody changed to "
                 f"{', '.join(map(' of '.join, _partitions(table))) or 'none'}; export into a new directory"
             )
 
@@ -183,11 +193,9 @@ class IcebergTarget(ExportTarget):
 
         assert manifest.number > self._newest >= 0  # files have the number in their names, and no number is used twice
         # The manifest comes first: the next run reads it for every number that the table has.
-        path = self._manifest(manifest.number)
-        path.parent.mkdir(exist_ok=True)
-        manifest.write(path)
+        self.folder.claim(manifest.number, encoded(manifest))
         places: list[str] = []
-        with in_one_line(str(self.root), "the Iceberg table rejected the export"):
+        with in_one_line(self.where, "the Iceberg table rejected the export"):
             for _ in range(ATTEMPTS):
                 table = self._unchanged() or self._create(schema)
                 places = places or self._bring(manifest.number, files)
@@ -198,7 +206,7 @@ class IcebergTarget(ExportTarget):
                 self._newest = self._current = manifest.number
                 self._table_id = str(table.metadata.table_uuid)
                 return
-        raise StoreError(f"{self.root} was changed by others {ATTEMPTS} times during the commit; run the export again")
+        raise StoreError(f"{self.where} was changed by others {ATTEMPTS} times during the commit; run the export again")
 
     def _unchanged(self) -> Table | None:
         """Load the table again; None if there is none yet.
@@ -212,7 +220,7 @@ class IcebergTarget(ExportTarget):
             same = table.current_snapshot() is None  # made by this publication, which then met another commit
         if not same or (table is not None and self._numbers(table) != (self._newest, self._current)):
             raise StoreError(
-                f"{self.root} was rolled back, made again, or exported into, during this export; run it again"
+                f"{self.where} was rolled back, made again, or exported into, during this export; run it again"
             )
         return table
 
@@ -238,7 +246,7 @@ class IcebergTarget(ExportTarget):
     def _open(self) -> Catalog:
         """Open the catalog anew; if its directory was made again, an open file is of the old one."""
         self._close()
-        self._catalog = self.name.open(self.root)
+        self._catalog = self.name.open(self.folder)
         return self._catalog
 
     def _close(self) -> None:
@@ -249,31 +257,32 @@ class IcebergTarget(ExportTarget):
     def _create(self, schema: pa.Schema) -> Table:
         catalog = self._open()
         catalog.create_namespace_if_not_exists(self.name.identifier[:-1])
-        table = catalog.create_table(self.name.identifier, schema, str(self.root), properties=SETTINGS)
-        sync_folder(self.root)
+        table = catalog.create_table(self.name.identifier, schema, self.where, properties=SETTINGS)
+        if not self.folder.remote:
+            sync_folder(self.root)
         return table
 
     def _table(self) -> Table | None:
-        if self.name.catalog is None and not (self.root / CATALOG).exists():
+        if self.name.catalog is None and not self.folder.holds(CATALOG):
             return None
-        with in_one_line(str(self.root), "the Iceberg table cannot be read"):
+        with in_one_line(self.where, "the Iceberg table cannot be read"):
             catalog = self._open()
             if not catalog.table_exists(self.name.identifier):
                 return None
             table = catalog.load_table(self.name.identifier)
         there = table.location()
-        if os.path.realpath(there.removeprefix("file://")) != os.path.realpath(self.root):
+        if not self._is_here(there):
             raise UsageError(
-                f"{self.root} is not the directory of this Iceberg table: its files are in {there}; give that one, or "
+                f"{self.where} is not the directory of this Iceberg table: its files are in {there}; give that one, or "
                 "move it back if it was moved, or export into a new directory"
             )
         return table
 
-    def _manifest(self, number: int) -> Path:
-        return self.root / MANIFESTS / f"{number:06d}.json"
-
-    def _folder(self, number: int) -> Path:
-        return self.root / "data" / f"{number:06d}"
+    def _is_here(self, location: str) -> bool:
+        """Return whether the location of a table in its catalog is this directory."""
+        if self.folder.remote:
+            return bool(store_path(location) == self.where)
+        return os.path.realpath(location.removeprefix("file://")) == os.path.realpath(self.root)
 
     def _missing(self, table: Table, schema: pa.Schema) -> list[str]:
         """Return the columns that the table lacks: properties, and ones added to the schema later.
@@ -292,7 +301,7 @@ class IcebergTarget(ExportTarget):
         other += [f.name for f in found if not f.nullable and f.name not in schema.names]
         if other:
             raise UsageError(
-                f"{self.root} is an Iceberg table with other columns than this export ({', '.join(other[:3])}); "
+                f"{self.where} is an Iceberg table with other columns than this export ({', '.join(other[:3])}); "
                 "give an empty directory"
             )
         return missing
@@ -319,27 +328,27 @@ class IcebergTarget(ExportTarget):
         if not newest or str(here) == mark or self._has_files_of(table, newest):
             return newest, newest
         raise StoreAccessError(
-            f"{self.root}: the snapshots of its exports have expired, and nothing else shows whether the table was "
+            f"{self.where}: the snapshots of its exports have expired, and nothing else shows whether the table was "
             f"rolled back since export {newest}; if it was not, set its property {SNAPSHOT} to "
             f"{table.metadata.current_snapshot_id}, otherwise export into a new directory"
         )
 
     def _has_files_of(self, table: Table, number: int) -> bool:
         """Return whether files of an export are among those of the table's present rows."""
-        folder = self._folder(number).name
+        folder = os.path.basename(_data(number))
         return any(Path(task.file.file_path).parent.name == folder for task in table.scan().plan_files())
 
     def _bring(self, number: int, files: Sequence[StagedFile]) -> list[str]:
         """Move files into the table; their names are durable before the commit that refers to them."""
-        folder = self._folder(number)
-        folder.mkdir(parents=True, exist_ok=True)
-        places = [folder / os.path.basename(file.place) for file in files]
+        places = [f"{_data(number)}/{os.path.basename(file.place)}" for file in files]
         assert len(set(places)) == len(files)  # one would replace another
-        for file, place in zip(files, places, strict=True):
-            os.rename(file.path, place)
-        for path in (folder, folder.parent, self.root):
-            sync_folder(path)
-        return [str(place) for place in places]
+        self.folder.bring([(file.path, place) for file, place in zip(files, places, strict=True)])
+        return [self.folder.at(place) for place in places]
+
+
+def _data(number: int) -> str:
+    """Return the place of the files of an export."""
+    return f"data/{number:06d}"
 
 
 def _fits(wanted: pa.DataType, there: pa.DataType) -> bool:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from flintmq.errors import FlintError, MissingExtraError, StoreAccessError, UsageError
+from flintmq.lake.storage_options import file_io_properties
+from flintmq.lake.table_folder import DiskFolder, TableFolder
 
 if TYPE_CHECKING:
     from pyiceberg.catalog import Catalog
@@ -51,11 +53,11 @@ class TableName:
         """The levels of the namespace, and the table."""
         return (*self.namespace.split("."), self.table)
 
-    def open(self, root: Path) -> Catalog:
+    def open(self, root: Path | TableFolder) -> Catalog:
         """Open the catalog.
 
         Args:
-            root: directory of the table.
+            root: directory of the table; or what reads and writes it.
 
         Raises:
             MissingExtraError: pyiceberg is not installed.
@@ -66,14 +68,16 @@ class TableName:
             from pyiceberg.catalog.sql import SqlCatalog
         except ImportError as error:
             raise MissingExtraError("an Iceberg table needs pyiceberg: pip install 'flintmq[iceberg]'") from error
+        folder = root if isinstance(root, TableFolder) else DiskFolder(root)
         if self.catalog is not None:
             with in_one_line(f"catalog {self.catalog}", "cannot be opened; see PyIceberg's configuration"):
-                return load_catalog(self.catalog, **_FILES)
+                own = file_io_properties(folder.s3) if folder.remote else {}
+                return load_catalog(self.catalog, **own, **_FILES)
         from sqlalchemy import URL
 
-        place = URL.create("sqlite", database=str(root / CATALOG)).render_as_string()
-        with in_one_line(str(root / CATALOG), "cannot be opened"):
-            return SqlCatalog("flintmq", **{"uri": place, "warehouse": str(root), **_FILES})
+        place = URL.create("sqlite", database=folder.at(CATALOG)).render_as_string()
+        with in_one_line(folder.at(CATALOG), "cannot be opened"):
+            return SqlCatalog("flintmq", **{"uri": place, "warehouse": folder.where, **_FILES})
 
 
 @contextmanager

@@ -140,6 +140,7 @@ class PartitionedWriter:
         compression: a Parquet codec: snappy, zstd, lz4, gzip or none.
         target_bytes: approximate largest size of a file; None: no limit.
         partition_by: columns in which all rows of a file agree: some of PARTITIONS.
+        durable: fsync files; false where they are put elsewhere, and only that copy is kept.
 
     Attributes:
         files: finished files. Complete after `close`.
@@ -152,8 +153,11 @@ class PartitionedWriter:
         compression: str = "snappy",
         target_bytes: int | None = None,
         partition_by: Sequence[str] = PARTITIONS,
+        *,
+        durable: bool = True,
     ) -> None:
         self.folder, self.schema, self.target_bytes, self.partition_by = folder, schema, target_bytes, partition_by
+        self._durable = durable
         self.files: list[WrittenFile] = []
         self._groups: dict[Values, _Waiting] = {}
         self._pending = 0
@@ -190,7 +194,7 @@ class PartitionedWriter:
             self._flush(max(self._groups, key=lambda group: self._groups[group].size))
 
     def close(self) -> None:
-        """Write all waiting rows and fsync every file.
+        """Write all waiting rows, and fsync every file where that was asked for.
 
         Raises:
             OSError: the disk is full or fails.
@@ -227,7 +231,7 @@ class PartitionedWriter:
         before, waiting.written = waiting.written, os.stat(waiting.path).st_size
         if self.target_bytes and waiting.written + (waiting.written - before) // 2 > self.target_bytes:
             self._finish(group)  # with another row group the file would be too large
-        elif not self._look_at_syncs():
+        elif self._durable and not self._look_at_syncs():
             self._sync_in_background(waiting.path)
 
     def _sync_in_background(self, path: str) -> None:
@@ -249,12 +253,13 @@ class PartitionedWriter:
         return len(self._syncs)
 
     def _finish(self, group: Values) -> None:
-        """Close the file of a group, if it has one, and have it synced."""
+        """Close the file of a group, if it has one, and have it synced where that was asked for."""
         waiting = self._groups.get(group)
         if waiting is None or waiting.writer is None:
             return
         waiting.writer.close()
-        self._sync_in_background(waiting.path)
+        if self._durable:
+            self._sync_in_background(waiting.path)
         stats = statistics(waiting.footers.pop(), self.schema, waiting.nulls)
         assert not waiting.footers and stats["numRecords"] == waiting.rows  # the footer is this file's
         self.files.append(WrittenFile(waiting.path, group, waiting.rows, os.stat(waiting.path).st_size, stats))

@@ -11,7 +11,11 @@ _ICEBERG = ("catalog.db", "metadata")
 
 def format_of(path: str) -> str | None:
     """Return "parquet", "delta" or "iceberg"; None if the directory holds no such table."""
-    names = os.listdir(path) if os.path.isdir(path) else []
+    return format_in(os.listdir(path)) if os.path.isdir(path) else None
+
+
+def format_in(names: list[str]) -> str | None:
+    """Return what `format_of` does, by the names in the directory."""
     if "commitlog" in names:  # a store, whatever else lies there
         return None
     if "_delta_log" in names:

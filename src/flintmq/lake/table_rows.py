@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import pyarrow as pa
@@ -15,12 +14,17 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from flintmq.arrow.schema import SPARK_SCHEMA
+from flintmq.config.s3 import S3Options
 from flintmq.errors import StoreAccessError, UsageError
+from flintmq.lake.bucket_target import BucketTarget
 from flintmq.lake.iceberg_catalog import TableName, in_one_line
 from flintmq.lake.row_mask import COLUMNS, columns_of, mask_of
-from flintmq.lake.table_format import format_of
+from flintmq.lake.table_folder import BucketFolder, TableFolder, folder_at
+from flintmq.lake.table_format import format_in
 from flintmq.lake.target import ExportTarget, Manifest
-from flintmq.storage.store_url import local_only
+from flintmq.objects.object_file import readable
+from flintmq.objects.opening import bucket_of
+from flintmq.storage.store_url import absolute, is_remote
 from flintmq.store.commitlog.predicate import Predicate
 
 EVERYTHING = Predicate()
@@ -40,16 +44,18 @@ class TableVersion:
     """Names one version of a table, for tasks.
 
     Attributes:
-        root: directory of the table.
+        root: directory of the table, or its URL.
         to: "parquet", "delta" or "iceberg".
         version: number of the newest export; of a Delta table Delta's version, of an Iceberg table a snapshot's id.
         name: of an Iceberg table in its catalog.
+        s3: how to reach a URL.
     """
 
     root: str
     to: str
     version: int
     name: TableName
+    s3: S3Options = field(default_factory=S3Options)
 
     def rows(self, schema: pa.Schema, begin: int, end: int | None, broker: str | None = None) -> pa.Table:
         """Read the rows of messages in a range of a log, in the order of the log.
@@ -66,7 +72,7 @@ class TableVersion:
         order: Any = [("physical_offset", "ascending"), ("queue_offset", "ascending")]
         if self.to == "iceberg":
             return fitted(_snapshot(self).rows(schema.names, begin, end, broker), schema).sort_by(order)
-        parts = [part for path in self.files if (part := _read(path, schema, begin, end, broker)) is not None]
+        parts = [part for path in self.files if (part := _read(self, path, schema, begin, end, broker)) is not None]
         return (pa.concat_tables(parts) if parts else schema.empty_table()).sort_by(order)
 
     @cached_property
@@ -76,7 +82,7 @@ class TableVersion:
         Raises:
             StoreAccessError: the version is no longer there.
         """
-        return _target(self.root, self.to, self.name).files_at(self.version)
+        return self.target().files_at(self.version)
 
     def batches(
         self, files: Sequence[str], schema: pa.Schema, predicate: Predicate = EVERYTHING
@@ -97,7 +103,7 @@ class TableVersion:
             if self.to == "iceberg":
                 batches = _snapshot(self).batches(file, names)
             else:
-                batches = _batches(file, names, predicate)
+                batches = _batches(self, file, names, predicate)
             for batch in batches:
                 rows = pa.Table.from_batches([batch])
                 if not predicate.everything:
@@ -113,57 +119,85 @@ class TableVersion:
         """
         if self.to == "iceberg":
             return _snapshot(self).size(file)
-        return FileSize(_footer(file).num_rows, os.stat(file).st_size)
+        return FileSize(self.footer(file).num_rows, self.state(file)[1])
 
     def count_before(self, offset: int, broker: str | None = None) -> int:
         """Count the rows of messages before a log offset."""
         if self.to == "iceberg":
             return int(_snapshot(self).rows(["physical_offset"], None, offset, broker).num_rows)
         schema = pa.schema([("physical_offset", pa.int64())])
-        parts = [_read(path, schema, None, offset, broker) for path in self.files]
+        parts = [_read(self, path, schema, None, offset, broker) for path in self.files]
         return sum(0 if part is None else part.num_rows for part in parts)
 
     def count(self) -> int:
         """Count all rows, also those that name no message."""
         if self.to == "iceberg":
             return int(_snapshot(self).rows(["physical_offset"], None, None, None).num_rows)
-        return sum(_footer(path).num_rows for path in self.files)
+        return sum(self.footer(path).num_rows for path in self.files)
+
+    def target(self) -> ExportTarget:
+        """Return what reads the table's manifests and lists of files."""
+        return _target(folder_at(self.root, self.s3), self.to, self.name)
+
+    def state(self, path: str) -> tuple[int, int]:
+        """Return when one of its files was written, in any unit, and its bytes.
+
+        Raises:
+            FileNotFoundError: it does not exist.
+        """
+        if not is_remote(path):
+            found = os.stat(path)
+            return found.st_mtime_ns, found.st_size
+        bucket, key = bucket_of(path, self.s3)
+        there = bucket.find(key)
+        if there is None or there.size is None:
+            raise FileNotFoundError(2, os.strerror(2), path)
+        return there.modified_ms or 0, there.size
+
+    def footer(self, path: str) -> Any:
+        """Return the footer of one of its files."""
+        return _footer_of(path, self.s3, *self.state(path))
 
 
-def open_table(path: str, catalog: str | None = None) -> tuple[Manifest, TableVersion]:
+def open_table(
+    path: str,
+    catalog: str | None = None,
+    s3: S3Options = S3Options(),  # noqa: B008  (it is frozen)
+) -> tuple[Manifest, TableVersion]:
     """Return the manifest of the newest export in a table, and the version that it is.
 
     Args:
-        path: directory of the table.
+        path: directory of the table, or its URL.
         catalog: of an Iceberg table, NAME:NAMESPACE.TABLE; None: its own.
+        s3: how to reach a URL.
 
     Raises:
         UsageError: no export made a table there.
         StoreAccessError, MissingExtraError: the table cannot be read.
     """
-    root, to, name = os.path.abspath(local_only(path)), format_of(path), TableName.parse(catalog)
-    if catalog is not None:
-        to = "iceberg"
+    root, name = absolute(path), TableName.parse(catalog)
+    folder = folder_at(root, s3)
+    to = format_in(folder.names()) if catalog is None else "iceberg"
     if to is None:
         raise UsageError(f"{path} holds no table that an export made; give the --out of one")
-    manifest, version = _target(root, to, name).committed()
+    manifest, version = _target(folder, to, name).committed()
     if manifest is None:
         raise UsageError(f"{path} holds no table that an export made, or nothing was exported yet")
-    found = TableVersion(root, to, version, name)
+    found = TableVersion(root, to, version, name, folder.s3)
     found.files  # noqa: B018  (a version that cannot be read is an error here)
     return manifest, found
 
 
-def _target(root: str, to: str, name: TableName) -> ExportTarget:
+def _target(folder: TableFolder, to: str, name: TableName) -> ExportTarget:
     if to == "delta":
         from flintmq.lake.delta import DeltaTarget
 
-        return DeltaTarget(Path(root))
+        return DeltaTarget(folder)
     if to == "iceberg":
         from flintmq.lake.iceberg import IcebergTarget
 
-        return IcebergTarget(Path(root), name)
-    return ExportTarget(Path(root))
+        return IcebergTarget(folder, name)
+    return BucketTarget(folder) if isinstance(folder, BucketFolder) else ExportTarget(folder)
 
 
 def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -175,36 +209,36 @@ def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays(columns, schema=schema)
 
 
-def _footer(path: str) -> Any:
-    found = os.stat(path)
-    return _footer_of(path, found.st_mtime_ns, found.st_size)
-
-
 @lru_cache(maxsize=10_000)
-def _footer_of(path: str, time_ns: int, size: int) -> Any:
+def _footer_of(path: str, s3: S3Options, time: int, size: int) -> Any:
     """Read the footer of a file in the state that these tell."""
-    return pq.read_metadata(path)
+    with readable(path, s3) as source:
+        return pq.read_metadata(source)
 
 
-def _read(path: str, schema: pa.Schema, begin: int | None, end: int | None, broker: str | None) -> pa.Table | None:
+def _read(
+    table: TableVersion, path: str, schema: pa.Schema, begin: int | None, end: int | None, broker: str | None
+) -> pa.Table | None:
     """Read a file as `_of_file` does.
 
     Raises:
         StoreAccessError: it is damaged.
     """
     try:
-        return _of_file(path, schema, begin, end, broker)
+        return _of_file(table, path, schema, begin, end, broker)
     except (pa.ArrowException, KeyError) as error:
         raise StoreAccessError(_damaged(path, error)) from error
 
 
-def _of_file(path: str, schema: pa.Schema, begin: int | None, end: int | None, broker: str | None) -> pa.Table | None:
+def _of_file(
+    table: TableVersion, path: str, schema: pa.Schema, begin: int | None, end: int | None, broker: str | None
+) -> pa.Table | None:
     """Read the rows of a range from one file; None if its statistics show that it has none.
 
     Not by a dataset's filter: that of deltalake leaves out files whose columns have no statistics in Delta's log, and
     Arrow's does not know the types of files that deltalake rewrote.
     """
-    footer = _footer(path)
+    footer = table.footer(path)
     place = {footer.schema.column(number).path: number for number in range(footer.num_columns)}["physical_offset"]
     groups = [
         number
@@ -213,7 +247,7 @@ def _of_file(path: str, schema: pa.Schema, begin: int | None, end: int | None, b
     ]
     if not groups:
         return None
-    with pq.ParquetFile(path, metadata=footer) as file:
+    with readable(path, table.s3) as source, pq.ParquetFile(source, metadata=footer) as file:
         known = set(file.schema_arrow.names)
         wanted = {*schema.names, "physical_offset", *(() if broker is None else ("broker",))}
         rows = file.read_row_groups(groups, sorted(wanted & known), use_threads=False)
@@ -223,14 +257,14 @@ def _of_file(path: str, schema: pa.Schema, begin: int | None, end: int | None, b
     return fitted(rows, schema).filter(mask)
 
 
-def _batches(path: str, names: Sequence[str], predicate: Predicate) -> Iterator[pa.RecordBatch]:
+def _batches(table: TableVersion, path: str, names: Sequence[str], predicate: Predicate) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the row groups of a file that may have wanted rows.
 
     Raises:
         StoreAccessError: it is damaged, or was deleted.
     """
     try:
-        with pq.ParquetFile(path) as file:
+        with readable(path, table.s3) as source, pq.ParquetFile(source) as file:
             footer = file.metadata
             places = {footer.schema.column(number).path: number for number in range(footer.num_columns)}
             groups = [
@@ -293,7 +327,7 @@ class _Snapshot:
     """Reads rows of one snapshot of an Iceberg table."""
 
     def __init__(self, table: TableVersion) -> None:
-        self._table = table.name.open(Path(table.root)).load_table(table.name.identifier)
+        self._table = table.name.open(folder_at(table.root, table.s3)).load_table(table.name.identifier)
         self._id = table.version
         self._known = {field.name for field in self._table.schema().fields}
 

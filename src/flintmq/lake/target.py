@@ -6,6 +6,8 @@ DIR/export=2/...                                    a later export: only what wa
 DIR/_staging/...                                    a running export, or the remains of a failed one
 DIR/_flintmq.lock                                   locked while an export into DIR runs
 
+Below a URL of object storage `lake/bucket_target.py` publishes.
+
 All files of an export are written below `_staging` and synced; then one rename of a directory publishes files and
 manifest together. Before that rename a reader sees nothing of the export, after it everything. A run that dies
 leaves only `_staging`, which the next run removes. Readers (Spark, Arrow, DuckDB) ignore names that begin with `_`.
@@ -20,7 +22,6 @@ from __future__ import annotations
 import fcntl
 import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -29,10 +30,14 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flintmq.config.s3 import S3Options
 from flintmq.errors import StoreAccessError, UsageError
 from flintmq.lake.parquet import folder_of
+from flintmq.lake.table_folder import STAGING, BucketFolder, DiskFolder, TableFolder, manifest_place
 from flintmq.lake.table_format import EXPORT_FOLDER
+from flintmq.lake.task_folders import TaskFolders
 from flintmq.storage.filesystem import REAL
+from flintmq.storage.store_url import is_remote
 from flintmq.storage.versioned_json import VersionedJson
 from flintmq.storage.whole_file import sync_file, sync_folder
 
@@ -40,7 +45,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 MANIFEST = "_flintmq.json"
-STAGING = "_staging"
 LOCK = "_flintmq.lock"
 FORMAT = 1
 NAMES = 2  # version of directory names; 1 (or nothing): UTF-8 bytes as %XX, which Spark reads as other characters
@@ -162,7 +166,12 @@ class Manifest:
         _manifest_file(path).save(asdict(self))
 
 
-def _manifest_file(path: Path) -> VersionedJson:
+def encoded(manifest: Manifest) -> bytes:
+    """Return the content of the file of a manifest."""
+    return _manifest_file("").encode(asdict(manifest))
+
+
+def _manifest_file(path: str | os.PathLike[str]) -> VersionedJson:
     def refused(error: Exception) -> StoreAccessError:
         if isinstance(error, NewerManifestError):
             return StoreAccessError(f"{path}: written by a newer version of FlintMQ; use that one, or upgrade this one")
@@ -196,16 +205,33 @@ class StagedFile(NamedTuple):
 class ExportTarget:
     """A directory that exports are published into. Created and used within `locked`.
 
+    Args:
+        root: the directory; or what reads and writes it.
+
     Attributes:
+        folder: reads and writes the directory.
+        where: path or URL of the directory.
         changeable: options (CHOICES in lake/export.py) that may differ from those of the last export.
+        notes: findings of `last` that the user should know.
     """
 
     changeable: frozenset[str] = frozenset()
 
-    def __init__(self, root: Path) -> None:
-        self.root = root
-        self.staging = root / STAGING
-        self.notes: dict[str, int] = {}  # findings of `last` that the user should know
+    def __init__(self, root: Path | TableFolder) -> None:
+        self.folder = root if isinstance(root, TableFolder) else DiskFolder(root)
+        self.where = self.folder.where
+        self.notes: dict[str, int] = {}
+
+    @property
+    def root(self) -> Path:
+        """The directory, which is one of this machine."""
+        assert not self.folder.remote
+        return Path(self.where)
+
+    @property
+    def staging(self) -> Path:
+        """The staging directory, which is one of this machine."""
+        return self.root / STAGING
 
     def number_after(self, last: Manifest | None) -> int:
         """Return the number of the next export."""
@@ -223,13 +249,13 @@ class ExportTarget:
             UsageError: the directory has content that such exports did not write.
             StoreAccessError: the directory cannot be read.
         """
-        if (self.root / "_delta_log").exists():
-            raise UsageError(f"{self.root} holds a Delta table; give --to delta, or an empty directory")
-        if (self.root / "metadata").exists():
-            raise UsageError(f"{self.root} holds an Iceberg table; give --to iceberg, or an empty directory")
+        if self.folder.holds("_delta_log"):
+            raise UsageError(f"{self.where} holds a Delta table; give --to delta, or an empty directory")
+        if self.folder.holds("metadata"):
+            raise UsageError(f"{self.where} holds an Iceberg table; give --to iceberg, or an empty directory")
         if last is None or last.names >= NAMES:
             return
-        for entry in os.listdir(self.root):
+        for entry in self.folder.names():
             places = os.listdir(self.root / entry) if self.is_own(entry) else []
             old = next((place for place in places if _OLD_NAMES.match(place)), None)
             if old is not None:
@@ -247,15 +273,21 @@ class ExportTarget:
         topics = {topic for file in files for name, topic in file.partition if name == "topic_name" and topic}
         if not topics or any(map(is_text, topics)):
             return []
-        import pyarrow.parquet as pq
-
-        path = self.staging / "tasks" / "text.parquet"
-        pq.write_table(schema.empty_table(), path)
-        sync_file(str(path), REAL)
         dates = [pair for file in files for pair in file.partition if pair[0] == "date"]
         known = next((pair for pair in dates if pair[1] is not None), None)
         folder = os.path.join("topic_name=~text", folder_of([known or dates[0]]) if dates else "")
-        return [StagedFile(str(path), os.path.join(folder, path.name), path.stat().st_size, 0)]
+        path, size = self._write_hint(schema)
+        return [StagedFile(path, os.path.join(folder, "text.parquet"), size, 0)]
+
+    def _write_hint(self, schema: pa.Schema) -> tuple[str, int]:
+        """Write a file without rows among the staged ones; return it and its bytes."""
+        import pyarrow.parquet as pq
+
+        with self.tasks.attempt("hint") as attempt:
+            path = os.path.join(attempt.folder, "text.parquet")
+            pq.write_table(schema.empty_table(), path)
+            sync_file(path, REAL)
+            return attempt.keep(path), os.path.getsize(path)
 
     def last(self) -> Manifest | None:
         """Return the manifest of the newest export; None if there is no export yet.
@@ -301,7 +333,7 @@ class ExportTarget:
         return EXPORT_FOLDER.fullmatch(name) is not None
 
     @staticmethod
-    def read_manifest(path: Path) -> Manifest:
+    def read_manifest(path: str | os.PathLike[str]) -> Manifest:
         """Read the manifest in a file.
 
         Raises:
@@ -313,12 +345,32 @@ class ExportTarget:
             raise file.refused(FileNotFoundError())
         return manifest
 
-    def stage(self) -> Path:
-        """Make an empty directory in which each task makes one of its own."""
-        shutil.rmtree(self.staging, ignore_errors=True)
-        tasks = self.staging / "tasks"
-        tasks.mkdir(parents=True)
-        return tasks
+    def manifest_of(self, number: int, build: Callable[[dict[str, Any]], Manifest] = Manifest.of) -> Manifest:
+        """Read the manifest of an export, where it lies beside the table's files.
+
+        Args:
+            number: of the export.
+            build: makes the manifest from the JSON object.
+
+        Raises:
+            StoreAccessError: the manifest cannot be read, or is damaged.
+        """
+        place = manifest_place(number)
+        file = _manifest_file(self.folder.at(place))
+        try:
+            data = self.folder.read(place)
+        except OSError as error:
+            raise file.refused(error) from error
+        return file.parse(data, build)
+
+    def stage(self, last: Manifest | None) -> TaskFolders:
+        """Return where the tasks of the next export make their directories; it is empty.
+
+        Args:
+            last: result of `last`, or of the publication since.
+        """
+        self.tasks = self.folder.stage(self.number_after(last))
+        return self.tasks
 
     def publish(self, manifest: Manifest, files: Sequence[StagedFile], schema: pa.Schema) -> None:
         """Publish all files of an export in one step.
@@ -350,7 +402,7 @@ class ExportTarget:
 
     def sweep(self) -> None:
         """Remove the staging directory."""
-        shutil.rmtree(self.staging, ignore_errors=True)
+        self.folder.sweep()
 
 
 def is_text(topic: str) -> bool:
@@ -362,24 +414,35 @@ def is_text(topic: str) -> bool:
 
 
 @contextmanager
-def locked(path: str | os.PathLike[str], make: Callable[[Path], ExportTarget] = ExportTarget) -> Iterator[ExportTarget]:
+def locked(
+    path: str | os.PathLike[str],
+    make: Callable[[Any], ExportTarget] = ExportTarget,
+    s3: S3Options = S3Options(),  # noqa: B008  (it is frozen)
+) -> Iterator[ExportTarget]:
     """Lock the export directory at this path for this process; create it if it does not exist.
 
+    A directory below a URL has no lock: there the number of the export is claimed when it is published.
+
     Args:
-        path: the directory.
+        path: the directory, or a URL.
         make: makes the target of a directory.
+        s3: how to reach a URL.
 
     Raises:
         UsageError: another export into the directory is running, or it contains other files.
         StoreAccessError: the directory cannot be created or written.
     """
+    if is_remote(path):
+        target = make(BucketFolder(os.fspath(path), s3))
+        _refuse_strangers(target)
+        yield target
+        target.sweep()
+        return
     root = Path(path)
     target = make(root)
     try:
         root.mkdir(parents=True, exist_ok=True)
-        strangers = [name for name in os.listdir(root) if name[0] not in "._" and not target.is_own(name)]
-        if strangers:
-            raise UsageError(f"{root} holds other things than exports ({strangers[0]!a}); give an empty directory")
+        _refuse_strangers(target)
         handle = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except OSError as error:
         raise StoreAccessError(f"{root}: {error.strerror}; give a directory that can be written") from error
@@ -392,6 +455,13 @@ def locked(path: str | os.PathLike[str], make: Callable[[Path], ExportTarget] = 
         target.sweep()
     finally:
         os.close(handle)
+
+
+def _refuse_strangers(target: ExportTarget) -> None:
+    """Raise UsageError if the directory has files that no export made."""
+    strangers = [name for name in target.folder.names() if name[0] not in "._" and not target.is_own(name)]
+    if strangers:
+        raise UsageError(f"{target.where} holds other things than exports ({strangers[0]!a}); give an empty directory")
 
 
 def now() -> int:

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 
-class Found(NamedTuple):
+class ObjectEntry(NamedTuple):
     """An object, or a folder (a common beginning of keys).
 
     Attributes:
@@ -37,7 +37,7 @@ class Bucket(ABC):
     url: str
 
     @abstractmethod
-    def listed(self, folder: str, whole: bool) -> list[Found]:
+    def listed(self, folder: str, whole: bool) -> list[ObjectEntry]:
         """List what is in a folder; empty if there is none.
 
         Args:
@@ -46,7 +46,7 @@ class Bucket(ABC):
         """
 
     @abstractmethod
-    def find(self, key: str) -> Found | None:
+    def find(self, key: str) -> ObjectEntry | None:
         """Return an object as it is now; None if it does not exist."""
 
     @abstractmethod

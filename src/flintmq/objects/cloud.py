@@ -6,7 +6,9 @@ obstore, and not fsspec or pyarrow.fs, because it alone has put-if-absent for al
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any, TypeVar
@@ -15,35 +17,128 @@ import obstore.store
 from obstore.exceptions import AlreadyExistsError, BaseError
 
 from flintmq.config.s3 import S3Options
-from flintmq.errors import StoreAccessError
-from flintmq.objects.bucket import Bucket, Found
+from flintmq.errors import StoreAccessError, UsageError
+from flintmq.objects.aws_profile import profile, provider, region_of
+from flintmq.objects.bucket import Bucket, ObjectEntry
 
 CONNECT_SECONDS = 5
 PART_BYTES = 16 << 20  # of a large upload
-_BEYOND_END = ("InvalidRange", "416")
+_QUERY = re.compile(r"(https?://[^\s?]*)\?\S*")  # Azure's may be a key
+_BEYOND_END = re.compile(r"HTTP status 416|Generic \w+ error: Wanted range starting at ")
+ADVICE = {
+    "s3": "check s3.endpoint, s3.region, the keys in the environment, and that the server answers",
+    "gs": "check gs.endpoint, the credentials that GOOGLE_APPLICATION_CREDENTIALS names, and that the server answers",
+    "abfs": "check azure.endpoint, the account's key or token in the environment (AZURE_STORAGE_ACCOUNT_KEY, "
+    "AZURE_STORAGE_SAS_TOKEN), and that the server answers",
+    "oss": "check oss.endpoint, OSS_ACCESS_KEY_ID and OSS_ACCESS_KEY_SECRET, and that the server answers",
+}
+"""Scheme -> what to do where a request fails."""
 
 Answer = TypeVar("Answer")
 
 
-def s3_client(bucket: str, options: S3Options) -> Any:
-    """Return obstore's client of an S3 bucket."""
-    known: dict[str, Any] = {"endpoint": options.endpoint} if options.endpoint else {}
-    if options.region or options.endpoint:
+def cloud_bucket(kind: str, name: str, options: S3Options) -> CloudBucket:
+    """Open a bucket.
+
+    Args:
+        kind: scheme of its URL.
+        name: the part between `://` and the key.
+        options: how to reach it.
+
+    Raises:
+        StoreAccessError: the bucket's region is not known, or credentials cannot be read.
+        MissingExtraError: credentials need boto3.
+        UsageError: an option is missing.
+    """
+    url = f"{kind}://{name}"
+    try:
+        return CloudBucket(url, _CLIENTS[kind](name, options), ADVICE[kind])
+    except (BaseError, ValueError) as error:
+        raise StoreAccessError(f"{url}: {_one_line(error)}; {ADVICE[kind]}") from error
+
+
+def _s3(name: str, options: S3Options) -> Any:
+    known: dict[str, Any] = {}
+    if options.endpoint:
+        known["endpoint"] = options.endpoint
         known["region"] = options.region or "us-east-1"
+    else:
+        known["region"] = options.region or profile().get("region") or region_of(name, options.timeout_s)
+    if options.anonymous:  # or half a pair of keys in the environment would be refused
+        known |= {"access_key_id": "none", "secret_access_key": "none"}
+    elif (credentials := provider()) is not None:
+        known["credential_provider"] = credentials
+    return obstore.store.S3Store(name, **known, skip_signature=options.anonymous, **_patience(options))
+
+
+def _oss(name: str, options: S3Options) -> Any:
+    if not options.oss_endpoint:
+        raise UsageError(
+            f"oss://{name}: no endpoint is given; set oss.endpoint, such as https://s3.oss-cn-hangzhou.aliyuncs.com"
+        )
+    scheme, _, host = options.oss_endpoint.partition("://")
     return obstore.store.S3Store(
-        bucket,
-        **known,
-        skip_signature=options.anonymous,
-        client_options={
+        name,
+        endpoint=f"{scheme}://{name}.{host}",  # OSS takes no names of buckets in paths
+        virtual_hosted_style_request=True,
+        region=host.removeprefix("s3.").partition(".")[0],
+        credential_provider=_oss_keys,  # or obstore would send Amazon's keys of the environment
+        **_patience(options),
+    )
+
+
+def _oss_keys() -> Any:
+    environment = os.environ
+    return {
+        "access_key_id": environment.get("OSS_ACCESS_KEY_ID", ""),
+        "secret_access_key": environment.get("OSS_ACCESS_KEY_SECRET", ""),
+        "token": environment.get("OSS_SESSION_TOKEN"),
+        "expires_at": None,
+    }
+
+
+def _gs(name: str, options: S3Options) -> Any:
+    known: dict[str, Any] = {"base_url": options.gs_endpoint} if options.gs_endpoint else {}
+    if options.gs_endpoint and (options.gs_anonymous or os.environ.get("STORAGE_EMULATOR_HOST")):
+        known["credential_provider"] = _no_token  # for writes obstore wants one, and an emulator looks at none
+    elif options.gs_anonymous:
+        known["skip_signature"] = True
+    return obstore.store.GCSStore(name, **known, **_patience(options))
+
+
+def _no_token() -> Any:
+    return {"token": "none", "expires_at": None}
+
+
+def _azure(name: str, options: S3Options) -> Any:
+    container, _, host = name.partition("@")
+    account, _, rest = host.partition(".")
+    endpoint = options.azure_endpoint or f"https://{account}.blob.{rest.partition('.')[2]}"
+    return obstore.store.AzureStore(
+        container,
+        account_name=account,
+        endpoint=endpoint,
+        skip_signature=options.azure_anonymous,
+        **_patience(options),
+    )
+
+
+def _patience(options: S3Options) -> dict[str, Any]:
+    """Return how long a client waits, and how often it tries."""
+    return {
+        "client_options": {
             "allow_http": True,
             "timeout": timedelta(seconds=options.timeout_s),
             "connect_timeout": timedelta(seconds=min(options.timeout_s, CONNECT_SECONDS)),
         },
-        retry_config={
+        "retry_config": {
             "max_retries": options.attempts - 1,
             "retry_timeout": timedelta(seconds=options.timeout_s * options.attempts),
         },
-    )
+    }
+
+
+_CLIENTS = {"s3": _s3, "gs": _gs, "abfs": _azure, "oss": _oss}
 
 
 class CloudBucket(Bucket):
@@ -52,21 +147,27 @@ class CloudBucket(Bucket):
     Args:
         url: of the bucket.
         client: obstore's.
+        advice: what to do where a request fails.
     """
 
-    def __init__(self, url: str, client: Any) -> None:
-        self.url, self._client = url, client
+    def __init__(self, url: str, client: Any, advice: str = ADVICE["s3"]) -> None:
+        self.url, self._client, self._advice = url, client, advice
 
-    def listed(self, folder: str, whole: bool) -> list[Found]:
+    def listed(self, folder: str, whole: bool) -> list[ObjectEntry]:
         """See the base."""
-        if whole:
-            chunks = self._ask(folder, lambda: list(self._client.list(folder or None)))
-            return [_found(meta) for chunk in chunks for meta in chunk]
-        answer = self._ask(folder, lambda: self._client.list_with_delimiter(folder or None))
-        folders = [Found(name, None) for name in answer["common_prefixes"]]
+        try:
+            if whole:
+                chunks = self._ask(folder, lambda: list(self._client.list(folder or None)))
+                return [_found(meta) for chunk in chunks for meta in chunk]
+            answer = self._ask(folder, lambda: self._client.list_with_delimiter(folder or None))
+        except (FileNotFoundError, StoreAccessError) as error:
+            if isinstance(error, FileNotFoundError) or self._said(folder, error).startswith("HTTP status 404"):
+                raise StoreAccessError(f"{self.url}/{folder}: there is no such bucket; {self._advice}") from error
+            raise
+        folders = [ObjectEntry(name, None) for name in answer["common_prefixes"]]
         return [*folders, *map(_found, answer["objects"])]
 
-    def find(self, key: str) -> Found | None:
+    def find(self, key: str) -> ObjectEntry | None:
         """See the base."""
         try:
             return _found(self._ask(key, lambda: self._client.head(key)))
@@ -83,7 +184,7 @@ class CloudBucket(Bucket):
             span = {"end": end} if end is not None else {"length": 1 << 62}
             return bytes(self._ask(key, lambda: self._client.get_range(key, start=begin, **span)))
         except StoreAccessError as error:
-            if any(sign in str(error) for sign in _BEYOND_END):
+            if _BEYOND_END.match(self._said(key, error)):
                 return b""
             raise
 
@@ -111,8 +212,17 @@ class CloudBucket(Bucket):
     def delete(self, keys: Iterable[str]) -> None:
         """See the base."""
         some = list(keys)
-        if some:
-            self._ask(some[0], lambda: self._client.delete(some))
+        try:
+            if some:
+                self._ask(some[0], lambda: self._client.delete(some))
+        except FileNotFoundError:  # Azure and Google refuse to delete what is not there, and the others may remain
+            for key in some:
+                with suppress(FileNotFoundError):
+                    self._ask(key, lambda key=key: self._client.delete(key))  # type: ignore[misc]
+
+    def _said(self, key: str, error: StoreAccessError) -> str:
+        """Return the server's part of an error's text; a key may have the same words in it."""
+        return str(error).removeprefix(f"{self.url}/{key}: ")
 
     def _ask(self, key: str, question: Callable[[], Answer]) -> Answer:
         """Ask the server, and turn its refusals into errors of one line."""
@@ -123,13 +233,20 @@ class CloudBucket(Bucket):
         except AlreadyExistsError:
             raise
         except (BaseError, OSError, ValueError) as error:
-            text = " ".join(str(error).partition("\n\nDebug source")[0].split())
-            raise StoreAccessError(
-                f"{self.url}/{key}: {text[:300]}; check s3.endpoint, s3.region, the keys in the environment, and that "
-                "the server answers"
-            ) from error
+            raise StoreAccessError(f"{self.url}/{key}: {_one_line(error)}; {self._advice}") from error
 
 
-def _found(meta: Any) -> Found:
+def _one_line(error: Exception) -> str:
+    """Return the text of a client's error: without details for its developers, and without secrets in queries."""
+    text = " ".join(str(error).partition("\n\nDebug source")[0].split())
+    _, answered, answer = text.partition("Server returned non-2xx status code: ")
+    if answered:
+        status = answer.partition(": ")[0]
+        said = [found[1] for name in ("Code", "Message") if (found := re.search(f"<{name}>(.*?)</{name}>", answer))]
+        text = f"HTTP status {': '.join([status, *said]) if said else answer}"
+    return _QUERY.sub(r"\1", text)[:300]
+
+
+def _found(meta: Any) -> ObjectEntry:
     written: datetime = meta["last_modified"]
-    return Found(meta["path"], meta["size"], int(written.timestamp() * 1000))
+    return ObjectEntry(meta["path"], meta["size"], int(written.timestamp() * 1000))

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from functools import lru_cache
 
 from flintmq.config.s3 import S3Options
 from flintmq.errors import MissingExtraError
 from flintmq.objects.bucket import Bucket
-from flintmq.storage.store_url import PREFIX
+from flintmq.objects.web_hdfs import WebHdfs
+
+_SECRETS = ("AWS_", "GOOGLE_", "AZURE_", "OSS_")
 
 
 def bucket_of(url: str, options: S3Options | None = None) -> tuple[Bucket, str]:
@@ -18,18 +21,24 @@ def bucket_of(url: str, options: S3Options | None = None) -> tuple[Bucket, str]:
         options: how to reach it; the environment supplies missing options.
 
     Raises:
-        MissingExtraError: obstore is not installed.
+        MissingExtraError: obstore is not installed, or boto3 is not and a profile needs it.
+        StoreAccessError: the bucket's region is not known, or credentials cannot be read.
     """
-    name, _, key = url.removeprefix(PREFIX).partition("/")
-    return _opened(name, (options or S3Options()).with_environment()), key
+    kind, _, rest = url.partition("://")
+    name, _, key = rest.partition("/")
+    # Clients keep the credentials that they found: who sets others in the same process gets another client.
+    secrets = hash(tuple(sorted(item for item in os.environ.items() if item[0].startswith(_SECRETS))))
+    return _opened(kind, name, (options or S3Options()).with_environment(), secrets), key
 
 
 @lru_cache(maxsize=32)
-def _opened(name: str, options: S3Options) -> Bucket:
+def _opened(kind: str, name: str, options: S3Options, _secrets: int) -> Bucket:
+    if kind == "hdfs":
+        return WebHdfs(name, options)
     try:
-        from flintmq.objects.cloud import CloudBucket, s3_client
+        from flintmq.objects.cloud import cloud_bucket
     except ImportError as error:
         raise MissingExtraError(
-            f"{PREFIX}{name}: object storage needs obstore; `pip install flintmq[objects]` brings it"
+            f"{kind}://{name}: object storage needs obstore; `pip install flintmq[objects]` brings it"
         ) from error
-    return CloudBucket(PREFIX + name, s3_client(name, options))
+    return cloud_bucket(kind, name, options)

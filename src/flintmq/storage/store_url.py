@@ -1,7 +1,7 @@
 """Resolves a store's path: a directory of this machine, or a URL of object storage.
 
-Object storage is read through `flintmq.arrow.s3`, which is imported by name when the first URL is met: this layer must
-not depend on Arrow.
+Object storage is read through `flintmq.objects`, which is imported by name when the first URL is met: this layer must
+not depend on its libraries.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import importlib
 import os
 import re
 from collections.abc import Iterator
+from typing import NamedTuple
 from urllib.parse import unquote, urlsplit
 
 from flintmq.config.keys import StoreConfig
@@ -19,8 +20,35 @@ from flintmq.errors import MissingExtraError, UsageError
 from flintmq.storage.filesystem import REAL, Effects
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+):/")
-_OBJECT = re.compile(r"\w+://(?P<bucket>[A-Za-z0-9][A-Za-z0-9._-]{0,62})(?P<key>(/.*)?)", re.ASCII | re.DOTALL)
-PREFIX = "s3://"
+_BUCKET = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
+_HOST = r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}"
+
+
+class StorageKind(NamedTuple):
+    """A kind of object storage.
+
+    Attributes:
+        bucket: pattern of the part between `://` and the key.
+        example: how a URL is written.
+    """
+
+    bucket: str
+    example: str
+
+
+KINDS = {
+    "s3": StorageKind(_BUCKET, "s3://BUCKET/STORE"),
+    "gs": StorageKind(_BUCKET, "gs://BUCKET/STORE"),
+    "abfs": StorageKind(
+        rf"{_BUCKET}@[a-z0-9]{{3,24}}\.(dfs|blob)\.[A-Za-z0-9.-]+",
+        "abfs://CONTAINER@ACCOUNT.dfs.core.windows.net/STORE",
+    ),
+    "hdfs": StorageKind(rf"{_HOST}(:[0-9]{{1,5}})?", "hdfs://HOST:PORT/STORE"),
+    "oss": StorageKind(_BUCKET, "oss://BUCKET/STORE"),
+}
+"""Scheme -> kind."""
+_SAME = {"s3a": "s3", "abfss": "abfs"}
+_REMOTE = tuple(f"{kind}://" for kind in KINDS)
 FOLDERS = (
     "commitlog",
     "consumequeue",
@@ -38,13 +66,15 @@ _BESIDE_LOG = ("checkpoint", "config", "consumequeue")
 
 def is_remote(path: str | os.PathLike[str]) -> bool:
     """Return whether a path is a URL of object storage, in the form of store_path."""
-    return os.fspath(path).startswith(PREFIX)
+    return os.fspath(path).startswith(_REMOTE)
 
 
 def store_path(path: str | os.PathLike[str]) -> str:
-    """Normalise a store's path: of a `file:` URL its path, of object storage `s3://BUCKET/KEY`.
+    """Normalise a store's path: a directory, or a URL of object storage.
 
-    The scheme `s3a:` is the same as `s3:`.
+    A `file:` URL becomes its path; a URL of object storage has the form `SCHEME://BUCKET/KEY`.
+    The scheme `s3a:` is the same as `s3:`, and `abfss:` as `abfs:`. The bucket is
+    `CONTAINER@ACCOUNT.dfs.core.windows.net` on Azure, and `HOST:PORT` of the name node on HDFS.
 
     Raises:
         UsageError: a URL of another kind, or one without a bucket.
@@ -54,18 +84,21 @@ def store_path(path: str | os.PathLike[str]) -> str:
     if scheme is None:
         return text
     kind = scheme[1].lower()
-    parts = urlsplit(text)
-    if kind == "file" and parts.netloc in ("", "localhost"):
-        return unquote(parts.path)
-    if kind not in ("s3", "s3a"):
-        raise UsageError(f"{short(text)}: stores are read from directories, file:// and s3://; copy it to one of these")
-    named = _OBJECT.fullmatch(text)
+    if kind == "file":
+        parts = urlsplit(text)
+        if parts.netloc in ("", "localhost"):
+            return unquote(parts.path)
+    kind = _SAME.get(kind, kind)
+    if kind not in KINDS:
+        known = ", ".join(_REMOTE)
+        raise UsageError(f"{short(text)}: stores are read from directories, file://, {known}; copy it to one of these")
+    named = re.fullmatch(rf"://(?P<bucket>{KINDS[kind].bucket})(?P<key>(/.*)?)", text[len(scheme[1]) :], re.DOTALL)
     if named is None:
-        raise UsageError(f"{short(text)}: names no bucket; write s3://BUCKET/STORE")
+        raise UsageError(f"{short(text)}: names no bucket; write {KINDS[kind].example}")
     steps = [step for step in named["key"].split("/") if step]
     if any(step in (".", "..") for step in steps):
         raise UsageError(f"{short(text)}: . and .. mean nothing on object storage; write the whole key")
-    return PREFIX + "/".join([named["bucket"], *steps])
+    return f"{kind}://" + "/".join([named["bucket"], *steps])
 
 
 def absolute(path: str | os.PathLike[str]) -> str:
@@ -83,15 +116,18 @@ def effects_for(path: str | os.PathLike[str], options: S3Options | None = None) 
 
     Raises:
         UsageError: as store_path.
-        MissingExtraError: a URL, and pyarrow is not installed.
+        MissingExtraError: a URL of another kind than `hdfs:`, and obstore is not installed.
     """
-    if not is_remote(store_path(path)):
+    url = store_path(path)
+    if not is_remote(url):
         return REAL
     try:
-        objects = importlib.import_module("flintmq.arrow.s3")
+        if not url.startswith("hdfs:"):
+            importlib.import_module("obstore")
+        objects = importlib.import_module("flintmq.objects.object_store")
     except ImportError as error:
         raise MissingExtraError(
-            f"{os.fspath(path)}: reading object storage needs pyarrow; `pip install flintmq[arrow]` brings it"
+            f"{os.fspath(path)}: reading object storage needs obstore; `pip install flintmq[objects]` brings it"
         ) from error
     effects: Effects = objects.ObjectStore((options or S3Options()).with_environment())
     return effects
@@ -130,6 +166,7 @@ def outside_store(
     config: StoreConfig | None = None,
     *,
     root_itself: bool = False,
+    urls: bool = False,
 ) -> str:
     """Refuse a target inside the store that is read: no command writes in its source.
 
@@ -142,15 +179,18 @@ def outside_store(
         root: the store, also by a URL (object storage contains no directory).
         config: the configuration keys that are known.
         root_itself: the root itself may be the target, though nothing below it.
+        urls: the target may be a URL of object storage.
 
     Returns:
-        `target` as a path.
+        `target` as a path, or as a URL in the form of store_path.
 
     Raises:
-        UsageError: it is inside the store, or is a URL.
+        UsageError: it is inside the store; or is a URL, and may be none.
     """
-    path, source = local_only(target), store_path(root)
-    if is_remote(source):
+    path, source = store_path(target) if urls else local_only(target), store_path(root)
+    if is_remote(path) and f"{path}/".startswith(f"{source.rstrip('/')}/"):
+        raise UsageError(f"{path} is inside the store, where this command writes nothing; give another place")
+    if is_remote(source) or is_remote(path):
         return path
     config = config or StoreConfig()
     places = [_identity(place) for place in _places(source, config)]

@@ -55,7 +55,18 @@ class VersionedJson:
         """
         try:
             data = self._read() if effects is None else effects.read_file(self.path, self.bytes_max + 1)
-            return None if data is None else build(self._decode(data))
+        except _UNREADABLE as error:
+            raise self.refused(error) from error
+        return None if data is None else self.parse(data, build)
+
+    def parse(self, data: bytes, build: Callable[[dict[str, Any]], T]) -> T:
+        """Return what `load` does of the content of the file.
+
+        Raises:
+            FlintError: as `refused` makes it.
+        """
+        try:
+            return build(self._decode(data))
         except _UNREADABLE as error:
             raise self.refused(error) from error
 
@@ -67,9 +78,12 @@ class VersionedJson:
 
         Durability: on return.
         """
+        replace_file(self.path, self.encode(state), effects)
+
+    def encode(self, state: Mapping[str, Any]) -> bytes:
+        """Return the content of the file."""
         key, version = self.version
-        text = json.dumps({key: version, **state}, **self.style) + self.end
-        replace_file(self.path, text.encode("utf-8", "surrogatepass"), effects)
+        return (json.dumps({key: version, **state}, **self.style) + self.end).encode("utf-8", "surrogatepass")
 
     def _read(self) -> bytes | None:
         try:

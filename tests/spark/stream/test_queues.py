@@ -7,10 +7,10 @@ import time
 import pytest
 
 from flintmq import Message, MessageStore
-from flintmq.arrow.s3 import FRESH_SECONDS
 from flintmq.errors import StoreError
 from flintmq.lake.options import ReadOptions
 from flintmq.lake.stream import queues
+from flintmq.objects.object_store import FRESH_SECONDS
 from flintmq.store.read.queue_lookup import QueueLookup
 from tests.spark.stream.drive import Query, numbers
 from tests.support.spark_reading import read

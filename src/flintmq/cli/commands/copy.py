@@ -35,7 +35,7 @@ EPILOG = examples(
 
 def command(
     store: StoreArgument,
-    into: Annotated[str, into_option("The copy; it must be missing or empty.")],
+    into: Annotated[str, into_option("The copy: a directory, missing or empty, or a URL such as s3://BUCKET/KEY.")],
     topic: TopicsOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
@@ -51,7 +51,8 @@ def command(
     Both RocketMQ and FlintMQ open the copy. A whole copy has the same bytes up to the end of the log at that moment.
     With --topic, --since or --until it is a new store of these messages alone: offsets begin at 0, committed offsets
     follow, and copy.jsonl in it maps old to new. The copy appears only when it is complete; a killed run leaves nothing
-    at DIR, and the next run starts again.
+    at DIR, and the next run starts again. At a URL it leaves objects that no reader takes for a store; the next run
+    says so.
     """
     out, config = output(as_json), store_config(settings)
     first, end = time_range(since, until)

@@ -12,6 +12,7 @@ from flintmq.cli.options import JsonOption, SetOption, examples
 from flintmq.cli.output import Output, dumps, output
 from flintmq.cli.text import iso, printable, size
 from flintmq.cli.values import store_config
+from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def command(
     from flintmq.forensics.diff.run import compare
 
     out, config = output(as_json), store_config(settings)
-    if is_table(b, catalog, by):
+    if is_table(b, catalog, by, config):
         from flintmq.cli.command import need
 
         need("pyarrow", "arrow")
@@ -78,15 +79,18 @@ def command(
     return found.exit_code
 
 
-def is_table(b: str, catalog: str | None, by: Way) -> bool:
+def is_table(b: str, catalog: str | None, by: Way, config: StoreConfig) -> bool:
     """Return whether B is a table of exports.
 
     Raises:
         UsageError: --by is given for a table.
+        StoreAccessError, MissingExtraError: B is a URL that cannot be read.
     """
-    from flintmq.lake.table_format import format_of
+    from flintmq.lake.table_folder import folder_at
+    from flintmq.lake.table_format import format_in
+    from flintmq.storage.store_url import absolute
 
-    if catalog is None and format_of(b) is None:
+    if catalog is None and format_in(folder_at(absolute(b), config.s3).names()) is None:
         return False
     if by is not Way.auto:
         raise UsageError("--by is for two stores; the rows of a table name their messages")

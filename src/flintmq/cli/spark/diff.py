@@ -31,7 +31,7 @@ def command(
     must see the stores under the same paths.
     """
     out, config = output(as_json), store_config(settings)
-    if diff.is_table(b, catalog, by):
+    if diff.is_table(b, catalog, by, config):
         from flintmq.lake.diff_table import compare_table
         from flintmq.spark.jobs.tasks import SparkWorkers
 

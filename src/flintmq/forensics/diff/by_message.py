@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
 from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
@@ -116,10 +117,21 @@ def _name(left: list[StoredMessage], right: list[StoredMessage], found: Differen
         if place_of(one) != place_of(other):
             differences.append(moved(one, other))
         elif digest(one) != digest(other):
-            differences.append(altered(one, other))
+            differences.append(_altered(one, other))
     differences += [only(one, Kind.ONLY_A) for one in alone_a] + [only(one, Kind.ONLY_B) for one in alone_b]
     for difference in sorted(differences, key=lambda one: (one.topic or "", one.queue_id or 0, one.queue_offset or 0)):
         found.add(difference)
+
+
+def _altered(one: StoredMessage, other: StoredMessage) -> Difference:
+    """Return the difference of two messages at one place, in what is part of a message."""
+    found = altered(one, other)
+    fields = set(found.fields) - {"store_timestamp", "store_host"}
+    if kept_properties(one) == kept_properties(other):
+        fields.discard("properties")
+    if one.fields.sys_flag & ~STORE_HOST_V6 == other.fields.sys_flag & ~STORE_HOST_V6:
+        fields.discard("sys_flag")
+    return replace(found, fields=tuple(name for name in found.fields if name in fields))
 
 
 def matched(

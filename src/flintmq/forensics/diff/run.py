@@ -157,6 +157,7 @@ def compare(
         records = RecordsOfRanges(one.log, other.log, found)
         for first, last in pair.ranges_that_differ(begin, end, progress):
             records.add(first, last)
+        records.finish()
         one_sided = [*_alone(0, one, other, pair, begin, end), *_alone(1, other, one, pair, begin, end)]
     else:
         begin = end = 0

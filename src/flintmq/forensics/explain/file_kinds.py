@@ -64,6 +64,8 @@ _NAMES: Final = {
     "lock": TEXT,
     "flintmq.queues": TEXT,
     "flintmq.puts": TEXT,
+    directories.COPIED: TEXT,
+    directories.COPYING: TEXT,
     "epochFileCheckpoint": TEXT,
     "epochFileCheckpoint.bak": TEXT,
     "brokerIdentity": TEXT,

@@ -21,6 +21,8 @@ _TEXTS: Final = {
     "lock": "locked by a running store; the content means nothing",
     "flintmq.queues": "where each queue ended at the last clean stop: topic, queue, queue offset",
     "flintmq.puts": "how far replays and streaming queries have put",
+    "flintmq.copied": "of a copy on object storage: what was copied, and when it was whole",
+    "flintmq.copying": "of a copy on object storage: who makes it; the copy is not whole without flintmq.copied",
     "epochFileCheckpoint": "epochs of replication; FlintMQ does not read them",
     "brokerIdentity": "identity of a broker in a cluster with controllers; FlintMQ does not read it",
     "salvage.jsonl": "what salvage kept and lost: old places and new",

@@ -45,6 +45,8 @@ ROOT_NAMES: Final = frozenset(
         "epochFileCheckpoint.bak",
         "brokerIdentity",
         "brokerIdentity.bak",
+        directories.COPIED,
+        directories.COPYING,
         "flintmq.mark",
         "flintmq.puts",
         "flintmq.queues",

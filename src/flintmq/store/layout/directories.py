@@ -17,6 +17,9 @@ EXT_QUEUES = "consumequeue_ext"
 BATCH_QUEUES = "batchconsumequeue"
 INDEX = "index"
 CONFIG = "config"
+COPYING = "flintmq.copying"
+COPIED = "flintmq.copied"
+"""Objects in the root of a copy on object storage: it is not whole while the first is there without the second."""
 
 OFFSET_NAME = re.compile(r"[0-9]{20}", re.ASCII)  # name of a file in a queue of files: offset of its first byte
 _ROCKSDB = re.compile(r"CURRENT|MANIFEST-.*|OPTIONS-.*|.*\.sst", re.ASCII)
@@ -50,7 +53,7 @@ def open_root(path: str | os.PathLike[str], config: StoreConfig, effects: Effect
 
     Raises:
         UsageError: a URL of a kind that is not read.
-        NotAStoreError: nothing is there, or no commit log.
+        NotAStoreError: nothing is there, or no commit log, or a copy that is not whole.
         UnsupportedFormatError: a DLedger log.
         StoreAccessError: a directory may not be read.
     """
@@ -61,6 +64,11 @@ def open_root(path: str | os.PathLike[str], config: StoreConfig, effects: Effect
         raise NotAStoreError(f"{root}: {what}; give the directory that holds commitlog/")
     names = effects.listdir(root)
     _refuse_dledger(root, names)
+    if COPYING in names and COPIED not in names:
+        raise NotAStoreError(
+            f"{root}: a copy that is not finished ({COPYING} tells whose); wait for it, or remove what is there "
+            "and copy again"
+        )
     if not effects.is_dir(os.path.join(root, LOG)) and not config.store_path_commit_log.strip():
         raise NotAStoreError(f"{root}: {_why_no_store(names)}")
     return root

@@ -6,8 +6,9 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from flintmq.arrow.remote_file import AHEAD, BLOCK, BLOCKS_KEPT, CHUNK, FIRST_CHUNK, ReadAhead, RemoteFile
 from flintmq.errors import StoreAccessError
+from flintmq.objects.bucket import ObjectEntry
+from flintmq.objects.remote_file import AHEAD, BLOCK, BLOCKS_KEPT, CHUNK, FIRST_CHUNK, ReadAhead, RemoteFile
 
 SIZE = 3 * CHUNK + 12_345
 DATA = bytes(i * 7 + (i >> 8) & 255 for i in range(1 << 16)) * (SIZE // (1 << 16) + 1)
@@ -15,24 +16,21 @@ URL = "s3://bucket/store/file"
 
 
 class Client:
-    """A filesystem with one object, which notes what is asked of it."""
+    """A bucket with one object, which notes what is asked of it."""
 
     def __init__(self, size=SIZE):
         self.length, self.asked, self.at_once, self.most = size, [], 0, 0
         self.error = None
         self._lock = threading.Lock()
 
-    def open_input_file(self, key):
+    def find(self, key):
         if self.error:
             raise self.error
-        return self
+        return ObjectEntry(key, self.length) if key == "k" else None
 
-    def size(self):
-        return self.length
-
-    def read_at(self, count, position):
+    def read(self, key, begin, end):
         with self._lock:
-            self.asked.append((position, count))
+            self.asked.append((begin, end - begin))
             self.at_once += 1
             self.most = max(self.most, self.at_once)
         time.sleep(0.002)
@@ -40,7 +38,7 @@ class Client:
             self.at_once -= 1
         if self.error:
             raise self.error
-        return DATA[position : position + count]
+        return DATA[begin:end]
 
 
 @pytest.fixture
@@ -114,21 +112,24 @@ def test_here_and_there(pool):
 def test_errors_name_url_and_offset(pool):
     client = Client()
     file = RemoteFile(client, URL, "k")
-    client.error = OSError("AWS Error ACCESS_DENIED during GetObject operation")
-    with pytest.raises(StoreAccessError, match=f"^{URL}, offset 65536: AWS Error ACCESS_DENIED .*; check s3.endpoint"):
+    client.error = StoreAccessError(f"{URL}: ACCESS_DENIED; check s3.endpoint")
+    with pytest.raises(StoreAccessError, match=f"^{URL}, offset 65536: ACCESS_DENIED; check s3.endpoint$"):
         file.read(70_000, 5)
     ahead = ReadAhead(file, pool, 0, SIZE, sure=True)
-    with pytest.raises(StoreAccessError, match=f"{URL}, offset 0: "):
+    with pytest.raises(StoreAccessError, match=f"^{URL}, offset 0: "):
         ahead.read_into(memoryview(bytearray(5)), 0)
-    with pytest.raises(StoreAccessError, match=f"^{URL}: AWS Error"):
+    with pytest.raises(StoreAccessError, match=f"^{URL}: ACCESS_DENIED"):
         RemoteFile(client, URL, "k")
 
 
 def test_gone_and_shorter():
     client = Client()
     file = RemoteFile(client, URL, "k")
-    client.error = OSError("AWS Error NO_SUCH_KEY during GetObject operation: The specified key does not exist.")
-    with pytest.raises(FileNotFoundError, match=URL):
+    client.error = FileNotFoundError(2, "No such file", URL)
+    with pytest.raises(FileNotFoundError, match=f"{URL}, offset 0"):
         file.fetch(0, 5)
-    client.error = OSError("AWS Error UNKNOWN (HTTP status 416) during GetObject operation: InvalidRange")
+    client.error, client.read = None, lambda key, begin, end: b""
     assert file.fetch(0, 5) == b""
+    for key in ("other", ""):
+        with pytest.raises(FileNotFoundError, match=URL):
+            RemoteFile(client, URL, key)

@@ -9,8 +9,6 @@ from dataclasses import replace
 import pytest
 
 import flintmq
-from flintmq.arrow import remote_file
-from flintmq.arrow.s3 import FRESH_SECONDS, ObjectStore
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.config.keys import StoreConfig
 from flintmq.config.s3 import S3Options
@@ -18,6 +16,8 @@ from flintmq.errors import FlintError, StoreAccessError, UsageError
 from flintmq.lake.options import ReadOptions
 from flintmq.lake.scan import plan_scan, scan_range
 from flintmq.lake.splits import LogRange, files_of, shares
+from flintmq.objects import remote_file
+from flintmq.objects.object_store import FRESH_SECONDS, ObjectStore
 from flintmq.storage.store_url import effects_for
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.walk import LogWalk

@@ -13,26 +13,23 @@ import time
 from collections import OrderedDict, deque
 from concurrent.futures import Executor, Future
 
-import pyarrow.fs
-
 from flintmq.errors import StoreAccessError
+from flintmq.objects.bucket import Bucket
 
 BLOCK = 64 * 1024  # of random reads
 BLOCKS_KEPT = 16
 CHUNK = 8 << 20  # of sequential reads
 FIRST_CHUNK = 256 * 1024  # of a sequential read that may end soon; each further one is twice as long
 AHEAD = 2  # chunks that are fetched after the one that is read
-_GONE = ("NO_SUCH_KEY", "NO_SUCH_BUCKET", "RESOURCE_NOT_FOUND", "HTTP status 404", "does not exist")
-_SHORTER = ("INVALID_RANGE", "InvalidRange", "HTTP status 416")
 
 
 class RemoteFile:
     """One object as it was when it was opened.
 
     Args:
-        filesystem: client of the server.
+        bucket: the bucket that holds it.
         url: URL of the object, also for errors.
-        key: name of the object for the filesystem: bucket and key.
+        key: name of the object in the bucket.
 
     Attributes:
         size: bytes.
@@ -45,15 +42,14 @@ class RemoteFile:
     Thread: any.
     """
 
-    def __init__(self, filesystem: pyarrow.fs.FileSystem, url: str, key: str) -> None:
-        self.url, self.seen = url, time.monotonic()
+    def __init__(self, bucket: Bucket, url: str, key: str) -> None:
+        self.url, self.key, self.seen, self._bucket = url, key, time.monotonic(), bucket
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
         self._lock = threading.Lock()
-        try:
-            self._file = filesystem.open_input_file(key)
-            self.size: int = self._file.size()
-        except OSError as error:
-            raise failed(url, error) from error
+        found = bucket.find(key) if key else None
+        if found is None or found.size is None:
+            raise FileNotFoundError(2, os.strerror(2), url)
+        self.size: int = found.size
 
     def fetch(self, position: int, count: int) -> bytes:
         """Fetch bytes in one request; fewer where the object ends, even if it has become shorter."""
@@ -62,11 +58,12 @@ class RemoteFile:
         if count <= 0:
             return b""
         try:
-            return bytes(self._file.read_at(count, position))  # type: ignore[call-arg]
-        except OSError as error:
-            if any(sign in str(error) for sign in _SHORTER):
-                return b""
-            raise failed(self.url, error, position) from error
+            return self._bucket.read(self.key, position, position + count)
+        except FileNotFoundError as error:
+            raise FileNotFoundError(2, os.strerror(2), f"{self.url}, offset {position}") from error
+        except StoreAccessError as error:
+            text = str(error).removeprefix(self.url).removeprefix(": ")
+            raise StoreAccessError(f"{self.url}, offset {position}: {text}") from error
 
     def read(self, position: int, count: int) -> bytes:
         """Read bytes at random, from blocks of which the last ones are kept."""
@@ -149,13 +146,3 @@ class ReadAhead:
         """Cancel all pending fetches."""
         while self._chunks:
             self._chunks.popleft()[2].cancel()
-
-
-def failed(url: str, error: OSError, position: int | None = None) -> OSError | StoreAccessError:
-    """Convert an error of the client to FileNotFoundError or StoreAccessError, with its place."""
-    where = url if position is None else f"{url}, offset {position}"
-    text = " ".join(str(error).split())
-    if isinstance(error, FileNotFoundError) or any(sign in text for sign in _GONE):
-        return FileNotFoundError(2, os.strerror(2), where)
-    advice = "check s3.endpoint, s3.region, the keys in the environment, and that the server answers"
-    return StoreAccessError(f"{where}: {text[:300]}; {advice}")

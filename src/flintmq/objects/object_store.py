@@ -17,47 +17,23 @@ from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any
+from typing import Any, TypeVar
 
-import pyarrow.fs
-
-from flintmq.arrow.remote_file import AHEAD, ReadAhead, RemoteFile, failed
 from flintmq.config.s3 import S3Options
 from flintmq.errors import StoreAccessError, UsageError
+from flintmq.objects.bucket import Bucket
+from flintmq.objects.opening import bucket_of
+from flintmq.objects.remote_file import AHEAD, ReadAhead, RemoteFile
 from flintmq.storage.filesystem import DirectoryEntry, Effects
-from flintmq.storage.store_url import PREFIX
+from flintmq.storage.store_url import is_remote
 
 FRESH_SECONDS = 2.0  # how long a listing or a size is valid
 FRESH_PART = 10  # or this many times as long as its request took
 FILES_KEPT = 256
 LISTINGS_KEPT = 64
-CONNECT_SECONDS = 5
 _handles = itertools.count(2)
 
-
-@lru_cache(maxsize=8)
-def filesystem(options: S3Options, bucket: str) -> pyarrow.fs.FileSystem:
-    """Return the client for one bucket; each process makes it once.
-
-    Raises:
-        StoreAccessError: it cannot be set up, or no region is given and the bucket's cannot be determined.
-    """
-    known: dict[str, Any] = {}
-    try:
-        if options.endpoint:
-            scheme, _, host = options.endpoint.partition("://")
-            known = {"endpoint_override": host, "scheme": scheme, "region": options.region or "us-east-1"}
-        else:
-            known = {"region": options.region or pyarrow.fs.resolve_s3_region(bucket)}
-        return pyarrow.fs.S3FileSystem(
-            **known,
-            anonymous=options.anonymous,
-            request_timeout=options.timeout_s,
-            connect_timeout=min(options.timeout_s, CONNECT_SECONDS),
-            retry_strategy=pyarrow.fs.AwsStandardS3RetryStrategy(max_attempts=options.attempts),
-        )
-    except OSError as error:
-        raise failed(PREFIX + bucket, error) from error
+Answer = TypeVar("Answer")
 
 
 @lru_cache(maxsize=1)
@@ -85,6 +61,16 @@ class Listing:
     def covers(self, folder: str) -> bool:
         """Return whether the listing contains the content of a directory."""
         return folder == self.root or (self.whole and folder.startswith(self.root + "/"))
+
+    def note(self, name: str, size: int | None) -> None:
+        """Add an object or a folder (size None) by its path below the root, and the folders above it."""
+        while name:
+            above, _, last = name.rpartition("/")
+            names = self.folders.setdefault(f"{self.root}/{above}" if above else self.root, {})
+            if names.get(last, 0) is None:
+                return  # a folder already, and so are those above it; an empty object may stand for it
+            names[last] = size
+            name, size = above, None
 
 
 @dataclass(slots=True)
@@ -162,8 +148,8 @@ class ObjectStore(Effects):
 
     def modified_ms(self, path: str) -> int | None:
         """Return when an object was last written, in Unix milliseconds; None if it does not exist."""
-        with_time = self._ask(path, lambda fs, key: fs.get_file_info(key))
-        return None if with_time.mtime_ns is None else int(with_time.mtime_ns) // 1_000_000
+        found = self._ask(path, lambda bucket, key: bucket.find(key) if key else None)
+        return None if found is None else found.modified_ms
 
     def _known(self, folder: str) -> Listing | None:
         """Return a valid listing that covers a directory."""
@@ -173,17 +159,11 @@ class ObjectStore(Effects):
 
     def _list(self, root: str, whole: bool) -> Listing:
         began = time.monotonic()
-
-        def ask(fs: pyarrow.fs.FileSystem, key: str) -> list[pyarrow.fs.FileInfo]:
-            return list(fs.get_file_info(pyarrow.fs.FileSelector(key, recursive=whole, allow_not_found=True)))
-
-        found = self._ask(root, ask)
+        found, begin = self._ask(root, lambda bucket, key: (bucket.listed(key, whole), len(key)))
         now = time.monotonic()
         listing = Listing(root, whole, now + max(FRESH_SECONDS, FRESH_PART * (now - began)))
         for entry in found:
-            folder, _, name = (PREFIX + entry.path.rstrip("/")).rpartition("/")
-            is_file = entry.type == pyarrow.fs.FileType.File
-            listing.folders.setdefault(folder, {})[name] = entry.size if is_file else None
+            listing.note(entry.key[begin:].lstrip("/"), entry.size)
         with self._lock:
             self._listings[root] = listing
             if len(self._listings) > LISTINGS_KEPT:
@@ -259,7 +239,7 @@ class ObjectStore(Effects):
             known = self._files.get(path)
             if known is not None and now - known.seen < FRESH_SECONDS:
                 return known
-        found: RemoteFile = self._ask(path, lambda fs, key: RemoteFile(fs, path, key))
+        found: RemoteFile = self._ask(path, lambda bucket, key: RemoteFile(bucket, path, key))
         with self._lock:
             self._files[path] = found
             self._files.move_to_end(path)
@@ -267,19 +247,13 @@ class ObjectStore(Effects):
                 self._files.popitem(last=False)
         return found
 
-    def _ask(self, path: str, question: Callable[[pyarrow.fs.FileSystem, str], Any]) -> Any:
-        """Send a request for a URL to the client, and return its answer."""
-        if not path.startswith(PREFIX):
+    def _ask(self, path: str, question: Callable[[Bucket, str], Answer]) -> Answer:
+        """Ask the bucket of a URL something about the key there."""
+        if not is_remote(path):
             raise UsageError(
                 f"{path}: a store on object storage has its log there too; give URLs in storePathCommitLog"
             )
-        key = path[len(PREFIX) :]
-        try:
-            return question(filesystem(self.options, key.partition("/")[0]), key)
-        except FileNotFoundError:
-            raise
-        except OSError as error:
-            raise failed(path, error) from error
+        return question(*bucket_of(path, self.options))
 
 
 def _refused(name: str) -> Callable[..., Any]:

@@ -1,0 +1,81 @@
+"""Gives each attempt at a task a directory of its own, on a disk or below a URL.
+
+Below a URL an attempt writes into a temporary directory of its machine, and each file that it keeps is then put there
+whole. So workers share nothing but the bucket, and need room for the files of the tasks that they run.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+import uuid
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+from flintmq.config.s3 import S3Options
+from flintmq.objects.opening import bucket_of
+from flintmq.storage.store_url import is_remote
+
+
+@dataclass(frozen=True)
+class Attempt:
+    """The directory of one attempt.
+
+    Attributes:
+        folder: where it writes, on this machine.
+        place: where files are kept: `folder`, or a URL.
+        s3: how to reach the URL.
+    """
+
+    folder: str
+    place: str
+    s3: S3Options
+
+    @property
+    def remote(self) -> bool:
+        """Whether files are kept elsewhere than they are written."""
+        return self.place != self.folder
+
+    def keep(self, path: str) -> str:
+        """Put a finished file where it is kept, and return that place.
+
+        Raises:
+            OSError: the file cannot be read.
+            StoreAccessError: the server refuses it.
+        """
+        if not self.remote:
+            return path
+        url = f"{self.place}/{os.path.basename(path)}"
+        bucket, key = bucket_of(url, self.s3)
+        bucket.put_file(key, path)
+        return url
+
+
+@dataclass(frozen=True)
+class TaskFolders:
+    """Where the tasks of an export make their directories.
+
+    Attributes:
+        place: a directory that all workers see under this path, or a URL.
+        s3: how to reach the URL.
+    """
+
+    place: str
+    s3: S3Options = field(default_factory=S3Options)
+
+    @contextmanager
+    def attempt(self, name: str) -> Iterator[Attempt]:
+        """Yield a new directory for an attempt at the task of this name.
+
+        Raises:
+            OSError: it cannot be made.
+        """
+        own = f"{name}-{uuid.uuid4().hex}"
+        if not is_remote(self.place):
+            folder = os.path.join(self.place, own)
+            os.mkdir(folder)
+            yield Attempt(folder, folder, self.s3)
+            return
+        with tempfile.TemporaryDirectory(prefix="flintmq-export-") as folder:
+            yield Attempt(folder, f"{self.place}/{own}", self.s3)

@@ -1,0 +1,1 @@
+"""Kills exports into tables on object storage."""
