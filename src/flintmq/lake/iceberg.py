@@ -9,7 +9,7 @@
 The manifest of an export is synced first; then its files are moved into the table; then one commit of the catalog adds
 them as a snapshot that has the number of the export, and sets the same number as a property of the table. The table's
 number decides: files and manifests with a number that the table does not have are remains of a run that died, and the
-next run uses that number again. PyIceberg refuses a file that the table has already.
+next run uses that number again. A file that the table has already is refused.
 
 A table that was rolled back keeps the properties, but not the rows. So the number is looked for in the snapshots that
 the present rows come from; the next export begins where that one ended, with a new number. Where these snapshots have
@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from flintmq.arrow.schema import FIRST_COLUMNS
 from flintmq.errors import StoreAccessError, StoreError, UsageError
 from flintmq.lake.columns import RAW
+from flintmq.lake.iceberg_add import add_files
 from flintmq.lake.iceberg_catalog import CATALOG, TableName, in_one_line
 from flintmq.lake.parquet import SEARCHED
 from flintmq.lake.table_folder import BucketFolder, TableFolder
@@ -233,7 +234,7 @@ class IcebergTarget(ExportTarget):
             with transaction.update_schema() as columns:
                 columns.union_by_name(schema)
         _repartition(transaction, _wanted(manifest.choice["partition_by"]))
-        transaction.add_files(places, snapshot_properties={EXPORT: str(manifest.number)})
+        add_files(transaction, places, {EXPORT: str(manifest.number)})
         snapshot = transaction.table_metadata.current_snapshot_id
         transaction.set_properties({NEWEST: str(manifest.number), SNAPSHOT: str(snapshot)})
         transaction.commit_transaction()
