@@ -55,7 +55,8 @@ class ZoneMapping:
         file = full[-1]
         self._done = {one.start for one in log.files if one.start in self._done} | {file.start}
         walk = LogWalk(replace(log, files=(file,)), begin=file.start, end=file.start + file.size, strict=False)
-        walk.use_zones(Zones(ZoneCondition(LARGEST_OFFSET, None, ())))  # what has a map already is skipped
+        every = ZoneCondition(LARGEST_OFFSET, None, ())  # what has a map already is skipped
+        walk.use_zones(Zones(every, full=True))
         for _ in walk:
             if self.stopping():
                 break
