@@ -54,7 +54,7 @@ def command(
 ) -> int:
     """Compare two stores, or a store and its table.
 
-    The exit code is 1 if something does. By offset the bytes are compared, and records only where these differ: for a
+    The exit code is 1 if something differs. By offset the bytes are compared, and records only where these differ: for a
     master and its slave, or a store and its copy. By message (topic, queue and queue offset) for stores whose log
     offsets differ, as after a replay. If B is what `flintmq export` wrote, each message of A is compared with its row;
     A may then be several stores by a pattern. Queues and index follow from the log; `flintmq verify` checks them.
@@ -62,7 +62,7 @@ def command(
     from flintmq.forensics.diff.run import compare
 
     out, config = output(as_json), store_config(settings)
-    if is_table(b, catalog, by):
+    if is_table(a, b, catalog, by):
         from flintmq.cli.command import need
 
         need("pyarrow", "arrow")
@@ -78,14 +78,16 @@ def command(
     return found.exit_code
 
 
-def is_table(b: str, catalog: str | None, by: Way) -> bool:
+def is_table(a: str, b: str, catalog: str | None, by: Way) -> bool:
     """Return whether B is a table of exports.
 
     Raises:
-        UsageError: --by is given for a table.
+        UsageError: --by is given for a table, or A is one.
     """
     from flintmq.lake.table_format import format_of
 
+    if format_of(a) is not None:
+        raise UsageError(f"{a} is a table of exports; give its store first, and a table second")
     if catalog is None and format_of(b) is None:
         return False
     if by is not Way.auto:
