@@ -54,8 +54,8 @@ def command(
 ) -> int:
     """Compare two stores, or a store and its table.
 
-    The exit code is 1 if something differs. By offset the bytes are compared, and records only where these differ: for a
-    master and its slave, or a store and its copy. By message (topic, queue and queue offset) for stores whose log
+    The exit code is 1 if something differs. By offset the bytes are compared, and records only where these differ: for
+    a master and its slave, or a store and its copy. By message (topic, queue and queue offset) for stores whose log
     offsets differ, as after a replay. If B is what `flintmq export` wrote, each message of A is compared with its row;
     A may then be several stores by a pattern. Queues and index follow from the log; `flintmq verify` checks them.
     """

@@ -122,7 +122,7 @@ def command(
             history=history,
             catalog=catalog,
         )
-        told = _tell(out, report, frozenset())
+        shown = _tell(out, report, frozenset())
         if topic and not (history is not None and _has_all(messages, topic)):
             from flintmq.forensics.topic_tail import one_must_have
 
@@ -134,14 +134,15 @@ def command(
                 out.lines(lines(form, answer))
             else:
                 _write(form, target, answer)
-    _tell(out, report, told)
+    _tell(out, report, shown)
     return report_damage(out, report)
 
 
-def _tell(out: Output, report: Report, told: frozenset[str]) -> frozenset[str]:
-    """Print the notes on stores that were left out, which were not told yet; return what is told now.
+def _tell(out: Output, report: Report, shown: frozenset[str]) -> frozenset[str]:
+    """Print the notes on stores that were left out.
 
-    A read with history looks for its stores anew, and knows what it lacks only when the logs are planned.
+    Texts in `shown` are not repeated. A read with history looks for its stores anew, and knows what it lacks only when
+    the logs are planned.
     """
     from flintmq.cluster.members import NO_STORE, SAME_STORE
     from flintmq.lake.history import NOT_IN_STORES, OF_STREAM
@@ -149,9 +150,9 @@ def _tell(out: Output, report: Report, told: frozenset[str]) -> frozenset[str]:
     codes = (NO_STORE, SAME_STORE, NOT_IN_STORES, OF_STREAM)
     texts = dict.fromkeys(note.text for note in report.notes if note.code in codes)
     for text in texts:
-        if text not in told:
+        if text not in shown:
             out.note(text)
-    return told | texts.keys()
+    return shown | texts.keys()
 
 
 def _has_all(messages: Any, topics: list[str]) -> bool:
