@@ -64,6 +64,14 @@ def map_path(file: LogFile) -> Path | None:
     return folder / hashlib.sha256(os.fsencode(directory)).hexdigest()[:32] / name
 
 
+def can_keep() -> bool:
+    """Return whether maps can be written; makes the directory for them."""
+    folder = cache_folder()
+    with suppress(OSError):
+        return folder is not None and _make_private(folder) and os.access(folder, os.W_OK)
+    return False
+
+
 def _is_in_store(folder: Path, directory: str) -> bool:
     """Return whether a cache would be written into the store with this directory of log files."""
     root, name = os.path.split(directory)
