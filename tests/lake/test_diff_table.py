@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import math
 import shutil
+import struct
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -258,6 +260,25 @@ def test_avro_bodies_are_compared(tmp_path: Path) -> None:
     table.delete("queue_offset = 4")
     write_deltalake(str(out), with_values(rows, 4, body={"n": 5}), mode="append")
     assert named(compare_table(store, str(out))) == {("altered", 4, ("body",))}
+
+
+@pytest.mark.parametrize("to", FORMATS)
+def test_a_number_that_is_none_is_equal_to_itself(tmp_path: Path, to: str) -> None:
+    """An Avro double may be NaN, at any depth; it is no difference, and another number beside it is one."""
+    store, out, schema = str(tmp_path / "store"), tmp_path / "out", tmp_path / "x.avsc"
+    fields = [{"name": "x", "type": "double"}, {"name": "xs", "type": {"type": "array", "items": "double"}}]
+    schema.write_text(json.dumps({"type": "record", "name": "o", "fields": fields}))
+    with MessageStore(store) as opened:
+        for value in (math.nan, 1.5, math.inf):
+            opened.put(Message("Orders", struct.pack("<dBdB", value, 2, math.nan, 0)))
+    whole(store, out, to=to, body="avro", body_schema=str(schema))
+    found = compare_table(store, str(out))
+    assert (found.messages, counts(found), found.exit_code) == (3, {}, 0)
+    if to == "delta":
+        rows = DeltaTable(str(out)).to_pyarrow_table()
+        DeltaTable(str(out)).delete("queue_offset = 0")
+        write_deltalake(str(out), with_values(rows, 0, body={"x": 2.5, "xs": [math.nan]}), mode="append")
+        assert named(compare_table(store, str(out))) == {("altered", 0, ("body",))}
 
 
 def test_what_cannot_be_compared_is_said(tmp_path: Path) -> None:

@@ -286,7 +286,7 @@ def _columns_that_differ(messages: pa.Table, rows: pa.Table) -> dict[int, list[s
             continue
         pairs = zip(messages[name].to_pylist(), rows[name].to_pylist(), strict=True)
         for number, (one, other) in enumerate(pairs):
-            if one != other:
+            if one != other and repr(one) != repr(other):  # NaN is not equal to itself, also within a struct
                 found.setdefault(number, []).append(name)
     return found
 
