@@ -82,7 +82,7 @@ def test_what_was_exported_is_equal(
 
 
 @pytest.mark.parametrize("to", FORMATS)
-def test_several_stores_and_runs(tmp_path: Path, make: Export, to: str) -> None:
+def test_several_stores_and_runs(tmp_path: Path, make: Export, to: str, run: Run) -> None:
     data = tmp_path / "data"
     for broker in ("a", "b", "c"):
         put(data / broker / "store", 0, 20)
@@ -99,7 +99,9 @@ def test_several_stores_and_runs(tmp_path: Path, make: Export, to: str) -> None:
     put(data / "d" / "store", 0, 5)
     shutil.rmtree(data / "c")
     found = compare_table(pattern, str(tmp_path / "out"))
-    assert (found.messages, counts(found)) == (50, {})
+    assert (found.messages, found.left_alone, counts(found)) == (50, 20, {})
+    shown = run("diff", pattern, str(tmp_path / "out"))
+    assert shown.code == 0 and shown.out.endswith("result   equal, but for 20 rows that were not compared\n")
     assert [note.replace(str(data), "") for note in found.notes] == [
         "nothing of /d/store is exported yet",
         "broker c is in the table and not among the stores: its rows are not compared",
