@@ -2,6 +2,7 @@
 
 import os
 import re
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -61,13 +62,14 @@ def store(tmp_path):
     return made(tmp_path / "store", 300)
 
 
+SMALL: dict[str, Any] = {"mappedFileSizeCommitLog": 1 << 18, "mappedFileSizeConsumeQueue": 2000}
 TOPICS = ["Orders", "库存", "%DLQ%g"]
 
 
 def made(root, messages):
     """A store with so many messages; one that is there gets as many as it lacks."""
     there = len(offsets(root)) if root.exists() else 0
-    with flintmq.MessageStore(root, mappedFileSizeCommitLog=1 << 18, mappedFileSizeConsumeQueue=2000) as store:
+    with flintmq.MessageStore(root, **SMALL) as store:
         for number in range(there, messages):
             assert store.put(flintmq.Message(TOPICS[number % 3], b"body %d" % number)).status.name == "PUT_OK"
     return root

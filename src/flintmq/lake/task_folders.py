@@ -60,7 +60,7 @@ class Attempt:
 
     @property
     def remote(self) -> bool:
-        """Whether files are kept elsewhere than they are written."""
+        """True if files are kept elsewhere than they are written."""
         return self.place != self.folder
 
     def keep(self, path: str, folder: str = "", name: str | None = None) -> str:
