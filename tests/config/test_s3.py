@@ -1,6 +1,7 @@
 """The keys of object storage."""
 
 import re
+from pathlib import Path
 
 import pytest
 
@@ -73,6 +74,12 @@ def test_unknown_keys_are_named_with_those_that_there_are():
         StoreConfig.from_keys({"azure.key": "x"})
     assert len(S3_KEYS) == 12
     assert not any(re.search("secret|password|token|key$", name) for name in S3_KEYS)
+
+
+def test_the_page_names_each_key():
+    page = Path(__file__).parents[2] / "docs" / "operations" / "object-storage.md"
+    rows = re.findall(r"^\| `([a-z0-9]+\.[a-z]+)` \|", page.read_text(encoding="utf-8"), re.MULTILINE)
+    assert rows == list(S3_KEYS)
 
 
 def test_the_environment_stands_for_what_is_left_open():

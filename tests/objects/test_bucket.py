@@ -3,6 +3,7 @@
 import os
 import threading
 import urllib.request
+from concurrent.futures import ThreadPoolExecutor
 from urllib.parse import quote
 
 import pytest
@@ -61,6 +62,17 @@ def test_listing(bucket):
     assert sorted(bare(bucket.listed("list", True))) == [("list/a", 1), ("list/b/c", 2)]
     assert bucket.listed("nothing", True) == bucket.listed("nothing", False) == []
     assert ObjectEntry("list", None) in bucket.listed("", False)
+
+
+def test_more_objects_than_one_answer_has(bucket):
+    count = 20 if bucket.url.startswith("hdfs:") else 1100  # the mini cluster takes a second for each
+    keys = [f"many/{number % 3}/{number:04d}" for number in range(count)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda key: bucket.put(key, key.encode()), keys))
+    assert sorted(bare(bucket.listed("many", True))) == sorted((key, 11) for key in keys)
+    assert sorted(bare(bucket.listed("many", False))) == [(f"many/{number}", None) for number in range(3)]
+    bucket.delete(keys)
+    assert bucket.listed("many", True) == []
 
 
 def test_ranges(bucket):

@@ -17,7 +17,7 @@ def kind_of(server):
     return server.url.partition(":")[0]
 
 
-@pytest.mark.parametrize("name", ["basic", "batch", "crash"])
+@pytest.mark.parametrize("name", ["basic", "crash"])
 def test_rows_of_a_golden_store(golden, server, bucket, name):
     pytest.importorskip("pyarrow", reason="pyarrow is not installed")
     store = golden(name)

@@ -31,6 +31,7 @@ PACKAGES = (
     ("typer", "", "the command line"),
     ("rich", "", "tables and progress bars"),
     ("pyarrow", "arrow", "flintmq.scan_arrow, Parquet"),
+    ("obstore", "objects", "stores on object storage"),
     ("duckdb", "duckdb", "SQL on scan_arrow"),
     ("polars", "polars", "data frames on scan_arrow"),
     ("pyspark", "spark", "spark.read.format('flintmq'), flintmq spark"),

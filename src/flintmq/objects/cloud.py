@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import uuid
 from collections.abc import Callable, Iterable
 from contextlib import suppress
 from datetime import datetime, timedelta
@@ -23,6 +24,7 @@ from flintmq.objects.bucket import Bucket, ObjectEntry
 
 CONNECT_SECONDS = 5
 PART_BYTES = 16 << 20  # of a large upload
+_METADATA = re.compile(r"/latest/(api/token|meta-data)|/computeMetadata/|/metadata/identity/")  # of a cloud's machine
 _QUERY = re.compile(r"(https?://[^\s?]*)\?\S*")  # Azure's may be a key
 _BEYOND_END = re.compile(r"HTTP status 416|Generic \w+ error: Wanted range starting at ")
 ADVICE = {
@@ -35,6 +37,7 @@ ADVICE = {
 """Scheme -> what to do where a request fails."""
 
 Answer = TypeVar("Answer")
+_threads_of = 0  # the process in which obstore has its threads
 
 
 def cloud_bucket(kind: str, name: str, options: S3Options) -> CloudBucket:
@@ -52,7 +55,14 @@ def cloud_bucket(kind: str, name: str, options: S3Options) -> CloudBucket:
     """
     url = f"{kind}://{name}"
     try:
-        return CloudBucket(url, _CLIENTS[kind](name, options), ADVICE[kind])
+        first = None
+        if kind == "oss":
+            first = _oss(name, options, {"x-oss-forbid-overwrite": "true"})
+        elif kind == "s3" and options.endpoint:
+            first = _s3(name, options)
+        return CloudBucket(url, _CLIENTS[kind](name, options), ADVICE[kind], first=first)
+    except UsageError:  # a ValueError too
+        raise
     except (BaseError, ValueError) as error:
         raise StoreAccessError(f"{url}: {_one_line(error)}; {ADVICE[kind]}") from error
 
@@ -71,7 +81,7 @@ def _s3(name: str, options: S3Options) -> Any:
     return obstore.store.S3Store(name, **known, skip_signature=options.anonymous, **_patience(options))
 
 
-def _oss(name: str, options: S3Options) -> Any:
+def _oss(name: str, options: S3Options, headers: dict[str, str] | None = None) -> Any:
     if not options.oss_endpoint:
         raise UsageError(
             f"oss://{name}: no endpoint is given; set oss.endpoint, such as https://s3.oss-cn-hangzhou.aliyuncs.com"
@@ -83,7 +93,7 @@ def _oss(name: str, options: S3Options) -> Any:
         virtual_hosted_style_request=True,
         region=host.removeprefix("s3.").partition(".")[0],
         credential_provider=_oss_keys,  # or obstore would send Amazon's keys of the environment
-        **_patience(options),
+        **_patience(options, headers),
     )
 
 
@@ -123,11 +133,12 @@ def _azure(name: str, options: S3Options) -> Any:
     )
 
 
-def _patience(options: S3Options) -> dict[str, Any]:
-    """Return how long a client waits, and how often it tries."""
+def _patience(options: S3Options, headers: dict[str, str] | None = None) -> dict[str, Any]:
+    """Return how long a client waits, how often it tries, and the headers that it always sends."""
     return {
         "client_options": {
             "allow_http": True,
+            "default_headers": headers or {},
             "timeout": timedelta(seconds=options.timeout_s),
             "connect_timeout": timedelta(seconds=min(options.timeout_s, CONNECT_SECONDS)),
         },
@@ -148,24 +159,33 @@ class CloudBucket(Bucket):
         url: of the bucket.
         client: obstore's.
         advice: what to do where a request fails.
+        first: client for puts of new objects, of a server that was not seen to keep the first one; it is asked once.
     """
 
-    def __init__(self, url: str, client: Any, advice: str = ADVICE["s3"]) -> None:
+    def __init__(self, url: str, client: Any, advice: str = ADVICE["s3"], *, first: Any = None) -> None:
         self.url, self._client, self._advice = url, client, advice
+        self._first, self._keeps_first = first or client, first is None
 
     def listed(self, folder: str, whole: bool) -> list[ObjectEntry]:
         """See the base."""
         try:
             if whole:
                 chunks = self._ask(folder, lambda: list(self._client.list(folder or None)))
-                return [_found(meta) for chunk in chunks for meta in chunk]
+                return self._without_markers(folder, [_found(meta) for chunk in chunks for meta in chunk])
             answer = self._ask(folder, lambda: self._client.list_with_delimiter(folder or None))
         except (FileNotFoundError, StoreAccessError) as error:
             if isinstance(error, FileNotFoundError) or self._said(folder, error).startswith("HTTP status 404"):
                 raise StoreAccessError(f"{self.url}/{folder}: there is no such bucket; {self._advice}") from error
             raise
         folders = [ObjectEntry(name, None) for name in answer["common_prefixes"]]
-        return [*folders, *map(_found, answer["objects"])]
+        return [*folders, *(_found(meta) for meta in answer["objects"] if meta["path"] != folder)]
+
+    def _without_markers(self, folder: str, found: list[ObjectEntry]) -> list[ObjectEntry]:
+        """Leave out empty objects `FOLDER/`, which consoles make: obstore gives their keys without the slash."""
+        if all(one.size for one in found):
+            return found
+        folders = {one.key[:at] for one in found for at, letter in enumerate(one.key) if letter == "/"} | {folder}
+        return [one for one in found if one.size or (one.key not in folders and self.find(one.key) is not None)]
 
     def find(self, key: str) -> ObjectEntry | None:
         """See the base."""
@@ -199,11 +219,31 @@ class CloudBucket(Bucket):
 
     def put_new(self, key: str, data: bytes) -> bool:
         """See the base."""
+        if not self._keeps_first:
+            self._try_out(key)
+        return self._put_first(key, data)
+
+    def _put_first(self, key: str, data: bytes) -> bool:
         try:
-            self._ask(key, lambda: self._client.put(key, data, mode="create", use_multipart=False))
+            self._ask(key, lambda: self._first.put(key, data, mode="create", use_multipart=False))
         except AlreadyExistsError:
             return False
         return True
+
+    def _try_out(self, key: str) -> None:
+        """Ask the server twice for an object of no use: one that ignores the condition would let two writers win."""
+        above = key.rpartition("/")[0]
+        probe = f"{above}/_flintmq-probe-{uuid.uuid4().hex}".lstrip("/")
+        try:
+            if not self._put_first(probe, b"1") or self._put_first(probe, b"2"):
+                raise StoreAccessError(
+                    f"{self.url}/{key}: this server replaces an object where a put must not (If-None-Match), so of two "
+                    "writers both would win; write to another server"
+                )
+        finally:
+            with suppress(StoreAccessError):
+                self.delete([probe])
+        self._keeps_first = True
 
     def copy(self, key: str, to: str) -> None:
         """See the base."""
@@ -226,6 +266,13 @@ class CloudBucket(Bucket):
 
     def _ask(self, key: str, question: Callable[[], Answer]) -> Answer:
         """Ask the server, and turn its refusals into errors of one line."""
+        global _threads_of
+        _threads_of = _threads_of or os.getpid()
+        if _threads_of != os.getpid():  # it would wait forever
+            raise StoreAccessError(
+                f"{self.url}/{key}: this process was forked from one that had used object storage, and the client's "
+                'threads did not come along; start processes by multiprocessing.get_context("spawn")'
+            )
         try:
             return question()
         except FileNotFoundError as error:
@@ -239,6 +286,8 @@ class CloudBucket(Bucket):
 def _one_line(error: Exception) -> str:
     """Return the text of a client's error: without details for its developers, and without secrets in queries."""
     text = " ".join(str(error).partition("\n\nDebug source")[0].split())
+    if _METADATA.search(text):
+        return "no credentials were found, and this machine has no role that gives some"
     _, answered, answer = text.partition("Server returned non-2xx status code: ")
     if answered:
         status = answer.partition(": ")[0]

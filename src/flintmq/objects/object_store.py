@@ -42,6 +42,9 @@ def fetchers() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(2 * AHEAD, "flintmq-fetch")
 
 
+os.register_at_fork(after_in_child=fetchers.cache_clear)  # threads do not come along
+
+
 @dataclass(frozen=True, slots=True)
 class Listing:
     """The result of a LIST request for a directory, or for the tree below it.

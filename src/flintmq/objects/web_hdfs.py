@@ -101,10 +101,10 @@ class WebHdfs(Bucket):
     def find(self, key: str) -> ObjectEntry | None:
         """See the base."""
         try:
-            status = json.loads(self._ask("GET", key, "GETFILESTATUS"))["FileStatus"]
+            found = self._statuses(key, "GETFILESTATUS", key)[0]
         except FileNotFoundError:
             return None
-        return _found(key, status) if status["type"] == "FILE" else None
+        return found if found.size is not None else None
 
     def read(self, key: str, begin: int = 0, end: int | None = None) -> bytes:
         """See the base."""
@@ -161,15 +161,23 @@ class WebHdfs(Bucket):
     def _children(self, folder: str) -> list[ObjectEntry]:
         """Return what is directly in a directory."""
         try:
-            answer = json.loads(self._ask("GET", folder, "LISTSTATUS"))["FileStatuses"]["FileStatus"]
+            found = self._statuses(folder, "LISTSTATUS", f"{folder}/" if folder else "")
         except FileNotFoundError:
             return []
-        above = folder + "/" if folder else ""
-        return [
-            _found(above + one["pathSuffix"], one)
-            for one in answer
-            if one["pathSuffix"] and not one["pathSuffix"].startswith(UNSEEN)  # a file is listed without a name
-        ]
+        names = [one.key.rpartition("/")[2] for one in found]
+        # A file is listed too, without a name.
+        return [one for one, name in zip(found, names, strict=True) if name and not name.startswith(UNSEEN)]
+
+    def _statuses(self, key: str, operation: str, above: str) -> list[ObjectEntry]:
+        """Ask for the status of a file, or of all in a directory; names follow `above`."""
+        data = self._ask("GET", key, operation)
+        try:
+            answer = json.loads(data)
+            statuses = answer["FileStatuses"]["FileStatus"] if "FileStatuses" in answer else [answer["FileStatus"]]
+            return [_found(above + one.get("pathSuffix", ""), one) for one in statuses]
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            what = ascii(data[:100].decode("latin-1"))
+            raise StoreAccessError(f"{self.url}/{key}: {what} is no answer of WebHDFS; {ADVICE}") from error
 
     def _put(self, key: str, body: _Body, rule: str) -> bool:
         """Write an object under an unseen name and rename it; return whether the rule let it replace what was there."""
