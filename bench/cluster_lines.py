@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
-from data import OVERHEAD, SIZES, log_bytes, store
+from data import OVERHEAD, SIZES, log_bytes, store, warm
 from harness import Context, Result, Sample, figures, measure
 from spark_session import load, noop, session
 
@@ -37,6 +37,7 @@ def three(context: Context) -> str:
         if str(path) not in context.stores:
             count = (context.mib << 20) // (SIZES[BODY] + OVERHEAD) // 3
             context.stores[str(path)] = write_store(path, count, body_bytes=SIZES[BODY], bodies="random")
+        warm(context.stores[str(path)])
     return f"{folder}/{{broker}}/store"
 
 
@@ -122,7 +123,9 @@ def exports(context: Context, cases: dict[str, Callable[[], Any]], out: Path) ->
 
 
 def c3(context: Context) -> list[Result]:
-    """An export of one process beside Spark's; Spark's session is made before."""
+    """An export without Spark beside Spark's: with a session made before, and as commands with their starts."""
+    from user_lines import flintmq
+
     from flintmq.lake.export_once import export as export_here
     from flintmq.spark.jobs.export.job import export as export_on_spark
 
@@ -137,7 +140,21 @@ def c3(context: Context) -> list[Result]:
     )
     ratio = samples["spark export"].wall / samples["flintmq export"].wall
     what = f"export to Parquet, {BODY} bodies: speed / spark export on local[2]"
-    return [Result("C3", what, ratio, 1.5, bound="Parquet's encoding on two cores", detail=figures(samples))]
+    commands = exports(
+        context,
+        {
+            "flintmq export": lambda: flintmq("export", path, "--out", str(out)),
+            "flintmq spark export": lambda: flintmq("spark", "export", path, "--out", str(out), "--master", "local[2]"),
+        },
+        out,
+    )
+    whole_ratio = commands["flintmq spark export"].wall / commands["flintmq export"].wall
+    bound = "Parquet's encoding on two cores"
+    return [
+        Result("C3", what, ratio, 1.5, bound=bound, detail=figures(samples)),
+        Result("C3.command", f"{what}, commands with their starts", whole_ratio, 1.5, bound=f"{bound}; start of Spark",
+               detail=figures(commands)),
+    ]  # fmt: skip
 
 
 def c4(context: Context) -> list[Result]:

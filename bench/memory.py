@@ -1,8 +1,9 @@
 """Memory of the long jobs on a large store: `python bench/memory.py [--mib 10240] [--only sql]`.
 
 The most resident memory that `flintmq scan --json` of a whole store takes (bar: 256 MiB), that `flintmq sql` takes for
-a group-by, for a sort of all keys and for all rows into a Parquet file (512 MiB), and that each Spark worker takes
-while all of it is exported (512 MiB). Linux only: it reads /proc. Writes bench/memory.json.
+a group-by, for a sort of all keys and for all rows into a Parquet file (512 MiB), that `flintmq export` of all of it
+takes (512 MiB), and that each Spark worker takes while all of it is exported (512 MiB). Linux only: it reads /proc.
+Writes bench/memory.json.
 """
 
 from __future__ import annotations
@@ -102,6 +103,13 @@ def sql(written: Written, out: Path) -> list[dict[str, object]]:
     return [command(f"flintmq sql, {what}", 512, "sql", str(written.path), *words) for what, words in queries.items()]
 
 
+def export_here(written: Written, out: Path) -> list[dict[str, object]]:
+    """`flintmq export` of everything, with a thread a core."""
+    found = [command("flintmq export", 512, "export", str(written.path), "--out", str(out))]
+    shutil.rmtree(out)
+    return found
+
+
 def export(written: Written, out: Path) -> list[dict[str, object]]:
     """`flintmq spark export` in this process's session, its workers watched."""
     from flintmq.spark import session
@@ -127,7 +135,7 @@ def main() -> int:
     parser.add_argument("--mib", type=int, default=10_240, help="of log (10240)")
     parser.add_argument("--body-bytes", type=int, default=1024)
     parser.add_argument("--scratch", help="where the store goes; default: the system's temporary folder")
-    parser.add_argument("--only", choices=("scan", "sql", "export"), help="leave the other lines as they were")
+    parser.add_argument("--only", choices=("scan", "sql", "export", "spark"), help="leave the other lines as they were")
     given = parser.parse_args()
     scratch = Path(tempfile.mkdtemp(prefix="flintmq-memory-", dir=given.scratch))
     try:
@@ -138,7 +146,8 @@ def main() -> int:
         runs = {
             "scan": lambda: scan(written),
             "sql": lambda: sql(written, scratch / "rows.parquet"),
-            "export": lambda: export(written, scratch / "out"),
+            "export": lambda: export_here(written, scratch / "out"),
+            "spark": lambda: export(written, scratch / "out"),
         }
         lines = [one for name, run in runs.items() if given.only in (None, name) for one in run()]
     finally:

@@ -20,7 +20,7 @@ pytest.importorskip("obstore", reason="obstore is not installed")
 import flintmq
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import CorruptStoreError, NotAStoreError, StoreAccessError, StoreError, UsageError
-from flintmq.forensics import bucket_target, copy
+from flintmq.forensics import copy, store_upload
 from flintmq.forensics.copy import copy_some, copy_whole
 from flintmq.forensics.diff.run import compare
 from flintmq.forensics.verify.run import verify
@@ -74,15 +74,16 @@ def is_no_store(place: Place) -> None:
 
 def watching(monkeypatch: pytest.MonkeyPatch, look: Callable[[str], None]) -> None:
     """Call a function before each put of a file."""
-    put_file = bucket_target.BucketTarget.put_file
+    put_file = store_upload.StoreUpload.put_file
 
     def watched(self: Any, name: str, path: str) -> None:
         look(name)
         put_file(self, name, path)
 
-    monkeypatch.setattr(bucket_target.BucketTarget, "put_file", watched)
+    monkeypatch.setattr(store_upload.StoreUpload, "put_file", watched)
 
 
+@pytest.mark.turn(3, of=["src/flintmq/forensics/copy.py", "src/flintmq/forensics/store_upload.py"])
 def test_every_golden_store(golden_store: Golden, tmp_path: Path, place: Place) -> None:
     """The objects are the files of a copy into a directory, whatever state the store is in."""
     config = config_of(golden_store).with_keys(place.keys)
@@ -204,7 +205,6 @@ def test_nobody_takes_an_unfinished_copy_for_a_store(
     watching(monkeypatch, look)
     copy_whole(str(golden(name).path), place.url, place.config)
     assert len(looks) > 10 and any(file.startswith("commitlog/") for file in looks)
-    monkeypatch.setattr("flintmq.objects.object_store.FRESH_SECONDS", 0.0)
     time.sleep(2)  # listings are valid for as long
     flintmq.open_store(place.url, set=place.keys).close()
 
@@ -212,14 +212,14 @@ def test_nobody_takes_an_unfinished_copy_for_a_store(
 def test_of_two_copies_one_wins(golden: Any, tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
     roots = [str(golden(name).path) for name in ("basic", "config")]
     both = threading.Barrier(2)
-    refuse_taken = bucket_target.BucketTarget.refuse_taken
+    refuse_taken = store_upload.StoreUpload.refuse_taken
 
     def together(self: Any, but: str = "") -> None:
         refuse_taken(self, but)
         if not but:
             both.wait(30)  # each saw an empty place
 
-    monkeypatch.setattr(bucket_target.BucketTarget, "refuse_taken", together)
+    monkeypatch.setattr(store_upload.StoreUpload, "refuse_taken", together)
     refused: list[str] = []
 
     def one(root: str) -> None:
@@ -250,7 +250,7 @@ def test_places_that_are_taken(golden: Any, tmp_path: Path, place: Place) -> Non
         copy_some(root, f"{place.url}/y", Predicate(since=0), place.config)
     with pytest.raises(UsageError, match="is inside the store"):
         copy_whole(f"{place.url}/y", f"{place.url}/y/z", place.config)
-    with pytest.raises(StoreAccessError, match="there is no such bucket"):
+    with pytest.raises(StoreAccessError, match="no such bucket"):
         copy_whole(root, "s3://nothing-here/store", place.config)
     assert set(place.names) >= {"x", f"y/{PUBLISHED}"} and not any("copying" in name for name in place.names)
 
@@ -290,6 +290,20 @@ def test_a_server_that_fails_leaves_a_claim(golden: Any, place: Place, monkeypat
         copy_whole(str(golden("basic").path), place.url, place.config)
 
 
+def test_a_put_that_fails_in_another_thread(golden: Any, place: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    put = type(place.bucket).put
+
+    def fail(self: Any, key: str, data: bytes) -> None:
+        if "/consumequeue/" in key:
+            raise StoreAccessError(f"{key}: the server does not answer")
+        put(self, key, data)
+
+    monkeypatch.setattr(type(place.bucket), "put", fail)
+    with pytest.raises(StoreAccessError, match="consumequeue/.* does not answer"):
+        copy_whole(str(golden("basic").path), place.url, place.config)
+    assert place.names == ["flintmq.copying"]
+
+
 def test_objects_that_somebody_put_meanwhile(
     golden: Any, tmp_path: Path, place: Place, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -313,10 +327,10 @@ def test_a_run_that_ends_early(golden: Any, tmp_path: Path, place: Place, number
     """Ctrl-C cleans up; a killed run leaves what the next one names, and no reader takes for a store."""
     root = golden("basic").path
     late = (
-        "import sys, time\nfrom flintmq.forensics import bucket_target as b\nput = b.BucketTarget.put_file\n"
+        "import sys, time\nfrom flintmq.forensics import store_upload as b\nput = b.StoreUpload.put_file\n"
         "def slow(self, name, path):\n    put(self, name, path)\n"
         "    if name.startswith('commitlog/'):\n        print('at it', flush=True); time.sleep(60)\n"
-        "b.BucketTarget.put_file = slow\n"
+        "b.StoreUpload.put_file = slow\n"
         "from flintmq.cli.app import main\nsys.exit(main(sys.argv[1:]))\n"
     )
     words = ["copy", str(root), "--into", place.url]

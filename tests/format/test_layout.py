@@ -36,7 +36,7 @@ SIZES = {
     "Timer log end": 16,
     "Timer check": 56,
     "FlintMQ mark": 104,
-    "Zone map header": 20,
+    "Zone map header": 36,
     "Zone of a zone map": 60,
 }
 

@@ -16,23 +16,23 @@ ONE = Zone(0x100, 0x300, 0x200, 0xAABBCCDD, 2, 1700000000000, 1700000000001, 0, 
 TWO = Zone(0x300, 0x380, 0x300, 0x11223344, 1, 5, 5, 0, 0)
 TABLE = bytes.fromhex(
     "0000000000000100 0000000000000300 0000000000000200 aabbccdd 00000002"
-    "0000018bcfe56800 0000018bcfe56801 000000000000008c 00000001"
+    "0000018bcfe56800 0000018bcfe56801 000000000000009c 00000001"
     "0000000000000300 0000000000000380 0000000000000300 11223344 00000001"
-    "0000000000000005 0000000000000005 00000000000000cc 00000002"
+    "0000000000000005 0000000000000005 00000000000000dc 00000002"
 )
-HEAD = bytes.fromhex("464c4e545a4f4e45 00000001 00000002")
+HEAD = bytes.fromhex("464c4e545a4f4e45 00000002 00000002 1122334455667788 fffffffffffffffe")
 RAW = HEAD + zlib.crc32(HEAD + TABLE).to_bytes(4, "big") + TABLE + bytes(64) + b"\x01" * 128
 
 
 def encoded(*zones: Zone) -> bytes:
-    return b"".join(zone_map.encode(zones, [b"\1" * 64 for _ in zones]))
+    return b"".join(zone_map.encode(7, 9, zones, [b"\1" * 64 for _ in zones]))
 
 
 def test_hand_written_bytes() -> None:
-    assert b"".join(zone_map.encode([ONE, TWO], [bytes(64), b"\x01" * 128])) == RAW
+    assert b"".join(zone_map.encode(0x1122334455667788, -2, [ONE, TWO], [bytes(64), b"\x01" * 128])) == RAW
     assert zone_map.decode(RAW, len(RAW)) == [
-        ONE._replace(blocks_at=0x8C, blocks=1),
-        TWO._replace(blocks_at=0xCC, blocks=2),
+        ONE._replace(blocks_at=0x9C, blocks=1),
+        TWO._replace(blocks_at=0xDC, blocks=2),
     ]
     assert zone_map.decode(encoded(), zone_map.HEADER.size) == []
 

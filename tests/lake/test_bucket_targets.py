@@ -2,6 +2,7 @@
 
 import os
 import re
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -61,13 +62,14 @@ def store(tmp_path):
     return made(tmp_path / "store", 300)
 
 
+SMALL: dict[str, Any] = {"mappedFileSizeCommitLog": 1 << 18, "mappedFileSizeConsumeQueue": 2000}
 TOPICS = ["Orders", "库存", "%DLQ%g"]
 
 
 def made(root, messages):
     """A store with so many messages; one that is there gets as many as it lacks."""
     there = len(offsets(root)) if root.exists() else 0
-    with flintmq.MessageStore(root, mappedFileSizeCommitLog=1 << 18, mappedFileSizeConsumeQueue=2000) as store:
+    with flintmq.MessageStore(root, **SMALL) as store:
         for number in range(there, messages):
             assert store.put(flintmq.Message(TOPICS[number % 3], b"body %d" % number)).status.name == "PUT_OK"
     return root
@@ -149,6 +151,7 @@ class Died(BaseException):
 def test_a_run_that_dies_at_any_request_loses_and_doubles_nothing(url, store, monkeypatch, to, call, after):
     """Before and after each request in turn: then the next run makes the table whole."""
     real = getattr(CloudBucket, call)
+    more = {"target_file_size": 1 << 20} if call == "copy" else {}  # combined files are staged in any format
     died = 0
     for survived in range(40):
         place, left = f"{url}-{survived}", iter(range(survived))
@@ -163,7 +166,7 @@ def test_a_run_that_dies_at_any_request_loses_and_doubles_nothing(url, store, mo
         with monkeypatch.context() as patched:
             patched.setattr(CloudBucket, call, dying)
             try:
-                export(store, place, to=to)
+                export(store, place, to=to, **more)
             except Died:
                 died += 1
                 done = False
@@ -171,7 +174,7 @@ def test_a_run_that_dies_at_any_request_loses_and_doubles_nothing(url, store, mo
                 done = True
         seen = rows(place, to) if to == "parquet" else []
         assert len(seen) == len(set(seen))
-        export(store, place, to=to)
+        export(store, place, to=to, **more)
         assert rows(place, to) == offsets(store)
         assert len([key for key in keys(place) if key.startswith("_staging")]) == 0 or not done
         if done:
@@ -329,3 +332,14 @@ def test_errors_of_deltalake_are_one_line(url, store, monkeypatch):
     with pytest.raises(StoreAccessError, match="the Delta table cannot be read: ") as caught:
         DeltaTarget(folder_at(url, S3Options(attempts=1))).committed()
     assert all(character.isprintable() for character in str(caught.value))
+
+
+@pytest.mark.parametrize("to", ["delta", "iceberg"])
+def test_a_file_is_put_once_under_its_name_and_never_copied(url, store, server, to):
+    server.requests()
+    export(store, url, to=to)
+    asked = [request for request in server.requests() if ".parquet" in request]
+    names = [request.split()[1] for request in asked if request.startswith("PUT ") and "?" not in request]
+    assert len(names) == len(set(names)) == 3, asked  # a copy is a PUT too
+    assert [key for key in keys(url) if key.startswith("_staging")] == []
+    assert rows(url, to) == offsets(store)

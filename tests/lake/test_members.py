@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
 from flintmq import Message, MessageStore
 from flintmq.errors import UsageError
+from flintmq.lake import members
 from flintmq.lake.asked import NOT_THERE
 from flintmq.lake.members import plan_members
 from flintmq.lake.options import ReadOptions
@@ -74,3 +76,18 @@ def test_paths_of_spark(data: Path) -> None:
     for given in ({"paths": "[]"}, {"paths": "x"}, {"paths": '["a"]', "path": "b"}):
         with pytest.raises(UsageError, match="paths"):
             ReadOptions.parse(given)
+
+
+def test_stores_are_planned_at_the_same_time(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each waits until the other has begun; plans and notes are in the order of the brokers all the same."""
+    both = threading.Barrier(2, timeout=60)
+
+    def plan_scan(options: ReadOptions, report: Report, *_: object) -> str:
+        both.wait()
+        report.note("seen", options.path)
+        return options.path
+
+    monkeypatch.setattr(members, "plan_scan", plan_scan)
+    report = Report()
+    plans = plan_members(ReadOptions.parse({"path": f"{data}/*"}), report)
+    assert [str(plan) for _, plan in plans] == [note.text for note in report.notes] == [f"{data}/a", f"{data}/b"]

@@ -11,6 +11,7 @@ from flintmq.errors import CorruptStoreError
 from flintmq.lake import splits
 from flintmq.lake.splits import (
     SPLIT_BYTES_LEAST,
+    SPLIT_BYTES_MOST,
     LogRange,
     check_end,
     equal_ranges,
@@ -145,6 +146,7 @@ def test_a_record_inside_a_body_does_not_pass(golden, tmp_path):
         (2 * SPLIT_BYTES_LEAST, 2, 1, 2),
         (100 << 20, 2, 1, 4),
         (10 << 30, 2, 1, 80),
+        (SPLIT_BYTES_MOST * 8 + 1, 2, 1, 10),  # not nine: one core would wait for the other
         (10 << 30, 64, 1, 128),
         (10 << 30, 2, 1000, 1000),
     ],

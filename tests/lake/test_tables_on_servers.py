@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -23,11 +24,12 @@ from flintmq.objects.object_file import ObjectFile
 from tests.objects.conftest import bucket, server  # noqa: F401  (fixtures)
 from tests.support.object_servers import RealServer
 
+SMALL: dict[str, Any] = {"mappedFileSizeCommitLog": 1 << 18, "mappedFileSizeConsumeQueue": 2000}
 TOPICS = ["Orders", "库存", "%DLQ%g", "orders-1"]
 
 
 def put(root, begin, end):
-    with flintmq.MessageStore(root, mappedFileSizeCommitLog=1 << 18, mappedFileSizeConsumeQueue=2000) as store:
+    with flintmq.MessageStore(root, **SMALL) as store:
         for number in range(begin, end):
             assert store.put(flintmq.Message(TOPICS[number % 4], b"body %d" % number)).status.name == "PUT_OK"
 

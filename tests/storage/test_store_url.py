@@ -118,7 +118,7 @@ def test_hdfs_needs_no_extra(monkeypatch):
     ],
 )
 def test_whatever_writes_refuses_a_url(write, golden):
-    with pytest.raises(UsageError, match="'s3://bucket/a/store': FlintMQ writes to directories only; give one, and"):
+    with pytest.raises(UsageError, match="'s3://bucket/a/store': this writes to directories only; give one, and"):
         write(golden("basic").path)
 
 
@@ -126,7 +126,7 @@ def test_who_would_write_to_a_url_is_told_what_to_do_instead():
     with pytest.raises(UsageError) as caught:
         local_only(URL)
     assert str(caught.value) == (
-        f"'{URL}': FlintMQ writes to directories only; give one, and copy it there afterwards (`aws s3 sync DIR URL`)"
+        f"'{URL}': this writes to directories only; give one, and copy it there afterwards (`aws s3 sync DIR URL`)"
     )
 
 

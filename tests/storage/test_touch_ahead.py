@@ -117,3 +117,27 @@ def test_a_small_range_needs_no_thread(tmp_path: Path) -> None:
     TouchAhead(map_, 0, 1 << 20).stop()
     assert threads() == []
     map_.close()
+
+
+@pytest.mark.skipif(not _select.compiled(), reason="it does nothing where kernels keep the GIL")
+def test_it_stays_near_the_reader(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last file of a log is mostly a hole, which would become memory of the page cache."""
+    touched: list[int] = []
+    came = threading.Condition()
+
+    def touch(map_: mmap.mmap, begin: int, *_: int) -> None:
+        with came:
+            touched.append(begin // STEP)
+            came.notify()
+
+    monkeypatch.setattr(touch_ahead.walk, "touch", touch)
+    steps = touch_ahead.AHEAD // STEP
+    ahead = TouchAhead(mapped(tmp_path / "file", 4 * touch_ahead.AHEAD), 0, 4 * touch_ahead.AHEAD)
+    with came:
+        assert came.wait_for(lambda: len(touched) == steps, 60)
+        ahead.follow(STEP)  # there is much left: it sleeps on
+        assert not came.wait_for(lambda: len(touched) > steps, 0.2)
+        ahead.follow(touch_ahead.AHEAD - touch_ahead.LEFT)
+        assert came.wait_for(lambda: len(touched) == 2 * steps - touch_ahead.LEFT // STEP, 60)
+    ahead.stop()
+    assert touched == list(range(2 * steps - touch_ahead.LEFT // STEP)) and threads() == []

@@ -13,9 +13,8 @@ from typing import Any
 
 import numpy
 import pyarrow as pa
-import pyarrow.compute as pc
 
-from flintmq.arrow.batches import Gatherer, Oddities, record_batches
+from flintmq.arrow.batches import Gatherer, Oddities
 from flintmq.arrow.column_layout import Rates
 from flintmq.arrow.options import DEFAULT, BatchOptions
 from flintmq.arrow.schema import narrow
@@ -26,6 +25,7 @@ from flintmq.store.commitlog.walk import Piece
 MOST_OWN = 16  # topics with a gatherer of their own
 SHARE = 16  # a topic gets one if it has this part of a piece's records
 LEAST_RECORDS = 256  # in a piece; in smaller pieces the parts mean nothing
+TOPIC_ROWS, TOPIC_BYTES = 4096, 1 << 20  # of a batch of topics alone
 
 _TOPIC = narrow(["topic"])
 
@@ -55,11 +55,12 @@ def topics_apart(
     batch_bytes, max_rows = options.batch_bytes, options.max_rows
     shared = Gatherer(schema, oddities, batch_bytes, max_rows, Rates())
     own: dict[str, Gatherer] = {}
+    topics_of = _Topics(oddities)
     for piece in pieces:
         count = piece.count if selector is None else selector.select(piece)
         if not count:
             continue
-        codes, topics = _topics(piece, count)
+        codes, topics = topics_of.piece(piece, count)
         assert len(codes) == count  # a code for each record, in order
         for topic, records in zip(topics, numpy.bincount(codes, minlength=len(topics)), strict=True):
             frequent = records * SHARE >= count >= LEAST_RECORDS
@@ -78,13 +79,19 @@ def topics_apart(
         yield from gatherer.finish()
 
 
-def _topics(piece: Piece, count: int) -> tuple[Any, list[str]]:
-    """Return the topics of a piece, and for each record the index of its topic."""
-    options = BatchOptions(max_rows=count, batch_bytes=1 << 30)
-    rows = record_batches([replace(piece, count=count)], _TOPIC, options=options)
-    coded: Any = pa.chunked_array([batch.column(0) for batch in rows]).combine_chunks()
-    coded = pc.dictionary_encode(coded)
-    return numpy.asarray(coded.indices), coded.dictionary.to_pylist()
+class _Topics:
+    """Reads the topics of piece after piece; one layout serves for all of them."""
+
+    def __init__(self, oddities: Oddities) -> None:
+        self._gatherer = Gatherer(_TOPIC, oddities, TOPIC_BYTES, TOPIC_ROWS, Rates())
+
+    def piece(self, piece: Piece, count: int) -> tuple[Any, list[str]]:
+        """Return for each record the index of its topic, and the topics."""
+        parts = [batch.column(0) for batch in self._gatherer.take(piece, count)]
+        parts += [batch.column(0) for batch in self._gatherer.finish()]
+        coded: Any = parts[0] if len(parts) == 1 else pa.concat_arrays(parts)
+        coded = coded.dictionary_encode()
+        return numpy.asarray(coded.indices), coded.dictionary.to_pylist()
 
 
 def _take(gatherer: Gatherer, piece: Piece, positions: Any) -> Iterator[pa.RecordBatch]:

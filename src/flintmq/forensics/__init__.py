@@ -10,7 +10,7 @@ explain    describes one file, byte by byte
 inspect         summarizes a store's content without reading all of it
 rebuild         rebuilds queues and index from the log
 copy            copies a store, also a live one, whole or in part
-bucket_target   publishes a copy on object storage
+store_upload    publishes a copy on object storage
 retention_plan  lists what retention would delete
 topic_tail      reads the end of a topic
 """

@@ -9,7 +9,7 @@ units beyond the end of the log, makes missing ones from the log, and rebuilds i
 
 A filtered copy is a salvage of the wanted messages: a new, dense store with offsets of its own.
 
-A copy on object storage (`bucket_target`) is made from the same files. At rest they go there one by one: a full log
+A copy on object storage (`store_upload`) is made from the same files. At rest they go there one by one: a full log
 file from where it is, another by way of a temporary file, so that space for one is enough. A copy that must be
 recovered, or is filtered, is made in a temporary directory first, for the engine writes to disks only.
 """
@@ -27,9 +27,9 @@ from typing import Any
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreAccessError, StoreError, UsageError
 from flintmq.forensics import rebuild
-from flintmq.forensics.bucket_target import BucketTarget, new_store
 from flintmq.forensics.rebuild import Progress
 from flintmq.forensics.salvage.into import Salvage, Salvaged, check_target
+from flintmq.forensics.store_upload import StoreUpload, new_store
 from flintmq.forensics.verify.small_files import ROOT_NAMES
 from flintmq.format.index import PEER_533
 from flintmq.storage.filesystem import REAL
@@ -185,7 +185,7 @@ def _places(root: str, into: str, config: StoreConfig) -> tuple[str, str]:
 
 
 @contextmanager
-def _upload(root: str, into: str, config: StoreConfig) -> Iterator[tuple[BucketTarget, str]]:
+def _upload(root: str, into: str, config: StoreConfig) -> Iterator[tuple[StoreUpload, str]]:
     """Claim the URL of a copy; yield it with a directory, still missing, for files on their way."""
     with TemporaryDirectory(prefix="flintmq-copy-") as folder:
         outside_store(folder, root, config)
@@ -194,7 +194,7 @@ def _upload(root: str, into: str, config: StoreConfig) -> Iterator[tuple[BucketT
 
 
 def _whole_upload(
-    root: str, out: str, config: StoreConfig, peer: str, progress: Progress | None, target: BucketTarget
+    root: str, out: str, config: StoreConfig, peer: str, progress: Progress | None, target: StoreUpload
 ) -> Copied:
     """Put a whole copy: file by file at rest, otherwise by way of a copy in the directory `out`."""
     done = _Whole(root, out, config, peer, progress, target).run()
@@ -255,10 +255,10 @@ class _Whole:
         config: StoreConfig,
         peer: str,
         progress: Progress | None,
-        target: BucketTarget | None = None,
+        target: StoreUpload | None = None,
     ) -> None:
         self.root, self.out, self.config, self.peer, self.progress = root, out, config, peer, progress
-        self.target = target
+        self.target, self.buffer = target, bytearray(CHUNK)
         self.effects = effects_for(root, config.s3)
         self.done = Copied(out)
 
@@ -379,6 +379,7 @@ class _Whole:
 
     def _bytes(self, fd: int, target: int, count: int, report_bytes: Callable[[int], None] | None = None) -> None:
         at = 0
+        self.effects.will_read(fd, 0, count, sure=True)
         while at < count:
             if report_bytes is not None:
                 report_bytes(at)
@@ -386,13 +387,14 @@ class _Whole:
             if data_at is None or data_at >= count:
                 return
             at = max(at, data_at // 4096 * 4096)
-            data = self.effects.pread(fd, min(CHUNK, count - at), at)
-            if not data:
+            got = self.effects.pread_into(fd, memoryview(self.buffer)[: min(len(self.buffer), count - at)], at)
+            if not got:
                 return
-            if any(data):
+            data = memoryview(self.buffer)[:got]
+            if data.tobytes() != bytes(got):  # far faster than any(data)
                 REAL.pwrite(target, data, at)
-                self.done.data_bytes += len(data)
-            at += len(data)
+                self.done.data_bytes += got
+            at += got
         if report_bytes is not None:
             report_bytes(count)
 

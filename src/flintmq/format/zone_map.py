@@ -14,7 +14,7 @@ from flintmq.errors import FormatError
 from flintmq.format.layout import HEX, TIME, Buffer, Int, Layout
 
 MAGIC: Final = int.from_bytes(b"FLNTZONE", "big")
-VERSION: Final = 1
+VERSION: Final = 2
 BLOCK: Final = 64  # bytes
 BITS_OF_KEY: Final = 12
 BITS_OF_BLOCK: Final = 480
@@ -24,9 +24,11 @@ class ZoneMapHeader(NamedTuple):
     """The begin of a zone map."""
 
     magic: Annotated[int, Int("u64", "`FLNTZONE` in ASCII", HEX)]
-    version: Annotated[int, Int("i32", "1")]
+    version: Annotated[int, Int("i32", "2")]
     zones: Annotated[int, Int("i32", "number of zones, which follow the header")]
-    checksum: Annotated[int, Int("u32", "CRC-32 of the 16 bytes before it and of the zones", HEX)]
+    inode: Annotated[int, Int("u64", "inode of the log file")]
+    stamp: Annotated[int, Int("i64", "ns, time of the last change of the log file; of its directory for the last file")]
+    checksum: Annotated[int, Int("u32", "CRC-32 of the 32 bytes before it and of the zones", HEX)]
 
 
 class Zone(NamedTuple):
@@ -35,7 +37,7 @@ class Zone(NamedTuple):
     begin: Annotated[int, Int("i64", "log offset of its first record")]
     end: Annotated[int, Int("i64", "log offset after its last record")]
     last: Annotated[int, Int("i64", "log offset of its last record")]
-    heads: Annotated[int, Int("u32", "CRC-32 of the first 76 bytes of its first record and of its last one", HEX)]
+    ends: Annotated[int, Int("u32", "CRC-32 of parts of its first and its last record, see below", HEX)]
     records: Annotated[int, Int("i32", "number of records")]
     first_time: Annotated[int, Int("i64", "ms, store time of its first record", TIME)]
     last_time: Annotated[int, Int("i64", "ms, store time of its last record; none in between is less or greater", TIME)]
@@ -46,7 +48,9 @@ class Zone(NamedTuple):
 HEADER: Final = Layout("Zone map header", ZoneMapHeader)
 ZONE: Final = Layout("Zone of a zone map", Zone)
 HEAD_OF_RECORD: Final = 76
-"""Bytes of a record that `heads` covers: all that tells two records at one place apart, up to the store time."""
+"""Bytes at the begin of a record that `ends` covers: checksum of the body, queue offset and store time are in them."""
+TAIL_OF_ZONE: Final = 1024
+"""Most bytes at the end of the last record that `ends` covers: its topic and properties are in them."""
 
 
 def blocks_for(keys: int) -> int:
@@ -54,10 +58,21 @@ def blocks_for(keys: int) -> int:
     return max(1, -(-keys * BITS_OF_KEY // BITS_OF_BLOCK))
 
 
-def encode(zones: Sequence[Zone], blocks: Sequence[Buffer]) -> list[Buffer]:
+def ends(first: Buffer, last: Buffer, tail: Buffer) -> int:
+    """Return the field `ends` of a zone.
+
+    Args:
+        first, last: the first HEAD_OF_RECORD bytes of its first and its last record.
+        tail: the last TAIL_OF_ZONE bytes of its last record, or all of it.
+    """
+    return zlib.crc32(tail, zlib.crc32(last, zlib.crc32(first)))
+
+
+def encode(inode: int, stamp: int, zones: Sequence[Zone], blocks: Sequence[Buffer]) -> list[Buffer]:
     """Encode a zone map; return its parts in order.
 
     Args:
+        inode, stamp: of the header.
         zones: sorted by begin, without overlap; blocks_at and blocks are set here.
         blocks: the blocks of each.
 
@@ -70,12 +85,12 @@ def encode(zones: Sequence[Zone], blocks: Sequence[Buffer]) -> list[Buffer]:
         table.append(ZONE.pack(zone._replace(blocks_at=at, blocks=len(own) // BLOCK)))
         at += len(own)
     body = b"".join(table)
-    head = HEADER.pack(ZoneMapHeader(MAGIC, VERSION, len(zones), 0))[: HEADER.offset("checksum")]
+    head = HEADER.pack(ZoneMapHeader(MAGIC, VERSION, len(zones), inode, stamp, 0))[: HEADER.offset("checksum")]
     return [head + zlib.crc32(body, zlib.crc32(head)).to_bytes(4, "big") + body, *blocks]
 
 
-def zones_in(data: Buffer, size: int) -> int:
-    """Return how many zones the header announces.
+def header_of(data: Buffer, size: int) -> ZoneMapHeader:
+    """Return the header, whose number of zones is possible.
 
     Args:
         data: the begin of the file, HEADER.size bytes or more.
@@ -89,7 +104,7 @@ def zones_in(data: Buffer, size: int) -> int:
         raise FormatError(f"not a zone map of version {VERSION}")
     if not 0 <= header.zones <= (size - HEADER.size) // ZONE.size:
         raise FormatError(f"{header.zones} zones do not fit {size} bytes", HEADER.offset("zones"))
-    return header.zones
+    return header
 
 
 def decode(data: Buffer, size: int) -> list[Zone]:
@@ -102,9 +117,10 @@ def decode(data: Buffer, size: int) -> list[Zone]:
     Raises:
         FormatError: the bytes are no zone map, the checksum is wrong, or zones overlap or lead out of the file.
     """
-    count = zones_in(data, size)
+    header = header_of(data, size)
+    count = header.zones
     body = data[HEADER.size : HEADER.size + count * ZONE.size]
-    if zlib.crc32(body, zlib.crc32(data[: HEADER.offset("checksum")])) != HEADER.unpack(data).checksum:
+    if zlib.crc32(body, zlib.crc32(data[: HEADER.offset("checksum")])) != header.checksum:
         raise FormatError("checksum of the zone map is wrong", HEADER.offset("checksum"))
     zones = [ZONE.unpack(body, number * ZONE.size) for number in range(count)]
     done = 0

@@ -11,6 +11,7 @@ scan_bounds     finds where in the log single queues begin and end
 splits          cuts a log into ranges at record starts
 scan            plans a read, and scans one range of it into batches
 members         plans a read of several stores
+each_store      plans several stores at the same time
 stream          plans the micro-batches of a stream, and reads their tasks
 explode         turns the messages of inner batches into rows
 columns         shapes the columns of an export: properties, bodies
@@ -25,6 +26,7 @@ task_folders    gives each attempt at a task a directory of its own
 storage_options names the options of object storage for deltalake and PyIceberg
 delta           publishes an export into a Delta table
 iceberg         publishes an export into an Iceberg table
+iceberg_add     adds data files to an Iceberg table
 iceberg_catalog opens the catalog of an Iceberg table
 iceberg_files   makes the files of Iceberg's metadata durable
 table_format    tells the format of a table

@@ -51,6 +51,7 @@ class DeltaTarget(ExportTarget):
 
     def __init__(self, root: Path | TableFolder) -> None:
         super().__init__(root)
+        self.place = place_of
         self._newest = -1  # number of the newest export that the table ever had; 0: none; -1: `last` was not called
         self._current = -1  # number of the export that its rows come from: an older one if the table was restored
         self._table_id: str | None = None  # of the table at that time; None: there was none
@@ -189,7 +190,10 @@ class DeltaTarget(ExportTarget):
             # The manifest comes first: the next run reads it for every number that the table has.
             self.folder.claim(manifest.number, encoded(manifest))
             # The files' names are durable before the commit that refers to them.
-            places = [_place(manifest.number, file) for file in files]
+            places = [
+                self.folder.final_place(file.path) or place_of(manifest.number, *os.path.split(file.place))
+                for file in files
+            ]
             self.folder.bring([(file.path, place) for file, place in zip(files, places, strict=True)])
             actions = [_added(file, place) for file, place in zip(files, places, strict=True)]
             table.create_write_transaction(
@@ -361,9 +365,8 @@ def _line(error: Exception) -> str:
     return " ".join(re.sub(r"\x1b\[[0-9;]*m|↳", "", str(error)).split())[:300]
 
 
-def _place(number: int, file: StagedFile) -> str:
+def place_of(number: int, folder: str, name: str) -> str:
     """Return the place of a file in the table."""
-    folder, name = os.path.split(file.place)
     return os.path.join(folder, f"{number:06d}-{name}")
 
 

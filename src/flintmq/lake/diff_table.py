@@ -50,6 +50,7 @@ class TableComparison:
         waiting: messages that are not exported yet.
         expired: rows of messages that the stores no longer have.
         strangers: rows that name no message: without a log offset, or of a broker that was never exported.
+        left_alone: rows of brokers that are not among the stores; they are not compared.
         differences: what differs; A is the store, B the table.
         notes: for the user.
     """
@@ -62,6 +63,7 @@ class TableComparison:
     waiting: int = 0
     expired: int = 0
     strangers: int = 0
+    left_alone: int = 0
     differences: Differences = field(default_factory=Differences)
     notes: list[str] = field(default_factory=list)
 
@@ -87,6 +89,7 @@ class TableComparison:
             "waiting": self.waiting,
             "expired": self.expired,
             "strangers": self.strangers,
+            "left_alone": self.left_alone,
             "differences": sum(found.counts.values()),
             "counts": {str(kind): count for kind, count in found.counts.items()},
             "runs": found.run_count,
@@ -148,8 +151,8 @@ def compare_table(
     for member, plan, _ in lots:
         found.expired += version.count_before(plan.log.min_offset, None if member is None else member.broker)
     absent = (manifest.members or {}).keys() - {member.broker for member, _, _ in lots if member is not None}
-    left_alone = sum(version.count_before(MOST, broker) for broker in absent)
-    found.strangers = version.count() - found.rows - found.expired - left_alone
+    found.left_alone = sum(version.count_before(MOST, broker) for broker in absent)
+    found.strangers = version.count() - found.rows - found.expired - found.left_alone
     found.notes += [note.text for note in report.notes]
     return found
 
@@ -286,7 +289,7 @@ def _columns_that_differ(messages: pa.Table, rows: pa.Table) -> dict[int, list[s
             continue
         pairs = zip(messages[name].to_pylist(), rows[name].to_pylist(), strict=True)
         for number, (one, other) in enumerate(pairs):
-            if one != other:
+            if one != other and repr(one) != repr(other):  # NaN is not equal to itself, also within a struct
                 found.setdefault(number, []).append(name)
     return found
 

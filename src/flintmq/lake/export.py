@@ -402,7 +402,10 @@ def write_files(
                 last = max(last or 0, batch.column("physical_offset")[-1].as_py())
         writer.close()
         letters = None if dead is None else dead.close()
-        kept = [part._replace(path=attempt.keep(part.path)) for part in parts_of(writer, name)]
+        kept = [
+            part._replace(path=attempt.keep(part.path, part.folder, f"{part.name}.parquet"))
+            for part in parts_of(writer, name)
+        ]
         letters = None if letters is None else attempt.keep(letters)
     anchor = None
     if last is not None:

@@ -91,7 +91,7 @@ def export(
         copy.check(last)
         target.check(last, files.shape.schema(), files.partition_by)
         done = Exported(notes={**report.note_counts, **target.notes})
-        tasks = target.stage(last)
+        tasks = target.stage(last, files.target_bytes is None)
         work = [task for number, lot in enumerate(lots) for task in lot.tasks(number, workers.count)]
         answers = workers.run(partial(export_range, tasks, files), work, progress)
         done.count(answers)

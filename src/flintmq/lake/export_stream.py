@@ -155,7 +155,7 @@ class _Query:
         if end == self.offsets:
             return None
         parts = self.source.tasks(self.offsets, end)
-        tasks = self.target.stage(self.last)
+        tasks = self.target.stage(self.last, self.files.target_bytes is None)
         answers = self.workers.run(partial(export_part, tasks, self.files), parts)
         done = Exported()
         done.count(answers)

@@ -9,7 +9,7 @@
 The manifest of an export is synced first; then its files are moved into the table; then one commit of the catalog adds
 them as a snapshot that has the number of the export, and sets the same number as a property of the table. The table's
 number decides: files and manifests with a number that the table does not have are remains of a run that died, and the
-next run uses that number again. PyIceberg refuses a file that the table has already.
+next run uses that number again. A file that the table has already is refused.
 
 A table that was rolled back keeps the properties, but not the rows. So the number is looked for in the snapshots that
 the present rows come from; the next export begins where that one ended, with a new number. Where these snapshots have
@@ -27,6 +27,7 @@ from typing import TYPE_CHECKING, Any
 from flintmq.arrow.schema import FIRST_COLUMNS
 from flintmq.errors import StoreAccessError, StoreError, UsageError
 from flintmq.lake.columns import RAW
+from flintmq.lake.iceberg_add import add_files
 from flintmq.lake.iceberg_catalog import CATALOG, TableName, in_one_line
 from flintmq.lake.parquet import SEARCHED
 from flintmq.lake.table_folder import BucketFolder, TableFolder
@@ -67,6 +68,7 @@ class IcebergTarget(ExportTarget):
 
     def __init__(self, root: Path | TableFolder, name: TableName = TableName()) -> None:  # noqa: B008  (it is frozen)
         super().__init__(root)
+        self.place = place_of
         if self.folder.remote and name.catalog is None:
             raise UsageError(
                 f"{self.where}: the catalog of an Iceberg table on object storage lies elsewhere; give --catalog "
@@ -232,7 +234,7 @@ class IcebergTarget(ExportTarget):
             with transaction.update_schema() as columns:
                 columns.union_by_name(schema)
         _repartition(transaction, _wanted(manifest.choice["partition_by"]))
-        transaction.add_files(places, snapshot_properties={EXPORT: str(manifest.number)})
+        add_files(transaction, places, {EXPORT: str(manifest.number)})
         snapshot = transaction.table_metadata.current_snapshot_id
         transaction.set_properties({NEWEST: str(manifest.number), SNAPSHOT: str(snapshot)})
         transaction.commit_transaction()
@@ -334,20 +336,22 @@ class IcebergTarget(ExportTarget):
 
     def _has_files_of(self, table: Table, number: int) -> bool:
         """Return whether files of an export are among those of the table's present rows."""
-        folder = os.path.basename(_data(number))
+        folder = f"{number:06d}"
         return any(Path(task.file.file_path).parent.name == folder for task in table.scan().plan_files())
 
     def _bring(self, number: int, files: Sequence[StagedFile]) -> list[str]:
         """Move files into the table; their names are durable before the commit that refers to them."""
-        places = [f"{_data(number)}/{os.path.basename(file.place)}" for file in files]
+        places = [
+            self.folder.final_place(file.path) or place_of(number, "", os.path.basename(file.place)) for file in files
+        ]
         assert len(set(places)) == len(files)  # one would replace another
         self.folder.bring([(file.path, place) for file, place in zip(files, places, strict=True)])
         return [self.folder.at(place) for place in places]
 
 
-def _data(number: int) -> str:
-    """Return the place of the files of an export."""
-    return f"data/{number:06d}"
+def place_of(number: int, folder: str, name: str) -> str:
+    """Return the place of a file in the table; its partition is in Iceberg's metadata."""
+    return f"data/{number:06d}/{name}"
 
 
 def _fits(wanted: pa.DataType, there: pa.DataType) -> bool:

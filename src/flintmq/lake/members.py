@@ -13,6 +13,7 @@ from flintmq.config.text import short
 from flintmq.errors import FlintError, UsageError
 from flintmq.lake.asked import GO_ON, NOT_THERE
 from flintmq.lake.broker_options import brokers_named
+from flintmq.lake.each_store import of_each
 from flintmq.lake.options import ReadOptions
 from flintmq.lake.scan import ScanPlan, plan_scan
 from flintmq.store.commitlog.predicate import Predicate
@@ -33,12 +34,12 @@ def plan_members(
     narrow_to: Callable[[Predicate], Predicate] = lambda predicate: predicate,
     limits: Iterable[Comparison] = (),
 ) -> list[tuple[Member, ScanPlan]]:
-    """Plan a read of several stores, in the order of their brokers' names.
+    """Plan a read of several stores, on threads, in the order of their brokers' names.
 
     Args:
         options: options of the read, of many stores.
         report: receives notes, in a lenient read also on anything missing.
-        narrow_to: adds the filters that Spark pushes to the predicate.
+        narrow_to: adds the filters that Spark pushes to the predicate; called on several threads at once.
         limits: comparisons that Spark applies as well; a store whose rows cannot pass them is not planned.
 
     Raises:
@@ -46,17 +47,21 @@ def plan_members(
         The other errors of find_members and plan_scan.
     """
     members = broker_members(options, report)
-    lacking: list[dict[str, FlintError]] = []
-    plans = []
-    for member in only_named(members, limits):
-        missing: dict[str, FlintError] = {}
-        plans.append((member, plan_scan(options.of(member), report, narrow_to, missing)))
-        lacking.append(missing)
+    wanted = only_named(members, limits)
+    reports = [Report() for _ in wanted]
+    lacking: list[dict[str, FlintError]] = [{} for _ in wanted]
+
+    def plan(number: int) -> ScanPlan:
+        return plan_scan(options.of(wanted[number]), reports[number], narrow_to, lacking[number])
+
+    plans = of_each(plan, range(len(wanted)))
+    for one in reports:
+        report.add(one)
     for error in lacked_by_all(lacking):
         if options.fail_on_data_loss:
             raise error
         report.note(NOT_THERE, str(error).replace(f"; {GO_ON}", ""))
-    return plans
+    return list(zip(wanted, plans, strict=True))
 
 
 def lacked_by_all(lacking: Sequence[Mapping[str, FlintError]]) -> Iterator[FlintError]:

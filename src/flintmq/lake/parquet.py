@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -163,7 +163,8 @@ class PartitionedWriter:
         self._pending = 0
         self._made = 0
         self._syncer = ThreadPoolExecutor(1, "flintmq-sync")
-        self._syncing: Future[None] | None = None
+        self._syncs: deque[Future[None]] = deque()  # of which the results were not looked at
+        self._disk_failed = False
         self._settings: dict[str, Any] = {
             "compression": compression,
             "data_page_size": PAGE_BYTES,
@@ -203,9 +204,8 @@ class PartitionedWriter:
             self._flush(group)
             self._finish(group)
         assert not self._groups and self._pending == 0  # every row is in a file
-        if self._syncing is not None:
-            self._syncing.result()
         self._syncer.shutdown()
+        self._look_at_syncs()
 
     def _flush(self, group: Values) -> None:
         """Write the waiting rows of a group as one row group."""
@@ -231,25 +231,35 @@ class PartitionedWriter:
         before, waiting.written = waiting.written, os.stat(waiting.path).st_size
         if self.target_bytes and waiting.written + (waiting.written - before) // 2 > self.target_bytes:
             self._finish(group)  # with another row group the file would be too large
-        elif self._durable:
+        elif self._durable and not self._look_at_syncs():
             self._sync_in_background(waiting.path)
 
     def _sync_in_background(self, path: str) -> None:
-        """Start an fsync on another thread, so that it overlaps with the next row group."""
-        if self._syncing is not None:
-            if not self._syncing.done():
-                return
-            self._syncing.result()
-        self._syncing = self._syncer.submit(sync_file, path, REAL)
+        """Start an fsync on another thread, so that it overlaps with what is written next."""
+        self._syncs.append(self._syncer.submit(self._sync, path))
+
+    def _sync(self, path: str) -> None:
+        """Fsync a file, unless the disk has failed: what fails once is never tried again."""
+        if self._disk_failed:
+            return
+        self._disk_failed = True
+        sync_file(path, REAL)
+        self._disk_failed = False
+
+    def _look_at_syncs(self) -> int:
+        """Return how many fsyncs are not over; raise the error of one that failed."""
+        while self._syncs and self._syncs[0].done():
+            self._syncs.popleft().result()
+        return len(self._syncs)
 
     def _finish(self, group: Values) -> None:
-        """Close the file of a group, if it has one, and fsync it."""
+        """Close the file of a group, if it has one, and have it synced where that was asked for."""
         waiting = self._groups.get(group)
         if waiting is None or waiting.writer is None:
             return
         waiting.writer.close()
         if self._durable:
-            sync_file(waiting.path, REAL)
+            self._sync_in_background(waiting.path)
         stats = statistics(waiting.footers.pop(), self.schema, waiting.nulls)
         assert not waiting.footers and stats["numRecords"] == waiting.rows  # the footer is this file's
         self.files.append(WrittenFile(waiting.path, group, waiting.rows, os.stat(waiting.path).st_size, stats))

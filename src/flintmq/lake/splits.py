@@ -43,8 +43,9 @@ class LogRange:
 
 
 def split_count(span: int, cores: int, least: int = 1) -> int:
-    """Return how many ranges to make: two a core, none tiny, none huge, and at least `least`."""
-    wanted = max(2 * cores, -(-span // SPLIT_BYTES_MOST))
+    """Return how many ranges to make: as many for each core, none tiny, none huge, or `least`."""
+    a_core = max(2, -(-span // (SPLIT_BYTES_MOST * cores)))  # one range more, and all cores but one wait for it
+    wanted = cores * a_core
     return max(least, min(wanted, span // SPLIT_BYTES_LEAST), 1)
 
 

@@ -100,6 +100,11 @@ class TableFolder(ABC):
         """Return the path or URL of a place below the directory."""
         return f"{self.where}/{place}"
 
+    def final_place(self, path: str) -> str | None:
+        """Return the place of a file that has its final name already; None if it is staged."""
+        place = path.removeprefix(f"{self.where}/")
+        return None if place == path or place.startswith(f"{STAGING}/") else place
+
 
 def manifest_place(number: int) -> str:
     """Return the place of the manifest of an export, where it lies beside the table's files."""
@@ -235,7 +240,8 @@ class BucketFolder(TableFolder):
 
         A file that is gone has been brought already, by a run that completes the same export.
         """
-        self.bring_keys([(staged.removeprefix(f"{self.bucket.url}/"), place) for staged, place in files])
+        moved = [(staged, place) for staged, place in files if staged != self.at(place)]
+        self.bring_keys([(staged.removeprefix(f"{self.bucket.url}/"), place) for staged, place in moved])
 
     def bring_keys(self, files: Iterable[tuple[str, str]]) -> None:
         """Copy objects to places below the directory."""

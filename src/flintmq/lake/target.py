@@ -25,7 +25,7 @@ import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -35,7 +35,7 @@ from flintmq.errors import StoreAccessError, UsageError
 from flintmq.lake.parquet import folder_of
 from flintmq.lake.table_folder import STAGING, BucketFolder, DiskFolder, TableFolder, manifest_place
 from flintmq.lake.table_format import EXPORT_FOLDER
-from flintmq.lake.task_folders import TaskFolders
+from flintmq.lake.task_folders import FinalNames, TaskFolders
 from flintmq.storage.filesystem import REAL
 from flintmq.storage.store_url import is_remote
 from flintmq.storage.versioned_json import VersionedJson
@@ -212,6 +212,8 @@ class ExportTarget:
         folder: reads and writes the directory.
         where: path or URL of the directory.
         changeable: options (CHOICES in lake/export.py) that may differ from those of the last export.
+        place: returns the place of a file of number, partition folder and name, where the format says which files
+            count; None: names do.
         notes: findings of `last` that the user should know.
     """
 
@@ -220,6 +222,7 @@ class ExportTarget:
     def __init__(self, root: Path | TableFolder) -> None:
         self.folder = root if isinstance(root, TableFolder) else DiskFolder(root)
         self.where = self.folder.where
+        self.place: Callable[[int, str, str], str] | None = None
         self.notes: dict[str, int] = {}
 
     @property
@@ -363,13 +366,17 @@ class ExportTarget:
             raise file.refused(error) from error
         return file.parse(data, build)
 
-    def stage(self, last: Manifest | None) -> TaskFolders:
+    def stage(self, last: Manifest | None, whole: bool = False) -> TaskFolders:
         """Return where the tasks of the next export make their directories; it is empty.
 
         Args:
             last: result of `last`, or of the publication since.
+            whole: the files of the tasks are those of the table; nothing combines them.
         """
-        self.tasks = self.folder.stage(self.number_after(last))
+        number = self.number_after(last)
+        self.tasks = self.folder.stage(number)
+        if whole and self.folder.remote and self.place is not None:
+            self.tasks = replace(self.tasks, final=FinalNames(self.where, number, self.place))
         return self.tasks
 
     def publish(self, manifest: Manifest, files: Sequence[StagedFile], schema: pa.Schema) -> None:

@@ -2,6 +2,9 @@
 
 Below a URL an attempt writes into a temporary directory of its machine, and each file that it keeps is then put there
 whole. So workers share nothing but the bucket, and need room for the files of the tasks that they run.
+
+Of a table whose format says which files count (Delta, Iceberg), a file is put under its final name at once, which has
+the attempt in it: no copy is needed, and a file of an attempt that did not win counts for nobody.
 """
 
 from __future__ import annotations
@@ -9,13 +12,34 @@ from __future__ import annotations
 import os
 import tempfile
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from flintmq.config.s3 import S3Options
 from flintmq.objects.opening import bucket_of
 from flintmq.storage.store_url import is_remote
+
+ATTEMPT_DIGITS = 8  # of an attempt, in the final name of a file
+
+
+@dataclass(frozen=True)
+class FinalNames:
+    """Names the files of an export in a table on object storage.
+
+    Attributes:
+        where: URL of the table.
+        number: of the export.
+        place: returns the place of a file in the table, of number, partition folder and name.
+    """
+
+    where: str
+    number: int
+    place: Callable[[int, str, str], str]
+
+    def url(self, folder: str, name: str) -> str:
+        """Return the URL of a file."""
+        return f"{self.where}/{self.place(self.number, folder, name)}"
 
 
 @dataclass(frozen=True)
@@ -26,19 +50,25 @@ class Attempt:
         folder: where it writes, on this machine.
         place: where files are kept: `folder`, or a URL.
         s3: how to reach the URL.
+        final: names files of the table; None: they are staged.
     """
 
     folder: str
     place: str
     s3: S3Options
+    final: FinalNames | None = None
 
     @property
     def remote(self) -> bool:
-        """Whether files are kept elsewhere than they are written."""
+        """True if files are kept elsewhere than they are written."""
         return self.place != self.folder
 
-    def keep(self, path: str) -> str:
+    def keep(self, path: str, folder: str = "", name: str | None = None) -> str:
         """Put a finished file where it is kept, and return that place.
+
+        Args:
+            path: of the file.
+            folder, name: of the file in a table; None of another file.
 
         Raises:
             OSError: the file cannot be read.
@@ -47,6 +77,8 @@ class Attempt:
         if not self.remote:
             return path
         url = f"{self.place}/{os.path.basename(path)}"
+        if self.final is not None and name is not None:
+            url = self.final.url(folder, f"{os.path.basename(self.place)[-ATTEMPT_DIGITS:]}-{name}")
         bucket, key = bucket_of(url, self.s3)
         bucket.put_file(key, path)
         return url
@@ -59,10 +91,12 @@ class TaskFolders:
     Attributes:
         place: a directory that all workers see under this path, or a URL.
         s3: how to reach the URL.
+        final: names files of the table; None: they are staged.
     """
 
     place: str
     s3: S3Options = field(default_factory=S3Options)
+    final: FinalNames | None = None
 
     @contextmanager
     def attempt(self, name: str) -> Iterator[Attempt]:
@@ -78,4 +112,4 @@ class TaskFolders:
             yield Attempt(folder, folder, self.s3)
             return
         with tempfile.TemporaryDirectory(prefix="flintmq-export-") as folder:
-            yield Attempt(folder, f"{self.place}/{own}", self.s3)
+            yield Attempt(folder, f"{self.place}/{own}", self.s3, self.final)

@@ -137,12 +137,12 @@ def local_only(path: str | os.PathLike[str]) -> str:
     """Return the path of a directory that will be written to.
 
     Raises:
-        UsageError: it is a URL of object storage, where FlintMQ writes nothing.
+        UsageError: it is a URL of object storage, where the caller cannot write.
     """
     text = store_path(path)
     if is_remote(text):
         raise UsageError(
-            f"{short(text)}: FlintMQ writes to directories only; give one, and copy it there afterwards "
+            f"{short(text)}: this writes to directories only; give one, and copy it there afterwards "
             "(`aws s3 sync DIR URL`)"
         )
     return text

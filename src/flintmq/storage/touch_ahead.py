@@ -3,6 +3,9 @@
 Entering its pages into the process's page tables, sixteen at each page fault, takes a fifth of a pass over a file in
 the page cache, and the reader waits meanwhile. Another thread takes these faults in parallel. For pages that are not in
 the page cache it also reads ahead.
+
+It stays near the reader: the last file of a log is mostly a hole, and each page of a hole that is touched takes memory
+of the page cache, and time to make it zero.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from flintmq.kernels import _select, walk
 
 LEAST = 32 << 20  # bytes: a smaller range is not worth a thread
 STEP = 4 << 20  # bytes between checks whether to stop
+AHEAD, LEFT = 32 << 20, 8 << 20  # bytes: how far it goes before the reader; it is woken where this much is left
 AROUND = 1 << 16  # bytes that Linux maps at one page fault; if it maps fewer, the reader takes the remaining faults
 
 
@@ -26,11 +30,13 @@ class TouchAhead:
 
     For small ranges, and if the kernels are not compiled and would keep the GIL, it does nothing.
 
-    Thread: `stop` belongs to the thread that made it.
+    Thread: `follow` and `stop` belong to the thread that made it.
     """
 
     def __init__(self, map_: mmap.mmap, begin: int, end: int, *, careful: bool = False) -> None:
         self._stopped, self._careful = False, careful
+        self._until = begin + AHEAD
+        self._further = threading.Event()
         self._thread: threading.Thread | None = None
         if end - begin >= LEAST and _select.compiled():
             self._thread = threading.Thread(
@@ -40,6 +46,9 @@ class TouchAhead:
 
     def _touch(self, map_: mmap.mmap, begin: int, end: int) -> None:
         for at in range(begin, end, STEP):
+            while at >= self._until and not self._stopped:
+                self._further.wait()
+                self._further.clear()
             if self._stopped:
                 return
             if not self._careful:
@@ -47,8 +56,15 @@ class TouchAhead:
             elif walk.present(map_, at, min(at + STEP, end)):  # the reader will meet the same error and report it
                 return
 
+    def follow(self, position: int) -> None:
+        """Go on, up to AHEAD bytes after this position of the reader."""
+        if position + LEFT >= self._until:
+            self._until = position + AHEAD
+            self._further.set()
+
     def stop(self) -> None:
         """Stop; afterwards the map may be closed."""
         self._stopped = True
+        self._further.set()
         if self._thread is not None:
             self._thread.join()

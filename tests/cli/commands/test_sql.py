@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -137,6 +138,25 @@ def test_history(run: Run, tmp_path: Path) -> None:
     done = run("sql", store, question, "--history", tmp_path / "none")
     assert done.code == 2 and "holds no table that an export made" in done.err
     assert "--catalog is for --history" in run("sql", store, question, "--catalog", "a:b.c").err
+
+
+def test_history_of_stores_that_are_gone(run: Run, tmp_path: Path) -> None:
+    """Rows may be missing then, which is told, once, and the same whether the frame has a history or not."""
+    from flintmq.lake.export_once import export
+
+    stores = tmp_path / "stores"
+    for broker in ("a", "b", "c"):
+        with flintmq.MessageStore(stores / broker / "store") as store:
+            store.put(flintmq.Message("Orders", b"1"))
+    both, count = f"{stores}/{{broker}}/store", "select count(*) as n from messages"
+    export(both, str(tmp_path / "out"))
+    assert run("sql", both, count, "--history", tmp_path / "out").err == ""
+    (stores / "b" / "store" / "commitlog").rename(tmp_path / "unmounted")
+    shutil.rmtree(stores / "c")
+    alone, done = run("sql", both, count, "--json"), run("sql", both, count, "--json", "--history", tmp_path / "out")
+    assert (alone.rows, done.rows) == ([{"n": 1}], [{"n": 3}])
+    assert [one.err.count("of broker 'b'; is its disk mounted?") for one in (alone, done)] == [1, 1]
+    assert "rows of broker 'b' and 1 more, whose store is not read" in done.err
 
 
 def test_a_misspelled_topic(run: Run, tmp_path: Path) -> None:

@@ -26,3 +26,16 @@ def test_two_stores(run: Run, tmp_path: Path) -> None:
     assert run("spark", "diff", a, a).code == run("diff", a, a).code == 2
     missing = run("spark", "diff", a, tmp_path / "missing")
     assert missing.code == run("diff", a, tmp_path / "missing").code != 0 and missing.err.count("\n") == 1
+
+
+def test_what_is_wrong_is_said_before_spark_starts(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flintmq.cli.spark.diff.spark_job", None)
+    with MessageStore(tmp_path / "a"):
+        pass
+    for other, text in ((tmp_path / "a", "are one store"), (tmp_path / "missing", "does not exist")):
+        refused = run("spark", "diff", tmp_path / "a", other)
+        assert refused.code == 2 and text in refused.err
+    (tmp_path / "table" / "_delta_log").mkdir(parents=True)
+    for words in (("diff",), ("spark", "diff")):
+        refused = run(*words, tmp_path / "table", tmp_path / "a")
+        assert refused.code == 2 and "is a table of exports; give its store first" in refused.err

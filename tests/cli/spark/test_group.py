@@ -134,4 +134,4 @@ def test_a_missing_spark_is_said_with_the_way_to_get_it(run: Run, monkeypatch: p
 def test_results_go_to_directories(run: Run, job: str, option: str) -> None:
     """Refused before Spark starts."""
     done = run("spark", job, "anywhere", option, "s3://bucket/x")
-    assert done.code == 2 and "'s3://bucket/x': FlintMQ writes to directories only" in done.err
+    assert done.code == 2 and "'s3://bucket/x': this writes to directories only" in done.err

@@ -1,1 +1,1 @@
-"""Kills exports into tables on object storage."""
+"""Kills exports into tables, and copies of stores, on object storage."""

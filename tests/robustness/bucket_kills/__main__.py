@@ -27,6 +27,7 @@ from tests.support import bucket_tables
 from tests.support.object_server import KEYS, Server, running
 
 FORMATS = ("parquet", "delta", "iceberg")
+SMALL: dict[str, Any] = {"mappedFileSizeCommitLog": 1 << 18, "mappedFileSizeConsumeQueue": 2000}
 TOPICS = ("Orders", "库存", "%DLQ%g", "orders-1")
 SECONDS_MOST = 2.5  # of a run before it is killed
 
@@ -60,7 +61,7 @@ class Run:
 
     def grow(self) -> None:
         """Put some messages, into several files of the log."""
-        with MessageStore(self.root, mappedFileSizeCommitLog=1 << 18, mappedFileSizeConsumeQueue=2000) as store:
+        with MessageStore(self.root, **SMALL) as store:
             for _ in range(self.random.randrange(1, 400)):
                 body = b"%d %s" % (len(self.bodies), self.random.randbytes(self.random.randrange(300)).hex().encode())
                 assert store.put(Message(self.random.choice(TOPICS), body)).status.name == "PUT_OK"

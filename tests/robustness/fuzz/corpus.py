@@ -83,7 +83,7 @@ def seeds_of(golden: dict[str, Golden]) -> Iterator[tuple[str, bytes]]:
         ),
     )
     zones = [zone_map.Zone(0, 900, 700, 5, 4, 100, 200, 0, 0), zone_map.Zone(900, 1000, 900, 6, 1, 200, 200, 0, 0)]
-    yield "zone_map_", b"".join(zone_map.encode(zones, [bytes(64), bytes(128)]))
+    yield "zone_map_", b"".join(zone_map.encode(7, 9, zones, [bytes(64), bytes(128)]))
     log = _bytes(golden["timer"], "timerlog/*")
     yield "timer_log", log[:104]
     yield "timer_log", log[5200 - 5200 % 52 - 52 :]

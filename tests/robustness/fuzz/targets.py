@@ -236,7 +236,7 @@ def mark(data: bytes) -> None:
 def zone_map_(data: bytes) -> None:
     """What is read can be written, but for the places of blocks, which follow from the rest."""
     zones = zone_map.decode(data, len(data))
-    again = b"".join(zone_map.encode(zones, [bytes(64)] * len(zones)))
+    again = b"".join(zone_map.encode(7, 9, zones, [bytes(64)] * len(zones)))
     found = zone_map.decode(again, len(again))
     assert [zone[:7] for zone in found] == [zone[:7] for zone in zones]
 

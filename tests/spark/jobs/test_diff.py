@@ -138,7 +138,7 @@ def test_a_cut_within_a_message_is_refused(pair: tuple[Path, Path]) -> None:
     second, third = all_records(pair[0])[1:3]
     end = third.physical_offset + third.size
     with pytest.raises(CorruptStoreError, match="the log was split there"):
-        list(job.PartTask(log, LogRange(0, second.physical_offset + 1), end).messages(local.Report()))
+        list(job.SplitTask(log, LogRange(0, second.physical_offset + 1), end).messages(local.Report()))
 
 
 @pytest.mark.spark

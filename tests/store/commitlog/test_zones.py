@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 from flintmq.format import record
 from flintmq.message import StoredMessage, stored_message
 from flintmq.store.commitlog import zone_maps
+from flintmq.store.commitlog.end_of_log import NO_FACTS, StopFacts, read_facts
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.predicate import Predicate, Selector
 from flintmq.store.commitlog.report import Report
@@ -143,20 +144,102 @@ def test_a_walk_that_stops_early_keeps_what_it_read(tmp_path: Path) -> None:
     assert scan(log, never)[1] < 30
 
 
+def put(path: Path, data: bytes) -> None:
+    """Write a log file as a broker does: in place."""
+    with open(path, "r+b" if path.exists() else "x+b") as file:
+        file.truncate(FILE)
+        file.write(data)
+
+
 def test_a_log_that_grows(tmp_path: Path) -> None:
-    """Each scan reads what is new, and continues the maps."""
+    """Each scan reads what is new, and continues the maps; with a new file those of the last two are made again."""
     files, _ = made(800)
-    used = [data.rstrip(b"\0") for data in files]
+    log_of(tmp_path / "log", file_size=FILE)
     predicate = Predicate(any_key=frozenset(["none"]))
     before = 0
-    for count in range(1, len(files) + 1):
-        for part in (used[count - 1][: len(used[count - 1]) // 2], files[count - 1]):
-            log = log_of(tmp_path / "log", *files[: count - 1], part, file_size=FILE)
-            rows, records = scan(log, predicate, strict=False)
+    for number, data in enumerate(files):
+        half = data[: len(data.rstrip(b"\0")) // 2]
+        for part, again in ((half, 240), (data, 0)):
+            put(tmp_path / "log" / f"{number * FILE:020}", part)
+            rows, records = scan(LogFiles.discover([str(tmp_path / "log")], FILE), predicate, strict=False)
             assert rows == []
-            assert records < 70 + 20 * count
+            assert records < 90 + 20 * number + again
             before += records
     assert before > 800
+
+
+def keys_of(folder: Path, key: str, facts: StopFacts = NO_FACTS) -> int:
+    """How many rows a scan with maps has for a key."""
+    log = LogFiles.discover([str(folder)])
+    return len(scan(log, Predicate(any_key=frozenset([key])), strict=False, facts=facts)[0])
+
+
+@pytest.mark.parametrize(
+    ("how", "number"),
+    [("new directory", 0), ("new directory", 3), ("new file", 0), ("new file", 3), ("in place", 0)],
+)
+def test_a_log_of_the_same_sizes_times_and_bodies(tmp_path: Path, how: str, number: int) -> None:
+    """A store that is made again (a test's, a replay's) with another key or topic amid a zone."""
+    files, _ = made(400)
+    log_of(tmp_path / "log", *files, file_size=FILE)
+    path = tmp_path / "log" / f"{number * FILE:020}"
+    at = files[number].index(b"KEYS\x01k1-", 3000) + 5  # amid a zone: its first and last records stay as they are
+    key = files[number][at : files[number].index(b" ", at)].replace(b"k1-", b"zz-").decode()
+    changed = files[number][:at] + b"zz-" + files[number][at + 3 :]
+    assert keys_of(tmp_path / "log", key) == 0
+    if how == "in place":
+        put(path, changed)
+    else:
+        if how == "new directory":
+            shutil.rmtree(tmp_path / "log")
+        else:
+            path.unlink()
+        log_of(tmp_path / "log", *[changed if n == number else data for n, data in enumerate(files)], file_size=FILE)
+    assert [keys_of(tmp_path / "log", key) for _ in range(2)] == [1, 1]
+
+
+def test_a_log_that_is_written_again_while_a_walk_waits(tmp_path: Path) -> None:
+    """What a map says of a zone is what was read, also if other records of the same sizes lie there at its end."""
+    files = [data for seed in (1, 2) for data in made(100, seed)[0][:1]]
+    assert [len(data) for data in files] == [len(files[0])] * 2
+    for wait in range(1, 20):
+        folder = tmp_path / str(wait)
+        log = log_of(folder, files[0], file_size=FILE)
+        walk = LogWalk(log, max_rows=3, strict=False)
+        walk.use_zones(Zones(ZoneCondition(10**12, None, ()), zone_bytes=ZONE))
+        pieces = iter(walk)
+        for _ in range(wait):
+            next(pieces)
+        put(folder / f"{0:020}", files[1])
+        for _ in pieces:
+            pass
+        for key in ("k2-5", "k2-20", "k2-33", "k2-61"):
+            assert keys_of(folder, key) == 1
+
+
+def test_a_record_whose_properties_have_not_arrived(tmp_path: Path) -> None:
+    """A reader of a live log may see zeros where the last record's properties will be: no map may rest on them."""
+    live = StopFacts(clean=False, live=True)
+    for count in range(40, 60):
+        data = made(count)[0][0].rstrip(b"\0")
+        log_of(tmp_path / str(count), data[: data.rindex(b"KEYS\x01")].ljust(FILE, b"\0"), file_size=FILE)
+        assert keys_of(tmp_path / str(count), f"k1-{count - 1}", live) == 0
+        put(tmp_path / str(count) / f"{0:020}", data)
+        assert keys_of(tmp_path / str(count), f"k1-{count - 1}", live) == 1
+
+
+def test_a_map_beyond_a_file_that_the_next_one_cuts_short(tmp_path: Path) -> None:
+    """The part of a file after the next file's begin is not the log's; nothing of the next one is skipped for it."""
+    files, _ = made(800)
+    log = log_of(tmp_path / "log", *files, file_size=FILE)
+    scan(log, Predicate(since=10**12))
+    cut = next(at for at in offsets_of(log) if at > 2 * FILE + 6000) - 2 * FILE
+    path = tmp_path / "log" / f"{2 * FILE + cut:020}"
+    path.write_bytes(files[2][cut:])
+    log = LogFiles.discover([str(tmp_path / "log")])
+    for skip in skips_of(log, Predicate(since=10**12)):
+        assert not skip.begin < 2 * FILE + cut < skip.end
+    assert scan(log, Predicate(any_key=frozenset(["k1-301"])), strict=False)[0]
 
 
 def test_a_log_that_was_cut_and_written_again(tmp_path: Path) -> None:
@@ -237,8 +320,6 @@ def test_whatever_happens_to_the_maps(tmp_path_factory: pytest.TempPathFactory, 
 @pytest.mark.parametrize("strict", [True, False])
 def test_every_golden_store(golden_store: Golden, strict: bool) -> None:
     log = LogFiles.discover([str(golden_store.path / "commitlog")])
-    from flintmq.store.commitlog.end_of_log import read_facts
-
     facts = read_facts(str(golden_store.path))
     messages = list(read(LogWalk(log, facts, strict=strict, report=Report())))
     times = sorted(message.store_timestamp for message in messages)
@@ -306,6 +387,67 @@ def test_a_cache_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
     log = log_of(tmp_path / "log", *made(300)[0], file_size=FILE)
     assert [scan(log, Predicate(since=10**12))[1] for _ in range(2)] == [300, 300]
+
+
+def test_a_cache_in_the_store_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The home of a broker may be its store."""
+    log = log_of(tmp_path / "home" / "commitlog", *made(300)[0], file_size=FILE)
+    for inside in ("home", "home/commitlog"):
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / inside))
+        assert [scan(log, Predicate(since=10**12))[1] for _ in range(2)] == [300, 300]
+    assert sorted(path.name for path in (tmp_path / "home").iterdir()) == ["commitlog"]
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "homes"))
+    assert [scan(log, Predicate(since=10**12))[1] < 60 for _ in range(2)] == [False, True]
+
+
+@pytest.mark.parametrize("planted", ["of another user", "writable by all", "pipe", "link to another's"])
+def test_a_map_that_somebody_else_may_write(
+    tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch, planted: str
+) -> None:
+    """It is not believed, however well it is made."""
+    log = log_of(tmp_path / "log", *made(300)[0], file_size=FILE)
+    never = Predicate(since=10**12)
+    scan(log, never)
+    assert scan(log, never)[1] < 60
+    maps = [path for path in cache.rglob("*") if path.is_file()]
+    user = os.geteuid()
+    if "another" in planted:
+        monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    for path in maps:
+        if planted == "writable by all":
+            path.chmod(0o666)
+        elif planted == "pipe":
+            path.unlink()
+            os.mkfifo(path)
+        elif planted == "link to another's":
+            path.symlink_to(path.rename(tmp_path / path.name))
+    assert scan(log, never)[1] == 300
+
+
+def test_a_cache_of_another_user_gets_nothing(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With sudo HOME may be that of the caller, who could not use, nor delete, what root makes there."""
+    log = log_of(tmp_path / "log", *made(300)[0], file_size=FILE)
+    user = os.geteuid()
+    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    scan(log, Predicate(since=5))
+    assert not cache.exists()
+    cache.mkdir(parents=True)
+    scan(log, Predicate(since=5))
+    assert not list(cache.iterdir())
+
+
+def test_only_maps_are_deleted(tmp_path: Path, cache: Path) -> None:
+    """A link in the cache, or a file that somebody put there, is none of ours."""
+    scan(log_of(tmp_path / "one", *made(300)[0], file_size=FILE), Predicate(since=5))
+    (tmp_path / "mine").mkdir()
+    (cache / ("a" * 32)).symlink_to(tmp_path / "mine")
+    kept = [tmp_path / "mine" / ("0" * 20), cache / "notes" / "a", next(cache.iterdir()) / "readme"]
+    (cache / "notes").mkdir()
+    for path in kept:
+        path.write_text("")
+        os.utime(path, (0, 0))
+    scan(log_of(tmp_path / "two", *made(300)[0], file_size=FILE), Predicate(since=5))
+    assert all(path.exists() for path in kept)
 
 
 @pytest.mark.parametrize("value", ["", "relative"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from pathlib import Path
 
@@ -65,6 +66,20 @@ def test_nothing_for_small_logs_and_where_maps_are_forbidden(
     monkeypatch.setenv("FLINTMQ_ZONE_MAPS", "off")
     ZoneMapping(lambda: log).map_once()
     assert not cache.exists()
+
+
+@pytest.mark.parametrize("home", ["a file", "of another user"])
+def test_nothing_is_read_that_cannot_be_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, home: str) -> None:
+    """A daemon may have no home of its own; its log is not read for nothing, again after each start."""
+    log = log_of(tmp_path / "log", *(full_file(4096 * n, 1000 * n)[0] for n in range(3)))
+    (tmp_path / "file").write_text("")
+    if home == "a file":
+        monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "file"))
+    else:
+        user = os.geteuid()
+        monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    monkeypatch.setattr(zone_mapping, "LogWalk", None)
+    assert ZoneMapping(lambda: log).map_once() is False
 
 
 def test_a_running_store_maps_its_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

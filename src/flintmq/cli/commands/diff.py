@@ -55,15 +55,15 @@ def command(
 ) -> int:
     """Compare two stores, or a store and its table.
 
-    The exit code is 1 if something does. By offset the bytes are compared, and records only where these differ: for a
-    master and its slave, or a store and its copy. By message (topic, queue and queue offset) for stores whose log
+    The exit code is 1 if something differs. By offset the bytes are compared, and records only where these differ: for
+    a master and its slave, or a store and its copy. By message (topic, queue and queue offset) for stores whose log
     offsets differ, as after a replay. If B is what `flintmq export` wrote, each message of A is compared with its row;
     A may then be several stores by a pattern. Queues and index follow from the log; `flintmq verify` checks them.
     """
     from flintmq.forensics.diff.run import compare
 
     out, config = output(as_json), store_config(settings)
-    if is_table(b, catalog, by, config):
+    if is_table(a, b, catalog, by, config):
         from flintmq.cli.command import need
 
         need("pyarrow", "arrow")
@@ -79,18 +79,23 @@ def command(
     return found.exit_code
 
 
-def is_table(b: str, catalog: str | None, by: Way, config: StoreConfig) -> bool:
+def is_table(a: str, b: str, catalog: str | None, by: Way, config: StoreConfig) -> bool:
     """Return whether B is a table of exports.
 
     Raises:
-        UsageError: --by is given for a table.
-        StoreAccessError, MissingExtraError: B is a URL that cannot be read.
+        UsageError: --by is given for a table, or A is one.
+        StoreAccessError, MissingExtraError: A or B is a URL that cannot be read.
     """
     from flintmq.lake.table_folder import folder_at
     from flintmq.lake.table_format import format_in
     from flintmq.storage.store_url import absolute
 
-    if catalog is None and format_in(folder_at(absolute(b), config.s3).names()) is None:
+    def is_one(path: str) -> bool:
+        return format_in(folder_at(absolute(path), config.s3).names()) is not None
+
+    if is_one(a):
+        raise UsageError(f"{a} is a table of exports; give its store first, and a table second")
+    if catalog is None and not is_one(b):
         return False
     if by is not Way.auto:
         raise UsageError("--by is for two stores; the rows of a table name their messages")
@@ -135,7 +140,8 @@ def _table_text(found: TableComparison) -> Iterator[str]:
         yield f"expired  {found.expired} rows are of messages that are no longer in the log"
     yield from _runs_and_notes(found)
     parts = [_counted(found.differences), f"{found.strangers} rows that name no message" if found.strangers else ""]
-    yield f"result   {'; '.join(filter(None, parts)) or 'equal'}"
+    result = "; ".join(filter(None, parts)) or "equal"
+    yield f"result   {result}{f', but for {found.left_alone} rows that were not compared' if found.left_alone else ''}"
 
 
 def _runs_and_notes(found: Comparison | TableComparison) -> Iterator[str]:

@@ -20,7 +20,7 @@ from flintmq.cli.options import (
     examples,
     topics_option,
 )
-from flintmq.cli.output import output, report_damage
+from flintmq.cli.output import Output, output, report_damage
 from flintmq.cli.values import parse_size, paths_of, store_config, stores_given, time_range
 from flintmq.config.text import check_choice
 from flintmq.errors import UsageError
@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from flintmq.config.keys import StoreConfig
+    from flintmq.store.commitlog.report import Report
 
 EPILOG = examples(
     'flintmq sql /var/rocketmq/store "select topic, count(*) from messages group by 1"',
@@ -121,8 +122,7 @@ def command(
             history=history,
             catalog=catalog,
         )
-        for text in dict.fromkeys(note.text for note in report.notes):  # stores that were left out
-            out.note(text)
+        shown = _tell(out, report, frozenset())
         if topic and not (history is not None and _has_all(messages, topic)):
             from flintmq.forensics.topic_tail import one_must_have
 
@@ -134,7 +134,25 @@ def command(
                 out.lines(lines(form, answer))
             else:
                 _write(form, target, answer)
+    _tell(out, report, shown)
     return report_damage(out, report)
+
+
+def _tell(out: Output, report: Report, shown: frozenset[str]) -> frozenset[str]:
+    """Print the notes on stores that were left out.
+
+    Texts in `shown` are not repeated. A read with history looks for its stores anew, and knows what it lacks only when
+    the logs are planned.
+    """
+    from flintmq.cluster.members import NO_STORE, SAME_STORE
+    from flintmq.lake.history import NOT_IN_STORES, OF_STREAM
+
+    codes = (NO_STORE, SAME_STORE, NOT_IN_STORES, OF_STREAM)
+    texts = dict.fromkeys(note.text for note in report.notes if note.code in codes)
+    for text in texts:
+        if text not in shown:
+            out.note(text)
+    return shown | texts.keys()
 
 
 def _has_all(messages: Any, topics: list[str]) -> bool:

@@ -31,7 +31,7 @@ def command(
     must see the stores under the same paths.
     """
     out, config = output(as_json), store_config(settings)
-    if diff.is_table(b, catalog, by, config):
+    if diff.is_table(a, b, catalog, by, config):
         from flintmq.lake.diff_table import compare_table
         from flintmq.spark.jobs.tasks import SparkWorkers
 
@@ -39,8 +39,10 @@ def command(
             rows = compare_table(a, b, config, catalog=catalog, workers=SparkWorkers(spark), progress=progress)
         diff.print_table(out, rows)
         return rows.exit_code
+    from flintmq.forensics.diff.run import open_both
     from flintmq.spark.jobs.diff import compare
 
+    open_both(a, b, config)  # what is wrong with them is said before Spark starts
     with spark_job("diff", master, out) as (spark, progress):
         found = compare(spark, a, b, config, by.value, progress)
     diff.print_stores(out, found)

@@ -143,9 +143,7 @@ def compare(
         OSError: the disk fails.
     """
     check_choice("by", by, WAYS)
-    one, other = Snapshot.open(a, config), Snapshot.open(b, config)
-    if not one.effects.remote and not other.effects.remote and os.path.samefile(one.root, other.root):
-        raise UsageError(f"{a} and {b} are one store; give two")
+    one, other = open_both(a, b, config)
     reports = Report(), Report()
     for store, report in ((one, reports[0]), (other, reports[1])):
         store.find_end(report)
@@ -169,6 +167,19 @@ def compare(
         for path, store, report in ((a, one, reports[0]), (b, other, reports[1]))
     ]  # fmt: skip
     return Comparison(sides[0], sides[1], way, begin, end, counts, found, one_sided, notes)
+
+
+def open_both(a: str, b: str, config: StoreConfig | None = None) -> tuple[Snapshot, Snapshot]:
+    """Open two stores for a comparison.
+
+    Raises:
+        UsageError: both are one store.
+        NotAStoreError, UnsupportedFormatError, StoreAccessError: one is no store, or may not be read.
+    """
+    one, other = Snapshot.open(a, config), Snapshot.open(b, config)
+    if not one.effects.remote and not other.effects.remote and os.path.samefile(one.root, other.root):
+        raise UsageError(f"{a} and {b} are one store; give two")
+    return one, other
 
 
 def _in_common(a: Snapshot, b: Snapshot, begin: int, end: int) -> bool:

@@ -61,3 +61,11 @@ class Report:
         self.note_counts[code] += 1
         if len(self.notes) < KEPT:
             self.notes.append(LogNote(code, text))
+
+    def add(self, other: Report) -> None:
+        """Add what another report has, after what is here."""
+        self.damages += other.damages[: max(0, KEPT - len(self.damages))]
+        self.notes += other.notes[: max(0, KEPT - len(self.notes))]
+        self.damage_count += other.damage_count
+        self.lost_bytes += other.lost_bytes
+        self.note_counts += other.note_counts

@@ -67,6 +67,7 @@ class Mapped:
 
     def bytes_at(self, at: int, need: int) -> tuple[memoryview, int, int]:
         """Return the whole file, whatever is asked."""
+        self.ahead.follow(at)
         return self.view, 0, self.size
 
     def near_stop(self) -> None:
@@ -98,6 +99,7 @@ class Own(Mapped):
         Raises:
             OSError: it cannot be read.
         """
+        self.ahead.follow(at)
         end = min(at + max(self.most, need), self.size)
         try:
             self.effects.present(self.map, at, end)

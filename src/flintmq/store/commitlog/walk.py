@@ -52,12 +52,14 @@ from flintmq.store.commitlog.files import LARGEST_OFFSET, LogFile, LogFiles
 from flintmq.store.commitlog.report import Damage, Report
 from flintmq.store.commitlog.resync import WINDOW, ResyncBudget, next_record
 from flintmq.store.commitlog.sources import FIRST_PIECE, OWN, SOURCES, Mapped, Own, Pieces
-from flintmq.store.commitlog.zones import Skip, Zones
+from flintmq.store.commitlog.zones import Skip, Zones, is_in_use
 
 PIECE_BYTES = 1 << 20
 LEAST_TIME = -(1 << 63)
 MAX_ROWS = 65_536
 ACCESS = ("pread", "map")
+_AFTER_WHOLE_RECORDS = (kernel.FULL, kernel.MORE, kernel.END, kernel.BLANK)
+"""Where a walk stops for these reasons, a writer has gone on after the last record before."""
 NO_FILE = "a link, or something that is not a regular file, has the name of a log file"
 SALVAGE = "`flintmq salvage` saves the rest; --skip-damage (failOnDataLoss=false) reads around it"
 REFUSED = (
@@ -275,7 +277,7 @@ class LogWalk:
         source: Mapped | Pieces | None = None
         try:
             size = self._own(file, self.log.effects.size_of(fd))
-            skips = self.zones.of(file) if self.zones is not None else []
+            skips = self.zones.of(file, size, is_in_use(self.log, file)) if self.zones is not None else []
             kind = SOURCES[self.access] if size else Pieces
             source = kind(self, file, fd, size)
             if isinstance(source, Own) and not source.can:
@@ -346,7 +348,8 @@ class LogWalk:
             if count:
                 piece = Piece(data, file.start + origin, self.positions, count, stop, file)
                 if self.zones is not None:
-                    self.zones.take(piece)
+                    over = self.facts.clean and not self.facts.live
+                    self.zones.take(piece, over or reason in _AFTER_WHOLE_RECORDS)
                 yield piece
             if reason == kernel.BLANK:
                 if self.zones is not None:

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from flintmq.store.commitlog.files import LARGEST_OFFSET, LogFiles
 from flintmq.store.commitlog.walk import LogWalk
-from flintmq.store.commitlog.zone_maps import are_worth_it, cache_folder
+from flintmq.store.commitlog.zone_maps import are_worth_it, can_keep
 from flintmq.store.commitlog.zones import ZoneCondition, Zones
 
 INTERVAL_MS = 10_000  # between two files: 1 GiB takes half a second of one processor
@@ -46,16 +46,15 @@ class ZoneMapping:
 
         Thread: any, one at a time. Durability: none; a map that is lost is made again.
         """
-        if cache_folder() is None:
-            return False
         log = self.listed()
         full = [file for file in log.files[:-1] if file.start not in self._done]
-        if not full or not are_worth_it(log):
+        if not full or not are_worth_it(log) or not can_keep():
             return False
         file = full[-1]
         self._done = {one.start for one in log.files if one.start in self._done} | {file.start}
         walk = LogWalk(replace(log, files=(file,)), begin=file.start, end=file.start + file.size, strict=False)
-        walk.use_zones(Zones(ZoneCondition(LARGEST_OFFSET, None, ())))  # what has a map already is skipped
+        every = ZoneCondition(LARGEST_OFFSET, None, ())  # what has a map already is skipped
+        walk.use_zones(Zones(every, full=True))
         for _ in walk:
             if self.stopping():
                 break

@@ -25,26 +25,29 @@ import os
 import socket
 import uuid
 from collections.abc import Callable, Iterator
+from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
+from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Any
 
 from flintmq.config.text import short
 from flintmq.errors import StoreAccessError, StoreError, UsageError
-from flintmq.objects.bucket import Bucket
+from flintmq.objects.bucket import Bucket, ObjectEntry
 from flintmq.storage.tree import walk_tree
 from flintmq.store.layout.directories import COPIED, COPYING, LOG
 
 if TYPE_CHECKING:
     from flintmq.config.keys import StoreConfig
 
-ONE_PUT = 1 << 20  # a file up to here goes from memory in one request
+ONE_PUT = 8 << 20  # a file up to here, such as one of a queue, goes from memory in one request
+AT_ONCE = 8  # of these; queues are many, and a request takes its time
 DELETED_AT_ONCE = 1000
 LARGEST_CLAIM = 4096
 
 
 @contextmanager
-def new_store(url: str, config: StoreConfig, source: str, folder: str) -> Iterator[BucketTarget]:
+def new_store(url: str, config: StoreConfig, source: str, folder: str) -> Iterator[StoreUpload]:
     """Claim a URL for a new store, and clear it if the block fails.
 
     Args:
@@ -55,16 +58,13 @@ def new_store(url: str, config: StoreConfig, source: str, folder: str) -> Iterat
 
     Raises:
         UsageError: objects are there, or another copy into the URL is being made.
-        StoreAccessError: the server refuses or does not answer.
+        StoreAccessError: there is no such bucket; the server refuses or does not answer.
         MissingExtraError: obstore is not installed.
     """
     # By name, as in store_url: this room must not depend on obstore.
     bucket, key = importlib.import_module("flintmq.objects.opening").bucket_of(url, config.s3)
-    target = BucketTarget(url, bucket, key, source, folder)
-    try:
-        target.refuse_taken()
-    except FileNotFoundError as error:
-        raise UsageError(f"{url}: there is no such bucket; make it first, or correct the URL") from error
+    target = StoreUpload(url, bucket, key, source, folder)
+    target.refuse_taken()
     try:
         target.claim()
         yield target
@@ -72,9 +72,11 @@ def new_store(url: str, config: StoreConfig, source: str, folder: str) -> Iterat
     except BaseException as error:
         target.withdraw(arrives_late=isinstance(error, StoreAccessError))
         raise
+    finally:
+        target.close()
 
 
-class BucketTarget:
+class StoreUpload:
     """A store on object storage that is being made; `new_store` makes one.
 
     Args:
@@ -90,6 +92,8 @@ class BucketTarget:
         self.url, self.published, self.put_bytes = url, False, 0
         self._bucket, self._key = bucket, key
         self._sizes: dict[str, int] = {}
+        self._pool = ThreadPoolExecutor(AT_ONCE, "flintmq-put")
+        self._running: set[Future[None]] = set()
         self._facts = {"id": uuid.uuid4().hex, "began": _now(), "from": source}
         process = {"host": socket.gethostname(), "process": os.getpid(), "folder": folder}
         self._claim = _as_bytes(self._facts | process)
@@ -101,11 +105,16 @@ class BucketTarget:
             UsageError: something is there.
         """
         prefix = len(self._key) + 1 if self._key else 0
-        names = {found.key[prefix:] for found in self._bucket.listed(self._key, False)} - {but}
-        if COPYING in names and COPIED not in names:
+        found = {one.key[prefix:]: one for one in self._bucket.listed(self._key, False)}
+        found.pop(but, None)
+        if COPYING in found and COPIED not in found:
             raise UsageError(self._unfinished())
-        if names or (self._key and self._bucket.find(self._key) is not None):
+        if any(self._holds(one) for one in found.values()) or (self._key and self._bucket.find(self._key) is not None):
             raise UsageError(f"{self.url}: something is there already; give a URL below which there are no objects")
+
+    def _holds(self, one: ObjectEntry) -> bool:
+        """Return whether this is an object, or a folder with one: HDFS has empty ones."""
+        return one.size is not None or any(self._holds(inner) for inner in self._bucket.listed(one.key, False))
 
     def claim(self) -> None:
         """Put the claim.
@@ -121,23 +130,36 @@ class BucketTarget:
     def put_file(self, name: str, path: str) -> None:
         """Put a file of this machine, which must not change meanwhile.
 
+        Afterwards it is not needed any more. An error of the server may come from a later call.
+
         Raises:
             FileNotFoundError: it is gone.
             OSError: it cannot be read.
         """
         size, key = os.stat(path).st_size, self._at(name)
-        self._sizes[key] = size  # before: an interrupt may come when it is put
-        try:
-            if size > ONE_PUT:
-                self._bucket.put_file(key, path)
-            else:
-                with open(path, "rb") as file:
-                    self._bucket.put(key, file.read(size))
-        except FileNotFoundError as error:
-            if not os.path.exists(path):
-                raise
-            raise StoreAccessError(f"{self.url}: its bucket was removed during the copy") from error
+        if size <= ONE_PUT:
+            with open(path, "rb") as file:
+                data = file.read(size)
+        self._wait(AT_ONCE - 1)
+        self._sizes[key] = size  # before it is put: an interrupt may come at once
+        if size <= ONE_PUT:
+            self._running.add(self._pool.submit(self._put, self._bucket.put, key, data))
+        else:
+            self._put(self._bucket.put_file, key, path)
         self.put_bytes += size
+
+    def _put(self, put: Callable[[str, Any], None], key: str, what: Any) -> None:
+        try:
+            put(key, what)
+        except FileNotFoundError as error:
+            raise StoreAccessError(f"{self.url}/{key}: its file or its bucket was removed during the copy") from error
+
+    def _wait(self, count: int) -> None:
+        """Wait until at most so many puts are under way, and raise their errors."""
+        while len(self._running) > count:
+            done, self._running = wait(self._running, return_when=FIRST_COMPLETED)
+            for put in done:
+                put.result()
 
     def put_tree(self, folder: str, progress: Callable[[int, int], None] | None = None) -> None:
         """Put all files below a directory; progress gets bytes put and in all."""
@@ -159,6 +181,7 @@ class BucketTarget:
 
         Durability: on return, as the server promises it.
         """
+        self._wait(0)
         if not any(key.startswith(self._at(LOG + "/")) for key in self._sizes):
             raise StoreError(
                 f"{self._facts['from']}: no log file with a message is to be copied, and object storage has no empty "
@@ -178,9 +201,17 @@ class BucketTarget:
 
     def forget(self) -> None:
         """Delete what was put; the claim stays."""
+        wait(self._running)
+        self._running.clear()
         keys = list(self._sizes)
         for begin in range(0, len(keys), DELETED_AT_ONCE):
             self._bucket.delete(keys[begin : begin + DELETED_AT_ONCE])
+        if any(one.size is None for one in self._bucket.listed(self._key, False)):
+            # HDFS keeps empty directories, and commitlog/ alone makes a store.
+            own = {str(above) for key in keys for above in PurePosixPath(key).parents} - {"."}
+            inside = [folder for folder in own if not self._key or folder.startswith(f"{self._key}/")]
+            with suppress(StoreAccessError):  # one that holds something of others
+                self._bucket.delete(sorted(inside, key=len, reverse=True))
         self._sizes.clear()
         self.put_bytes = 0
 
@@ -192,9 +223,15 @@ class BucketTarget:
         """
         with suppress(StoreAccessError, FileNotFoundError):
             if self._ours() and self._bucket.find(self._at(COPIED)) is None:
+                wait(self._running)
+                arrives_late |= any(put.exception() is not None for put in self._running)
                 self.forget()
                 if not arrives_late:
                     self._bucket.delete([self._at(COPYING)])
+
+    def close(self) -> None:
+        """End the threads."""
+        self._pool.shutdown()
 
     def _at(self, name: str) -> str:
         return f"{self._key}/{name}" if self._key else name

@@ -1,0 +1,14 @@
+"""A few ended copies; `python -m tests.robustness.bucket_kills.copies` makes many."""
+
+import pytest
+
+pytest.importorskip("obstore", reason="obstore is not installed")
+
+from tests.robustness.bucket_kills.copies import killed
+from tests.support.object_server import running
+
+
+def test_a_killed_copy_is_no_store(tmp_path):
+    with running() as server:
+        run = killed(tmp_path, server, seed=5, kills=3)
+    assert run.counted["looks that found no store"] > 0
