@@ -49,9 +49,9 @@ def bodies(place: Bucket, key: str, url: str, to: str, config: StoreConfig) -> l
 @pytest.mark.parametrize("to", ["parquet", "delta"])
 def test_a_table_on_every_kind_of_server(server: RealServer, bucket: Bucket, tmp_path, to):  # noqa: F811
     kind = server.url.partition(":")[0]
-    if to == "delta" and kind in ("hdfs", "abfs"):
-        # deltalake asks HDFS by its own protocol, and Azurite 3.35 lists too much where a listing begins at a name, as
-        # deltalake's do from the second commit on: docs/operations/object-storage.md says so.
+    if to == "delta" and kind in ("hdfs", "abfs", "gs"):
+        # deltalake asks HDFS by its own protocol, and Azurite 3.35 and fake-gcs-server list too much where a listing
+        # begins at a name, as deltalake's do from the second commit on: docs/operations/object-storage.md says so.
         return
     config, key = StoreConfig.from_keys(server.keys), f"lakes/库存 %/{to}"
     url, root = f"{server.url}/{key}", str(tmp_path / "store")
