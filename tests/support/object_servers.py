@@ -101,7 +101,14 @@ def _fake_gcs(folder: Path, port: int) -> Iterator[RealServer]:
 
 @contextmanager
 def _xml_front(port: int) -> Iterator[str]:
-    """A server before fake-gcs-server, which has no PUT of Google's XML interface: it sends them on as JSON's."""
+    """The front of fake-gcs-server, in a process of its own: clients in a test may hold its interpreter's lock."""
+    with _process([sys.executable, "-m", "tests.support.object_servers", "front", port]) as process:
+        assert process.stdout is not None
+        yield f"http://127.0.0.1:{int(process.stdout.readline())}"
+
+
+def _serve_xml_front(port: int) -> None:
+    """Serve before fake-gcs-server, which has no PUT of Google's XML interface: send these on as JSON's."""
 
     class Front(BaseHTTPRequestHandler):
         protocol_version = "HTTP/1.1"
@@ -122,8 +129,9 @@ def _xml_front(port: int) -> Iterator[str]:
                 self._send("POST", place, body, {})
 
         def do_GET(self) -> None:
-            headers = {name: self.headers[name] for name in ("Range",) if name in self.headers}
-            self._send(self.command, self.path, None, headers)
+            body = self.rfile.read(int(self.headers.get("Content-Length", 0))) or None
+            headers = {name: self.headers[name] for name in ("Range", "Content-Type") if name in self.headers}
+            self._send(self.command, self.path, body, headers)
 
         do_HEAD = do_DELETE = do_POST = do_GET
 
@@ -149,11 +157,8 @@ def _xml_front(port: int) -> Iterator[str]:
 
     server = ThreadingHTTPServer(("127.0.0.1", 0), Front)
     threading.Thread(target=server.serve_forever, daemon=True).start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
+    print(server.server_port, flush=True)
+    sys.stdin.read()
 
 
 def _azurite(folder: Path, port: int) -> Iterator[RealServer]:
@@ -258,6 +263,9 @@ def main(words: list[str]) -> None:
     """See the head."""
     if words[0] == "guard":
         _guard(words[1:])
+        return
+    if words[0] == "front":
+        _serve_xml_front(int(words[1]))
         return
     with serving(words[0]) as server:
         os.environ.update(server.environment)
