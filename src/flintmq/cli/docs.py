@@ -49,7 +49,8 @@ JSON object; `FLINTMQ_DEBUG=1` adds the traceback.
 
 `scan` and `sql` keep [zone maps](../internals/format/zone-map.md) of logs of 64 MiB and more in the user's cache, some
 two thousandths of the log, so that the next question for a topic, a time or a key reads only the parts that may hold an
-answer. `FLINTMQ_ZONE_MAPS=off` turns them off; `rm -r ~/.cache/flintmq/zones` removes them.
+answer. Damage in a part that is not read is not reported: `verify` looks for it. `FLINTMQ_ZONE_MAPS=off` turns them
+off; `rm -r ~/.cache/flintmq/zones` removes them.
 
 Ctrl-C, SIGTERM (systemd, `docker stop`, `timeout`) and SIGHUP end a command in the same way: unfinished work is
 removed, and the exit code is 130, 143 or 129. After `kill -9` a hidden directory may stay beside the target

@@ -18,7 +18,7 @@ StoreArgument = Annotated[
     Argument(
         metavar="STORE",
         show_default=False,
-        help="The store's directory, the one with commitlog/ in it; for reading also s3://BUCKET/STORE.",
+        help="The store's directory, the one with commitlog/ in it; for reading also a URL, s3://BUCKET/STORE.",
     ),
 ]
 StoresArgument = Annotated[
@@ -26,8 +26,8 @@ StoresArgument = Annotated[
     Argument(
         metavar="STORE",
         show_default=False,
-        help="A store's directory, the one with commitlog/ in it, or s3://BUCKET/STORE. Several are read as one: more "
-        "of them, a pattern such as '/data/{broker}/store', or a manifest (cluster.toml).",
+        help="A store's directory, the one with commitlog/ in it, or a URL, s3://BUCKET/STORE. Several are one: "
+        "more of them, a pattern such as '/data/{broker}/store', or a manifest (cluster.toml).",
     ),
 ]
 TopicArgument = Annotated[str, Argument(metavar="TOPIC", show_default=False, help="The topic's name.")]

@@ -156,7 +156,9 @@ def local_source(path: str | os.PathLike[str]) -> str:
     """
     text = store_path(path)
     if is_remote(text):
-        raise UsageError(f"{short(text)}: this reads directories only; copy it to one first (`aws s3 sync URL DIR`)")
+        raise UsageError(
+            f"{short(text)}: this reads directories only; copy it to one first (`flintmq copy URL --into DIR`)"
+        )
     return os.path.abspath(text)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,10 +41,16 @@ def mapped(log: LogFiles) -> list[int]:
     ]
 
 
-def test_a_full_file_a_step_the_newest_first(tmp_path: Path) -> None:
-    log = log_of(tmp_path / "log", *(full_file(4096 * n, 1000 * n)[0] for n in range(4)))
-    mapping = ZoneMapping(lambda: log)
-    for expected in ([2], [1, 2], [0, 1, 2], [0, 1, 2]):
+def test_files_that_become_full_and_the_newest_that_was(tmp_path: Path) -> None:
+    """A file a step; older ones of a large log are not read by its writer."""
+    log = log_of(tmp_path / "log", *(full_file(4096 * n, 1000 * n)[0] for n in range(6)))
+    files = 4
+    mapping = ZoneMapping(lambda: replace(log, files=log.files[:files]))
+    for expected in ([2], [2]):
+        assert mapping.map_once() is False
+        assert mapped(log) == expected
+    files = 6
+    for expected in ([2, 3], [2, 3, 4], [2, 3, 4]):
         assert mapping.map_once() is False
         assert mapped(log) == expected
 

@@ -36,7 +36,7 @@ class Way(enum.StrEnum):
     message = "message"
 
 
-AArgument = Annotated[str, Argument(metavar="A", show_default=False, help="A store's directory, or s3://BUCKET/STORE.")]
+AArgument = Annotated[str, Argument(metavar="A", show_default=False, help="A store's directory, or its URL.")]
 BArgument = Annotated[
     str, Argument(metavar="B", show_default=False, help="The other store, or the table of exports of A.")
 ]

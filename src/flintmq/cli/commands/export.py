@@ -81,7 +81,7 @@ def command(
     checkpoint: CheckpointOption = None,
     catalog: CatalogOption = None,
     threads: Annotated[
-        int, Option("--threads", metavar="N", min=0, max=64, help="Threads that read and write; 0: one a core.")
+        int, Option("--threads", metavar="N", min=0, max=64, help="Threads, each with some 150 MiB; 0: one a core.")
     ] = 0,
     settings: SetOption = None,
     as_json: JsonOption = False,

@@ -1,8 +1,9 @@
 """Makes zone maps of the full files of a running store's log.
 
 Files that are full no longer change, so each is read once, a moment after the next one was begun, while the page cache
-still has it. The maps lie where readers have theirs (`store/commitlog/zone_maps.py`): the store's directory stays as
-RocketMQ would write it.
+still has it. Of the files that were full before the store was opened only the newest is read; the others are left to
+readers: to read a log of a terabyte would take hours of the disk, and the place of other pages. The maps lie where
+readers have theirs (`store/commitlog/zone_maps.py`): the store's directory stays as RocketMQ would write it.
 """
 
 from __future__ import annotations
@@ -33,10 +34,11 @@ class ZoneMapping:
     def __init__(self, listed: Callable[[], LogFiles]) -> None:
         self.listed = listed
         self.stopping: Callable[[], bool] = lambda: False
-        self._done: set[int] = set()
+        files = listed().files
+        self._least = files[max(0, len(files) - 2)].start if files else 0  # log offset of the first file that counts
 
     def map_once(self) -> bool:
-        """Read the newest full file that was not read yet, and keep its map.
+        """Read a full file that was not read yet, and keep its map.
 
         Returns:
             False: the next file can wait.
@@ -47,11 +49,10 @@ class ZoneMapping:
         Thread: any, one at a time. Durability: none; a map that is lost is made again.
         """
         log = self.listed()
-        full = [file for file in log.files[:-1] if file.start not in self._done]
-        if not full or not are_worth_it(log) or not can_keep():
+        file = next((file for file in log.files[:-1] if file.start >= self._least), None)
+        if file is None or not are_worth_it(log) or not can_keep():
             return False
-        file = full[-1]
-        self._done = {one.start for one in log.files if one.start in self._done} | {file.start}
+        self._least = file.start + 1
         walk = LogWalk(replace(log, files=(file,)), begin=file.start, end=file.start + file.size, strict=False)
         every = ZoneCondition(LARGEST_OFFSET, None, ())  # what has a map already is skipped
         walk.use_zones(Zones(every, full=True))
