@@ -139,7 +139,7 @@ def test_a_source_that_must_be_a_directory_is_its_absolute_path(tmp_path: Path, 
     assert local_source("a/../b") == local_source(f"file://{tmp_path}/b") == str(tmp_path / "b")
     with pytest.raises(UsageError) as told:
         local_source(URL)
-    assert str(told.value) == f"'{URL}': this reads directories only; copy it to one first (`aws s3 sync URL DIR`)"
+    assert str(told.value) == f"'{URL}': this reads directories only; copy it to one first (`flintmq copy URL --into DIR`)"
 
 
 def test_directories_of_the_configuration_are_of_the_store(tmp_path: Path):
