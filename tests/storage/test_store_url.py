@@ -139,7 +139,8 @@ def test_a_source_that_must_be_a_directory_is_its_absolute_path(tmp_path: Path, 
     assert local_source("a/../b") == local_source(f"file://{tmp_path}/b") == str(tmp_path / "b")
     with pytest.raises(UsageError) as told:
         local_source(URL)
-    assert str(told.value) == f"'{URL}': this reads directories only; copy it to one first (`flintmq copy URL --into DIR`)"
+    advice = "this reads directories only; copy it to one first (`flintmq copy URL --into DIR`)"
+    assert str(told.value) == f"'{URL}': {advice}"
 
 
 def test_directories_of_the_configuration_are_of_the_store(tmp_path: Path):
