@@ -65,7 +65,7 @@ def test_paths_are_those_of_the_readers(given: str, path: str) -> None:
         "s3://bucket/store",
         "s3a://bucket/store",
         "hdfs://h/store",
-        "abfss://c@a.dfs.core.windows.net/s",
+        "abfss://container@account.dfs.core.windows.net/s",
         "dbfs:/s",
         "gs://b/s",
         "file://host/s",
