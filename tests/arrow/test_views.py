@@ -73,7 +73,10 @@ def test_the_schema_is_a_variant_of_the_one() -> None:
 
 def test_a_pyarrow_that_makes_no_views(golden: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Such as 18.0, the oldest that is supported: asked for, views are refused; by themselves, none are used."""
-    polars, sql = pytest.importorskip("polars"), pytest.importorskip("flintmq.frames.sql")
+    polars, sql = (
+        pytest.importorskip("polars", reason="polars is not installed"),
+        pytest.importorskip("flintmq.frames.sql", reason="duckdb is not installed"),
+    )
     monkeypatch.setattr(schema_module, "makes_views", lambda: False)
     for ask in (scan_arrow, dataset):
         with pytest.raises(UsageError, match="makes no views; use 19 or later, or leave views out"):
@@ -110,7 +113,7 @@ def test_sql_uses_views_where_they_are_faster(
     golden: Any, read_schemas: list[pa.Schema], question: str, viewed: bool
 ) -> None:
     """Of mapped files, where the scan is to drop no rows (experiments/2026-11-22-views.md)."""
-    sql = pytest.importorskip("flintmq.frames.sql")
+    sql = pytest.importorskip("flintmq.frames.sql", reason="duckdb is not installed")
     for options, may in (({"access": "map"}, True), ({}, False), ({"access": "map", "topics": "Orders"}, False)):
         with sql.ask(dataset(golden("basic").path, **options), question) as answer:
             answer.read_all()
@@ -119,7 +122,7 @@ def test_sql_uses_views_where_they_are_faster(
 
 def test_polars_uses_views_where_they_are_faster(golden: Any, read_schemas: list[pa.Schema]) -> None:
     """For all rows, and of mapped files also for those that Polars itself chooses."""
-    pl = pytest.importorskip("polars")
+    pl = pytest.importorskip("polars", reason="polars is not installed")
     orders = scan_arrow(golden("basic").path, topics="Orders").read_all()
     named, long = pl.col("topic") == "Orders", pl.col("body").bin.size() > 30
     for options, filters, viewed in (
@@ -496,7 +499,7 @@ def test_duckdb_reads_a_dataset_of_views(golden: Any) -> None:
 @pytest.mark.parametrize("access", ACCESS)
 def test_a_head_after_a_filter_of_polars_holds_few_rows(tmp_path: Path, access: str) -> None:
     """Polars does not tell the scan of the head, and would cut its rows out of a whole batch."""
-    pl = pytest.importorskip("polars")
+    pl = pytest.importorskip("polars", reason="polars is not installed")
     store = store_of(tmp_path / "s", *[{"body": b"%05d" % n * 200} for n in range(3000)])
     for chosen in (pl.col("queue_id") >= 0, pl.col("body").bin.size() > 5, pl.col("topic") != "none"):
         frame = flintmq.scan_polars(store, access=access)

@@ -52,7 +52,7 @@ def test_a_table_on_every_kind_of_server(server: RealServer, bucket: Bucket, tmp
     if to == "delta" and kind in ("hdfs", "abfs", "gs"):
         # deltalake asks HDFS by its own protocol, and Azurite 3.35 and fake-gcs-server list too much where a listing
         # begins at a name, as deltalake's do from the second commit on: docs/operations/object-storage.md says so.
-        return
+        pytest.skip("deltalake cannot go on with a table on this server")
     config, key = StoreConfig.from_keys(server.keys), f"lakes/库存 %/{to}"
     url, root = f"{server.url}/{key}", str(tmp_path / "store")
     put(root, 0, 200)
@@ -70,7 +70,6 @@ def test_a_table_on_every_kind_of_server(server: RealServer, bucket: Bucket, tmp
             outcomes[str(export(root, url, config, to=to).rows)] += 1
         except (StoreError, StoreAccessError) as error:
             assert "\n" not in str(error)
-            print(error)
             outcomes["refused"] += 1
 
     threads = [threading.Thread(target=run) for _ in range(3)]

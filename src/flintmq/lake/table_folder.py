@@ -25,7 +25,9 @@ from flintmq.config.s3 import S3Options
 from flintmq.errors import StoreError
 from flintmq.lake.task_folders import TaskFolders
 from flintmq.objects.opening import bucket_of
-from flintmq.storage.whole_file import sync_folder
+from flintmq.storage.filesystem import REAL
+from flintmq.storage.store_url import is_remote
+from flintmq.storage.whole_file import replace_file, sync_folder
 
 STAGING = "_staging"
 MANIFESTS = "_flintmq"
@@ -144,9 +146,6 @@ class DiskFolder(TableFolder):
 
     def claim(self, number: int, manifest: bytes) -> None:
         """See the base."""
-        from flintmq.storage.filesystem import REAL
-        from flintmq.storage.whole_file import replace_file
-
         path = self.root / manifest_place(number)
         path.parent.mkdir(exist_ok=True)
         replace_file(str(path), manifest, REAL)
@@ -289,6 +288,4 @@ def folder_at(path: str, s3: S3Options) -> TableFolder:
         path: absolute, or a URL (store_url.absolute).
         s3: how to reach a URL.
     """
-    from flintmq.storage.store_url import is_remote
-
     return BucketFolder(path, s3) if is_remote(path) else DiskFolder(Path(path))
