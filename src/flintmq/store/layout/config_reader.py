@@ -23,6 +23,7 @@ GROUPS = "subscriptionGroup.json"
 OFFSETS = "consumerOffset.json"
 LMQ_OFFSETS = "lmqConsumerOffset.json"  # instead of OFFSETS with enableLmq
 DELAYS = "delayOffset.json"
+REQUEST_MODES = "messageRequestMode.json"  # kept as a broker gave it; nothing here reads it
 
 SMALL = 1 << 16  # bytes of the largest file whose content is cached
 
