@@ -223,7 +223,7 @@ def split_address(address: str) -> tuple[str, int]:
     return host, int(port)
 
 
-class Line(Protocol):
+class RemotingWire(Protocol):
     """The part of a socket that the client uses."""
 
     def settimeout(self, value: float | None, /) -> None:
@@ -239,7 +239,7 @@ class Line(Protocol):
         """Close it."""
 
 
-Connect = Callable[[tuple[str, int], float], Line]
+Connect = Callable[[tuple[str, int], float], RemotingWire]
 
 
 class RemotingClient:
@@ -264,7 +264,7 @@ class RemotingClient:
     ) -> None:
         self.address, self.timeout_s = address, timeout_s
         self._place, self._connect = split_address(address), connect
-        self._line: Line | None = None
+        self._line: RemotingWire | None = None
         self._received = bytearray()
         self._opaque = 0
         self.peer_version = 0
@@ -327,7 +327,7 @@ class RemotingClient:
     def _where(self, code: int) -> str:
         return f"{self.address}: request {code}"
 
-    def _answer(self, line: Line, asked: RemotingFrame, deadline: float) -> RemotingFrame:
+    def _answer(self, line: RemotingWire, asked: RemotingFrame, deadline: float) -> RemotingFrame:
         """Receive frames up to the answer; requests of the peer in between are left out."""
         received = self._received
         while True:

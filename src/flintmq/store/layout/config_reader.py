@@ -109,6 +109,12 @@ def read_config(root: str, effects: Effects = REAL) -> BrokerConfig:
     )
 
 
+def batch_topics_of(value: config_json.JsonObject) -> set[str]:
+    """Return the topics of type BatchCQ among the content of topics.json."""
+    topics = _objects(value.get("topicConfigTable"))
+    return {name for name, settings in topics if _topic(name, settings).queue_type == BATCH_TYPE}
+
+
 class ConfigReader:
     """Loads files, or their `.bak` as a second chance, and collects the problems."""
 

@@ -76,6 +76,10 @@ class ConfigFile:
             known: dict[str | int, Any] = dict(sorted(self.value.items(), key=lambda pair: str(pair[0])))
             return config_json.write(known, self.peer)
 
+    def sibling(self, name: str) -> ConfigFile:
+        """Return another file of the same config/, without tables of its own."""
+        return ConfigFile(os.path.dirname(self.folder), name, (), self.effects, self.peer)
+
     def replace(self, value: JsonObject) -> bool:
         """Take what another broker's file holds, and write it unless it is here already.
 
