@@ -19,11 +19,12 @@ from flintmq.storage.dispatch_lock import ExternalClaim, holder
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.lock import StoreLock
 from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.store.append.after_put import AfterPut, DispatchAndFlush
 from flintmq.store.append.commit_log import CommitLog
 from flintmq.store.append.disk_failure import DiskFailure
 from flintmq.store.append.flush import FlushService
-from flintmq.store.append.follower import DispatchAndFlush, Follower
 from flintmq.store.append.pool_commit import CommitService
+from flintmq.store.append.raw_log import RawLog
 from flintmq.store.append.service import PutService
 from flintmq.store.append.stats import Counters
 from flintmq.store.append.unique_keys import UniqueKeys
@@ -36,7 +37,7 @@ from flintmq.store.consumequeue.live_queues import ConsumeQueues
 from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
 from flintmq.store.dispatch.handover import HandedOver
 from flintmq.store.index.index_service import KeyIndex
-from flintmq.store.layout import directories
+from flintmq.store.layout import directories, followed
 from flintmq.store.layout.small_files import StoreFiles
 from flintmq.store.layout.store_config import batch_topics, with_queue_size
 from flintmq.store.open_state import OpenState
@@ -70,6 +71,7 @@ class Choices:
         accept_lost_log: see MessageStore.
         unique_keys: see MessageStore.
         direct_io: see MessageStore.
+        cut_at: see MessageStore.
     """
 
     root: str
@@ -80,6 +82,7 @@ class Choices:
     accept_lost_log: bool
     unique_keys: bool
     direct_io: bool
+    cut_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +101,7 @@ class StoreParts:
         failure: set once its disk failed.
         counters: for `stats`.
         commits: of the transient pool; None: there is none.
+        raw: appends a master's log, in role SLAVE; None: in any other.
         flush, dispatch, puts, reader, retention, housekeeping, checkpointer: the services of these names.
         opened: releases locks, descriptors and maps.
     """
@@ -114,6 +118,7 @@ class StoreParts:
     failure: DiskFailure
     counters: Counters
     commits: CommitService | None
+    raw: RawLog | None
     flush: FlushService
     dispatch: DispatchService
     puts: PutService
@@ -261,11 +266,17 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
         begin=state.end,
         handed_over=handed_over,
     )
+    after_put = _follower_of_puts(config, flush, commits, dispatch)
+    raw = None
+    if config.broker_role == "SLAVE":
+        raw = RawLog(commit_log, flush, after_put=after_put, dispatched_from=dispatch.begin_at, failure=failure)
+    else:
+        followed.note_master(root, state.end, effects)
     puts = PutService(
         config,
         log=commit_log,
         flush=flush,
-        follower=_follower_of_puts(config, flush, commits, dispatch),
+        follower=after_put,
         failure=failure,
         counters=counters,
         peer=peer,
@@ -310,6 +321,7 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
         failure=failure,
         counters=counters,
         commits=commits,
+        raw=raw,
         flush=flush,
         dispatch=dispatch,
         puts=puts,
@@ -419,8 +431,9 @@ def _recovered(
         index=index,
         dispatcher=dispatcher,
         ends=ends,
+        followed=followed.is_followed(root, effects),
     )
-    recovered = recovery.run(accept_lost=choices.accept_lost_log)
+    recovered = recovery.run(accept_lost=choices.accept_lost_log, cut_at=choices.cut_at)
     if recovered.lost:  # before the mark says that nothing is missing
         bring_back(root, recovered.state.next_offsets, config, effects, choices.peer)
     return recovered
@@ -455,7 +468,7 @@ def _nothing(log_begin: int) -> None:
 
 def _follower_of_puts(
     config: StoreConfig, flush: FlushService, commits: CommitService | None, dispatch: DispatchService
-) -> Follower:
+) -> AfterPut:
     """Return the service that a put wakes if it does not wait for the disk.
 
     Under SYNC_FLUSH that is the flush service, with the transient pool the commit service; `_connect` says whom these

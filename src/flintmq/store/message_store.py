@@ -26,6 +26,7 @@ from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.store_url import local_only
 from flintmq.store import arguments, assembly
 from flintmq.store.append.flush import unflushed
+from flintmq.store.append.raw_log import RawLog
 from flintmq.store.append.stats import LogPositions, StoreStats
 from flintmq.store.consumer.consumer import Consumer, new_consumer
 from flintmq.store.consumer.group import ConsumerGroup
@@ -61,6 +62,8 @@ class MessageStore(Putter):
             `PutResult.msg_id`, by which `query` finds it. False stores each message unchanged, for copies.
         direct_io: write the log from the transient pool past the page cache (O_DIRECT), where its file system can. Puts
             then cost less, and reading what is no longer in the pool waits for the disk. An experiment.
+        cut_at: log offset of a record: the log ends there. Records from there on are copied to `quarantine/`, and
+            queues, index and consumer offsets are truncated. For `flintmq follow --resync`.
         keys: the same keys in snake case (`flush_disk_type="SYNC_FLUSH"`).
 
     Raises:
@@ -96,6 +99,7 @@ class MessageStore(Putter):
         services: bool = True,
         unique_keys: bool = True,
         direct_io: bool = False,
+        cut_at: int | None = None,
         **keys: Unpack[Settings],
     ) -> None:
         if dispatch not in ("thread", "external"):
@@ -119,6 +123,7 @@ class MessageStore(Putter):
                 accept_lost_log=accept_lost_log,
                 unique_keys=unique_keys,
                 direct_io=direct_io,
+                cut_at=cut_at,
             )
         )
         self.config, self.recovered = parts.config, parts.recovered
@@ -506,6 +511,19 @@ class MessageStore(Putter):
         arguments.numbers(queue_id=queue_id)
         return self._parts.housekeeping.offsets.get(group, topic, queue_id)
 
+    # -- being a copy of a master --------------------------------------------------------------------------------------
+
+    @property
+    def raw(self) -> RawLog:
+        """The log, for whoever copies a master's log into this store.
+
+        Raises:
+            UsageError: the store's role is not SLAVE.
+        """
+        if self._parts.raw is None:
+            raise UsageError(f'{self.root}: brokerRole={self.config.broker_role}; open it with brokerRole="SLAVE"')
+        return self._parts.raw
+
     # -- watch and close --------------------------------------------------------------------------------------------
 
     def stats(self) -> StoreStats:
@@ -527,7 +545,7 @@ class MessageStore(Putter):
             dispatch_behind=parts.dispatch.behind,
         )
         return parts.counters.read(
-            parts.log.next_offsets,
+            parts.log.next_offsets if parts.raw is None else parts.queues.next_offsets(),
             positions,
             parts.flush.all_times(),
             longest_in_lock_ms=parts.log.slow.longest_ms,
@@ -588,6 +606,8 @@ class MessageStore(Putter):
 
     def _close(self) -> None:
         parts = self._parts
+        if parts.raw is not None:
+            parts.raw.discard()  # a RocketMQ that opens the store finds a clean end
         with parts.log.lock:  # whoever puts now is through before the log is closed
             if parts.state.closed.is_set():
                 return
