@@ -14,8 +14,8 @@ torn file (docs/internals/upstream-defects.md).
     402   pull or pop               messageRequestMode.json
     28    begin and end of the log  -
 
-Each code is answered on listenPort. 26, 28 and 402 may be missing (codes 1 and 3: an older broker, a proxy); every other
-refusal ends it. Upstream: SlaveSynchronize, AdminBrokerProcessor.
+Each code is answered on listenPort. 26, 28 and 402 may be missing (codes 1 and 3: an older broker, a proxy); every
+other refusal ends it. Upstream: SlaveSynchronize, AdminBrokerProcessor.
 """
 
 from __future__ import annotations
@@ -165,7 +165,9 @@ def refuse_other_kinds(address: str, config: Mapping[str, str]) -> None:
         ReplicationError: controller mode, DLedger, or queues in RocksDB.
     """
     if config.get("enableControllerMode") == "true":
-        raise ReplicationError("config", f"{address}: runs in controller mode, whose replication FlintMQ does not speak")
+        raise ReplicationError(
+            "config", f"{address}: runs in controller mode, whose replication FlintMQ does not speak"
+        )
     if config.get("enableDLegerCommitLog") == "true":
         raise ReplicationError("config", f"{address}: has a DLedger log, which FlintMQ does not follow")
     if "rocksdb" in config.get("storeType", "").lower():

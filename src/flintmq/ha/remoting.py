@@ -5,8 +5,8 @@
     5  header uint24     bytes of the header
     8  header, then the body to the end of the frame
 
-A JSON header is an object: code, flag, language, opaque, serializeTypeCurrentRPC, version, and perhaps extFields (text to
-text) and remark. A ROCKETMQ header is code int16, language int8, version int16, opaque int32, flag int32, remark
+A JSON header is an object: code, flag, language, opaque, serializeTypeCurrentRPC, version, and perhaps extFields (text
+to text) and remark. A ROCKETMQ header is code int16, language int8, version int16, opaque int32, flag int32, remark
 (length int32, text), fields (length int32; each: length int16, name, length int32, value). Bit 0 of the flag marks an
 answer, bit 1 a request that wants none. The kind is taken from each frame: 5.3.3 to 5.5.0 answer in JSON whatever they
 are asked in. The codec knows no socket. Upstream: RemotingCommand, RocketMQSerializable.
@@ -35,7 +35,8 @@ VERSION: Final = 479  # of RocketMQ 5.3.3; a name server reads a registration by
 ANSWER: Final = 1  # bits of the flag
 ONE_WAY: Final = 2
 LANGUAGES: Final = (
-    "JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY", "OTHER", "HTTP", "GO", "PHP", "OMS", "RUST", "NODE_JS",
+    "JAVA", "CPP", "DOTNET", "PYTHON", "DELPHI", "ERLANG", "RUBY",
+    "OTHER", "HTTP", "GO", "PHP", "OMS", "RUST", "NODE_JS",
 )  # fmt: skip
 
 SUCCESS: Final = 0
@@ -259,9 +260,7 @@ class RemotingClient:
     Thread: one at a time.
     """
 
-    def __init__(
-        self, address: str, *, timeout_s: float = 5.0, connect: Connect = socket.create_connection
-    ) -> None:
+    def __init__(self, address: str, *, timeout_s: float = 5.0, connect: Connect = socket.create_connection) -> None:
         self.address, self.timeout_s = address, timeout_s
         self._place, self._connect = split_address(address), connect
         self._line: RemotingWire | None = None
@@ -357,4 +356,3 @@ class RemotingClient:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
-

@@ -64,7 +64,7 @@ class ConsumerOffsets:
                 another broker keeps the offsets.
         """
         if self.followed:
-            raise UsageError(f"group {group[:100]!a}: this store follows a broker, which keeps the offsets; commit there")
+            raise UsageError(f"group {group[:100]!a}: this store follows a broker; commit offsets there")
         check_names(group, topic)
         if not (0 <= queue_id < 1 << 31 and 0 <= offset < 1 << 63):
             raise UsageError(f"{topic}/{queue_id}: offset {offset}: queue ids are 0 to 2^31 - 1, offsets 0 to 2^63 - 1")
