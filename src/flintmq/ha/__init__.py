@@ -11,6 +11,10 @@ begin          finds the offset at which an empty follower begins
 overlap        compares what the master sends with what is here
 follower       follows one master into one store
 
+remoting       frames of requests to brokers and name servers, and a client
+metadata       a broker's configuration, topics, groups and offsets
+broker_tables  keeps them in a follower's store
+
 Importing this package opens no socket.
 """
 

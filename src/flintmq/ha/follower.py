@@ -23,6 +23,7 @@ from typing import Any, Final, NamedTuple, Self
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError, ReplicationError, UsageError
 from flintmq.ha.begin import ANSWER_S, BeginSearch, report_for
+from flintmq.ha.broker_tables import BrokerTables
 from flintmq.ha.connection import POLL_S, Dial, MasterConnection, dial, parse_master
 from flintmq.ha.follower_line import SILENCE_S, Received
 from flintmq.ha.overlap import Overlap, QueueGapCheck, judge_silence
@@ -117,14 +118,13 @@ class Follower:
             raise UsageError(f"begin={begin!r} is neither first, last nor the log offset of a file")
         if flush not in FLUSHES:
             raise UsageError(f"flush={flush!r}; give SYNC or ASYNC")
-        if config_from is not None:
-            raise UsageError("config_from is not available yet")
         self.path, self.master, self.address = path, master, parse_master(master)
         self._begin, self._ack, self._once, self._adopt = begin, ack, once, adopt
         keys = {"brokerRole": "SLAVE"} | ({"flushDiskType": FLUSHES[flush]} if flush else {})
         self._config = given_config(config, False, {}).with_keys(keys)
         self._sync = self._config.flush_disk_type == "SYNC_FLUSH"
         self._on_event, self._effects, self._dial = on_event, effects, dial
+        self._tables = BrokerTables(config_from, effects) if config_from is not None else None
         self._store: MessageStore | None = None
         self._line: MasterConnection | None = None
         self._overlap: Overlap | None = None
@@ -185,7 +185,7 @@ class Follower:
         """
         self._stopping = stopping or self._stopping
         try:
-            self.open()
+            self.open(patient=not self._once)
             self._loop()
         except (FlintError, OSError) as error:
             self._refused(error)
@@ -264,19 +264,60 @@ class Follower:
 
     # -- the loop ---------------------------------------------------------------------------------------------------
 
-    def open(self) -> None:
-        """Open the store.
+    def open(self, *, patient: bool = False) -> None:
+        """Take the broker's tables if they are asked for, and open the store.
+
+        Args:
+            patient: wait for a broker that cannot be reached until a stop, instead of three attempts.
 
         Raises:
+            ReplicationError: the broker refuses.
+            UsageError: it cannot be reached.
             FlintError: as for MessageStore.
         """
-        self._store = MessageStore(self.path, self._config, effects=self._effects)
-        raw = self._store.raw
+        if self._tables is None:
+            self._store = MessageStore(self.path, self._config, effects=self._effects)
+        elif not self._open_with(self._tables, patient):
+            return
+        raw = self._opened().raw
         self._event("opened", begin=raw.begin, end=None if raw.begin is None else raw.end)
         self.state = "connecting"
 
+    def _open_with(self, tables: BrokerTables, patient: bool) -> bool:
+        """Take the broker's tables, and open the store; return False if it was stopped before."""
+        written, config = self._first_tables(tables, patient)
+        if tables.facts is None:
+            return False
+        begin = tables.facts.begin
+        self._begin = begin if self._begin == "first" and begin else self._begin
+        self._store = MessageStore(self.path, config, effects=self._effects, peer=tables.facts.peer)
+        tables.start(self._store._parts.housekeeping)
+        self._event("metadata", files=written)
+        return True
+
+    def _first_tables(self, tables: BrokerTables, patient: bool) -> tuple[list[str], StoreConfig]:
+        """Ask the broker until it answers, or a stop."""
+        root = os.path.abspath(self.path)
+        config, written, failed = self._config, list[str](), 0
+        while not self._stopping.is_set():
+            try:
+                config, written = tables.begin(root, self._config)
+                break
+            except (ConnectionError, TimeoutError) as error:
+                failed += 1
+                if failed >= ATTEMPTS and (self._once or not patient):
+                    text = f"{_text(error)}; give a broker's listenPort with --config-from"
+                    raise UsageError(text) from error
+                if failed == 1:
+                    self._event("lost", reason=_text(error))
+            self._stopping.wait(self.wait_s())
+        self._waits = 0
+        return written, config
+
     def close(self) -> None:
         """Close the line and the store. May be called again."""
+        if self._tables is not None:
+            self._tables.stop()
         store = self._store
         if store is None:
             return
@@ -299,9 +340,11 @@ class Follower:
         while not self._stopping.is_set() and not self.done:
             if self._line is None and not self.connect_once():
                 self._stopping.wait(self.wait_s())
+                self._take_tables()
                 continue
             self.receive_once()
             self.report_once()
+            self._take_tables()
 
     def wait_s(self) -> float:
         """Return the seconds to wait before the next line is tried."""
@@ -400,6 +443,10 @@ class Follower:
             self._lost(_text(error))
             return
         self._notice_caught_up(self._effects.monotonic())
+
+    def _take_tables(self) -> None:
+        if self._tables is not None and (event := self._tables.take(self._opened()._parts.housekeeping)) is not None:
+            self._event(event.pop("event"), **event)
 
     # -- a line -----------------------------------------------------------------------------------------------------
 
