@@ -463,7 +463,9 @@ class Follower:
         except OSError as error:
             self._dials_failed += 1
             if self._once and self._dials_failed >= ATTEMPTS:
-                raise UsageError(f"{self.master}: nobody answers there ({_text(error)}); give a broker's HA port") from error
+                raise UsageError(
+                    f"{self.master}: nobody answers there ({_text(error)}); give a broker's HA port"
+                ) from error
             raise
         self._dials_failed = 0
         return line
@@ -574,7 +576,11 @@ class Follower:
             ReplicationError: it has connected and not answered too often.
         """
         line = self._line.line if self._line is not None else None
-        if line is not None and line.bytes == line.heartbeats == line.frames == 0 and line.silent(self._effects.monotonic()):
+        if (
+            line is not None
+            and line.bytes == line.heartbeats == line.frames == 0
+            and line.silent(self._effects.monotonic())
+        ):
             self._silent_lines += 1
             if self._silent_lines >= ATTEMPTS:
                 text = f"{self.master} accepts connections and does not answer; give a master's HA port"

@@ -31,7 +31,8 @@ def command(
         Argument(metavar="HOST:PORT", show_default=False, help="The master's HA port (haListenPort, 10912)."),
     ] = None,
     store: Annotated[
-        str, Option("--store", metavar="DIR", show_default=False, help="The copy: a new directory, or one to go on with.")
+        str,
+        Option("--store", metavar="DIR", show_default=False, help="The copy: a new directory, or one to go on with."),
     ] = "",
     ack: Annotated[
         bool,
