@@ -41,6 +41,7 @@ class SimulatedMaster:
         piece: most bytes of one read.
         cuts: after how many bytes each session is cut, the first one first; none left: not cut.
         spoil: (number of the frame in its session, header and body) -> the bytes instead.
+        delay: number of a session -> seconds from its first report until its first byte.
         up: whether anybody listens.
         reports: (session, offset, log offset up to which bytes were given out) of each report after the first.
         asked: the first report of each session.
@@ -52,6 +53,7 @@ class SimulatedMaster:
         self.beat: float | None = 5.0
         self.cuts: list[int] = []
         self.spoil: Callable[[int, bytes, bytes], bytes] | None = None
+        self.delay: Callable[[int], float] = lambda session: 0.0
         self.up = True
         self.reports: list[tuple[int, int, int]] = []
         self.asked: list[int] = []
@@ -80,6 +82,7 @@ class SimulatedWire:
         self.out, self.frames, self.bytes_given, self.seconds, self.open = b"", 0, 0, 0.0, True
         self.wrote_at = master.time.now
         self.first: int | None = None
+        self.ready_at = 0.0
 
     def settimeout(self, seconds: float) -> None:
         self.seconds = seconds
@@ -89,7 +92,7 @@ class SimulatedWire:
         (offset,) = REPORT.unpack(data)
         if self.first is None:
             self.first, self.next = offset, self.master.start(offset)
-            self.given = self.next
+            self.given, self.ready_at = self.next, self.master.time.now + self.master.delay(self.number)
             self.master.asked.append(offset)
         else:
             self.master.reports.append((self.number, offset, self.given))
@@ -99,6 +102,9 @@ class SimulatedWire:
         master, time = self.master, self.master.time
         if self.left == 0:
             return 0
+        if time.now < self.ready_at:
+            time.now = min(time.now + self.seconds, self.ready_at)
+            raise TimeoutError
         if not self.out:
             self._frame()
         if not self.out:

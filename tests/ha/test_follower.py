@@ -267,9 +267,7 @@ def followed(path: Path, master: GoldenMaster, sim: SimulatedMaster, records: in
 
 
 @pytest.mark.parametrize("first", [100, 99, 30])
-def test_a_master_with_another_past_is_refused(
-    tmp_path: Path, master: GoldenMaster, sim: SimulatedMaster, first: int
-):
+def test_a_master_with_another_past_is_refused(tmp_path: Path, master: GoldenMaster, sim: SimulatedMaster, first: int):
     before = followed(tmp_path / "s", master, sim, 101)
     sim.log = other_times(master, first)
     with driven(tmp_path / "s", sim, master.config, ack=True) as one:
@@ -277,7 +275,7 @@ def test_a_master_with_another_past_is_refused(
             one.catch_up(sim.end)
         assert "resumed" not in one.names()
     at = master.records[100][0]
-    ours, = struct.unpack_from(">q", master.log, at + 56)
+    (ours,) = struct.unpack_from(">q", master.log, at + 56)
     assert error.value.reason == "diverged" and f"in the record at {at}" in str(error.value)
     assert f"store time here {ours}, there {ours + 12_345}" in str(error.value)
     assert log_of(tmp_path / "s") == before and {offset for _, offset, _ in sim.reports if offset > at} <= {
@@ -403,7 +401,10 @@ def test_once_ends_when_all_is_here(tmp_path: Path, master: GoldenMaster, sim: S
     with driven(tmp_path / "t", sim, master.config, once=True) as one:
         one.until(lambda: one.follower.done)
     sim.end, sim.up = whole, False
-    with driven(tmp_path / "u", sim, master.config, once=True) as one, pytest.raises(UsageError, match="nobody answers"):
+    with (
+        driven(tmp_path / "u", sim, master.config, once=True) as one,
+        pytest.raises(UsageError, match="nobody answers"),
+    ):
         one.until(lambda: False)
 
 
