@@ -83,6 +83,10 @@ def command(
     flush: Annotated[
         Flush, Option("--flush", metavar="SYNC|ASYNC", help="SYNC: the disk has what is acknowledged.")
     ] = Flush.ASYNC,
+    adopt: Annotated[
+        bool,
+        Option("--adopt", help="Go on in a store that others have written, if its last record is the master's."),
+    ] = False,
     once: Annotated[bool, Option("--once", help="End as soon as the copy has caught up.")] = False,
     settings: SetOption = None,
     as_json: JsonOption = False,
@@ -115,6 +119,7 @@ def command(
             on_event=on_event,
             ack=ack,
             flush=flush.value,
+            adopt=adopt,
             once=once,
         )
 
