@@ -18,6 +18,7 @@ import os
 import selectors
 import socket
 import weakref
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -77,13 +78,16 @@ class HaListener:
     Args:
         options: where, and to whom.
         source: the log.
-        config: haSendHeartbeatInterval, haHousekeepingInterval, haTransferBatchSize, haMaxGapNotInSync; with
-            brokerRole=SYNC_MASTER also inSyncReplicas and slaveTimeout.
+        config: haSendHeartbeatInterval, haHousekeepingInterval, haTransferBatchSize, haMaxGapNotInSync,
+            haFlowControlEnable and maxHaTransferByteInSecond; with brokerRole=SYNC_MASTER also inSyncReplicas and
+            slaveTimeout.
         effects: files and the clock.
 
     Attributes:
         address: host and port that are bound.
         replicas: answers puts that wait for replicas; None: no put does.
+        on_event: called with an event's name and fields, in the listener's thread: "follower" (address, offset),
+            "ended" (address, reason). Set before `start`.
 
     Raises:
         UsageError: an option with another value; the address cannot be used.
@@ -91,9 +95,7 @@ class HaListener:
     Thread: any, for `wake`, `followers` and `close`.
     """
 
-    def __init__(
-        self, options: ListenOptions, source: LogSource, config: StoreConfig, effects: Effects = REAL
-    ) -> None:
+    def __init__(self, options: ListenOptions, source: LogSource, config: StoreConfig, effects: Effects = REAL) -> None:
         self._networks = _checked(options)
         self._options, self._source, self._effects = options, source, effects
         self._gap = config.ha_max_gap_not_in_sync
@@ -103,17 +105,19 @@ class HaListener:
             config.ha_send_heartbeat_interval / 1000,
             config.ha_housekeeping_interval / 1000,
             options.new_slave == "first",
+            config.max_ha_transfer_byte_in_second if config.ha_flow_control_enable else 0,
         )
-        self.replicas: Replicas | None = None
+        self.on_event: Callable[[str, Mapping[str, object]], None] | None = None
         self._acks: AckTable | None = None
         if config.broker_role == "SYNC_MASTER" and config.in_sync_replicas > 1:
-            self.replicas = self._acks = AckTable(
+            self._acks = AckTable(
                 config.in_sync_replicas - 1,
                 config.slave_timeout / 1000,
-                by_host=options.count == "host",
+                by_host=options.replica == "host",
                 wake=self.wake,
                 monotonic=effects.monotonic,
             )
+        self.replicas: Replicas | None = self._acks
         self._lines: dict[int, _Line] = {}  # by descriptor
         self._looks, self._end = 0, -1
         self._accepts_from = 0.0
@@ -318,13 +322,14 @@ class HaListener:
         elif changed:
             if before is LineState.WAIT:
                 log.info("%s follows from log offset %d", one, line.next)
+                self._note("follower", address=str(one), offset=line.next)
             if self._acks is not None:
                 self._acks.acknowledged(one, one.address[0], line.acknowledged)
 
     def _take_turn(self, one: _Line, end: int, now: float) -> None:
         """Send a follower what is due, and end a silent line."""
         one.line.tick(now)
-        if one.line.state is LineState.CLOSED:
+        if one.line.is_closed:
             self._end_line(one, one.line.reason)
             return
         one.has_more = False
@@ -337,6 +342,8 @@ class HaListener:
                     return
                 header = one.line.frame(end, now)
                 if header is None:
+                    if one.line.is_closed:
+                        self._end_line(one, one.line.reason)
                     return
                 if header.size and not self._open_part(one, header.offset):
                     self._end_line(one, f"it needs log offset {header.offset}, and that file was deleted")
@@ -393,8 +400,13 @@ class HaListener:
         """Close a line and log why."""
         level = logging.WARNING if is_ours else logging.INFO
         log.log(level, "%s %s: %s", one, "is hung up on" if is_ours else "follows no longer", why)
+        self._note("ended", address=str(one), reason=why)
         one.line.close(why)
         self._drop(one)
+
+    def _note(self, event: str, **fields: object) -> None:
+        if self.on_event is not None:
+            self.on_event(event, fields)
 
     def _drop(self, one: _Line) -> None:
         """Close a line, and forget what it acknowledged."""
@@ -422,8 +434,8 @@ def _checked(options: ListenOptions) -> list[ipaddress.IPv4Network | ipaddress.I
         raise UsageError(f"ha_listen: {str(port)[:40]!a} is no port")
     if options.new_slave not in ("last", "first"):
         raise UsageError(f'ha_new_slave={options.new_slave!r}; give "last" or "first"')
-    if options.count not in ("host", "connection"):
-        raise UsageError(f'ha_count={options.count!r}; give "host" or "connection"')
+    if options.replica not in ("host", "connection"):
+        raise UsageError(f'ha_count={options.replica!r}; give "host" or "connection"')
     if options.connections < 1:
         raise UsageError(f"ha_connections={options.connections}; give a number from 1 on")
     try:

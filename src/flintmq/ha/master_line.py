@@ -11,6 +11,7 @@ one counts, as upstream (DefaultHAConnection).
     WAIT      20 s without a whole report                    CLOSED
     TRANSFER  the log has bytes at `next`                    a frame, at most of the batch size, never across a file
     TRANSFER  nothing sent for 5 s                           a heartbeat, before more of the log
+    TRANSFER  the log ends before `next`                     CLOSED: bytes that were sent are no longer the log's
     TRANSFER  report from the one before to the log's end    acknowledged, as far as it was sent
     TRANSFER  report below the one before, or above the end  CLOSED
     TRANSFER  20 s without a byte                            CLOSED
@@ -46,6 +47,7 @@ class LineRules(NamedTuple):
         heartbeat_s: seconds without a byte sent before a heartbeat (haSendHeartbeatInterval).
         silence_s: seconds without a byte received before the line is closed (haHousekeepingInterval).
         whole_log: a first report of 0 gets the log from its begin, not from its last file.
+        most_a_second: bytes of the log that are sent in one second (maxHaTransferByteInSecond); 0: any number.
     """
 
     file_size: int
@@ -53,6 +55,7 @@ class LineRules(NamedTuple):
     heartbeat_s: float
     silence_s: float
     whole_log: bool = False
+    most_a_second: int = 0
 
 
 class MasterLine:
@@ -75,7 +78,13 @@ class MasterLine:
         self.rules, self.state, self.reason = rules, LineState.WAIT, ""
         self.next = self.sent = self.report = self.acknowledged = -1
         self._kept = b""
-        self._received = self._wrote = now
+        self._received = self._wrote = self._second = now
+        self._spent = 0  # bytes framed in the second that began at `_second`
+
+    @property
+    def is_closed(self) -> bool:
+        """Return whether the line is to be closed, or was."""
+        return self.state is LineState.CLOSED
 
     def received(self, data: bytes | memoryview, begin: int, end: int, now: float) -> bool:
         """Take bytes that came.
@@ -137,12 +146,20 @@ class MasterLine:
             return None
         if now - self._wrote > self.rules.heartbeat_s:
             return FrameHeader(self.next, 0)
+        if end < self.next:
+            self.close(f"the log ends at {end} by now, and was sent up to {self.next}")
+            return None
         rest = self.rules.file_size - self.next % self.rules.file_size
         size = min(self.rules.batch, rest, end - self.next)
+        if self.rules.most_a_second:
+            if now - self._second >= 1:
+                self._second, self._spent = now, 0
+            size = min(size, self.rules.most_a_second - self._spent)
         if size <= 0:
             return None
         header = FrameHeader(self.next, size)
         self.next += size
+        self._spent += size
         return header
 
     def wrote(self, size: int, now: float) -> None:
@@ -166,9 +183,9 @@ class MasterLine:
         """Return the time at which `tick` or `frame` must be called even if nothing happens."""
         if self.state is LineState.WAIT:
             return self.silent_at
-        return min(self.silent_at, self._wrote + self.rules.heartbeat_s)
+        due = min(self.silent_at, self._wrote + self.rules.heartbeat_s)
+        return min(due, self._second + 1) if self._spent >= self.rules.most_a_second > 0 else due
 
     def close(self, reason: str) -> None:
         """End the line for a reason of ours."""
         self.state, self.reason = LineState.CLOSED, reason
-
