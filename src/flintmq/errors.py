@@ -10,6 +10,10 @@
     │   ├── StoreLockedError           6    another process writes this store
     │   ├── PutFailedError             3    a message that is not stored, with the rule that refused it
     │   ├── PutUnknownError           12    a message that may be stored or not
+    │   ├── ReplicationError          12    a follower that does not go on, with its reason
+    │   │   ├── DivergedError         12    the master's log is not the one that was followed
+    │   │   ├── OffsetGoneError       12    the master deleted what is next here
+    │   │   └── DamagedStreamError    12    the master sent a record that does not count
     │   └── CorruptStoreError          1    bytes that contradict each other, with file and position
     │       └── LostLogError           1    missing log files to which mark, checkpoint or queues refer
     ├── MessageNotFoundError (LookupError)  7    the queue, offset or id has no message
@@ -76,6 +80,36 @@ class PutUnknownError(StoreError):
     """A put may be stored or not. Look for the message before you put it again."""
 
     exit_code = 12
+
+
+class ReplicationError(StoreError):
+    """A follower does not go on; nothing of what it has was changed.
+
+    Attributes:
+        reason: "diverged", "behind", "gone", "damaged", "geometry", "config" or "protocol".
+    """
+
+    exit_code = 12
+
+    def __init__(self, reason: str, text: str) -> None:
+        self.reason = reason
+        super().__init__(text)
+
+    def __reduce__(self) -> tuple[object, ...]:
+        """Keep the reason when the error crosses a process boundary."""
+        return type(self), (self.reason, str(self))
+
+
+class DivergedError(ReplicationError):
+    """The master's log is another one than was followed: it differs, or ends before."""
+
+
+class OffsetGoneError(ReplicationError):
+    """The master deleted the files with the bytes that are next here."""
+
+
+class DamagedStreamError(ReplicationError):
+    """The master sent bytes that are no record that counts."""
 
 
 class CorruptStoreError(StoreError):

@@ -1,10 +1,44 @@
-"""Replication over RocketMQ's HA port: a store that followers copy.
+"""Replication over RocketMQ's HA port: follows the log of a live broker, and lets others follow a store.
 
-frames       the two layouts on the line
-master_line  the master's side of a line, without I/O
-acks         puts that wait until replicas have them
-listener     lets followers have the log of a store
-stored_log   the log of a store that another process may write, for a listener
+    import flintmq.ha
+    with flintmq.ha.Follower("store", "127.0.0.1:10912", on_event=print) as follower:
+        follower.wait_caught_up(timeout=10)
+
+frames         the two layouts on the line
+follower_line  the follower's side of a line, without I/O
+connection     a line to a master: its socket, and the state of the line
+begin          finds the offset at which an empty follower begins
+overlap        compares what the master sends with what is here
+adoption       decides whether a directory may be followed into
+follower       follows one master into one store
+
+master_line    the master's side of a line, without I/O
+acks           puts that wait until replicas have them
+listener       lets followers have the log of a store
+stored_log     the log of a store that another process may write, for a listener
+
+remoting       frames of requests to brokers and name servers, and a client
+metadata       a broker's configuration, topics, groups and offsets
+broker_tables  keeps them in a follower's store
 
 Importing this package opens no socket.
 """
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from flintmq.ha.follower import Follower
+
+__all__ = ["Follower"]
+
+
+def __getattr__(name: str) -> Any:
+    """Load the module of a public name on first use."""
+    if name not in __all__:
+        raise AttributeError(f"module 'flintmq.ha' has no attribute {name!r}")
+    from flintmq.ha.follower import Follower
+
+    globals()[name] = Follower
+    return Follower

@@ -20,11 +20,12 @@ from flintmq.storage.filesystem import Effects
 from flintmq.storage.lock import StoreLock
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store import listening
+from flintmq.store.append.after_put import AfterPut, DispatchAndFlush
 from flintmq.store.append.commit_log import CommitLog
 from flintmq.store.append.disk_failure import DiskFailure
 from flintmq.store.append.flush import FlushService
-from flintmq.store.append.follower import DispatchAndFlush, Follower
 from flintmq.store.append.pool_commit import CommitService
+from flintmq.store.append.raw_log import RawLog
 from flintmq.store.append.service import PutService
 from flintmq.store.append.stats import Counters
 from flintmq.store.append.unique_keys import UniqueKeys
@@ -37,7 +38,7 @@ from flintmq.store.consumequeue.live_queues import ConsumeQueues
 from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
 from flintmq.store.dispatch.handover import HandedOver
 from flintmq.store.index.index_service import KeyIndex
-from flintmq.store.layout import directories
+from flintmq.store.layout import directories, followed
 from flintmq.store.layout.small_files import StoreFiles
 from flintmq.store.layout.store_config import batch_topics, with_queue_size
 from flintmq.store.listening import Listener, ListenOptions
@@ -74,6 +75,7 @@ class Choices:
         unique_keys: see MessageStore.
         direct_io: see MessageStore.
         listen: how followers may have the log; None: they may not.
+        cut_at: see MessageStore.
     """
 
     root: str
@@ -85,6 +87,7 @@ class Choices:
     unique_keys: bool
     direct_io: bool
     listen: ListenOptions | None = None
+    cut_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,6 +106,7 @@ class StoreParts:
         failure: set once its disk failed.
         counters: for `stats`.
         commits: of the transient pool; None: there is none.
+        raw: appends a master's log, in role SLAVE; None: in any other.
         flush, dispatch, puts, reader, retention, housekeeping, checkpointer: the services of these names.
         opened: releases locks, descriptors and maps.
         ha: lets followers have the log; None: it does not listen.
@@ -120,6 +124,7 @@ class StoreParts:
     failure: DiskFailure
     counters: Counters
     commits: CommitService | None
+    raw: RawLog | None
     flush: FlushService
     dispatch: DispatchService
     puts: PutService
@@ -269,11 +274,24 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
         handed_over=handed_over,
     )
     ha = _listener(choices, loaded, commit_log, commits, opened)
+    after_put = _follower_of_puts(config, flush, commits, dispatch)
+    raw = None
+    if config.broker_role == "SLAVE":
+        raw = RawLog(
+            commit_log,
+            flush,
+            after_put=after_put,
+            dispatched_from=dispatch.begin_at,
+            next_offsets=queues.next_offsets,
+            failure=failure,
+        )
+    else:
+        followed.note_master(root, state.end, effects)
     puts = PutService(
         config,
         log=commit_log,
         flush=flush,
-        follower=_follower_of_puts(config, flush, commits, dispatch),
+        follower=after_put,
         failure=failure,
         counters=counters,
         peer=peer,
@@ -319,6 +337,7 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
         failure=failure,
         counters=counters,
         commits=commits,
+        raw=raw,
         flush=flush,
         dispatch=dispatch,
         puts=puts,
@@ -429,8 +448,9 @@ def _recovered(
         index=index,
         dispatcher=dispatcher,
         ends=ends,
+        followed=followed.is_followed(root, effects),
     )
-    recovered = recovery.run(accept_lost=choices.accept_lost_log)
+    recovered = recovery.run(accept_lost=choices.accept_lost_log, cut_at=choices.cut_at)
     if recovered.lost:  # before the mark says that nothing is missing
         bring_back(root, recovered.state.next_offsets, config, effects, choices.peer)
     return recovered
@@ -484,7 +504,7 @@ def _nothing(log_begin: int) -> None:
 
 def _follower_of_puts(
     config: StoreConfig, flush: FlushService, commits: CommitService | None, dispatch: DispatchService
-) -> Follower:
+) -> AfterPut:
     """Return the service that a put wakes if it does not wait for the disk.
 
     Under SYNC_FLUSH that is the flush service, with the transient pool the commit service; `_connect` says whom these

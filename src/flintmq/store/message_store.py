@@ -26,6 +26,7 @@ from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.store_url import local_only
 from flintmq.store import arguments, assembly
 from flintmq.store.append.flush import unflushed
+from flintmq.store.append.raw_log import RawLog
 from flintmq.store.append.stats import LogPositions, StoreStats
 from flintmq.store.consumer.consumer import Consumer, new_consumer
 from flintmq.store.consumer.group import ConsumerGroup
@@ -70,6 +71,8 @@ class MessageStore(Putter):
         ha_durable_only: send only what is on disk, so that no follower has more than this store after a power cut.
         ha_count: "host": several followers of one host are one replica for inSyncReplicas; "connection": each is one.
         ha_connections: largest number of followers.
+        cut_at: log offset of a record: the log ends there. Records from there on are copied to `quarantine/`, and
+            queues, index and consumer offsets are truncated. For `flintmq follow --resync`.
         keys: the same keys in snake case (`flush_disk_type="SYNC_FLUSH"`).
 
     Raises:
@@ -113,6 +116,7 @@ class MessageStore(Putter):
         ha_durable_only: bool = False,
         ha_count: str = "host",
         ha_connections: int = 64,
+        cut_at: int | None = None,
         **keys: Unpack[Settings],
     ) -> None:
         if dispatch not in ("thread", "external"):
@@ -145,6 +149,7 @@ class MessageStore(Putter):
                 unique_keys=unique_keys,
                 direct_io=direct_io,
                 listen=listen,
+                cut_at=cut_at,
             )
         )
         self.config, self.recovered, self.ha = parts.config, parts.recovered, parts.ha
@@ -534,6 +539,19 @@ class MessageStore(Putter):
         arguments.numbers(queue_id=queue_id)
         return self._parts.housekeeping.offsets.get(group, topic, queue_id)
 
+    # -- being a copy of a master --------------------------------------------------------------------------------------
+
+    @property
+    def raw(self) -> RawLog:
+        """The log, for whoever copies a master's log into this store.
+
+        Raises:
+            UsageError: the store's role is not SLAVE.
+        """
+        if self._parts.raw is None:
+            raise UsageError(f'{self.root}: brokerRole={self.config.broker_role}; open it with brokerRole="SLAVE"')
+        return self._parts.raw
+
     # -- watch and close --------------------------------------------------------------------------------------------
 
     def stats(self) -> StoreStats:
@@ -555,7 +573,7 @@ class MessageStore(Putter):
             dispatch_behind=parts.dispatch.behind,
         )
         return parts.counters.read(
-            parts.log.next_offsets,
+            parts.log.next_offsets if parts.raw is None else parts.queues.next_offsets(),
             positions,
             parts.flush.all_times(),
             longest_in_lock_ms=parts.log.slow.longest_ms,
@@ -616,6 +634,8 @@ class MessageStore(Putter):
 
     def _close(self) -> None:
         parts = self._parts
+        if parts.raw is not None:
+            parts.raw.discard()  # a RocketMQ that opens the store finds a clean end
         with parts.log.lock:  # whoever puts now is through before the log is closed
             if parts.state.closed.is_set():
                 return

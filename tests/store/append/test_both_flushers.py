@@ -23,14 +23,14 @@ from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.append.commit_log import CommitLog, LogState
 from flintmq.store.append.disk_failure import DiskFailure
 from flintmq.store.append.flush import FlushService
-from flintmq.store.append.follower import Follower
+from flintmq.store.append.after_put import AfterPut
 from tests.support.faults import Faulty
 
 FILE_SIZE = 1 << 16
 SOON_S = 20.0  # from here on it hangs; the machine may be slow
 
 
-class Woken(Follower):
+class Woken(AfterPut):
     """Counts how often it is woken."""
 
     def __init__(self) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flintmq.message import Message, PutMessageStatus
-from flintmq.store.append.follower import DispatchAndFlush, Follower
+from flintmq.store.append.after_put import DispatchAndFlush, AfterPut
 from tests.support.engine import FIRST_LOG, message, open_small
 from tests.support.faults import Faulty
 
@@ -81,7 +81,7 @@ def test_both_ways_of_a_put_wake_the_same_service(tmp_path: Path, keys: dict[str
         assert type(store.follower).__name__ == follower and store._parts.puts.follower is store.follower
 
 
-class Woken(Follower):
+class Woken(AfterPut):
     """Notes the sizes with which it is woken."""
 
     def __init__(self, needs_wake: bool) -> None:

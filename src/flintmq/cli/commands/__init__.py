@@ -5,6 +5,7 @@ diff       what differs between two stores
 doctor     the state of this installation, with advice for what is missing
 explain    one file of a store, byte by byte
 export     messages to Parquet, Delta or Iceberg, without Spark
+follow     a copy of a running broker's log, kept up to date
 get        the message at one offset of a queue
 inspect    a summary of a store's content
 metrics    figures of stores as Prometheus text
@@ -23,7 +24,7 @@ verify     checks everything in a store against everything else
 
 NAMES = (
     "inspect", "metrics", "explain", "scan", "tail", "get", "query", "sql", "export", "verify", "rebuild", "salvage",
-    "diff", "copy", "put", "recover", "serve-ha", "doctor",
+    "diff", "copy", "put", "recover", "follow", "serve-ha", "doctor",
 )  # fmt: skip
 """The commands, as the help lists them; `retention` is a group of its own."""
 

@@ -6,10 +6,11 @@ commit_log       appends to the log: queue offset, record, roll-over
 batch            puts a batch, all or none
 columns          puts Arrow columns of one topic
 multi_queue      assigns several queue offsets to one message
+raw_log          appends the bytes of a master's log, in role SLAVE
 delayed_message  converts a message with a delay level to its waiting form, and back
 unique_keys      gives messages their UNIQ_KEY
 slow_section     measures the part of a put that may hold the lock for long
-follower         is woken by a put: flush, pool_commit or dispatch
+after_put        is woken by a put: flush, pool_commit or dispatch
 flush            makes the log durable
 native_flush     answers what the native flusher asks: files, a failed sync, a lost store
 group_commit     answers puts that wait for the disk, a group at a time

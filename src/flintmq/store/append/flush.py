@@ -24,9 +24,9 @@ from flintmq.storage.lock import StoreLock
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.storage.mutex import Lock
 from flintmq.storage.service_thread import ServiceThread
+from flintmq.store.append.after_put import AfterPut
 from flintmq.store.append.commit_log import CommitLog
 from flintmq.store.append.disk_failure import DiskFailure, reason_of
-from flintmq.store.append.follower import Follower
 from flintmq.store.append.group_commit import Waiters
 from flintmq.store.append.native_flush import NativeFlush, may_be_native
 from flintmq.store.append.pool_commit import CommitService
@@ -40,7 +40,7 @@ def unflushed(result: PutResult) -> PutResult:
     return result.with_status(PutMessageStatus.FLUSH_DISK_TIMEOUT)
 
 
-class FlushService(Follower):
+class FlushService(AfterPut):
     """Flushes one commit log.
 
     Args:
@@ -79,7 +79,7 @@ class FlushService(Follower):
     ) -> None:
         self.files, self.commit_log, self.config, self.ours, self.lock = files, commit_log, config, ours, lock
         self.failure, self.effects, self.commits = failure, effects, commits
-        self.follower: Follower | None = None
+        self.follower: AfterPut | None = None
         self.flusher: Flusher | None = None
         self._native: NativeFlush | None = None
         self.loops: list[LoopPuts] = []

@@ -17,9 +17,9 @@ from flintmq.storage.filesystem import Effects
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.storage.mutex import Lock
 from flintmq.storage.service_thread import ServiceThread
+from flintmq.store.append.after_put import AfterPut
 from flintmq.store.append.commit_log import CommitLog
 from flintmq.store.append.disk_failure import DiskFailure, reason_of
-from flintmq.store.append.follower import Follower
 
 PAGE = 4096
 LINGER_S = 0.001  # interval of checking while puts come, so that they need not wake it
@@ -27,7 +27,7 @@ LINGERS = 20  # checks with too little to commit before it sleeps
 FOLLOW_US = 20_000  # longest stretch of writing whole pieces without the GIL
 
 
-class CommitService(Follower):
+class CommitService(AfterPut):
     """Commits the ring of one log.
 
     Args:

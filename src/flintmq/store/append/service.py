@@ -11,12 +11,12 @@ from flintmq.config.keys import StoreConfig
 from flintmq.format.index import PEER_533
 from flintmq.kernels.fast_append import Appender
 from flintmq.message import ColumnsResult, Message, PutMessageStatus, PutResult
+from flintmq.store.append.after_put import AfterPut
 from flintmq.store.append.batch import put_batch
 from flintmq.store.append.columns import put_columns
 from flintmq.store.append.commit_log import CommitLog
 from flintmq.store.append.disk_failure import DiskFailure
 from flintmq.store.append.flush import FlushService
-from flintmq.store.append.follower import Follower
 from flintmq.store.append.replicas import Replicas
 from flintmq.store.append.stats import Counters
 
@@ -45,7 +45,7 @@ class PutService:
         config: StoreConfig,
         log: CommitLog,
         flush: FlushService,
-        follower: Follower,
+        follower: AfterPut,
         failure: DiskFailure,
         counters: Counters,
         peer: str = PEER_533,

@@ -6,6 +6,7 @@ queue_name     maps queues to directories, and lists those on disk
 store_config   completes a configuration from the files on disk
 mark           is the value of flintmq.mark: how far log, queues and index are on disk
 small_files    writes abort, checkpoint and flintmq.mark
+followed       is the file of a store that is a copy of a master's log
 config_reader  reads the files of config/ that a broker keeps
 config_writer  replaces the files of config/ as a whole
 """

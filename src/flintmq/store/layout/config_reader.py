@@ -23,6 +23,7 @@ GROUPS = "subscriptionGroup.json"
 OFFSETS = "consumerOffset.json"
 LMQ_OFFSETS = "lmqConsumerOffset.json"  # instead of OFFSETS with enableLmq
 DELAYS = "delayOffset.json"
+REQUEST_MODES = "messageRequestMode.json"  # kept as a broker gave it; nothing here reads it
 
 SMALL = 1 << 16  # bytes of the largest file whose content is cached
 
@@ -106,6 +107,12 @@ def read_config(root: str, effects: Effects = REAL) -> BrokerConfig:
         problems=tuple(reader.problems),
         files=tuple(reader.files),
     )
+
+
+def batch_topics_of(value: config_json.JsonObject) -> set[str]:
+    """Return the topics of type BatchCQ among the content of topics.json."""
+    topics = _objects(value.get("topicConfigTable"))
+    return {name for name, settings in topics if _topic(name, settings).queue_type == BATCH_TYPE}
 
 
 class ConfigReader:

@@ -76,6 +76,31 @@ class ConfigFile:
             known: dict[str | int, Any] = dict(sorted(self.value.items(), key=lambda pair: str(pair[0])))
             return config_json.write(known, self.peer)
 
+    def sibling(self, name: str) -> ConfigFile:
+        """Return another file of the same config/, without tables of its own."""
+        return ConfigFile(os.path.dirname(self.folder), name, (), self.effects, self.peer)
+
+    def replace(self, value: JsonObject) -> bool:
+        """Take what another broker's file holds, and write it unless it is here already.
+
+        Fields of the top object that `value` lacks are kept. Its tables count as a whole, so entries that they lack are
+        gone.
+
+        Raises:
+            OSError: the old file is untouched then, and the next call writes it.
+
+        Durability: on return.
+        """
+        with self.lock:
+            merged: JsonObject = dict(sorted((self.value | value).items(), key=lambda pair: str(pair[0])))
+            if merged == self.value and self._usable and not self.changed:
+                return False
+            data = config_json.write(merged, self.peer)
+        self.write(data)
+        with self.lock:
+            self.value, self.changed = merged, False
+        return True
+
     def write(self, data: bytes) -> None:
         """Replace the file; the old one becomes `.bak`, or `.unusable` if it cannot be parsed.
 

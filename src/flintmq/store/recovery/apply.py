@@ -69,6 +69,7 @@ class Recovery:
         index: not yet loaded; None: none is kept here.
         dispatcher: makes units and keys.
         ends: where queues ended at the last stop, if that was clean; empty if that is not known.
+        followed: the log is a copy of a master's, which sends again what is not whole.
     """
 
     def __init__(
@@ -82,7 +83,9 @@ class Recovery:
         index: KeyIndex | None,
         dispatcher: Dispatcher,
         ends: Mapping[tuple[bytes, int], int],
+        followed: bool = False,
     ) -> None:
+        self.followed, self.cut = followed, False
         self.root, self.effects = small.root, small.effects
         self.config, self.files, self.facts = config, files, facts
         self.small, self.queues, self.index, self.dispatcher, self.ends = small, queues, index, dispatcher, ends
@@ -90,23 +93,35 @@ class Recovery:
         self.next_offsets: dict[tuple[bytes, int], int] = {}
         self.end = self.compared = 0  # log offsets: of the log's end, and from which checksums were compared
 
-    def run(self, *, accept_lost: bool = False) -> Recovered:
+    def run(self, *, accept_lost: bool = False, cut_at: int | None = None) -> Recovered:
         """Find the log's end, and take the steps that `plan` decides.
 
         Args:
             accept_lost: a log whose last files are missing ends where its files end, and so do queues and index.
+            cut_at: the log ends at this offset, that of a record, whatever is there; None: where its records end.
 
         Raises:
             LostLogError: log files are missing at the end, or all of them; nothing was touched then.
             CorruptStoreError: damage that is no tail; nothing was touched then.
             OSError: the disk refused.
         """
+        if self.config.broker_role == "SLAVE":  # such a name after the log costs it nothing until it gets there
+            self.files = replace(self.files, odd=tuple(x for x in self.files.odd if x.start < self.files.limit))
         check_files(self.files, self.config.mapped_file_size_commit_log)
         self.small.trust(self.facts.mark)
-        search = EndSearch(self.root, self.files, self.facts, self.small.checkpoint, self.effects, self.decisions)
-        log_end = search.find(accept_lost=accept_lost)
+        search = EndSearch(
+            self.root,
+            self.files,
+            self.facts,
+            self.small.checkpoint,
+            self.effects,
+            self.decisions,
+            followed=self.followed,
+        )
+        self.cut = cut_at is not None
+        log_end = search.find(accept_lost=accept_lost) if cut_at is None else search.cut(cut_at)
         self.end, self.compared = log_end.offset, search.compared
-        if search.lost:
+        if search.lost or self.cut:
             self._distrust_all()
         if self.index is not None:
             self.index.make_folder()  # not before: an opening that is refused makes nothing
@@ -116,7 +131,7 @@ class Recovery:
             LogState(self.end, log_end.last_time, self.next_offsets),
             log_end.verdict,
             self.decisions.lines,
-            search.lost,
+            search.lost or self.cut,
         )
 
     def _distrust_all(self) -> None:
@@ -158,7 +173,8 @@ class Recovery:
         self.small.make_abort()
 
     def _truncate_log(self) -> None:
-        truncate_log(self.root, self.files, self.end, self.effects, self.decisions)
+        again = self.followed and not self.cut
+        truncate_log(self.root, self.files, self.end, self.effects, self.decisions, comes_again=again)
 
     def _leave_derived(self) -> None:
         self.small.retreat(self.small.mark.with_units_below(-1))

@@ -52,6 +52,7 @@ class EndSearch:
         checkpoint: its numbers.
         effects: the disk.
         decisions: receives a line about the end.
+        followed: the log is a copy of a master's.
 
     Attributes:
         compared: log offset from which on all checksums were compared.
@@ -66,8 +67,11 @@ class EndSearch:
         checkpoint: Checkpoint,
         effects: Effects,
         decisions: Decisions,
+        *,
+        followed: bool = False,
     ) -> None:
         self.root, self.files, self.effects, self.decisions = root, files, effects, decisions
+        self.followed = followed
         self.facts = replace(facts, live=False)  # the lock is ours
         self.checkpoint = checkpoint
         self.compared, self.lost = 0, False
@@ -93,10 +97,11 @@ class EndSearch:
             self._reread(begin)
         walk = LogWalk(self.files, self.facts, begin, strict=True, cut_unordered=True)
         end, last_time = begin, 0
-        # Only a store that FlintMQ alone has written is known to have no such records anywhere.
+        # Only a store whose records FlintMQ alone has made is known to have no such records anywhere.
         torn = None
         if not self.facts.clean and self.facts.mark.flushed is not None:
-            torn = TornRecordSearch(self.facts.mark.flushed, alone=written_by_flintmq(self.root, self.effects))
+            alone = not self.followed and written_by_flintmq(self.root, self.effects)
+            torn = TornRecordSearch(self.facts.mark.flushed, alone=alone)
         try:
             for piece in walk:
                 bad = torn.first_bad(piece) if torn is not None else None
@@ -106,15 +111,31 @@ class EndSearch:
                 last_time = _last_time(piece)
         except LostLogError as error:
             self._accept(error, accept_lost)
-        # After a blank record the end is the next file's first byte, if that file exists, or if its loss was accepted.
-        # Then the blank must stay: were it zeroed, a kill before the new mark is written would leave zeros below the
-        # old mark, which the next start calls damage.
-        if walk.position > end and (self.lost or self.files.find(walk.position) is not None):
+        except CorruptStoreError as error:
+            if not self.followed or self.facts.mark.flushed is None or walk.position < self.facts.mark.flushed:
+                raise
+            # Of a transfer that had not arrived whole; records after it are of the same transfer, and come again.
+            self.decisions.add(f"recovery: the log ends at {end}; what follows comes again from the master ({error})")
+            return FoundEnd(end, last_time, Verdict.TORN_TAIL)
+        # After a blank record the end is the next file's first byte, if that file exists, if its loss was accepted, or
+        # if the mark covers the blank. Then the blank must stay: were it zeroed, a kill before the new mark is written
+        # would leave zeros below the old mark, which the next start calls damage. The next file of a followed log may
+        # have been made ahead while the rest of the blank was still to come.
+        covered = (self.facts.mark.flushed or 0) >= walk.position
+        there = not self.followed and self.files.find(walk.position) is not None
+        if walk.position > end and (self.lost or covered or there):
             end = walk.position
         verdict = walk.verdict or Verdict.END
         stop = "clean" if self.facts.clean else "unclean"
         self.decisions.add(f"recovery after {stop} stop: read from {begin}, the log ends at {end} ({verdict.value})")
         return FoundEnd(end, last_time, verdict)
+
+    def cut(self, end: int) -> FoundEnd:
+        """Return the end that the user chose: nothing is judged."""
+        self.compared = end
+        self._reread(self.files.min_offset)
+        self.decisions.add(f"recovery: the log is cut at {end}, as was asked")
+        return FoundEnd(end, self._time_before(end), Verdict.END)
 
     def _accept(self, error: LostLogError, accept: bool) -> None:
         """Continue without the lost part, if the user accepted it.

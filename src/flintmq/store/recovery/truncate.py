@@ -19,7 +19,9 @@ from flintmq.store.recovery.decisions import Decisions
 ZERO_STEP = 1 << 20
 
 
-def truncate_log(root: str, files: LogFiles, end: int, effects: Effects, decisions: Decisions) -> None:
+def truncate_log(
+    root: str, files: LogFiles, end: int, effects: Effects, decisions: Decisions, *, comes_again: bool = False
+) -> None:
     """Copy the records after the end, remove later files, zero the rest of the last one.
 
     Args:
@@ -28,6 +30,7 @@ def truncate_log(root: str, files: LogFiles, end: int, effects: Effects, decisio
         end: log offset at which it ends.
         effects: the disk.
         decisions: receives a line for each action.
+        comes_again: what follows is the beginning of a transfer, which a master sends again; nothing is copied.
 
     Raises:
         OSError: the disk refused; the next start does it again.
@@ -35,8 +38,9 @@ def truncate_log(root: str, files: LogFiles, end: int, effects: Effects, decisio
     Durability: on return.
     """
     assert end >= files.min_offset  # otherwise even the first file would go, and offsets would begin at 0 again
-    # Before anything is removed: a kill halfway must lose no record.
-    _quarantine(root, files, end, effects, decisions)
+    if not comes_again:
+        # Before anything is removed: a kill halfway must lose no record.
+        _quarantine(root, files, end, effects, decisions)
     for file in reversed(files.files):  # the last one first: a kill on the way must leave no gap
         if file.start > end:
             effects.unlink(file.path)

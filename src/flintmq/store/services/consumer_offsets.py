@@ -35,11 +35,15 @@ class ConsumerOffsets:
         file: consumerOffset.json, or lmqConsumerOffset.json with enableLmq.
         groups: subscriptionGroup.json.
 
+    Attributes:
+        followed: another broker keeps the offsets; commits are refused.
+
     Thread: any.
     """
 
     def __init__(self, file: ConfigFile, groups: ConfigFile) -> None:
         self.file, self.groups = file, groups
+        self.followed = False
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
         """Return the next queue offset of a group in a queue; None if it has none."""
@@ -56,8 +60,11 @@ class ConsumerOffsets:
         """Set the next queue offset of a group in a queue.
 
         Raises:
-            UsageError: a name that is empty or contains an @, or a number below 0 or beyond 31 (queue) and 63 bits.
+            UsageError: a name that is empty or contains an @, or a number below 0 or beyond 31 (queue) and 63 bits; or
+                another broker keeps the offsets.
         """
+        if self.followed:
+            raise UsageError(f"group {group[:100]!a}: this store follows a broker; commit offsets there")
         check_names(group, topic)
         if not (0 <= queue_id < 1 << 31 and 0 <= offset < 1 << 63):
             raise UsageError(f"{topic}/{queue_id}: offset {offset}: queue ids are 0 to 2^31 - 1, offsets 0 to 2^63 - 1")

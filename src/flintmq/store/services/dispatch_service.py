@@ -15,8 +15,8 @@ from collections.abc import Callable, Iterable
 from flintmq.kernels.handoff import Signal
 from flintmq.storage.mutex import Lock
 from flintmq.storage.service_thread import ServiceThread
+from flintmq.store.append.after_put import AfterPut
 from flintmq.store.append.disk_failure import DiskFailure
-from flintmq.store.append.follower import Follower
 from flintmq.store.commitlog.own_log import LogTail
 from flintmq.store.commitlog.walk import LogWalk, Piece
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
@@ -36,7 +36,7 @@ FAR = 32 << 20  # bytes of lag before puts wait for dispatch
 YIELD_S = 0.0005  # how long such a put waits
 
 
-class DispatchService(Follower):
+class DispatchService(AfterPut):
     """Dispatches one store's log.
 
     Args:
@@ -105,6 +105,16 @@ class DispatchService(Follower):
             with self.queues.changed:
                 self.queues.changed.notify_all()
             return True
+
+    def begin_at(self, position: int) -> None:
+        """Begin at this log offset, before which an empty log never had anything.
+
+        Thread: any, while the log is empty.
+        """
+        with self._step:
+            assert position >= self.position  # nothing is dispatched twice
+            self.position = position
+            self._note_reached()
 
     def _halt(self, error: Exception) -> None:
         """Stop at `position`, for a while if the error may pass, else for good; log each change."""

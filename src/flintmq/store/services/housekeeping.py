@@ -5,11 +5,12 @@ This module only wires: `topics`, `consumer_offsets`, `delay` and `retention` do
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreError, UsageError
+from flintmq.format.config_json import JsonObject
 from flintmq.format.text import java_encode
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.mutex import Lock
@@ -78,6 +79,7 @@ class Housekeeping:
 
     Attributes:
         topics, offsets: the tables.
+        followed: another broker's tables are kept here; nothing of this store is added to them.
 
     Thread: any.
     """
@@ -99,6 +101,7 @@ class Housekeeping:
         self.files = tables.topics, tables.groups, tables.offsets, tables.delays
         self.topics = Topics(tables.topics, config.default_topic_queue_nums, len(config.delay_ms))
         self.offsets = ConsumerOffsets(tables.offsets, tables.groups)
+        self.followed = False
         self._queues_seen = -1
         self._saving = Lock()
         self._upkeep = Upkeep("flintmq-upkeep", effects)
@@ -140,15 +143,49 @@ class Housekeeping:
 
     def _save(self) -> int:
         queues = self.known.queues()
-        if len(queues) != self._queues_seen:
+        if len(queues) != self._queues_seen and not self.followed:
             self.topics.learn(queues, self.known.batch)
             self._queues_seen = len(queues)
         return save(self.files, self.flush)
+
+    def follow(self, tables: Mapping[str, JsonObject]) -> list[str]:
+        """Replace tables by those of another broker, and keep that broker's from now on.
+
+        Topics of the log are not added any more, and `create` and commits of offsets are refused. Call it with no table
+        to begin before the first ones are here.
+
+        Args:
+            tables: name of a file of config/ to its content.
+
+        Returns:
+            Names of the files that changed.
+
+        Raises:
+            OSError: the disk refused; each file is the old one or the new one, and the next call goes on.
+
+        Thread: any. Durability: on return.
+        """
+        with self._saving:
+            self.followed = self.offsets.followed = True
+            written = []
+            for name, value in tables.items():
+                file = next((file for file in self.files if file.name == name), None) or self.files[0].sibling(name)
+                if file.replace(value):
+                    written.append(name)
+            self._learn_batch_topics()
+        return written
+
+    def _learn_batch_topics(self) -> None:
+        for topic in self.topics.batch_topics() - self.known.batch:
+            self.known.new_batch(topic)
+            self.known.batch.add(topic)
 
     def create(self, topic: str, queues: int, queue_type: str) -> None:
         """Create a topic and write it; see MessageStore.create_topic."""
         batch = queue_type == config_reader.BATCH_TYPE
         with self._saving:
+            if self.followed:
+                raise UsageError(f"topic {topic!a}: this store follows a broker; create its topics there")
             if not batch and queue_type != config_reader.SIMPLE_TYPE:
                 raise UsageError(f"queue_type={queue_type!r}; give SimpleCQ or BatchCQ")
             if batch != (topic in self.known.batch):

@@ -16,6 +16,7 @@ from flintmq.format.config_json import JsonObject
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
 from flintmq.format.text import java_decode, java_encode
 from flintmq.store.append.checks import topic_status
+from flintmq.store.layout import config_reader
 from flintmq.store.layout.config_reader import BATCH_TYPE
 from flintmq.store.layout.config_writer import ConfigFile
 
@@ -47,6 +48,11 @@ class Topics:
         with self.file.lock:
             found = self.file.table(TABLE).get(topic)
             return config_json.integer(found.get("writeQueueNums")) if isinstance(found, dict) else None
+
+    def batch_topics(self) -> set[str]:
+        """Return the topics whose queues are of type BatchCQ."""
+        with self.file.lock:
+            return config_reader.batch_topics_of(self.file.value)
 
     def create(self, topic: str, queues: int, *, batch: bool = False) -> None:
         """Create a topic (of type BatchCQ with `batch`), or change its number of queues.

@@ -9,7 +9,7 @@ from __future__ import annotations
 from flintmq.kernels.fast_append import PutListener
 
 
-class Follower(PutListener):
+class AfterPut(PutListener):
     """Works on records in a thread of its own.
 
     Attributes:
@@ -21,10 +21,10 @@ class Follower(PutListener):
         raise NotImplementedError
 
 
-class DispatchAndFlush(Follower):
+class DispatchAndFlush(AfterPut):
     """Wakes dispatch, and the flush service with each put (wakeFlushWhenPutMessage)."""
 
-    def __init__(self, dispatch: Follower, flush: Follower) -> None:
+    def __init__(self, dispatch: AfterPut, flush: AfterPut) -> None:
         self.dispatch, self.flush = dispatch, flush
         self.needs_wake = True
 

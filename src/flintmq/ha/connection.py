@@ -1,0 +1,173 @@
+"""A line to a master: a socket, a buffer, and the state of the line.
+
+Sockets are opened by a function that a simulation can replace (`Dial`).
+"""
+
+from __future__ import annotations
+
+import re
+import socket
+from collections.abc import Callable
+from typing import Final, Protocol, TypeAlias
+
+from flintmq.errors import UsageError
+from flintmq.ha.follower_line import FollowerLine, Received
+from flintmq.storage.filesystem import Effects
+
+HA_PORT: Final = 10912
+CONNECT_S: Final = 5.0
+BUFFER_BYTES: Final = 1 << 20
+POLL_S: Final = 0.2
+"""Seconds after which a wait looks whether it is to stop."""
+_ADDRESS = re.compile(r"(?:\[(?P<inner>[0-9A-Fa-f:.]+(?:%\w+)?)\]|(?P<host>[A-Za-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?")
+
+Address: TypeAlias = tuple[str, int]
+
+
+class Wire(Protocol):
+    """The methods of a socket that a line uses."""
+
+    def settimeout(self, seconds: float) -> None:
+        """Have `recv_into` and `sendall` raise TimeoutError after so many seconds."""
+
+    def recv_into(self, buffer: memoryview) -> int:
+        """Receive what is there, at least a byte; 0 after the end."""
+
+    def sendall(self, data: bytes) -> None:
+        """Send all bytes."""
+
+    def close(self) -> None:
+        """Close it."""
+
+
+Dial: TypeAlias = Callable[[Address, float], Wire]
+"""Opens a line to an address within so many seconds, or raises OSError."""
+
+
+def dial(address: Address, seconds: float) -> Wire:
+    """Open a TCP connection whose reports are sent at once."""
+    line = socket.create_connection(address, seconds)
+    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+    return line
+
+
+def parse_master(text: str) -> Address:
+    """Parse `HOST:PORT`, `HOST` or `[IPV6]:PORT` into host and port (10912 where it is missing).
+
+    Raises:
+        UsageError: the text is none of these.
+    """
+    found = _ADDRESS.fullmatch(text)
+    port = int(found["port"] or HA_PORT) if found else 0
+    if found is None or not 0 < port <= 0xFFFF:
+        raise UsageError(f"{text[:100]!a} is not HOST:PORT, such as 127.0.0.1:{HA_PORT}")
+    return found["inner"] or found["host"], port
+
+
+class MasterConnection:
+    """An open line to a master.
+
+    Args:
+        wire: its socket.
+        line: its state.
+        effects: the clock.
+
+    Attributes:
+        line: as given.
+        buffer: after `receive`, its first `size` bytes are of the log.
+
+    Thread: one.
+    """
+
+    def __init__(self, wire: Wire, line: FollowerLine, effects: Effects) -> None:
+        self.line, self.buffer = line, memoryview(bytearray(BUFFER_BYTES))
+        self._wire, self._effects = wire, effects
+        self._kept: Received | None = None
+
+    @classmethod
+    def open(
+        cls, address: Address, report: int, due: int | None, file_size: int, dial: Dial, effects: Effects
+    ) -> MasterConnection:
+        """Connect to a master and send the first report.
+
+        Args:
+            address: of the master's HA port.
+            report: the first report.
+            due: the offset that it must send first; None: it chooses.
+            file_size: bytes of a log file.
+            dial: opens the line.
+            effects: the clock.
+
+        Raises:
+            OSError: nobody answers there.
+        """
+        wire = dial(address, CONNECT_S)
+        opened = cls(wire, FollowerLine(due, file_size, effects.monotonic()), effects)
+        try:
+            opened.report(report)
+        except BaseException:
+            wire.close()
+            raise
+        return opened
+
+    def receive(self, seconds: float) -> Received | None:
+        """Wait for bytes, and take them.
+
+        Returns:
+            The content of one read; None if the time was up.
+
+        Raises:
+            OSError: the line is lost.
+        """
+        if self._kept is not None:
+            kept, self._kept = self._kept, None
+            return kept
+        self._wire.settimeout(max(seconds, 0.001))
+        try:
+            count = self._wire.recv_into(self.buffer)
+        except TimeoutError:
+            return None
+        if not count:
+            raise ConnectionError("the master closed the connection")
+        return self.line.take(self.buffer, count, self._effects.monotonic())
+
+    def first_frame(self, seconds: float, stopped: Callable[[], bool]) -> Received | None:
+        """Wait for the first header; the read that holds it is returned again by `receive`.
+
+        Args:
+            seconds: how long; a header that has begun to come is waited for longer.
+            stopped: asked now and then whether to stop.
+
+        Returns:
+            The read; None if nothing came.
+
+        Raises:
+            OSError: the line is lost.
+            ReplicationError: the header is refused.
+        """
+        line, limit = self.line, self._effects.monotonic() + seconds
+        while not stopped():
+            now = self._effects.monotonic()
+            if line.silent(now) or (now >= limit and line.between_frames):
+                break
+            got = self.receive(min(POLL_S, max(limit - now, 0.01)))
+            if got is None or (not got.size and not got.heartbeats and got.refusal is None and not line.frames):
+                continue
+            if got.refusal is not None and not got.size:
+                raise got.refusal
+            self._kept = got
+            return got
+        return None
+
+    def report(self, offset: int) -> None:
+        """Send a report.
+
+        Raises:
+            OSError: the line is lost.
+        """
+        self._wire.settimeout(CONNECT_S)
+        self._wire.sendall(self.line.report(offset, self._effects.monotonic()))
+
+    def close(self) -> None:
+        """Close the line."""
+        self._wire.close()

@@ -1,0 +1,649 @@
+"""Follows the log of one master into one store: `flintmq follow`, `flintmq.ha.Follower`.
+
+The store is open in role SLAVE and gets the master's bytes at the master's offsets. One thread runs three steps:
+
+    connect_once   opens a line. An empty follower first finds where to begin (`begin`); any other reports the begin of
+                   its last whole record, and has what comes compared with it (`overlap`) before it stores a byte.
+    receive_once   takes what one read brings: compares it, or appends it
+    report_once    reports the end of what is whole, if it moved, and each 5 s in any case
+
+Without `ack` the follower is a tap: it repeats its first report, so that a SYNC_MASTER never takes it for a replica. A
+lost line is opened again after 0.2 to 5 s. What a master cannot mend by sending again ends the follower: a
+ReplicationError, with nothing changed that it had before.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any, Final, NamedTuple, Self
+
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import FlintError, ReplicationError, StoreError, UsageError
+from flintmq.ha.adoption import check_past, note_begin
+from flintmq.ha.begin import ANSWER_S, BeginSearch, report_for
+from flintmq.ha.broker_tables import BrokerTables
+from flintmq.ha.connection import POLL_S, Dial, MasterConnection, dial, parse_master
+from flintmq.ha.follower_line import SILENCE_S, Received
+from flintmq.ha.overlap import Overlap, QueueGapCheck, judge_silence
+from flintmq.storage.filesystem import REAL, Effects
+from flintmq.storage.store_url import local_only
+from flintmq.store.layout.followed import Followed
+from flintmq.store.layout.store_config import given_config
+from flintmq.store.message_store import MessageStore
+from flintmq.store.view import StoreView
+
+FIRST_WAIT_S: Final = 0.2
+LONGEST_WAIT_S: Final = 5.0
+"""Between two attempts to open a line, the wait doubles from the first to the longest."""
+QUIET_S: Final = 0.2
+"""Seconds without bytes of the log after which the follower has caught up."""
+ONCE_S: Final = 1.0
+"""Seconds without them after which `once` is done; and after a heartbeat, for a master that has nothing there."""
+ATTEMPTS: Final = 3
+"""With `once`, attempts to reach a master; in any case, lines in a row without an answer until it is refused."""
+DISPATCH_S: Final = 600.0
+FLUSHES: Final = {None: None, "SYNC": "SYNC_FLUSH", "ASYNC": "ASYNC_FLUSH"}
+
+Event = dict[str, Any]
+
+
+class FollowerStats(NamedTuple):
+    """Counters of a follower since it was opened.
+
+    Attributes:
+        end: log offset after the last byte received.
+        whole: log offset after the last whole record.
+        acknowledged: the last report; -1 before the first.
+        frames, heartbeats, bytes: received in all.
+        sessions: lines that were opened to follow.
+        refusals: 1 if the master was refused.
+        lag_ms: our clock minus the store time of the last whole record; 0 while caught up.
+    """
+
+    end: int
+    whole: int
+    acknowledged: int
+    frames: int
+    heartbeats: int
+    bytes: int
+    sessions: int
+    refusals: int
+    lag_ms: int
+
+
+class Follower:
+    """Follows one master into one store. Use it in a `with` block, or `run` it.
+
+    Args:
+        path: the store's root; created if it is missing. A store that is there is continued.
+        master: `HOST:PORT` of the master's HA port.
+        begin: where an empty store begins: "first", "last", or the log offset of a file of the master's log.
+        config: RocketMQ's keys, or a StoreConfig; mappedFileSizeCommitLog must be the master's.
+        config_from: `HOST:PORT` of the broker itself, to take topics, groups and offsets from.
+        on_event: called with each event, a dict (docs/operations/follow.md), in the follower's thread.
+        ack: acknowledge what is here, so that the master counts this follower as a replica.
+        flush: "SYNC": acknowledge only what is on disk; "ASYNC", "SYNC" or None for the configuration's flushDiskType.
+        adopt: follow into a store that was written as a master.
+        once: end when it has caught up.
+        effects: the disk and the clock.
+        dial: opens lines; for simulations.
+
+    Raises:
+        UsageError: an address or an argument that cannot be used.
+        ConfigError: an unknown key or an impossible value.
+
+    Attributes:
+        state: "opening", "connecting", "comparing", "following", "refused" or "closed".
+        error: the error that ended it; None if none did.
+
+    Thread: `stop`, `wait_caught_up`, `view` and the numbers may be used from any; the steps from one.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        master: str,
+        *,
+        begin: str | int = "first",
+        config: StoreConfig | Mapping[str, object] | None = None,
+        config_from: str | None = None,
+        on_event: Callable[[Event], None] | None = None,
+        ack: bool = False,
+        flush: str | None = None,
+        adopt: bool = False,
+        once: bool = False,
+        effects: Effects = REAL,
+        dial: Dial = dial,
+    ) -> None:
+        if begin not in ("first", "last") and not isinstance(begin, int):
+            raise UsageError(f"begin={begin!r} is neither first, last nor the log offset of a file")
+        if flush not in FLUSHES:
+            raise UsageError(f"flush={flush!r}; give SYNC or ASYNC")
+        self.path, self.master, self.address = path, master, parse_master(master)
+        self._root = os.path.abspath(local_only(path))
+        self._begin, self._ack, self._once, self._adopt = begin, ack, once, adopt
+        keys = {"brokerRole": "SLAVE"} | ({"flushDiskType": FLUSHES[flush]} if flush else {})
+        self._config = given_config(config, False, {}).with_keys(keys)
+        self._sync = self._config.flush_disk_type == "SYNC_FLUSH"
+        self._on_event, self._effects, self._dial = on_event, effects, dial
+        self._tables = BrokerTables(config_from, effects) if config_from is not None else None
+        self._store: MessageStore | None = None
+        self._line: MasterConnection | None = None
+        self._overlap: Overlap | None = None
+        self._gap: QueueGapCheck | None = None
+        self._held = bytearray()  # bytes after a gap that hold no whole record yet
+        self._unanswered_since: float | None = None  # the first heartbeat of a master that sent nothing to compare
+        self._resumed = False
+        self._data_at = 0.0  # when bytes of the log last came
+        self._caught_up_at = -1  # end of the log of the last event `caught_up`
+        self._reachable = True
+        self._dials_failed = self._silent_lines = 0
+        self._waits = 0
+        self._frames = self._heartbeats = self._bytes = self._sessions = 0
+        self._changed = threading.Condition()
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._last: FollowerStats | None = None
+        self.state = "opening"
+        self.error: FlintError | OSError | None = None
+
+    # -- for its user -----------------------------------------------------------------------------------------------
+
+    def __enter__(self) -> Self:
+        """Open the store, and follow in a thread of its own.
+
+        Raises:
+            FlintError: as for MessageStore.
+        """
+        self.open()
+        self._thread = threading.Thread(target=self._loop_quietly, name="flintmq-follow", daemon=True)
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Stop it."""
+        self.stop()
+
+    def stop(self) -> None:
+        """Stop following, and close the store cleanly: what is whole is on disk, in queues and index.
+
+        May be called again. Thread: any but its own.
+        """
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+        self.close()
+
+    def run(self, stopping: threading.Event | None = None) -> None:
+        """Open the store and follow, in this thread, until stopped or, with `once`, until caught up.
+
+        Args:
+            stopping: set when it is to stop.
+
+        Raises:
+            ReplicationError: the master was refused.
+            FlintError: of the store.
+            UsageError: with `once`, nobody answers at the master's address.
+        """
+        self._stopping = stopping or self._stopping
+        try:
+            self.open(patient=not self._once)
+            self._loop()
+        except (FlintError, OSError) as error:
+            self._refused(error)
+            raise
+        finally:
+            self.close()
+
+    def wait_caught_up(self, timeout: float | None = None) -> bool:
+        """Wait until all that the master has is here.
+
+        Args:
+            timeout: seconds; None: no limit.
+
+        Returns:
+            False if the time is up, or it was stopped before.
+
+        Raises:
+            FlintError: the error that ended the follower.
+            OSError: likewise, of the disk.
+
+        Thread: any but its own.
+        """
+        with self._changed:
+            self._changed.wait_for(lambda: self.caught_up or self.state in ("refused", "closed"), timeout)
+        if self.error is not None:
+            raise self.error
+        return self.caught_up
+
+    @property
+    def store(self) -> MessageStore:
+        """The store, for `get`, `query`, consumers and statistics; it takes no puts.
+
+        Raises:
+            UsageError: the follower is closed.
+        """
+        return self._opened()
+
+    def view(self) -> StoreView:
+        """Return a read-only view of what is whole now.
+
+        Raises:
+            UsageError: the follower is closed.
+            StoreAccessError: a file may not be read.
+        """
+        return self._opened().view()
+
+    @property
+    def caught_up(self) -> bool:
+        """True if the last byte that the master sent is here, and no more came for a moment."""
+        return self._resumed and self._caught_up_at == self.whole
+
+    @property
+    def end(self) -> int:
+        """Log offset after the last byte received."""
+        return self.stats().end
+
+    @property
+    def whole(self) -> int:
+        """Log offset after the last whole record; readers, queues and index see the log up to it."""
+        return self.stats().whole if self._store is None else self._store.raw.end
+
+    @property
+    def lag_ms(self) -> int:
+        """Our clock minus the store time of the last whole record, in ms; 0 while caught up."""
+        return self.stats().lag_ms
+
+    def stats(self) -> FollowerStats:
+        """Return counters, also after the end."""
+        store = self._store
+        if store is None:
+            return self._last or FollowerStats(0, 0, -1, 0, 0, 0, 0, 0, 0)
+        raw, line = store.raw, None if self._line is None else self._line.line
+        lag = 0 if self.caught_up else max(0, self._effects.now_ms() - raw.last_time)
+        return FollowerStats(
+            end=raw.received,
+            whole=raw.end,
+            acknowledged=-1 if line is None else line.reported,
+            frames=self._frames + (line.frames if line else 0),
+            heartbeats=self._heartbeats + (line.heartbeats if line else 0),
+            bytes=self._bytes + (line.bytes if line else 0),
+            sessions=self._sessions,
+            refusals=int(isinstance(self.error, ReplicationError)),
+            lag_ms=lag,
+        )
+
+    # -- the loop ---------------------------------------------------------------------------------------------------
+
+    def open(self, *, patient: bool = False) -> None:
+        """Take the broker's tables if they are asked for, and open the store.
+
+        Args:
+            patient: wait for a broker that cannot be reached until a stop, instead of three attempts.
+
+        Raises:
+            ReplicationError: the broker refuses.
+            UsageError: it cannot be reached.
+            FlintError: as for MessageStore.
+        """
+        check_past(self._root, self._config, self._effects, adopt=self._adopt)
+        if self._tables is None:
+            self._store = MessageStore(self.path, self._config, effects=self._effects)
+        elif not self._open_with(self._tables, patient):
+            return
+        raw = self._opened().raw
+        if raw.begin is not None:
+            self._note_begin(raw.begin)
+        self._event("opened", begin=raw.begin, end=None if raw.begin is None else raw.end)
+        self.state = "connecting"
+
+    def _open_with(self, tables: BrokerTables, patient: bool) -> bool:
+        """Take the broker's tables, and open the store; return False if it was stopped before."""
+        written, config = self._first_tables(tables, patient)
+        if tables.facts is None:
+            return False
+        begin = tables.facts.begin
+        self._begin = begin if self._begin == "first" and begin else self._begin
+        self._store = MessageStore(self.path, config, effects=self._effects, peer=tables.facts.peer)
+        tables.start(self._store._parts.housekeeping)
+        self._event("metadata", files=written)
+        return True
+
+    def _first_tables(self, tables: BrokerTables, patient: bool) -> tuple[list[str], StoreConfig]:
+        """Ask the broker until it answers, or a stop."""
+        config, written, failed = self._config, list[str](), 0
+        while not self._stopping.is_set():
+            try:
+                config, written = tables.begin(self._root, self._config)
+                break
+            except (ConnectionError, TimeoutError) as error:
+                failed += 1
+                if failed >= ATTEMPTS and (self._once or not patient):
+                    text = f"{_text(error)}; give a broker's listenPort with --config-from"
+                    raise UsageError(text) from error
+                if failed == 1:
+                    self._event("lost", reason=_text(error))
+            self._stopping.wait(self.wait_s())
+        self._waits = 0
+        return written, config
+
+    def close(self) -> None:
+        """Close the line and the store. May be called again."""
+        if self._tables is not None:
+            self._tables.stop()
+        store = self._store
+        if store is None:
+            return
+        self._drop_line()
+        store.raw.discard()
+        self._last = self.stats()
+        end, self._store = store.raw.end, None
+        store.close()
+        if self.state != "refused":
+            self.state = "closed"
+        self._event("closed", end=end)
+
+    def _loop_quietly(self) -> None:
+        try:
+            self._loop()
+        except (FlintError, OSError) as error:
+            self._refused(error)
+
+    def _loop(self) -> None:
+        while not self._stopping.is_set() and not self.done:
+            if self._line is None and not self.connect_once():
+                self._stopping.wait(self.wait_s())
+                self._take_tables()
+                continue
+            self.receive_once()
+            self.report_once()
+            self._take_tables()
+
+    def wait_s(self) -> float:
+        """Return the seconds to wait before the next line is tried."""
+        longest = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(self._waits, 10))
+        self._waits += 1
+        return longest * random.uniform(0.75, 1.0)
+
+    @property
+    def done(self) -> bool:
+        """True if `once` was asked for and it has caught up."""
+        if not self._once or self._line is None or not self.caught_up:
+            return False
+        if self._opened().raw.begin is None:
+            return self._line.line.heartbeats >= 2
+        return self._effects.monotonic() - self._data_at >= ONCE_S
+
+    # -- steps ------------------------------------------------------------------------------------------------------
+
+    def connect_once(self) -> bool:
+        """Open a line to the master; return whether there is one.
+
+        Raises:
+            ReplicationError: the master is refused.
+            UsageError: with `once`, nobody answered three times.
+        """
+        raw = self._opened().raw
+        self.state = "connecting"
+        try:
+            if raw.begin is None:
+                line = BeginSearch(self._ask, raw.file_size, self._stopping.is_set).line_at(self._begin)
+                self._follow_on(line)
+                self._resume()
+            else:
+                known = raw.end if raw.last_record is None else raw.last_record
+                asked = report_for(known)
+                self._follow_on(self._ask(asked, asked))
+                self._overlap = Overlap(asked, raw.end, raw.read) if asked < raw.end else None
+                self.state = "comparing"
+        except OSError as error:
+            self._lost(_text(error))
+            return False
+        return True
+
+    def receive_once(self, seconds: float = POLL_S) -> None:
+        """Take what one read brings, or wait so many seconds for it.
+
+        Raises:
+            ReplicationError: the master is refused.
+            FlintError: the store cannot go on.
+            OSError: likewise.
+        """
+        line = self._line
+        if line is None:
+            return
+        try:
+            got = line.receive(seconds)
+        except OSError as error:
+            self._lost(_text(error))
+            return
+        now = self._effects.monotonic()
+        if got is not None:
+            self._silent_lines = 0
+            try:
+                self._take(line, got, now)
+            except (FlintError, OSError):
+                self._report_last()
+                raise
+            if got.refusal is not None:
+                self._report_last()
+                raise got.refusal
+        elif line.line.silent(now):
+            self._lost(f"the master sent nothing for {SILENCE_S:.0f} s")
+            return
+        if not self._resumed and self._unanswered_since is not None and now - self._unanswered_since >= ONCE_S:
+            self._explain_silence()
+        self._notice_caught_up(now)
+
+    def report_once(self) -> None:
+        """Report to the master, if the time has come, or there is more to acknowledge.
+
+        Raises:
+            StoreError: the disk refused to flush.
+        """
+        line = self._line
+        if line is None:
+            return
+        offset = self._to_report(line)
+        if not line.line.report_due(offset, self._effects.monotonic()):
+            return
+        raw = self._opened().raw
+        if self._sync and raw.durable < offset <= raw.end:
+            raw.flush()
+        try:
+            line.report(offset)
+        except OSError as error:
+            self._lost(_text(error))
+            return
+        self._notice_caught_up(self._effects.monotonic())
+
+    def _take_tables(self) -> None:
+        if self._tables is not None and (event := self._tables.take(self._opened()._parts.housekeeping)) is not None:
+            self._event(event.pop("event"), **event)
+
+    # -- a line -----------------------------------------------------------------------------------------------------
+
+    def _ask(self, report: int, due: int | None) -> MasterConnection:
+        """Open a line with a first report.
+
+        Raises:
+            OSError: nobody answers.
+            UsageError: with `once`, for the third time.
+        """
+        raw = self._opened().raw
+        try:
+            line = MasterConnection.open(self.address, report, due, raw.file_size, self._dial, self._effects)
+        except OSError as error:
+            self._dials_failed += 1
+            if self._once and self._dials_failed >= ATTEMPTS:
+                raise UsageError(
+                    f"{self.master}: nobody answers there ({_text(error)}); give a broker's HA port"
+                ) from error
+            raise
+        self._dials_failed = 0
+        return line
+
+    def _follow_on(self, line: MasterConnection) -> None:
+        """Use a line from now on."""
+        self._line, self._sessions, self._reachable = line, self._sessions + 1, True
+        self._resumed, self._unanswered_since, self._data_at = False, None, self._effects.monotonic()
+        self._overlap = self._gap = None
+        self._held.clear()
+        self._event("connected", report=line.line.reported)
+
+    def _take(self, line: MasterConnection, got: Received, now: float) -> None:
+        """Compare or append what came."""
+        if got.heartbeats and not got.size and not self._resumed and self._unanswered_since is None:
+            self._unanswered_since = now
+        if not got.size or got.offset is None:
+            return
+        self._data_at, self._unanswered_since = now, None
+        offset, data = got.offset, line.buffer[: got.size]
+        if self._overlap is not None:
+            same = self._overlap.compare(offset, data)
+            if not self._overlap.agreed:
+                return
+            self._overlap, offset, data = None, offset + same, data[same:]
+        if self._gap is not None:
+            self._held += data
+            if not self._gap.check(memoryview(self._held)):
+                return
+            offset, data = offset + len(data) - len(self._held), memoryview(bytes(self._held))
+            self._gap = None
+            self._held.clear()
+        if not self._resumed:
+            self._resume()
+        self._append(offset, data)
+
+    def _append(self, offset: int, data: memoryview) -> None:
+        """Append bytes of the log, file by file."""
+        raw = self._opened().raw
+        if data and raw.begin is None:
+            begin = 0 if offset == 1 else offset
+            self._note_begin(begin)
+            raw.begin_at(begin)
+        if data and offset == 1 and raw.received == 0:
+            raw.append_raw(0, b"\0")  # a report cannot ask for byte 0, the high byte of the first record's size
+        at = 0
+        while at < len(data):
+            room = raw.file_size - (offset + at) % raw.file_size
+            raw.append_raw(offset + at, data[at : at + room])
+            at += room
+
+    def _note_begin(self, begin: int) -> None:
+        """Note, before the first byte, that this is a copy, and of whom."""
+        now = Followed(self.master, begin, self._opened().raw.file_size, str(self._begin))
+        note_begin(self._root, now, self._effects)
+
+    def _resume(self) -> None:
+        """Begin to follow: nothing that the master sent disagrees."""
+        self._resumed, self._waits, self.state = True, 0, "following"
+        self._event("resumed", end=self._opened().raw.end)
+
+    def _explain_silence(self) -> None:
+        """Find out why the master has nothing where our log ends, and go on if nothing is wrong.
+
+        Raises:
+            ReplicationError: it has another log, a shorter one, or has deleted what is next.
+        """
+        raw = self._opened().raw
+        end, size = raw.end, raw.file_size
+        with_records = raw.last_record is not None
+        self._drop_line()
+        if with_records and not self._opened().wait_dispatched(DISPATCH_S):
+            raise StoreError(f"{self._root}: queues are not dispatched up to offset {end}; run flintmq verify")
+        try:
+            search = BeginSearch(self._ask, size, self._stopping.is_set)
+            line = search.line_if_there(end, ANSWER_S) if with_records and end % size == 0 else None
+            there = line is not None
+            if line is None:
+                asked, last = search.last_file()
+                asked.close()
+                judge_silence(last, end)
+                line = self._ask(report_for(end), report_for(end))
+        except OSError as error:
+            self._lost(_text(error))
+            return
+        self._follow_on(line)
+        self._gap = QueueGapCheck(raw.next_offsets(), end, size) if with_records else None
+        if not there:
+            self._resume()
+
+    def _to_report(self, line: MasterConnection) -> int:
+        """Return the offset that is due as a report."""
+        if not self._ack or not self._resumed:
+            return line.line.reported
+        return max(line.line.reported, self._opened().raw.end)
+
+    def _report_last(self) -> None:
+        """Acknowledge what is whole before the end."""
+        if self._line is not None and self._to_report(self._line) > self._line.line.reported:
+            self.report_once()
+
+    def _notice_caught_up(self, now: float) -> None:
+        line, raw = self._line, self._opened().raw
+        if line is None or not self._resumed or self._caught_up_at == raw.end:
+            return
+        if now - self._data_at < QUIET_S or not line.line.between_frames or raw.received != raw.end:
+            return
+        if line.line.reported < self._to_report(line):
+            return
+        self._caught_up_at = raw.end
+        self._event("caught_up", end=raw.end)
+
+    def _lost(self, reason: str) -> None:
+        """Close the line, for now.
+
+        Raises:
+            ReplicationError: it has connected and not answered too often.
+        """
+        line = self._line.line if self._line is not None else None
+        if (
+            line is not None
+            and line.bytes == line.heartbeats == line.frames == 0
+            and line.silent(self._effects.monotonic())
+        ):
+            self._silent_lines += 1
+            if self._silent_lines >= ATTEMPTS:
+                text = f"{self.master} accepts connections and does not answer; give a master's HA port"
+                raise ReplicationError("protocol", text)
+        self._drop_line()
+        self._opened().raw.discard()
+        if self._reachable:
+            self._event("lost", reason=reason)
+        self._reachable = False
+        self.state = "connecting"
+
+    def _drop_line(self) -> None:
+        if self._line is not None:
+            line = self._line.line
+            self._frames, self._heartbeats = self._frames + line.frames, self._heartbeats + line.heartbeats
+            self._bytes += line.bytes
+            self._line.close()
+        self._line, self._overlap, self._gap, self._resumed = None, None, None, False
+        self._held.clear()
+
+    def _refused(self, error: FlintError | OSError) -> None:
+        self.error, self.state = error, "refused"
+        if not isinstance(error, UsageError):
+            self._event("refused", reason=getattr(error, "reason", "store"), detail=_text(error))
+
+    def _event(self, name: str, **fields: Any) -> None:
+        with self._changed:
+            self._changed.notify_all()
+        if self._on_event is not None:
+            self._on_event({"event": name, **fields})
+
+    def _opened(self) -> MessageStore:
+        if self._store is None:
+            raise UsageError(f"{os.fspath(self.path)}: this follower is closed")
+        return self._store
+
+
+def _text(error: Exception) -> str:
+    """Return an error as one line."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return " ".join(str(text).split()) or type(error).__name__

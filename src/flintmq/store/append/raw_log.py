@@ -1,0 +1,296 @@
+"""Appends the bytes of another store's log, as they come, to a store in role SLAVE.
+
+The log is then a copy, byte for byte. Bytes are stored where the master has them; a record is published when all of it
+is there and it counts, and readers, queues and index never see less than a record. What follows the last published
+record is the beginning of the next one: it comes again after a lost connection, so it is zeroed then, and by recovery
+after a kill. Upstream: DefaultMessageStore.appendToCommitLog, which checks nothing (it takes zeros, damage, and a body
+that begins anywhere).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from flintmq.errors import DamagedStreamError, ReplicationError, StoreAccessError, StoreError, UsageError
+from flintmq.format.record_view import size_at, store_times
+from flintmq.kernels import walk as kernel
+from flintmq.storage.libc_memory import zeros
+from flintmq.storage.mapped_file import MappedFile
+from flintmq.store.append.after_put import AfterPut
+from flintmq.store.append.commit_log import CommitLog
+from flintmq.store.append.disk_failure import DiskFailure
+from flintmq.store.append.flush import FlushService
+from flintmq.store.commitlog.own_log import LogTail
+from flintmq.store.commitlog.walk import MAX_ROWS, LogWalk
+
+ADVICE = "ask the master's operators to run `flintmq verify` there, or follow into a new directory"
+CLOSED = "the store is closed"
+
+
+class RawLog:
+    """The log of a store in role SLAVE, for whoever copies a master's log into it.
+
+    Args:
+        log: the append side of the log.
+        flush: makes it durable.
+        after_put: woken after new records: flush or dispatch.
+        dispatched_from: called with the log offset at which an empty log begins, before anything is there.
+        next_offsets: of the queues, as far as they are dispatched.
+        failure: of the store.
+
+    Thread: one at a time; readers, flush and dispatch run beside.
+    """
+
+    def __init__(
+        self,
+        log: CommitLog,
+        flush: FlushService,
+        *,
+        after_put: AfterPut,
+        dispatched_from: Callable[[int], None],
+        next_offsets: Callable[[], dict[tuple[bytes, int], int]],
+        failure: DiskFailure,
+    ) -> None:
+        self.next_offsets = next_offsets
+        self._log, self._files, self._flush, self._after_put = log, log.files, flush, after_put
+        self._dispatched_from, self._failure = dispatched_from, failure
+        self._positions = zeros("q", MAX_ROWS)
+        self._begin = self._files.min_offset if self._files.files else None
+        self._received = log.end
+        self._last_record: int | None = None
+        self._searched = False
+
+    @property
+    def file_size(self) -> int:
+        """Bytes of a file of the log (mappedFileSizeCommitLog)."""
+        return self._files.file_size
+
+    @property
+    def begin(self) -> int | None:
+        """Log offset of the first file's first byte; None for an empty log, until `begin_at`."""
+        return self._files.min_offset if self._files.files else self._begin
+
+    @property
+    def end(self) -> int:
+        """Log offset after the last whole record or blank; everything below it is visible."""
+        return self._log.end
+
+    @property
+    def received(self) -> int:
+        """Log offset after the last byte in the files; the next one to append. At least `end`."""
+        return self._received
+
+    @property
+    def durable(self) -> int:
+        """Log offset below which all bytes are on disk."""
+        return self._files.flushed_where
+
+    @property
+    def last_time(self) -> int:
+        """Store time in ms of the last whole record; 0 without one."""
+        return self._log.last_time
+
+    @property
+    def last_record(self) -> int | None:
+        """Log offset of the last whole record; None: there is none.
+
+        The first call reads a file or two.
+        """
+        if self._last_record is None and not self._searched:
+            self._last_record = self._find_last_record()
+            self._searched = True
+        return self._last_record
+
+    def read(self, offset: int, size: int) -> bytes:
+        """Return bytes of the log.
+
+        Args:
+            offset, size: a range from `begin` to `end`.
+
+        Raises:
+            UsageError: it is not within the log, or retention deleted a part of it meanwhile.
+        """
+        found = bytearray()
+        while len(found) < size:
+            at = offset + len(found)
+            step = min(size - len(found), self.file_size - at % self.file_size)
+            part = self._files.read(at, step)
+            if part is None:
+                raise UsageError(f"the log has no bytes from offset {at} to {at + step}; it ends at {self.end}")
+            found += part
+        return bytes(found)
+
+    def begin_at(self, offset: int) -> None:
+        """Have an empty log begin at an offset.
+
+        Raises:
+            ReplicationError: ("geometry") the offset is not the begin of a file.
+            UsageError: the log is not empty, or the store is closed.
+        """
+        if self._files.files:
+            raise UsageError(f"the log begins at {self.begin} already")
+        if offset < 0 or offset % self.file_size:
+            raise ReplicationError(
+                "geometry",
+                f"the master's log begins at offset {offset}, where no file of {self.file_size} bytes begins; give the "
+                "master's own size with --set mappedFileSizeCommitLog=BYTES",
+            )
+        self._dispatched_from(offset)  # first: dispatch must not look for a file at 0
+        if not self._log.locked(lambda: self._set_begin(offset), False):
+            raise UsageError(CLOSED)
+
+    def append_raw(self, offset: int, data: bytes | bytearray | memoryview) -> int:
+        """Store bytes of the master's log and publish the records that are whole now.
+
+        Args:
+            offset: log offset of data[0]; must be `received`.
+            data: bytes; they do not cross the end of a file.
+
+        Returns:
+            The new `end`.
+
+        Raises:
+            DamagedStreamError: the bytes at `end` are no record that counts; what was received after `end` is zeroed.
+            StoreAccessError: a file could not be made, or has no space; nothing was stored.
+            StoreError: the disk failed before.
+            UsageError: another offset, a range that crosses the end of a file, or the store is closed.
+
+        Durability: the kernel has the bytes on return; `flush` makes the records durable.
+        """
+        size = len(data)
+        if offset != self._received:
+            raise UsageError(f"offset {offset} was given, and {self._received} is the next")
+        if size > self.file_size - offset % self.file_size:
+            raise UsageError(f"{size} bytes from offset {offset} cross the end of a file of {self.file_size} bytes")
+        self._check_disk()
+        before = self.end
+        try:
+            if not self._log.locked(lambda: self._store(data, size), False):
+                raise UsageError(CLOSED)
+        except DamagedStreamError:
+            self.discard()
+            raise
+        if self.end > before and self._after_put.needs_wake:
+            self._after_put.wake(self.end - before)
+        return self.end
+
+    def discard(self) -> None:
+        """Zero what was received after `end`: the line is lost, and the master sends it again.
+
+        Durability: none. A start zeroes what a power cut brings back.
+        """
+        if self._received > self.end:
+            self._log.locked(self._zero_rest, False)
+
+    def flush(self) -> None:
+        """Make everything below `end` durable.
+
+        Raises:
+            StoreError: the disk refused, now or before.
+
+        Durability: on return.
+        """
+        end = self.end
+        self._flush.flush_once()
+        self._check_disk()
+        if self.durable < end:
+            raise StoreError(f"the log is not on disk up to offset {end}; restart the store")
+
+    # -- with the put lock --------------------------------------------------------------------------------------------
+
+    def _set_begin(self, offset: int) -> bool:
+        self._log.appender.end = self._files.flushed_where = self._begin = self._received = offset
+        return True
+
+    def _store(self, data: bytes | bytearray | memoryview, size: int) -> bool:
+        """Copy the bytes into the last file and publish what is whole."""
+        if size:
+            file = self._file()
+            at = self._received - file.start
+            try:
+                with self._log.slow:
+                    file.reserve(at + size)
+            except OSError as error:
+                raise StoreAccessError(f"{file.path}: no space for the log ({error.strerror}); make room") from error
+            with file.room(at) as room:
+                room[:size] = data
+            self._log.effects.wrote(file.fd, at, size)
+            self._received += size
+        self._publish()
+        return True
+
+    def _file(self) -> MappedFile:
+        """Return the file of the next byte, a new one if the last is full."""
+        last = self._files.last
+        if last is not None and self._received < last.end_of_file:
+            return last
+        if not self._log.ours():
+            raise StoreError("another process has taken the store over; stop one of them")
+        try:
+            with self._log.slow:
+                return self._files.append_file(self._received)
+        except OSError as error:
+            name = f"{self._received:020d}"
+            raise StoreAccessError(
+                f"the log's file {name} cannot be made ({error.strerror}); make room, or remove what has its name"
+            ) from error
+
+    def _publish(self) -> None:
+        """Publish the records, and the blank, that are whole."""
+        file = self._files.last
+        reason = kernel.FULL
+        while file is not None and reason == kernel.FULL and self.end < min(self._received, file.end_of_file):
+            at, until = self.end - file.start, self._received - file.start
+            with file.view as view:
+                count, stop, reason, _ = kernel.walk(
+                    view, at, until, file.size, until, file.start, 0, file.size, kernel.CHECK_CRC, self._positions
+                )
+                if count:
+                    last = self._positions[count - 1]
+                    (time,) = store_times(view, self._positions[count - 1 : count], 1)
+                    self._last_record = file.start + last
+                    self._count(file, stop, time)
+                if reason == kernel.BLANK and size_at(view, stop) != file.size - stop:
+                    raise _damaged(file.start + stop, "a blank record that does not end the file")
+            if reason == kernel.BLANK and until == file.size:
+                self._count(file, file.size, self.last_time)
+            elif reason not in (kernel.FULL, kernel.MORE, kernel.END, kernel.BLANK):
+                raise _damaged(file.start + stop, kernel.REASONS[reason])
+
+    def _count(self, file: MappedFile, end: int, time: int) -> None:
+        """Publish all bytes of a file below a position; the order is that of CommitLog.count_record."""
+        assert file is self._files.last and end >= file.wrote
+        file.wrote = end
+        self._log.appender.last_time, self._log.appender.end = time, file.start + end
+
+    def _zero_rest(self) -> bool:
+        file = self._files.last
+        if file is not None:
+            at, size = file.wrote, self._received - file.end
+            with file.room(at) as room:
+                room[:size] = bytes(size)
+            self._log.effects.wrote(file.fd, at, size)
+        self._received = self.end
+        return True
+
+    # -- the rest -----------------------------------------------------------------------------------------------------
+
+    def _check_disk(self) -> None:
+        if self._failure:
+            raise StoreError(f"{self._failure.reason}; restart the follower, which reads from the disk")
+
+    def _find_last_record(self) -> int | None:
+        """Search the last file for its last record, then the ones before."""
+        files = LogTail(self._files).listed()
+        for file in reversed(files.files):
+            last = None
+            for piece in LogWalk(files, begin=file.start, end=min(self.end, file.start + file.size), check_crc=False):
+                last = piece.base + piece.positions[piece.count - 1]
+            if last is not None:
+                return last
+        return None
+
+
+def _damaged(offset: int, reason: str) -> DamagedStreamError:
+    text = f"the master's bytes at log offset {offset} are no record that counts ({reason}); {ADVICE}"
+    return DamagedStreamError("damaged", text)

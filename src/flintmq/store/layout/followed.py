@@ -1,0 +1,111 @@
+"""The file `flintmq.follow` in a store's root: this store is a copy of a master's log.
+
+JSON, replaced as a whole. A follower writes it before the first byte. A start that finds it knows that what follows the
+last whole record is the beginning of a record that comes again. A store that is opened as a master notes there where
+its log ended, so that a follower does not go on where others have written. RocketMQ does not know the file; what it
+wrote, a follower finds when it compares.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, replace
+from typing import Any
+
+from flintmq.errors import CorruptStoreError, FlintError
+from flintmq.storage.filesystem import Effects
+from flintmq.storage.versioned_json import VersionedJson
+
+FILE_NAME = "flintmq.follow"
+BYTES_MAX = 1 << 16
+
+
+@dataclass(frozen=True, slots=True)
+class Followed:
+    """The content of the file.
+
+    Attributes:
+        master: address of the master's replication port, `host:port`.
+        begin: log offset of the first file at the begin.
+        file_size: bytes of a file of the log.
+        chosen: how the begin was chosen: "first", "last" or a log offset.
+        mastered_at: log offset where the log ended when the store was first opened as a master since; None: it was not.
+        cut_at: log offset at which the log is to be cut (`flintmq follow --resync`), until that is done; else None.
+    """
+
+    master: str
+    begin: int
+    file_size: int
+    chosen: str = "first"
+    mastered_at: int | None = None
+    cut_at: int | None = None
+
+
+def read(root: str, effects: Effects) -> Followed | None:
+    """Read the file; None if there is none.
+
+    Raises:
+        CorruptStoreError: it cannot be understood.
+        StoreAccessError: it may not be read.
+    """
+    return _file(root).load(_built, effects)
+
+
+def write(root: str, followed: Followed, effects: Effects) -> None:
+    """Replace the file.
+
+    Raises:
+        OSError: the old one is untouched then.
+
+    Durability: on return.
+    """
+    state = {
+        "master": followed.master,
+        "begin": followed.begin,
+        "fileSize": followed.file_size,
+        "from": followed.chosen,
+        "masteredAt": followed.mastered_at,
+        "cutAt": followed.cut_at,
+    }
+    _file(root).save(state, effects)
+
+
+def is_followed(root: str, effects: Effects) -> bool:
+    """Return whether there is such a file."""
+    return effects.size(os.path.join(root, FILE_NAME)) is not None
+
+
+def note_master(root: str, end: int, effects: Effects) -> None:
+    """Note that a followed store is opened as a master, with its log's end.
+
+    Of a store that nobody followed nothing is noted.
+
+    Raises:
+        CorruptStoreError, StoreAccessError: as `read`.
+        OSError: it could not be written.
+
+    Durability: on return.
+    """
+    followed = read(root, effects)
+    if followed is not None and followed.mastered_at is None:
+        write(root, replace(followed, mastered_at=end), effects)
+
+
+def _file(root: str) -> VersionedJson:
+    path = os.path.join(root, FILE_NAME)
+    return VersionedJson(path, ("version", 1), lambda error: _refused(path, error), BYTES_MAX, {"indent": 1})
+
+
+def _refused(path: str, error: Exception) -> FlintError:
+    return CorruptStoreError(
+        path, 0, f"it cannot be understood ({error})", "remove it, and follow with --adopt, which compares the logs"
+    )
+
+
+def _built(state: dict[str, Any]) -> Followed:
+    begin, size = state["begin"], state["fileSize"]
+    mastered, cut = state.get("masteredAt"), state.get("cutAt")
+    for number in (begin, size, mastered, cut):
+        if number is not None and (not isinstance(number, int) or not 0 <= number < 1 << 63):
+            raise ValueError(f"{number!r} is no log offset")
+    return Followed(str(state["master"]), begin, size, str(state.get("from", "first")), mastered, cut)
