@@ -225,6 +225,11 @@ def split_address(address: str) -> tuple[str, int]:
     return found["inner"] or host, int(port)
 
 
+def join_address(host: str, port: int) -> str:
+    """Return `HOST:PORT`, an IPv6 host in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
 class RemotingWire(Protocol):
     """The part of a socket that the client uses."""
 
