@@ -42,22 +42,26 @@ def make_store(version: str, place: Path) -> Path:
     store = place / f"ha{version.replace('.', '')}"
     live = LiveJava(version, store)
     try:
-        live.fill(11, 488)
+        _fill(live, 11, 488)
         live("pad", topic="T0", queue=0, seed=1, leave=8)
-        live.fill(12, 60)
+        _fill(live, 12, 60)
         live("pad", topic="T0", queue=1, seed=2, leave=500)
         live("batch", topic="T1", queue=0, props={"CLUSTER": "C"}, messages=[
             {"body": f"batch {n}", "keys": f"b{n}", "tags": "B"} for n in range(12)
         ])  # fmt: skip
         live("put", topic="T2", queue=0, keys="big", body={"seed": 5, "size": 40000})
         live("put", topic="T2", queue=1, keys="v6", born_host="[2001:db8::1]:51000", body="v6")
-        live.fill(13, 45)
+        _fill(live, 13, 45)
         live("dispatch")
         live("flush")
         live.stop()
     finally:
         live.kill()
     return store
+
+
+def _fill(live: LiveJava, seed: int, count: int) -> None:
+    live("gen", seed=seed, count=count, topics=list(TOPICS), queues=4, body_max=600, print=False)
 
 
 def save_store(version: str, store: Path, into: Path) -> None:
@@ -290,8 +294,8 @@ def record_brokers(version: str, into: Path, seconds: float) -> None:
         stack.callback(master.stop)
         master.wait()
         admin = _furnish(master.port)
-        line = Relay(ha, keep=True)
-        main, vip = Relay(ports[0], ports[1], keep=True), Relay(ports[0] - 2, ports[1] - 2, keep=True)
+        line = Relay(ha, keep="><")
+        main, vip = Relay(ports[0], ports[1], keep="><"), Relay(ports[0] - 2, ports[1] - 2, keep="><")
         for relay in (line, main, vip):
             stack.callback(relay.close)
         where = f"127.0.0.1:{ports[1]}"

@@ -31,17 +31,18 @@ class Relay:
     Args:
         port: where who connects is passed on to.
         own: the port to listen on; 0: any.
-        keep: keep what passes.
+        keep: the ways to keep what passes of: "><", ">", "<" or "".
 
     Attributes:
         port: where it listens.
-        passed: what passed, in order; empty unless it is kept.
+        passed: each connection's begin, and what passed of the ways that are kept, in order.
         sessions: number of connections so far.
         left: bytes from the listening side after which all connections are cut; None: never.
     """
 
-    def __init__(self, port: int, own: int = 0, *, keep: bool = False) -> None:
-        self.to, self.keep, self.left = port, keep, None
+    def __init__(self, port: int, own: int = 0, *, keep: str = "") -> None:
+        self.to, self.keep = port, keep
+        self.left: int | None = None
         self.passed: list[Passed] = []
         self.sessions = 0
         self._began, self._lock = time.monotonic(), threading.Lock()
@@ -49,8 +50,6 @@ class Relay:
         self._listener = socket.create_server(("127.0.0.1", own))
         self.port: int = self._listener.getsockname()[1]
         threading.Thread(target=self._accept, daemon=True).start()
-
-    left: int | None
 
     def cut(self) -> None:
         """Close every connection, in both directions."""
@@ -103,7 +102,7 @@ class Relay:
         _hang_up(other)
 
     def _note(self, number: int, way: str, data: bytes) -> None:
-        if self.keep:
+        if way == "open" or way[0] in self.keep:
             self.passed.append(Passed(round(time.monotonic() - self._began, 3), number, way, data))
 
 
