@@ -20,6 +20,9 @@ stored_log     the log of a store that another process may write, for a listener
 remoting       frames of requests to brokers and name servers, and a client
 metadata       a broker's configuration, topics, groups and offsets
 broker_tables  keeps them in a follower's store
+name_server    finds brokers and their replication ports
+fleet          follows all brokers of a name server
+registration   registers a listener at a name server
 
 Importing this package opens no socket.
 """
