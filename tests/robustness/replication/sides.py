@@ -1,6 +1,6 @@
 """The two sides as processes: a master of Java or of FlintMQ, and `flintmq follow`.
 
-    python -m tests.robustness.replication.sides STORE PORT      # a master: lines `SEED COUNT` on stdin
+python -m tests.robustness.replication.sides STORE PORT      # a master: lines `SEED COUNT` on stdin
 """
 
 from __future__ import annotations
