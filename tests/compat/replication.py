@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 FOLDER = Path(__file__).resolve().parent / "golden-ha"
-VERSIONS = ("533", "540")
+VERSIONS = ("533", "540", "550")
 BLANK_MAGIC = 0xCBD43194
 
 
@@ -19,7 +19,7 @@ class GoldenMaster:
     """A master's store at rest, unpacked.
 
     Attributes:
-        version: "533" or "540".
+        version: "533", "540" or "550".
         path: the store directory.
         log: the bytes of its log, without the zeros after its last record.
         records: (log offset, size) of each record, blanks left out.
