@@ -9,6 +9,7 @@ follower_line  the follower's side of a line, without I/O
 connection     a line to a master: its socket, and the state of the line
 begin          finds the offset at which an empty follower begins
 overlap        compares what the master sends with what is here
+adoption       decides whether a directory may be followed into
 follower       follows one master into one store
 
 remoting       frames of requests to brokers and name servers, and a client

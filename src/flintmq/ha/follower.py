@@ -21,13 +21,16 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final, NamedTuple, Self
 
 from flintmq.config.keys import StoreConfig
-from flintmq.errors import FlintError, ReplicationError, UsageError
+from flintmq.errors import FlintError, ReplicationError, StoreError, UsageError
+from flintmq.ha.adoption import check_past, note_begin
 from flintmq.ha.begin import ANSWER_S, BeginSearch, report_for
 from flintmq.ha.broker_tables import BrokerTables
 from flintmq.ha.connection import POLL_S, Dial, MasterConnection, dial, parse_master
 from flintmq.ha.follower_line import SILENCE_S, Received
 from flintmq.ha.overlap import Overlap, QueueGapCheck, judge_silence
 from flintmq.storage.filesystem import REAL, Effects
+from flintmq.storage.store_url import local_only
+from flintmq.store.layout.followed import Followed
 from flintmq.store.layout.store_config import given_config
 from flintmq.store.message_store import MessageStore
 from flintmq.store.view import StoreView
@@ -41,6 +44,7 @@ ONCE_S: Final = 1.0
 """Seconds without them after which `once` is done; and after a heartbeat, for a master that has nothing there."""
 ATTEMPTS: Final = 3
 """With `once`, attempts to reach a master; in any case, lines in a row without an answer until it is refused."""
+DISPATCH_S: Final = 600.0
 FLUSHES: Final = {None: None, "SYNC": "SYNC_FLUSH", "ASYNC": "ASYNC_FLUSH"}
 
 Event = dict[str, Any]
@@ -119,6 +123,7 @@ class Follower:
         if flush not in FLUSHES:
             raise UsageError(f"flush={flush!r}; give SYNC or ASYNC")
         self.path, self.master, self.address = path, master, parse_master(master)
+        self._root = os.path.abspath(local_only(path))
         self._begin, self._ack, self._once, self._adopt = begin, ack, once, adopt
         keys = {"brokerRole": "SLAVE"} | ({"flushDiskType": FLUSHES[flush]} if flush else {})
         self._config = given_config(config, False, {}).with_keys(keys)
@@ -142,8 +147,8 @@ class Follower:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self._last: FollowerStats | None = None
-        self.state, self.error = "opening", None
-        self.error: BaseException | None
+        self.state = "opening"
+        self.error: FlintError | OSError | None = None
 
     # -- for its user -----------------------------------------------------------------------------------------------
 
@@ -248,7 +253,7 @@ class Follower:
         store = self._store
         if store is None:
             return self._last or FollowerStats(0, 0, -1, 0, 0, 0, 0, 0, 0)
-        raw, line = store.raw, self._line and self._line.line
+        raw, line = store.raw, None if self._line is None else self._line.line
         lag = 0 if self.caught_up else max(0, self._effects.now_ms() - raw.last_time)
         return FollowerStats(
             end=raw.received,
@@ -275,11 +280,14 @@ class Follower:
             UsageError: it cannot be reached.
             FlintError: as for MessageStore.
         """
+        check_past(self._root, self._config, self._effects, adopt=self._adopt)
         if self._tables is None:
             self._store = MessageStore(self.path, self._config, effects=self._effects)
         elif not self._open_with(self._tables, patient):
             return
         raw = self._opened().raw
+        if raw.begin is not None:
+            self._note_begin(raw.begin)
         self._event("opened", begin=raw.begin, end=None if raw.begin is None else raw.end)
         self.state = "connecting"
 
@@ -297,11 +305,10 @@ class Follower:
 
     def _first_tables(self, tables: BrokerTables, patient: bool) -> tuple[list[str], StoreConfig]:
         """Ask the broker until it answers, or a stop."""
-        root = os.path.abspath(self.path)
         config, written, failed = self._config, list[str](), 0
         while not self._stopping.is_set():
             try:
-                config, written = tables.begin(root, self._config)
+                config, written = tables.begin(self._root, self._config)
                 break
             except (ConnectionError, TimeoutError) as error:
                 failed += 1
@@ -506,7 +513,9 @@ class Follower:
         """Append bytes of the log, file by file."""
         raw = self._opened().raw
         if data and raw.begin is None:
-            raw.begin_at(0 if offset == 1 else offset)
+            begin = 0 if offset == 1 else offset
+            self._note_begin(begin)
+            raw.begin_at(begin)
         if data and offset == 1 and raw.received == 0:
             raw.append_raw(0, b"\0")  # a report cannot ask for byte 0, the high byte of the first record's size
         at = 0
@@ -514,6 +523,11 @@ class Follower:
             room = raw.file_size - (offset + at) % raw.file_size
             raw.append_raw(offset + at, data[at : at + room])
             at += room
+
+    def _note_begin(self, begin: int) -> None:
+        """Note, before the first byte, that this is a copy, and of whom."""
+        now = Followed(self.master, begin, self._opened().raw.file_size, str(self._begin))
+        note_begin(self._root, now, self._effects)
 
     def _resume(self) -> None:
         """Begin to follow: nothing that the master sent disagrees."""
@@ -530,6 +544,8 @@ class Follower:
         end, size = raw.end, raw.file_size
         with_records = raw.last_record is not None
         self._drop_line()
+        if with_records and not self._opened().wait_dispatched(DISPATCH_S):
+            raise StoreError(f"{self._root}: queues are not dispatched up to offset {end}; run flintmq verify")
         try:
             search = BeginSearch(self._ask, size, self._stopping.is_set)
             line = search.line_if_there(end, ANSWER_S) if with_records and end % size == 0 else None

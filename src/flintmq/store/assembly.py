@@ -269,7 +269,14 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
     after_put = _follower_of_puts(config, flush, commits, dispatch)
     raw = None
     if config.broker_role == "SLAVE":
-        raw = RawLog(commit_log, flush, after_put=after_put, dispatched_from=dispatch.begin_at, failure=failure)
+        raw = RawLog(
+            commit_log,
+            flush,
+            after_put=after_put,
+            dispatched_from=dispatch.begin_at,
+            next_offsets=queues.next_offsets,
+            failure=failure,
+        )
     else:
         followed.note_master(root, state.end, effects)
     puts = PutService(

@@ -61,6 +61,10 @@ def command(
     flush: Annotated[
         Flush, Option("--flush", metavar="SYNC|ASYNC", help="SYNC: the disk has what is acknowledged.")
     ] = Flush.ASYNC,
+    adopt: Annotated[
+        bool,
+        Option("--adopt", help="Go on in a store that others have written, if its last record is the master's."),
+    ] = False,
     once: Annotated[bool, Option("--once", help="End as soon as the copy has caught up.")] = False,
     settings: SetOption = None,
     as_json: JsonOption = False,
@@ -87,6 +91,7 @@ def command(
         on_event=lambda event: _show(event, out),
         ack=ack,
         flush=flush.value,
+        adopt=adopt,
         once=once,
     )
     follower.run(stopping)

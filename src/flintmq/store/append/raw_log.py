@@ -35,6 +35,7 @@ class RawLog:
         flush: makes it durable.
         after_put: woken after new records: flush or dispatch.
         dispatched_from: called with the log offset at which an empty log begins, before anything is there.
+        next_offsets: of the queues, as far as they are dispatched.
         failure: of the store.
 
     Thread: one at a time; readers, flush and dispatch run beside.
@@ -47,8 +48,10 @@ class RawLog:
         *,
         after_put: AfterPut,
         dispatched_from: Callable[[int], None],
+        next_offsets: Callable[[], dict[tuple[bytes, int], int]],
         failure: DiskFailure,
     ) -> None:
+        self.next_offsets = next_offsets
         self._log, self._files, self._flush, self._after_put = log, log.files, flush, after_put
         self._dispatched_from, self._failure = dispatched_from, failure
         self._positions = zeros("q", MAX_ROWS)

@@ -1,0 +1,70 @@
+"""Decides whether a follower may go on in a directory, by the file `flintmq.follow` there.
+
+A directory with a log is a copy if a follower began it and nobody has written it since. In any other the log may have
+records of its own, so the user has to adopt it; the comparison with the master decides then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import CorruptStoreError, UsageError
+from flintmq.storage.filesystem import Effects
+from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.layout import directories, followed
+from flintmq.store.layout.followed import Followed
+
+
+def check_past(root: str, config: StoreConfig, effects: Effects, *, adopt: bool) -> None:
+    """Check that a directory is new, a copy, or to be adopted. Nothing is changed.
+
+    Args:
+        root: of the store.
+        config: the keys that are known.
+        effects: the disk.
+        adopt: whether the user said so.
+
+    Raises:
+        UsageError: it is none of these.
+        CorruptStoreError: `flintmq.follow` cannot be understood.
+        StoreAccessError: a directory may not be read.
+    """
+    found = None if adopt else followed.read(root, effects)
+    if adopt or (found is not None and found.mastered_at is None) or not _has_log(root, config, effects):
+        return
+    if found is None:
+        text = f"{root}: a log that no follower has written"
+    else:
+        text = f"{root}: it was opened as a master when its log ended at offset {found.mastered_at}"
+    raise UsageError(
+        f"{text}; follow into a new directory, or give --adopt to go on here if its last record is the master's"
+    )
+
+
+def note_begin(root: str, now: Followed, effects: Effects) -> None:
+    """Note that a log is a copy from now on; a begin that was noted before stays.
+
+    Args:
+        root: of the store.
+        now: of this follower.
+        effects: the disk.
+
+    Raises:
+        OSError: the disk refused.
+
+    Durability: on return.
+    """
+    try:
+        before = followed.read(root, effects)
+    except CorruptStoreError:  # it is adopted
+        before = None
+    if before is not None and before.begin == now.begin:
+        now = replace(now, chosen=before.chosen)
+    if before != now:
+        followed.write(root, now, effects)
+
+
+def _has_log(root: str, config: StoreConfig, effects: Effects) -> bool:
+    listed = directories.log_directories(root, config, effects)
+    return bool(LogFiles.discover([each.path for each in listed], effects=effects).files)
