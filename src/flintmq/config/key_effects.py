@@ -209,20 +209,32 @@ def without_effect(config: StoreConfig) -> list[str]:
     return sorted(key for key in config.given if LINES[key].effect is Effect.NO_EFFECT)
 
 
-def not_kept(config: StoreConfig) -> Iterator[str]:
-    """Yield one sentence for each key that FlintMQ would not honour if it wrote a store."""
+def not_kept(config: StoreConfig, *, listens: bool = False) -> Iterator[str]:
+    """Yield one sentence for each key that FlintMQ would not honour if it wrote a store.
+
+    Args:
+        config: its keys.
+        listens: the store listens for followers.
+    """
     for key, line in LINES.items():
         value = text_of(config, key)
         if line.only is not None and value != line.only:
             yield f"{key}={short(value)[1:-1]}: {line.says}; set {key}={line.only}, or leave it out"
-    if config.broker_role == "SYNC_MASTER" and config.in_sync_replicas > 1:
-        says = LINES["inSyncReplicas"].says
-        yield f"inSyncReplicas={config.in_sync_replicas}: {says}; set inSyncReplicas=1, or brokerRole=ASYNC_MASTER"
+    if config.broker_role == "SYNC_MASTER" and config.in_sync_replicas > 1 and not listens:
+        yield (
+            f"inSyncReplicas={config.in_sync_replicas}: the store does not listen for followers, so no put could wait "
+            "for them; give ha_listen, set inSyncReplicas=1, or brokerRole=ASYNC_MASTER"
+        )
 
 
-def refuse_to_write(config: StoreConfig) -> None:
-    """Raise ConfigError if FlintMQ would not honour this configuration when it writes a store."""
-    for says in not_kept(config):
+def refuse_to_write(config: StoreConfig, *, listens: bool = False) -> None:
+    """Raise ConfigError if FlintMQ would not honour this configuration when it writes a store.
+
+    Args:
+        config: its keys.
+        listens: the store listens for followers.
+    """
+    for says in not_kept(config, listens=listens):
         raise ConfigError(says)
 
 

@@ -1,4 +1,4 @@
-"""Follows the log of a live RocketMQ, over the port on which its slaves have it.
+"""Replication over RocketMQ's HA port: follows a live RocketMQ, and lets slaves and followers have a log.
 
     import flintmq.ha
     with flintmq.ha.Follower("store", "127.0.0.1:10912", on_event=print) as follower:
@@ -17,6 +17,10 @@ metadata       a broker's configuration, topics, groups and offsets
 broker_tables  keeps them in a follower's store
 name_server    finds brokers and their replication ports
 fleet          follows all brokers of a name server
+
+master_line    the master's side of a line, without I/O
+acks           puts that wait until replicas have them
+listener       lets followers have the log of a store
 registration   registers a listener at a name server
 
 Importing this package opens no socket.
