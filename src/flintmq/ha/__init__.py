@@ -1,4 +1,4 @@
-"""Replication over RocketMQ's HA port: follows a live RocketMQ, and lets slaves and followers have a log.
+"""Replication over RocketMQ's HA port: follows the log of a live broker, and lets others follow a store.
 
     import flintmq.ha
     with flintmq.ha.Follower("store", "127.0.0.1:10912", on_event=print) as follower:
@@ -11,6 +11,11 @@ begin          finds the offset at which an empty follower begins
 overlap        compares what the master sends with what is here
 adoption       decides whether a directory may be followed into
 follower       follows one master into one store
+
+master_line    the master's side of a line, without I/O
+acks           puts that wait until replicas have them
+listener       lets followers have the log of a store
+stored_log     the log of a store that another process may write, for a listener
 
 remoting       frames of requests to brokers and name servers, and a client
 metadata       a broker's configuration, topics, groups and offsets

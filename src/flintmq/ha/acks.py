@@ -19,26 +19,11 @@ from collections.abc import Callable, Hashable
 from contextlib import suppress
 from operator import attrgetter
 
-from flintmq.kernels.handoff import INTERRUPTED, Latch, Signal
+from flintmq.kernels.handoff import INTERRUPTED, Signal
 from flintmq.storage.mutex import Lock
+from flintmq.store.append.replicas import ReplicaRequest
 
 _END = attrgetter("end")
-
-
-class AckRequest:
-    """A put of a thread that waits for replicas.
-
-    Attributes:
-        end: log offset after its record.
-        deadline: seconds of the monotonic clock.
-        done: the answer, valid once the latch is open.
-    """
-
-    __slots__ = ("deadline", "done", "end", "latch")
-
-    def __init__(self, end: int, deadline: float) -> None:
-        self.end, self.deadline, self.done = end, deadline, False
-        self.latch = Latch()
 
 
 class AckedPuts:
@@ -131,7 +116,7 @@ class AckTable:
         self._lock = Lock()
         self._opener = Signal()
         self._acks: dict[Hashable, tuple[str, int]] = {}
-        self._waiting: list[AckRequest] = []  # by their ends
+        self._waiting: list[ReplicaRequest] = []  # by their ends
         self._loops: dict[asyncio.AbstractEventLoop, AckedPuts] = {}
         self._is_closed = False
 
@@ -140,9 +125,9 @@ class AckTable:
 
     # -- puts -------------------------------------------------------------------------------------------------------
 
-    def request(self, end: int) -> AckRequest:
+    def request(self, end: int) -> ReplicaRequest:
         """Note that a put waits until replicas have the log below `end`; its time begins now."""
-        request = AckRequest(end, self.monotonic() + self.timeout_s)
+        request = ReplicaRequest(end, self.monotonic() + self.timeout_s)
         with self._lock:
             if self._is_closed or end <= self.reached:
                 request.done = not self._is_closed
@@ -152,7 +137,7 @@ class AckTable:
         self.wake()
         return request
 
-    def wait(self, request: AckRequest) -> bool:
+    def wait(self, request: ReplicaRequest) -> bool:
         """Wait for the answer to a request; return False if its time is up."""
         self.wake()  # what is sent only once it is durable may be so by now
         try:
@@ -164,7 +149,7 @@ class AckTable:
                 self._forget(request)
         return request.done
 
-    def _forget(self, request: AckRequest) -> None:
+    def _forget(self, request: ReplicaRequest) -> None:
         with self._lock:
             at = bisect_right(self._waiting, request.end, key=_END)
             while at and self._waiting[at - 1].end == request.end:

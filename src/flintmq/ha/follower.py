@@ -219,6 +219,15 @@ class Follower:
             raise self.error
         return self.caught_up
 
+    @property
+    def store(self) -> MessageStore:
+        """The store, for `get`, `query`, consumers and statistics; it takes no puts.
+
+        Raises:
+            UsageError: the follower is closed.
+        """
+        return self._opened()
+
     def view(self) -> StoreView:
         """Return a read-only view of what is whole now.
 

@@ -74,8 +74,8 @@ class Choices:
         accept_lost_log: see MessageStore.
         unique_keys: see MessageStore.
         direct_io: see MessageStore.
-        cut_at: see MessageStore.
         listen: how followers may have the log; None: they may not.
+        cut_at: see MessageStore.
     """
 
     root: str
@@ -86,8 +86,8 @@ class Choices:
     accept_lost_log: bool
     unique_keys: bool
     direct_io: bool
-    cut_at: int | None = None
     listen: ListenOptions | None = None
+    cut_at: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,6 +273,7 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
         begin=state.end,
         handed_over=handed_over,
     )
+    ha = _listener(choices, loaded, commit_log, commits, opened)
     after_put = _follower_of_puts(config, flush, commits, dispatch)
     raw = None
     if config.broker_role == "SLAVE":
@@ -286,7 +287,6 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
         )
     else:
         followed.note_master(root, state.end, effects)
-    ha = _listener(choices, loaded, commit_log, commits, opened)
     puts = PutService(
         config,
         log=commit_log,

@@ -22,7 +22,7 @@ class ListenOptions(NamedTuple):
         allow: networks (CIDR) from which followers may come; empty: all.
         new_slave: "last": a follower without a log gets the last file, as upstream; "first": the whole log.
         durable_only: only what is on disk is sent.
-        count: "host": several followers of one host are one replica; "connection": each is one, as upstream.
+        replica: "host": several followers of one host are one replica; "connection": each is one, as upstream.
         connections: largest number of them.
     """
 
@@ -30,7 +30,7 @@ class ListenOptions(NamedTuple):
     allow: tuple[str, ...] = ()
     new_slave: str = "last"
     durable_only: bool = False
-    count: str = "host"
+    replica: str = "host"
     connections: int = 64
 
 

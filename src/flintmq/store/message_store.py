@@ -63,8 +63,6 @@ class MessageStore(Putter):
             `PutResult.msg_id`, by which `query` finds it. False stores each message unchanged, for copies.
         direct_io: write the log from the transient pool past the page cache (O_DIRECT), where its file system can. Puts
             then cost less, and reading what is no longer in the pool waits for the disk. An experiment.
-        cut_at: log offset of a record: the log ends there. Records from there on are copied to `quarantine/`, and
-            queues, index and consumer offsets are truncated. For `flintmq follow --resync`.
         ha_listen: host and port (10912 in RocketMQ; 0: any free one) at which followers may have the log: RocketMQ's
             slaves, and other FlintMQ. The port has no authentication: whoever reaches it reads everything, and may
             answer puts that wait for replicas. None: the store does not listen.
@@ -73,6 +71,8 @@ class MessageStore(Putter):
         ha_durable_only: send only what is on disk, so that no follower has more than this store after a power cut.
         ha_count: "host": several followers of one host are one replica for inSyncReplicas; "connection": each is one.
         ha_connections: largest number of followers.
+        cut_at: log offset of a record: the log ends there. Records from there on are copied to `quarantine/`, and
+            queues, index and consumer offsets are truncated. For `flintmq follow --resync`.
         keys: the same keys in snake case (`flush_disk_type="SYNC_FLUSH"`).
 
     Raises:
@@ -110,13 +110,13 @@ class MessageStore(Putter):
         services: bool = True,
         unique_keys: bool = True,
         direct_io: bool = False,
-        cut_at: int | None = None,
         ha_listen: tuple[str, int] | None = None,
         ha_allow: Iterable[str] = (),
         ha_new_slave: str = "last",
         ha_durable_only: bool = False,
         ha_count: str = "host",
         ha_connections: int = 64,
+        cut_at: int | None = None,
         **keys: Unpack[Settings],
     ) -> None:
         if dispatch not in ("thread", "external"):
@@ -148,8 +148,8 @@ class MessageStore(Putter):
                 accept_lost_log=accept_lost_log,
                 unique_keys=unique_keys,
                 direct_io=direct_io,
-                cut_at=cut_at,
                 listen=listen,
+                cut_at=cut_at,
             )
         )
         self.config, self.recovered, self.ha = parts.config, parts.recovered, parts.ha

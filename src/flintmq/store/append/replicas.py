@@ -7,12 +7,26 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
+from flintmq.kernels.handoff import Latch
+
 if TYPE_CHECKING:
     import asyncio
 
 
-class ReplicaRequest(Protocol):
-    """A put that waits until enough replicas have its record."""
+class ReplicaRequest:
+    """A put of a thread that waits until enough replicas have its record.
+
+    Attributes:
+        end: log offset after its record.
+        deadline: seconds of the monotonic clock.
+        done: the answer, valid once the latch is open.
+    """
+
+    __slots__ = ("deadline", "done", "end", "latch")
+
+    def __init__(self, end: int, deadline: float) -> None:
+        self.end, self.deadline, self.done = end, deadline, False
+        self.latch = Latch()
 
 
 class Replicas(Protocol):
