@@ -369,6 +369,11 @@ class Follower:
         return longest * random.uniform(0.75, 1.0)
 
     @property
+    def connected(self) -> bool:
+        """True if a line is open."""
+        return self._line is not None
+
+    @property
     def done(self) -> bool:
         """True if `once` was asked for and it has caught up."""
         if not self._once or self._line is None or not self.caught_up:
