@@ -2,8 +2,9 @@
 
 The demo inspects and rebuilds a store that Apache RocketMQ wrote. Then an engine takes orders while a streaming job
 writes them to a Delta table. Both are killed halfway and started again, and a count proves that the table has each
-order exactly once (`proof.py`). Finally Spark rebuilds queues and index, which are compared byte for byte, and writes a
-report with plots. All output goes to `demo-out/`; the exit code is not 0 if a proof fails.
+order exactly once (`proof.py`). Spark rebuilds queues and index, which are compared byte for byte, and writes a report
+with plots. Finally a broker is followed into another table, and all are killed (`following.py`). All output goes to
+`demo-out/`; the exit code is not 0 if a proof fails.
 """
 
 from __future__ import annotations
@@ -13,67 +14,24 @@ import os
 import shlex
 import shutil
 import signal
-import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
-from rich.console import Console
 from rich.markup import escape
 
 from examples.demo import proof
+from examples.demo.following import follow
+from examples.demo.story import KILL_AT, WAIT_S, Story, command, console, flintmq, good, section
 from flintmq import open_store
 from flintmq.errors import MissingExtraError
 from flintmq.testing.damage import flip
 
 GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "compat" / "golden" / "basic.tar.xz"
 DISPATCH = ("spark", "dispatch", "--once")  # the words that make Spark rebuild queues and index: STORE --into DIR
-KILL_AT = 0.4  # share of all orders
-BATCHES = 3  # batches in the table before the job is killed
 LIMIT = 20  # the first engine would stop after this multiple of the wanted orders, were it not killed
-WAIT_S = 90  # longest wait for one step of the story
-LOOK_S, REPORT_S = 0.3, 3.0
-
-console = Console(highlight=False)
-
-
-@contextmanager
-def section(title: str, text: str) -> Iterator[None]:
-    """Print a heading, run the body and print how long it took."""
-    console.print()
-    console.rule(f"[bold]{title}", align="left", style="cyan")
-    console.print(f"[dim]{text}[/dim]")
-    began = time.perf_counter()
-    yield
-    console.print(f"[cyan]{time.perf_counter() - began:.1f} s[/cyan]")
-
-
-def command(*words: str | Path) -> list[str]:
-    """Print the command line as a user would type it, and return the words that run it."""
-    console.print(f"\n[bold]$ flintmq {escape(shlex.join(str(word) for word in words))}[/bold]")
-    return [sys.executable, "-m", "flintmq", *map(str, words)]
-
-
-def flintmq(*words: str | Path, expect: int = 0) -> None:
-    """Run a command and check its exit code."""
-    done = subprocess.run(command(*words), stderr=_quiet(words), check=False)
-    if done.returncode != expect:
-        raise SystemExit(f"flintmq {words[0]} ended with exit code {done.returncode}, not {expect}")
-
-
-def _quiet(words: tuple[str | Path, ...]) -> int | None:
-    """Return where stderr goes: Java's messages at the start of Spark help nobody."""
-    return subprocess.DEVNULL if words[0] == "spark" and "FLINTMQ_DEBUG" not in os.environ else None
-
-
-def good(text: str) -> None:
-    """Print a proof that held."""
-    console.print(f"[bold green]{text}")
-
 
 # -- the store that RocketMQ wrote -------------------------------------------------------------------------------------
 
@@ -110,92 +68,36 @@ def java_store(out: Path) -> None:
 
 
 @dataclass
-class Story:
-    """The running processes of the demo, and the counts seen while they ran.
+class Orders(Story):
+    """An engine that takes orders, and a streaming job.
 
     The engine's first run has no end of its own: it is killed once both sides are well under way, however slow the
     machine is. Its second run continues up to `orders`, and takes at least as many orders as were to come after the
     kill.
-
-    Attributes:
-        orders: number of orders in the end.
-        seen: (seconds since the beginning, orders stored, orders in the table).
-        moments: (seconds since the beginning, event).
     """
 
-    out: Path
-    orders: int
-    rate: float
-    running: dict[str, subprocess.Popen[bytes]] = field(default_factory=dict)
-    seen: list[tuple[float, int, int]] = field(default_factory=list)
-    moments: list[tuple[float, str]] = field(default_factory=list)
-    reported: float = -REPORT_S
-    began: float = field(default_factory=time.monotonic)
+    may_end = frozenset({"engine"})
 
     def __post_init__(self) -> None:
-        """Set the paths of store, table and acknowledgements."""
-        self.store, self.table, self.acks = self.out / "orders", self.out / "table", self.out / "acknowledged"
+        """Set the paths of store and acknowledgements."""
+        self.store, self.acks = self.out / "orders", self.out / "acknowledged"
+
+    def taken(self) -> int:
+        """Return how many orders are acknowledged."""
+        lines = self.acks.read_text().splitlines() if self.acks.exists() else []
+        return int(lines[-1]) if lines else 0
 
     def start_writer(self, orders: int) -> None:
         """Start the engine, which takes orders from the end of the store up to the given number."""
         words = ["-m", "flintmq.testing.orders", self.store, "--orders", orders, "--rate", f"{self.rate:g}"]
         words += ["--acks", self.acks]
         console.print(f"\n[bold]$ python {escape(shlex.join(map(str, words)))}[/bold]")
-        self._start("engine", [sys.executable, *map(str, words)])
+        self.start("engine", [sys.executable, *map(str, words)])
 
     def start_job(self) -> None:
         """Start the streaming job, which continues at the end of the table."""
         words = ("spark", "export", self.store, "--to", "delta", "--out", self.table, "--stream", "--interval", "1")
-        self._start("job", command(*words, "--master", "local[2]"))
-
-    def _start(self, name: str, words: list[str]) -> None:
-        with (self.out / f"{name}.log").open("ab") as log:
-            self.running[name] = subprocess.Popen(words, stdout=log, stderr=log, start_new_session=True)
-        self.moments.append((self.now, f"{name} started"))
-
-    @property
-    def now(self) -> float:
-        """Return the seconds since the beginning."""
-        return time.monotonic() - self.began
-
-    def look(self) -> tuple[int, int]:
-        """Count the orders acknowledged and the orders in the table, and print both at times."""
-        lines = self.acks.read_text().splitlines() if self.acks.exists() else []
-        taken, arrived = int(lines[-1]) if lines else 0, proof.rows_of(self.table)
-        self.seen.append((self.now, taken, arrived))
-        if self.now - self.reported >= REPORT_S:
-            self.reported = self.now
-            console.print(f"{self.now:5.0f} s   taken {taken:>9,}   in the table {arrived:>9,}")
-        return taken, arrived
-
-    def wait(self, what: str, over: str = "") -> None:
-        """Poll the counts until a condition holds.
-
-        Args:
-            what: "kill" (both sides are well under way), "taken" (the engine has all orders) or "arrived" (the table
-                has them).
-        """
-        until = time.monotonic() + WAIT_S + self.orders / max(self.rate, 1)
-        while time.monotonic() < until:
-            taken, arrived = self.look()
-            if (
-                (what == "kill" and taken >= KILL_AT * self.orders and len({row[2] for row in self.seen}) > BATCHES)
-                or (what == "taken" and taken >= self.orders)
-                or (what == "arrived" and arrived >= self.orders)
-            ):
-                return
-            for name, process in self.running.items():
-                if process.poll() is not None and (name == "job" or process.returncode or what == "kill"):
-                    raise SystemExit(f"the {name} ended with exit code {process.returncode}; see {self.out}/{name}.log")
-            time.sleep(LOOK_S)
-        raise SystemExit(f"waited {WAIT_S} s and longer for: {what}; see the logs in {self.out}")
-
-    def kill(self) -> None:
-        """Kill both with SIGKILL, and all their child processes."""
-        for name, process in self.running.items():
-            os.killpg(process.pid, signal.SIGKILL)
-            process.wait()
-            self.moments.append((self.now, f"{name} killed"))
+        self.start("job", command(*words, "--master", "local[2]"))
 
     def finish(self) -> None:
         """Wait for the engine to end, then ask the job to end."""
@@ -205,17 +107,10 @@ class Story:
         if self.running["job"].wait(WAIT_S):
             raise SystemExit(f"the job failed; see {self.out}/job.log")
 
-    def clear(self) -> None:
-        """Kill the processes that still run."""
-        for process in self.running.values():
-            if process.poll() is None:
-                os.killpg(process.pid, signal.SIGKILL)
-                process.wait()
 
-
-def stream(out: Path, orders: int, rate: float) -> Story:
+def stream(out: Path, orders: int, rate: float) -> Orders:
     """Stream orders into the table, kill both sides, restart them and count."""
-    story = Story(out, orders, rate)
+    story = Orders(out, orders, rate)
     try:
         text = f"Some {rate:,.0f} orders a second come in; a streaming job carries them into a Delta table meanwhile."
         with section("4. An engine takes orders, a job streams them into Delta", text):
@@ -241,7 +136,7 @@ def stream(out: Path, orders: int, rate: float) -> Story:
     return story
 
 
-def afterwards(out: Path, story: Story) -> None:
+def afterwards(out: Path, story: Orders) -> None:
     """Rebuild queues and index on Spark, then write the report and the plot."""
     with section("7. Queues and index on Spark, byte for byte", "From the log alone, against those the engine made."):
         flintmq(*DISPATCH, story.store, "--into", out / "dispatched", "--master", "local[2]")
@@ -259,6 +154,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("--out", default="demo-out", help="where everything goes; emptied first (demo-out)")
     parser.add_argument("--orders", type=int, default=160_000, help="that the engine takes, at least (160000)")
     parser.add_argument("--rate", type=float, default=4000, help="orders a second (4000)")
+    parser.add_argument("--followed", type=int, default=4000, help="orders that the live RocketMQ takes (4000)")
     parser.add_argument("--without-spark", action="store_true", help="stop before Spark")
     given = parser.parse_args(arguments)
     began = time.perf_counter()
@@ -276,10 +172,14 @@ def main(arguments: list[str] | None = None) -> int:
             afterwards(out, stream(out, given.orders, given.rate))
         except MissingExtraError as error:
             raise SystemExit(str(error)) from None
+    (out / "live").mkdir()
+    follow(out / "live", given.followed, given.followed / 8, 4 if given.without_spark else 9)
+    if not given.without_spark:
         console.print(f"\n[bold]{'Delta table':<12}[/bold]{out / 'table'}")
         console.print(f"[bold]{'Report':<12}[/bold]{out / 'report.html'}")
         console.print(f"[bold]{'Plot':<12}[/bold]{out / 'stream.svg'}")
-    console.print(f"\n[bold]Done in {time.perf_counter() - began:.0f} s.[/bold] Try: flintmq inspect {out / 'orders'}")
+    seen = out / ("basic" if given.without_spark else "orders")
+    console.print(f"\n[bold]Done in {time.perf_counter() - began:.0f} s.[/bold] Try: flintmq inspect {seen}")
     return 0
 
 

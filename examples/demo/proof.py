@@ -88,6 +88,29 @@ def _same_rows(log: Any, copy: Any) -> bool:
     return all(log.column(name).to_pylist() == copy.column(name).to_pylist() for name in COLUMNS)
 
 
+def each_once(table: Path, acknowledged: Sequence[tuple[str, int, int]]) -> str:
+    """Prove that a Delta table has each acknowledged message once, and no message twice; return that in words.
+
+    Args:
+        table: the table.
+        acknowledged: topic, queue and queue offset of each message that the master acknowledged.
+
+    Raises:
+        SystemExit: the table lacks a message, or has one twice.
+    """
+    from deltalake import DeltaTable
+
+    columns = ["topic", "queue_id", "queue_offset"]
+    rows = DeltaTable(str(table)).to_pyarrow_table(columns=columns).to_pylist()
+    places = {tuple(row[name] for name in columns) for row in rows}
+    if len(places) != len(rows):
+        raise SystemExit(f"the table has {len(rows) - len(places)} messages twice")
+    missing = set(acknowledged) - places
+    if missing:
+        raise SystemExit(f"the table lacks {len(missing)} of {len(acknowledged)} messages, such as {min(missing)}")
+    return f"all {len(acknowledged):,} messages that the broker acknowledged are in the table, each once; none is twice"
+
+
 def picture(seen: Sequence[tuple[float, int, int]], moments: Sequence[tuple[float, str]]) -> str:
     """Draw the plot as SVG: orders taken and orders in the table, second by second.
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
-from examples.demo import __main__
+from examples.demo import __main__, following, proof
+from examples.demo.recorded_master import RecordedMaster
+from flintmq.ha import Follower
+from tests.compat.replication import FOLDER, GoldenMaster
 
 
-def test_without_spark(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_without_spark(tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(__main__, "follow", lambda *_: True)  # it has a test of its own
     out = tmp_path / "out"
     for _ in range(2):  # the second run empties the first's directory
         assert __main__.main(["--out", str(out), "--without-spark"]) == 0
@@ -32,7 +41,7 @@ def test_a_command_that_fails_ends_the_demo(tmp_path: Path) -> None:
 
 def test_what_dies_by_itself_ends_the_demo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     pytest.importorskip("deltalake", reason="deltalake is not installed")
-    story = __main__.Story(tmp_path, 100, 1000)
+    story = __main__.Orders(tmp_path, 100, 1000)
     story.store.write_text("no directory")
     story.start_writer(100)
     try:
@@ -43,11 +52,90 @@ def test_what_dies_by_itself_ends_the_demo(tmp_path: Path, monkeypatch: pytest.M
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("played", ["recorded", "java"])
+def test_a_broker_is_followed(
+    played: str, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Broker, follower and export are killed and go on; logs and table are compared by commands of their own."""
+    pytest.importorskip("deltalake", reason="deltalake is not installed")
+    if played == "recorded":
+        monkeypatch.setenv("FLINTMQ_ORACLE", "off")
+    elif following.java() is None:
+        pytest.skip("no Java, or the oracle of tests/interop is not built")
+    assert following.follow(tmp_path, 400, 100, 9)
+    text = capfd.readouterr().out
+    assert ("recorded bytes of a broker play it" in " ".join(text.split())) == (played == "recorded")
+    assert "killed with " in text and text.count("result   equal") == 2
+    assert "that the broker acknowledged are in the table, each once" in " ".join(text.split())
+    events = [json.loads(line) for line in (tmp_path / "events.jsonl").read_text().splitlines()]
+    resumed = [event["end"] for event in events if event["event"] == "resumed"]
+    assert resumed[0] == 0 and max(resumed) > 0, "the second follower went on where the first was killed"
+
+
+def test_a_table_that_lacks_a_message_or_has_one_twice_is_seen(tmp_path: Path) -> None:
+    deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed")
+    pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    places = [("Orders", 0, 0), ("Orders", 0, 1), ("Orders", 1, 0)]
+    names = ["topic", "queue_id", "queue_offset"]
+    for name, rows in (("whole", places), ("lacks", places[:2]), ("twice", [*places, places[0]])):
+        columns = [pa.array(list(column)) for column in zip(*rows, strict=True)]
+        deltalake.write_deltalake(str(tmp_path / name), pa.table(columns, names=names))
+    assert proof.each_once(tmp_path / "whole", places).startswith("all 3 messages")
+    with pytest.raises(SystemExit, match=r"the table lacks 1 of 3 messages, such as \('Orders', 1, 0\)"):
+        proof.each_once(tmp_path / "lacks", places)
+    with pytest.raises(SystemExit, match="the table has 1 messages twice"):
+        proof.each_once(tmp_path / "twice", places)
+
+
+def test_the_recorded_master_sends_what_a_real_one_sent(tmp_path: Path) -> None:
+    """The same frames for the same first reports."""
+    recorded = json.loads((FOLDER / "master-sessions533.json").read_text(encoding="utf-8"))
+    sessions = {tuple(session["reports"]): session["frames"] for session in recorded["sessions"]}
+    master = RecordedMaster(GoldenMaster("533", tmp_path).path)
+    try:
+        assert master.end == recorded["max"]
+        for report in (0, 1, 65536):
+            with socket.create_connection(("127.0.0.1", master.port)) as line, line.makefile("rb") as lines:
+                line.sendall(report.to_bytes(8, "big"))
+                for frame in [each for each in sessions[(report,)] if each["size"]]:
+                    header = int.from_bytes(lines.read(8), "big"), int.from_bytes(lines.read(4), "big")
+                    assert header == (frame["offset"], frame["size"])
+                    assert hashlib.sha1(lines.read(frame["size"])).hexdigest() == frame["sha1"]
+    finally:
+        master.close()
+
+
+def test_the_recorded_master_grows(tmp_path: Path) -> None:
+    golden = GoldenMaster("540", tmp_path)
+    master = RecordedMaster(golden.path, have=10)
+    try:
+        with Follower(tmp_path / "copy", f"127.0.0.1:{master.port}", config=golden.config) as follower:
+            assert follower.wait_caught_up(30)
+            offset, size = golden.records[9]
+            assert follower.whole == offset + size
+            master.have(10**9)
+            while follower.whole < len(golden.log):
+                assert follower.wait_caught_up(30)
+    finally:
+        master.close()
+
+
+def test_the_recorded_master_as_a_program(tmp_path: Path) -> None:
+    golden = GoldenMaster("533", tmp_path)
+    words = [sys.executable, "-m", "examples.demo.recorded_master", str(golden.path), "--port", "0", "--rate", "1000"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        counts = [int(process.stdout.readline()) for _ in range(12)]
+        process.kill()
+    assert counts[0] == 0 and counts == sorted(counts) and counts[-1] == 868
+
+
+@pytest.mark.slow
 @pytest.mark.spark
 def test_the_whole_story(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("deltalake", reason="deltalake is not installed")
     out = tmp_path / "out"
-    assert __main__.main(["--out", str(out), "--orders", "5000", "--rate", "500"]) == 0
+    assert __main__.main(["--out", str(out), "--orders", "5000", "--rate", "500", "--followed", "400"]) == 0
     text = capfd.readouterr().out
     assert "killed with " in text
     assert text.count("none missing, none twice") == 2

@@ -22,6 +22,10 @@ metadata       a broker's configuration, topics, groups and offsets
 broker_tables  keeps them in a follower's store
 name_server    finds brokers and their replication ports
 fleet          follows all brokers of a name server
+
+master_line    the master's side of a line, without I/O
+acks           puts that wait until replicas have them
+listener       lets followers have the log of a store
 registration   registers a listener at a name server
 
 Importing this package opens no socket.
