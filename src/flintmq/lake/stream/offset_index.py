@@ -23,7 +23,7 @@ from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
 from flintmq.store.layout.config_reader import BATCH_TYPE
 from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.read.log_map import QueueRun
-from flintmq.store.read.queue_lookup import QueueLookup
+from flintmq.store.read.queue_lookup import BLOCK, QueueLookup
 
 READ_UNITS = 3276  # read at once: 64 KiB
 EXACT_UNITS = 8192  # up to this many units sizes are added up; beyond, they are estimated from a sample
@@ -95,7 +95,7 @@ class Places:
     """
 
     def __init__(self, lookup: QueueLookup, name: QueueName, segments: Segments | None) -> None:
-        self.name, self.units = name, lookup.units(name)
+        self.name, self.units, self._lookup = name, lookup.units(name), lookup
         self._runs = lookup.tail_runs(name) if segments is not None else []
         self._segments = segments or Segments(lookup)
         self._tail = min((run.low for run in self._runs), default=1 << 63)  # from this offset on the log is used
@@ -140,10 +140,13 @@ class Places:
         return high if unit is None else min(max(units.span(number, unit)[0], low), high)
 
     def _columns(self, low: int, high: int) -> tuple[Any, Any]:
-        """Return unit_columns(low, high); the last read is cached."""
+        """Return unit_columns(low, high), of units that the lookup has kept if they are valid; the last are cached."""
         begin, places, sizes = self._read
         if not begin <= low <= high <= begin + len(places):
-            begin, (places, sizes) = low, unit_columns(self.units, low, high)
+            kept = self._lookup.kept_units(self.name, low, high - low) if low // BLOCK == (high - 1) // BLOCK else b""
+            begin, (places, sizes) = low, _columns_of(kept)
+            if len(places) < high - low or (places < 0).any():
+                places, sizes = unit_columns(self.units, low, high)
             self._read = (begin, places, sizes)
         return places[low - begin : high - begin], sizes[low - begin : high - begin]
 
@@ -190,7 +193,11 @@ def unit_columns(units: UnitQueue, low: int, high: int) -> tuple[Any, Any]:
         read = len(data) // UNIT_SIZE
         more = units.raw(low + read, high - low - read)
         data += more[: len(more) - len(more) % UNIT_SIZE] or _HOLE
-    found = numpy.frombuffer(data, _UNIT, high - low)
+    return _columns_of(data)
+
+
+def _columns_of(data: bytes | memoryview) -> tuple[Any, Any]:
+    found = numpy.frombuffer(data, _UNIT)
     sizes = found["size"].astype(numpy.int64)
     good = (sizes > 0) & (sizes != PRE_BLANK_SIZE)
     return numpy.where(good, found["physical_offset"].astype(numpy.int64), -1), numpy.where(good, sizes, 0)

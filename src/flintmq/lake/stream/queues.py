@@ -232,6 +232,9 @@ class StreamQueues:
 
     def place(self, name: QueueName, offset: int) -> int | None:
         """Return the log offset of a queue's record, according to its unit; None if there is none."""
+        kept = self._lookup.kept_unit(name, offset)
+        if kept is not None:
+            return kept.physical_offset
         units = self._lookup.units(name)
         number = units.number_of(offset)
         unit = units.unit(number)
