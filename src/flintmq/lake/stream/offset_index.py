@@ -99,6 +99,7 @@ class Places:
         self._runs = lookup.tail_runs(name) if segments is not None else []
         self._segments = segments or Segments(lookup)
         self._tail = min((run.low for run in self._runs), default=1 << 63)  # from this offset on the log is used
+        self._sized = 0, 0, 0  # a span and its size
         self._read: tuple[int, Any, Any] = (0, numpy.zeros(0, numpy.int64), numpy.zeros(0, numpy.int64))
 
     def first_at(self, position: int, low: int, high: int) -> int:
@@ -143,15 +144,30 @@ class Places:
         """Return unit_columns(low, high), of units that the lookup has kept if they are valid; the last are cached."""
         begin, places, sizes = self._read
         if not begin <= low <= high <= begin + len(places):
-            kept = self._lookup.kept_units(self.name, low, high - low) if low // BLOCK == (high - 1) // BLOCK else b""
-            begin, (places, sizes) = low, _columns_of(kept)
+            begin, (places, sizes) = low, _columns_of(self._kept(low, high) if high - low <= BLOCK else b"")
             if len(places) < high - low or (places < 0).any():
                 places, sizes = unit_columns(self.units, low, high)
             self._read = (begin, places, sizes)
         return places[low - begin : high - begin], sizes[low - begin : high - begin]
 
+    def _kept(self, low: int, high: int) -> bytes:
+        """Return the bytes of units as the lookup has kept them; fewer if one was not written then."""
+        found = b""
+        while low < high:
+            more = self._lookup.kept_units(self.name, low, high - low)
+            if not more:
+                break
+            found += more
+            low += len(more) // UNIT_SIZE
+        return found
+
     def size(self, low: int, high: int) -> int:
         """Return the log bytes of the messages [low, high): exact, or for very many estimated."""
+        if self._sized[:2] != (low, high):  # of all messages of a micro-batch it is asked more than once
+            self._sized = low, high, self._size(low, high)
+        return self._sized[2]
+
+    def _size(self, low: int, high: int) -> int:
         stop = min(high, self._tail)
         total = 0
         if low < stop:

@@ -188,6 +188,11 @@ class StreamQueues:
                 self.bounds.pop(name, None)
                 self.highs.pop(name, None)
 
+    def release(self) -> None:
+        """Forget what was read of the queues for one planning; their bounds stay."""
+        self._lookup.release()
+        self._places = {}
+
     def settle(self, seconds: float) -> None:
         """Wait until all wanted messages now in the log are dispatched, for at most `seconds`."""
         until = time.monotonic() + seconds

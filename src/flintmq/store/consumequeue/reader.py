@@ -177,7 +177,8 @@ class UnitQueue:
         files: in order, as `_unit_files` lists them.
         effects: the disk.
         held: reads the files; None: each read opens its file.
-        known: all units, if there is one file and it begins with unit 0, as they were when it was listed.
+        known: all units up to the last written one, as they were when the files were listed; only of a queue of one
+            file that begins with unit 0.
 
     Raises:
         StoreAccessError: (any method) a file may not be read.
@@ -267,8 +268,8 @@ class UnitQueue:
         None if they are not known without a search: unless all of them are `known`, from unit 0 on.
         """
         known = self.known
-        end = -(-content_size(known) // self.layout.size) if known is not None else 0
-        if known is None or not 0 < end * self.layout.size <= min(len(known), self.files[0].size):
+        end, part = divmod(len(known), self.layout.size) if known is not None else (0, 0)
+        if known is None or not end or part or len(known) > self.files[0].size:
             return None
         unpack = self.layout.unpack
         last = unpack(known, (end - 1) * self.layout.size)

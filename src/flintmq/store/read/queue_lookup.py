@@ -35,7 +35,7 @@ UNITS_TRIED = 1000  # units that point nowhere, before a queue's files are ignor
 OFFSETS_TRIED = 8  # offsets tried one by one, before the log is searched for the next message
 QUEUES_KEPT = 4096  # listings of queue directories that are cached
 BLOCK = 512  # units of a plain queue that are read and kept at once
-BLOCKS_KEPT = 64  # 640 KiB
+BLOCKS_KEPT = 256  # 2.5 MiB
 
 
 class Bounds(NamedTuple):
@@ -267,9 +267,19 @@ class QueueLookup:
         """Return the bounds in the queue's files, checked against the log: the dispatched messages."""
         with self._lock:
             if name not in self._bounds:
-                with self.units(name).held() as units:
-                    self._bounds[name] = self._short_bounds(name, units) or self._read_bounds(name, units)
+                units = self.units(name)
+                found = self._short_bounds(name, units)
+                if found is None:
+                    with units.held() as held:
+                        found = self._read_bounds(name, held)
+                self._bounds[name] = found
             return self._bounds[name]
+
+    def release(self) -> None:
+        """Forget listings and units, of which a planner needs the memory no longer."""
+        with self._lock:
+            self._files.clear()
+            self._blocks.clear()
 
     def first_topic(self, name: QueueName) -> str | None:
         """Return the topic of the first record of the queue's files; None if it was not read."""
