@@ -267,13 +267,16 @@ class QueueLookup:
         """Return the bounds in the queue's files, checked against the log: the dispatched messages."""
         with self._lock:
             if name not in self._bounds:
-                units = self.units(name)
-                found = self._short_bounds(name, units)
-                if found is None:
-                    with units.held() as held:
-                        found = self._read_bounds(name, held)
-                self._bounds[name] = found
+                self._bounds[name] = self._found_bounds(name)
             return self._bounds[name]
+
+    def _found_bounds(self, name: QueueName) -> Bounds:
+        units = self.units(name)
+        found = self._short_bounds(name, units)
+        if found is not None:
+            return found
+        with units.held() as held:
+            return self._read_bounds(name, held)
 
     def release(self) -> None:
         """Forget listings and units, of which a planner needs the memory no longer."""
