@@ -1,4 +1,7 @@
-"""Processor time of planning reads and streams of many stores: python experiments/many_stores.py [STORES [QUEUES [MESSAGES]]]."""
+"""Processor time of planning reads and streams of many stores.
+
+python experiments/many_stores.py [STORES [QUEUES [MESSAGES]]]: messages of each queue.
+"""
 
 from __future__ import annotations
 

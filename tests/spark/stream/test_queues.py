@@ -128,13 +128,18 @@ def test_the_first_micro_batch_visits_each_queue_once(tmp_path, monkeypatch, len
         store.put_many([Message("T", b"x", queue_id=number % 80) for number in range(80 * count)])
     monkeypatch.setattr(queues, "QUIET_SECONDS", 1e9)
     visits, below = Counter(), str(tmp_path / "consumequeue")
-    for call in ("open_read", "only_file", "regular_files"):
 
-        def counted(effects, path, *rest, call=call, asked=getattr(Effects, call)):
-            visits[call] += str(path).startswith(below)
+    def counted(name):
+        asked = getattr(Effects, name)
+
+        def call(effects, path, *rest):
+            visits[name] += str(path).startswith(below)
             return asked(effects, path, *rest)
 
-        monkeypatch.setattr(Effects, call, counted)
+        return call
+
+    for name in ("open_read", "only_file", "regular_files"):
+        monkeypatch.setattr(Effects, name, counted(name))
     query = Query(tmp_path, columns="topic,queue_id,queue_offset")
     assert query.plan() and query.reader.partitions(*query.batches[0])
     if length == "short":
