@@ -1,4 +1,7 @@
-"""Processor time of planning reads and streams of many stores: python experiments/many_stores.py [STORES [QUEUES]]."""
+"""Processor time of planning reads and streams of many stores.
+
+python experiments/many_stores.py [STORES [QUEUES [MESSAGES]]]: messages of each queue.
+"""
 
 from __future__ import annotations
 
@@ -17,14 +20,16 @@ from flintmq.lake.stream.options import StreamOptions
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.report import Report
 
-SMALL = {"mappedFileSizeConsumeQueue": 20_000, "mappedFileSizeCommitLog": 1 << 20, "maxHashSlotNum": 100}
+SMALL = {"mappedFileSizeConsumeQueue": 200_000, "mappedFileSizeCommitLog": 1 << 20, "maxHashSlotNum": 100}
 
 
-def make(root: Path, stores: int, queues: int) -> str:
-    """Make stores with four queues a topic and four messages a queue; return the pattern that names them."""
+def make(root: Path, stores: int, queues: int, messages: int) -> str:
+    """Make stores with four queues a topic, and messages of each queue; return the pattern that names them."""
     for broker in range(stores):
         with MessageStore(root / f"b{broker:03d}" / "store", maxIndexNum=400, **SMALL) as store:
-            store.put_many([Message(f"T{n % queues // 4}", b"%d" % n, queue_id=n % 4) for n in range(4 * queues)])
+            for begin in range(0, messages * queues, 10_000):
+                numbers = range(begin, min(begin + 10_000, messages * queues))
+                store.put_many([Message(f"T{n % queues // 4}", b"%d" % n, queue_id=n % 4) for n in numbers])
     return f"{root}/{{broker}}/store"
 
 
@@ -36,10 +41,10 @@ def told(what: str, call: Callable[[], Any]) -> Any:
     return answer
 
 
-def main(stores: int, queues: int) -> None:
+def main(stores: int, queues: int, messages: int) -> None:
     """Measure one after the other."""
     with tempfile.TemporaryDirectory() as folder:
-        pattern = make(Path(folder), stores, queues)
+        pattern = make(Path(folder), stores, queues, messages)
         whole = ReadOptions(path=pattern, stores=pattern)
         topic = ReadOptions(path=pattern, stores=pattern, predicate=Predicate(topics=frozenset(["T3"])))
         told("plan of a read", lambda: plans_of(whole, Report()))
@@ -53,4 +58,4 @@ def main(stores: int, queues: int) -> None:
 
 
 if __name__ == "__main__":
-    main(*[*map(int, sys.argv[1:]), *[100, 100][len(sys.argv) - 1 :]])
+    main(*[*map(int, sys.argv[1:]), *[100, 100, 4][len(sys.argv) - 1 :]])

@@ -5,7 +5,7 @@ import shutil
 
 import pytest
 
-from flintmq import StoreConfig
+from flintmq import Message, MessageStore, StoreConfig
 from flintmq.lake.stream.offset_index import Places, Segments
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.layout.queue_name import QueueName
@@ -39,6 +39,28 @@ def test_first_at_and_size(golden, tmp_path, monkeypatch, name, bare, read_units
             assert places.first_at(position, low, high) == min(found[0] if found else high, high)
         if not bare:
             assert places.size(low, high) == sum(r["size"] for r in rows if low <= r["queue_offset"] < high)
+
+
+def _write(path, position, data):
+    with path.open("r+b") as file:
+        file.seek(position)
+        file.write(data)
+
+
+@pytest.mark.parametrize("messages", [30, 700])
+def test_a_unit_that_was_kept_as_a_hole_is_read_again(tmp_path, messages):
+    """Its page reached the file after the planner had read it."""
+    with MessageStore(tmp_path, mapped_file_size_consume_queue=20_000) as store:
+        store.put_many([Message("T", b"x" * number) for number in range(messages)])
+    name, path = QueueName("T", 0), tmp_path / "consumequeue" / "T" / "0" / ("0" * 20)
+    right = path.read_bytes()[200:220]
+    expected = Places(QueueLookup(Snapshot(str(tmp_path), StoreConfig())), name, None).size(5, 20)
+    _write(path, 200, bytes(20))
+    lookup = QueueLookup(Snapshot(str(tmp_path), StoreConfig()))
+    assert lookup.file_bounds(name)[:2] == (0, messages) and lookup.kept_unit(name, 10) is None
+    _write(path, 200, right)
+    places = Places(lookup, name, None)
+    assert places.size(5, 20) == expected and places.first_at(lookup.message(name, 10).physical_offset, 5, 20) == 10
 
 
 def test_the_size_of_very_many_is_estimated(golden, monkeypatch):

@@ -3,6 +3,7 @@
 import random
 import shutil
 import time
+from collections import Counter
 
 import pytest
 
@@ -11,6 +12,7 @@ from flintmq.errors import StoreError
 from flintmq.lake.options import ReadOptions
 from flintmq.lake.stream import queues
 from flintmq.objects.object_store import FRESH_SECONDS
+from flintmq.storage.filesystem import Effects
 from flintmq.store.read.queue_lookup import QueueLookup
 from tests.spark.stream.drive import Query, numbers
 from tests.support.spark_reading import read
@@ -113,9 +115,38 @@ def many(request, tmp_path_factory):
 def looks(monkeypatch):
     """The queues whose files were asked for their ends, each time that they were."""
     asked = []
-    opened = QueueLookup._held
-    monkeypatch.setattr(QueueLookup, "_held", lambda lookup, name: (asked.append(name), opened(lookup, name))[1])
+    find = QueueLookup._found_bounds
+    monkeypatch.setattr(QueueLookup, "_found_bounds", lambda lookup, name: (asked.append(name), find(lookup, name))[1])
     return asked
+
+
+@pytest.mark.parametrize("length", ["short", "long"])
+def test_the_first_micro_batch_visits_each_queue_once(tmp_path, monkeypatch, length):
+    """Its begin, its end and its tasks, if nothing comes meanwhile; a longer queue is opened for each end, and once."""
+    count = 3 if length == "short" else 300
+    with MessageStore(tmp_path, mapped_file_size_consume_queue=20_000) as store:
+        store.put_many([Message("T", b"x", queue_id=number % 80) for number in range(80 * count)])
+    monkeypatch.setattr(queues, "QUIET_SECONDS", 1e9)
+    visits, below = Counter(), str(tmp_path / "consumequeue")
+
+    def counted(name):
+        asked = getattr(Effects, name)
+
+        def call(effects, path, *rest):
+            visits[name] += str(path).startswith(below)
+            return asked(effects, path, *rest)
+
+        return call
+
+    for name in ("open_read", "only_file", "regular_files"):
+        monkeypatch.setattr(Effects, name, counted(name))
+    query = Query(tmp_path, columns="topic,queue_id,queue_offset")
+    assert query.plan() and query.reader.partitions(*query.batches[0])
+    if length == "short":
+        assert visits["open_read"] == visits["regular_files"] == 0
+    else:
+        assert visits["open_read"] <= 2 * 80 + 1 and visits["regular_files"] <= 80 + 1
+    assert visits["only_file"] <= 80 + 1, "one tells how far dispatch is"
 
 
 @pytest.mark.parametrize("options", [{}, {"subscribe": "t007"}], ids=["all topics", "one topic"])

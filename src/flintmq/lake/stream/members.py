@@ -194,7 +194,7 @@ class StoresStream:
                 broker: one.limited(shares[broker], None) if shares.get(broker) else replace(one, spans={})
                 for broker, one in there.items()
             }
-        sizes = {broker: one.log_bytes for broker, one in there.items() if one.spans}
+        sizes = {broker: one.log_bytes for broker, one in there.items() if one.spans and most_bytes is not None}
         if most_bytes is not None and sum(sizes.values()) > most_bytes:
             shares = _shares(sizes, most_bytes, self._served)
             self._served += 1

@@ -23,7 +23,7 @@ from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
 from flintmq.store.layout.config_reader import BATCH_TYPE
 from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.read.log_map import QueueRun
-from flintmq.store.read.queue_lookup import QueueLookup
+from flintmq.store.read.queue_lookup import BLOCK, QueueLookup
 
 READ_UNITS = 3276  # read at once: 64 KiB
 EXACT_UNITS = 8192  # up to this many units sizes are added up; beyond, they are estimated from a sample
@@ -95,10 +95,11 @@ class Places:
     """
 
     def __init__(self, lookup: QueueLookup, name: QueueName, segments: Segments | None) -> None:
-        self.name, self.units = name, lookup.units(name)
+        self.name, self.units, self._lookup = name, lookup.units(name), lookup
         self._runs = lookup.tail_runs(name) if segments is not None else []
         self._segments = segments or Segments(lookup)
         self._tail = min((run.low for run in self._runs), default=1 << 63)  # from this offset on the log is used
+        self._sized = 0, 0, 0  # a span and its size
         self._read: tuple[int, Any, Any] = (0, numpy.zeros(0, numpy.int64), numpy.zeros(0, numpy.int64))
 
     def first_at(self, position: int, low: int, high: int) -> int:
@@ -140,15 +141,33 @@ class Places:
         return high if unit is None else min(max(units.span(number, unit)[0], low), high)
 
     def _columns(self, low: int, high: int) -> tuple[Any, Any]:
-        """Return unit_columns(low, high); the last read is cached."""
+        """Return unit_columns(low, high), of units that the lookup has kept if they are valid; the last are cached."""
         begin, places, sizes = self._read
         if not begin <= low <= high <= begin + len(places):
-            begin, (places, sizes) = low, unit_columns(self.units, low, high)
+            begin, (places, sizes) = low, _columns_of(self._kept(low, high) if high - low <= BLOCK else b"")
+            if len(places) < high - low or (places < 0).any():
+                places, sizes = unit_columns(self.units, low, high)
             self._read = (begin, places, sizes)
         return places[low - begin : high - begin], sizes[low - begin : high - begin]
 
+    def _kept(self, low: int, high: int) -> bytes:
+        """Return the bytes of units as the lookup has kept them; fewer if one was not written then."""
+        found = b""
+        while low < high:
+            more = self._lookup.kept_units(self.name, low, high - low)
+            if not more:
+                break
+            found += more
+            low += len(more) // UNIT_SIZE
+        return found
+
     def size(self, low: int, high: int) -> int:
         """Return the log bytes of the messages [low, high): exact, or for very many estimated."""
+        if self._sized[:2] != (low, high):  # of all messages of a micro-batch it is asked more than once
+            self._sized = low, high, self._size(low, high)
+        return self._sized[2]
+
+    def _size(self, low: int, high: int) -> int:
         stop = min(high, self._tail)
         total = 0
         if low < stop:
@@ -190,7 +209,11 @@ def unit_columns(units: UnitQueue, low: int, high: int) -> tuple[Any, Any]:
         read = len(data) // UNIT_SIZE
         more = units.raw(low + read, high - low - read)
         data += more[: len(more) - len(more) % UNIT_SIZE] or _HOLE
-    found = numpy.frombuffer(data, _UNIT, high - low)
+    return _columns_of(data)
+
+
+def _columns_of(data: bytes | memoryview) -> tuple[Any, Any]:
+    found = numpy.frombuffer(data, _UNIT)
     sizes = found["size"].astype(numpy.int64)
     good = (sizes > 0) & (sizes != PRE_BLANK_SIZE)
     return numpy.where(good, found["physical_offset"].astype(numpy.int64), -1), numpy.where(good, sizes, 0)

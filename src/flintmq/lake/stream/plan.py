@@ -68,10 +68,11 @@ def share_out(
     """
     spans = {name: span for name, span in spans.items() if span[0] < span[1]}
     known: dict[tuple[QueueName, int], int] = {}
-    begin = _first(queues, spans, known)
-    if begin is None:
-        return []
-    end = _end(queues, spans)
+    with queues.lookup.snapshot.held():
+        begin = _first(queues, spans, known)
+        if begin is None:
+            return []
+        end = _end(queues, spans)
     size = sum(queues.places(name).size(*span) for name, span in spans.items())
     count = split_count(size, cores(), queues.options.least_splits)
     lots, rest = [], spans

@@ -188,6 +188,11 @@ class StreamQueues:
                 self.bounds.pop(name, None)
                 self.highs.pop(name, None)
 
+    def release(self) -> None:
+        """Forget what was read of the queues for one planning; their bounds stay."""
+        self._lookup.release()
+        self._places = {}
+
     def settle(self, seconds: float) -> None:
         """Wait until all wanted messages now in the log are dispatched, for at most `seconds`."""
         until = time.monotonic() + seconds
@@ -232,6 +237,9 @@ class StreamQueues:
 
     def place(self, name: QueueName, offset: int) -> int | None:
         """Return the log offset of a queue's record, according to its unit; None if there is none."""
+        kept = self._lookup.kept_unit(name, offset)
+        if kept is not None:
+            return kept.physical_offset
         units = self._lookup.units(name)
         number = units.number_of(offset)
         unit = units.unit(number)

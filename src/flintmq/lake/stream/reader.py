@@ -256,7 +256,9 @@ class StoreStream:
         removed = _missing(queues, begin, {*differing, *wanted}) if queues.of_directories() else set()
         spans = self._spans(queues, begin, anchor, self._planned, removed, wanted, known=True)
         to_end = queues.at_rest and not any(name in queues.highs for name in differing)
-        return share_out(queues, spans, walked_to(queues, anchor), to_end)
+        tasks = share_out(queues, spans, walked_to(queues, anchor), to_end)
+        queues.release()
+        return tasks
 
     # -- offsets -------------------------------------------------------------------------------------------------------
 

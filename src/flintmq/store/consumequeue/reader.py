@@ -177,6 +177,8 @@ class UnitQueue:
         files: in order, as `_unit_files` lists them.
         effects: the disk.
         held: reads the files; None: each read opens its file.
+        known: all units up to the last written one, as they were when the files were listed; only of a queue of one
+            file that begins with unit 0.
 
     Raises:
         StoreAccessError: (any method) a file may not be read.
@@ -192,16 +194,22 @@ class UnitQueue:
         files: tuple[UnitFile, ...],
         effects: Effects,
         held: HeldFiles | None = None,
+        known: bytes | None = None,
     ) -> None:
-        self.layout, self.folder, self.files = layout, folder, files
+        self.layout, self.folder, self.files, self.known = layout, folder, files, known
         self._below, self._effects, self._held = below, effects, held
         self._starts = [file.start for file in files]
 
     @contextmanager
     def held(self) -> Iterator[UnitQueue]:
-        """Return the same queue with open files, for one thread and the length of a `with` block."""
+        """Return the same queue with open files, for one thread and the length of a `with` block.
+
+        Units that are `known` are not read again.
+        """
         with HeldFiles(self._below, self._effects) as files:
-            yield UnitQueue(self.layout, self.folder, self._below, self.files, self._effects, files)
+            if self.known is not None:
+                files.keep(self.files[0], self.known)
+            yield UnitQueue(self.layout, self.folder, self._below, self.files, self._effects, files, self.known)
 
     @property
     def is_batch(self) -> bool:
@@ -257,11 +265,11 @@ class UnitQueue:
     def ends(self) -> tuple[AnyUnit, AnyUnit, int] | None:
         """Return the first and the last written unit, and the number after it.
 
-        None if they are not known without a search: unless `held_plain_queue` has read all of them, from unit 0 on.
+        None if they are not known without a search: unless all of them are `known`, from unit 0 on.
         """
-        known = self._held.known(self.files[0]) if self._held is not None and self.files else None
-        end = -(-content_size(known) // self.layout.size) if known is not None else 0
-        if known is None or self.first or not 0 < end * self.layout.size <= min(len(known), self.files[0].size):
+        known = self.known
+        end, part = divmod(len(known), self.layout.size) if known is not None else (0, 0)
+        if known is None or not end or part or len(known) > self.files[0].size:
             return None
         unpack = self.layout.unpack
         last = unpack(known, (end - 1) * self.layout.size)
@@ -419,26 +427,23 @@ def plain_queue(root: str, name: QueueName, effects: Effects = REAL, held: HeldF
     return _listed(os.path.join(root, directories.QUEUES), name, UNIT, effects, held)
 
 
-@contextmanager
-def held_plain_queue(root: str, name: QueueName, effects: Effects = REAL) -> Iterator[UnitQueue]:
-    """Return a queue of consumequeue/ with open files, for the length of a `with` block.
+def known_plain_queue(root: str, name: QueueName, effects: Effects = REAL) -> UnitQueue:
+    """List a queue of consumequeue/.
 
-    The units of a short queue are read with the listing, in one visit of its directory: for those who ask thousands of
-    queues for their ends.
+    The units of a short queue are read with the listing, in one visit of its directory, and are `known`: for those who
+    ask thousands of queues.
 
     Raises:
         StoreAccessError: the directory may not be listed, or a file not be read.
-
-    Thread: one.
     """
     below = os.path.join(root, directories.QUEUES)
     folder = os.sep.join((below, name.topic, str(name.queue_id)))
     listed, data = effects.only_file(folder, below, FIRST_BYTES) if is_path(name.topic) else ([], None)
     files = _unit_files(_in_order(listed, folder), UNIT_SIZE)
-    with HeldFiles(below, effects) as held:
-        if files and data is not None:
-            held.keep(files[0], data)
-        yield UnitQueue(UNIT, folder, below, files, effects, held)
+    known = None
+    if files and data is not None and not files[0].start:  # without the hole, which would be most of the memory
+        known = data[: -(-content_size(data) // UNIT_SIZE) * UNIT_SIZE]
+    return UnitQueue(UNIT, folder, below, files, effects, known=known)
 
 
 def batch_queue(root: str, name: QueueName, effects: Effects = REAL, held: HeldFiles | None = None) -> UnitQueue:

@@ -13,17 +13,16 @@ from __future__ import annotations
 
 from collections import OrderedDict
 from collections.abc import Iterator
-from contextlib import AbstractContextManager
 from functools import cached_property
 from typing import NamedTuple
 
-from flintmq.format.consume_queue import UNIT, UNIT_SIZE
+from flintmq.format.consume_queue import UNIT, UNIT_SIZE, Unit
 from flintmq.message import StoredMessage, stored_message
 from flintmq.storage.mutex import ReentrantLock
 from flintmq.store.commitlog.resync import first_record
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import LogWalk
-from flintmq.store.consumequeue.reader import AnyUnit, UnitQueue, batch_queue, held_plain_queue, plain_queue
+from flintmq.store.consumequeue.reader import AnyUnit, UnitQueue, batch_queue, known_plain_queue, plain_queue
 from flintmq.store.dispatch.dispatcher import DispatchRules
 from flintmq.store.dispatch.queue_positions import places
 from flintmq.store.layout import directories
@@ -36,7 +35,7 @@ UNITS_TRIED = 1000  # units that point nowhere, before a queue's files are ignor
 OFFSETS_TRIED = 8  # offsets tried one by one, before the log is searched for the next message
 QUEUES_KEPT = 4096  # listings of queue directories that are cached
 BLOCK = 512  # units of a plain queue that are read and kept at once
-BLOCKS_KEPT = 64  # 640 KiB
+BLOCKS_KEPT = 256  # 2.5 MiB
 
 
 class Bounds(NamedTuple):
@@ -115,11 +114,15 @@ class QueueLookup:
         return frozenset(batch_topics(snapshot.root, snapshot.effects, snapshot.broker, self._batch_names))
 
     def units(self, name: QueueName) -> UnitQueue:
-        """Return the units of a queue's files; without files if it has none."""
+        """Return the units of a queue's files; without files if it has none.
+
+        They are listed once, and those of a short queue are read then.
+        """
         with self._lock:
             found = self._files.get(name)
             if found is None:
-                make = batch_queue if name in self._batch_names else plain_queue
+                make = plain_queue if self.snapshot.effects.remote else known_plain_queue
+                make = batch_queue if name in self._batch_names else make
                 found = make(self.snapshot.root, name, self.snapshot.effects)
                 self._files[name] = found
                 if len(self._files) > QUEUES_KEPT:
@@ -139,7 +142,8 @@ class QueueLookup:
         """
         number = offset // BLOCK
         with self._lock:
-            block = self._blocks.get((name, number))
+            known = None if number else self.units(name).known
+            block = self._blocks.get((name, number)) if known is None else known
             if block is None:
                 block = bytes(self.plain_units(name, number * BLOCK, BLOCK))
                 self._blocks[name, number] = block
@@ -161,12 +165,15 @@ class QueueLookup:
             found = self._tail_find(name, offset)
         return self._in_hole(name, offset) if found is None else found
 
-    def _by_kept_unit(self, name: QueueName, offset: int) -> StoredMessage | None:
+    def kept_unit(self, name: QueueName, offset: int) -> Unit | None:
+        """Return the unit of an offset if it is among `kept_units` and points to a record."""
         units = self.kept_units(name, offset, 1)
         unit = UNIT.unpack(units) if units else None
-        if unit is None or not UnitQueue.points_to_record(unit):
-            return None
-        message = self.snapshot.record(unit.physical_offset)
+        return unit if unit is not None and UnitQueue.points_to_record(unit) else None
+
+    def _by_kept_unit(self, name: QueueName, offset: int) -> StoredMessage | None:
+        unit = self.kept_unit(name, offset)
+        message = self.snapshot.record(unit.physical_offset) if unit is not None else None
         return message if message is not None and is_at_queue_offset(message, name, offset) else None
 
     def _by_unit(self, name: QueueName, offset: int) -> StoredMessage | None:
@@ -260,16 +267,22 @@ class QueueLookup:
         """Return the bounds in the queue's files, checked against the log: the dispatched messages."""
         with self._lock:
             if name not in self._bounds:
-                with self._held(name) as units:
-                    self._bounds[name] = self._short_bounds(name, units) or self._read_bounds(name, units)
+                self._bounds[name] = self._found_bounds(name)
             return self._bounds[name]
 
-    def _held(self, name: QueueName) -> AbstractContextManager[UnitQueue]:
-        """Return the units of a queue's files, open for the length of a `with` block."""
-        effects = self.snapshot.effects
-        if name in self._files or name in self._batch_names or effects.remote:
-            return self.units(name).held()
-        return held_plain_queue(self.snapshot.root, name, effects)
+    def _found_bounds(self, name: QueueName) -> Bounds:
+        units = self.units(name)
+        found = self._short_bounds(name, units)
+        if found is not None:
+            return found
+        with units.held() as held:
+            return self._read_bounds(name, held)
+
+    def release(self) -> None:
+        """Forget listings and units, of which a planner needs the memory no longer."""
+        with self._lock:
+            self._files.clear()
+            self._blocks.clear()
 
     def first_topic(self, name: QueueName) -> str | None:
         """Return the topic of the first record of the queue's files; None if it was not read."""
@@ -390,6 +403,7 @@ class QueueLookup:
         end = self._end_among_last() if self.has_files else None
         self._bounds.clear()  # bounds that were read before others are older than this answer
         self._files.clear()
+        self._blocks.clear()
         if end is None:
             end = max((self.file_bounds(name).physical_end for name in self.file_names()), default=0)
         return max(min(0 if self._misleading else end, most), self.snapshot.log.min_offset)
