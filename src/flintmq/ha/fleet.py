@@ -1,9 +1,9 @@
 """Follows all brokers of a name server, each into a directory of its own.
 
-All are followed in one process.
-Every 30 s the name server is asked again. A broker that comes is followed from then on. One that goes keeps its
-follower, which tries to connect until it is there again. One whose address changed gets a new follower there, which
-compares before it goes on. One that is refused is reported, and the others go on; at another address it is tried again.
+All are followed in one process. Every 30 s the name server is asked again. A broker that comes is followed from then
+on. One that goes keeps its follower, which tries to connect until it is there again. One whose address changed gets a
+new follower there, which compares before it goes on. One that is refused is reported, and the others go on; at another
+address it is tried again.
 """
 
 from __future__ import annotations
