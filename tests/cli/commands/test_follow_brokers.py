@@ -78,8 +78,25 @@ def test_a_brokers_tables_and_sizes(
         check_copy(tmp_path / "s", golden_master)
         assert "T0" not in read_config(str(tmp_path / "s")).topics, "the log adds none to the broker's table"
         again = run(*words)
-        assert again.code == 0 and again.rows[0] == {"event": "metadata", "files": []}
+        assert again.code == 0 and again.rows[0]["event"] == "opened", "nothing changed"
+        (tmp_path / "s/config/topics.json").write_bytes(b'{"topicConfigTable":{}}')
+        again = run(*words)
+        assert [row["event"] for row in again.rows[:4]] == ["opened", "connected", "resumed", "metadata"]
+        assert again.code == 0 and again.rows[3]["files"] == ["topics.json"]
         check_copy(tmp_path / "s", golden_master)
+
+
+def test_a_refused_master_changes_no_table(
+    run: Run, tmp_path: Path, golden_master: GoldenMaster, line: LoopbackMaster
+) -> None:
+    with RemotingPeer(whole_broker(golden_master, line)) as peer:
+        words = ("follow", line.address, "--config-from", peer.address, "--store", tmp_path / "s", "--once", "--json")
+        assert run(*words).code == 0
+        (tmp_path / "s/config/topics.json").write_bytes(b'{"topicConfigTable":{"Own":{}}}')
+        line.end = sum(golden_master.records[300])
+        result = run(*words)
+        assert result.code == 12 and [row["event"] for row in result.rows if row["event"] == "metadata"] == []
+        assert set(read_config(str(tmp_path / "s")).topics) == {"Own"}
 
 
 @pytest.mark.parametrize(
