@@ -46,6 +46,7 @@ TURNS = ("follower", "follower", "master", "both", "cut", "cut", "stop follower"
 KILLS = ("follower", "master", "both")
 KILLS_A_STORE = 20
 CATCH_UP_S = 60
+MOST = 100_000  # messages of one key
 
 
 class Run:
@@ -142,14 +143,31 @@ class Run:
         assert ours.begin == theirs.begin and not any(ours.data[last - ours.begin :])
         assert queue_units(self.ours) == queue_units(self.theirs)
         with open_store(self.ours, set=KEYS) as view:
-            found = {(t, k): sorted(m.physical_offset for m in view.query(t, k, limit=1000)) for t, k in some_keys()}
-            self.counted["messages"] += sum(queue.max_offset for queue in view.queues())
-        other = {key: set(keys[key]) ^ set(found[key]) for key in keys if keys[key] != found[key]}
-        assert not other and any(keys.values()), (other, keys, found)
+            found = {(t, k): sorted(m.physical_offset for m in view.query(t, k, limit=MOST)) for t, k in some_keys()}
+            wanted = {key: list[int]() for key in found}
+            for message in view.messages():
+                self.counted["messages"] += 1
+                for key in (message.keys or "").split():
+                    if (message.topic, key) in wanted:
+                        wanted[message.topic, key].append(message.physical_offset)
+        assert found == wanted and any(wanted.values())
+        for key, there in keys.items():
+            self._compare_keys(there, wanted[key])
         assert verify(self.ours, StoreConfig.from_keys(KEYS)).defects == []
         self.counted["stores equal"] += 1
         self.counted["starts of the follower"] += self.follower.starts
         self.counted["lines"] += self.line.sessions
+
+    def _compare_keys(self, there: list[int], wanted: list[int]) -> None:
+        """Compare what the master finds for a key with what the log has.
+
+        A RocketMQ that was killed has lost index files that were not synced, and makes some of their entries anew only
+        (messageIndexSafe=false): it may find less than there is.
+        """
+        missing = len(set(wanted) - set(there))
+        assert set(there) <= set(wanted)
+        assert not missing or isinstance(self.master, JavaMaster)
+        self.counted["keys' messages that the killed master has lost"] += missing
 
     def theirs_end(self) -> int:
         """The end of the master's log, found in its files: nobody puts now."""
