@@ -23,7 +23,7 @@ from contextlib import suppress
 from typing import Final
 
 from flintmq.config.keys import StoreConfig
-from flintmq.errors import UsageError
+from flintmq.errors import FlintError, UsageError
 from flintmq.ha.acks import AckTable
 from flintmq.ha.frames import FRAME_HEADER
 from flintmq.ha.master_line import LineRules, LineState, MasterLine
@@ -224,7 +224,7 @@ class HaListener:
                     self._ear.recv(READ)
             elif (one := self._lines.get(key.fd)) is not None and one.sock is key.fileobj:
                 if events & selectors.EVENT_READ:
-                    self._read(one)
+                    self._do(one, self._read)
                 if events & selectors.EVENT_WRITE:
                     self._listen_for(one, writable=False)
         self._is_asleep = False
@@ -235,7 +235,7 @@ class HaListener:
         self._looks = self._looks + 1 if end == self._end else 0
         self._end = end
         for one in list(self._lines.values()):
-            self._take_turn(one, end, now)
+            self._do(one, self._take_turn, end, now)
 
     def _pause(self) -> float | None:
         """Return the seconds to wait for an event at most; None: no limit."""
@@ -303,14 +303,28 @@ class HaListener:
         mapped = getattr(address, "ipv4_mapped", None)
         return any((mapped or address) in network for network in self._networks)
 
+    def _do(self, one: _Line, step: Callable[..., None], *args: object) -> None:
+        """Do something for one follower; an error ends its line, and no other's."""
+        try:
+            step(one, *args)
+        except OSError as error:
+            theirs = isinstance(error, (ConnectionError, TimeoutError))
+            self._end_line(one, f"the line broke ({error.strerror or error})", is_ours=not theirs)
+        except FlintError as error:  # of the store's files
+            self._end_line(one, str(error))
+        except Exception:
+            log.exception("%s: an error in the listener", one)
+            self._end_line(one, "an error in the listener")
+
     def _read(self, one: _Line) -> None:
-        """Take what a follower reports."""
+        """Take what a follower reports.
+
+        Raises:
+            OSError: the line broke.
+        """
         try:
             data = one.sock.recv(READ)
         except BlockingIOError:
-            return
-        except OSError as error:
-            self._end_line(one, f"the line broke ({error.strerror})", is_ours=False)
             return
         if not data:
             self._end_line(one, "it left", is_ours=False)
@@ -327,7 +341,11 @@ class HaListener:
                 self._acks.acknowledged(one, one.address[0], line.acknowledged)
 
     def _take_turn(self, one: _Line, end: int, now: float) -> None:
-        """Send a follower what is due, and end a silent line."""
+        """Send a follower what is due, and end a silent line.
+
+        Raises:
+            OSError: the line broke, or the file is shorter than it was.
+        """
         one.line.tick(now)
         if one.line.is_closed:
             self._end_line(one, one.line.reason)
@@ -335,23 +353,20 @@ class HaListener:
         one.has_more = False
         if one.is_full:
             return
-        try:
-            for _ in range(FRAMES):
-                if not self._send(one):
-                    self._listen_for(one, writable=True)
-                    return
-                header = one.line.frame(end, now)
-                if header is None:
-                    if one.line.is_closed:
-                        self._end_line(one, one.line.reason)
-                    return
-                if header.size and not self._open_part(one, header.offset):
-                    self._end_line(one, f"it needs log offset {header.offset}, and that file was deleted")
-                    return
-                one.head, one.left = FRAME_HEADER.pack(header), header.size
-            one.has_more = True
-        except OSError as error:
-            self._end_line(one, f"the line broke ({error.strerror or error})", is_ours=False)
+        for _ in range(FRAMES):
+            if not self._send(one):
+                self._listen_for(one, writable=True)
+                return
+            header = one.line.frame(end, now)
+            if header is None:
+                if one.line.is_closed:
+                    self._end_line(one, one.line.reason)
+                return
+            if header.size and not self._open_part(one, header.offset):
+                self._end_line(one, f"it needs log offset {header.offset}, and that file was deleted")
+                return
+            one.head, one.left = FRAME_HEADER.pack(header), header.size
+        one.has_more = True
 
     def _open_part(self, one: _Line, offset: int) -> bool:
         """Hold the file with this log offset for a line; return False if it is not there any more."""
@@ -427,6 +442,8 @@ def _checked(options: ListenOptions) -> list[ipaddress.IPv4Network | ipaddress.I
     Raises:
         UsageError: one has another value.
     """
+    if len(options.listen) != 2:
+        raise UsageError('ha_listen: give a host and a port, such as ("127.0.0.1", 10912)')
     host, port = options.listen
     if not isinstance(host, str) or not host:
         raise UsageError("ha_listen names no host; give an address of this machine, such as 127.0.0.1")

@@ -7,7 +7,9 @@ one counts, as upstream (DefaultHAConnection).
     WAIT      fewer than 8 bytes                             WAIT; nothing is sent, no heartbeat either
     WAIT      report 0                                       TRANSFER from the last file's begin, or the first one's
     WAIT      report from the log's begin to its end         TRANSFER from there; it is acknowledged
-    WAIT      another report                                 CLOSED
+    WAIT      a report below 0                               CLOSED
+    WAIT      another report                                 REFUSED, and a heartbeat at it
+    REFUSED   1.5 s                                          CLOSED
     WAIT      20 s without a whole report                    CLOSED
     TRANSFER  the log has bytes at `next`                    a frame, at most of the batch size, never across a file
     TRANSFER  nothing sent for 5 s                           a heartbeat, before more of the log
@@ -17,7 +19,8 @@ one counts, as upstream (DefaultHAConnection).
     TRANSFER  20 s without a byte                            CLOSED
 
 Upstream closes for silence alone: it sends heartbeats for ever to a follower that it cannot serve, and believes every
-report (upstream defects D16, D17).
+report (upstream defects D16, D17). The one heartbeat here is what a follower of ours waits for before it asks where the
+log begins or ends.
 """
 
 from __future__ import annotations
@@ -27,6 +30,8 @@ from typing import Final, NamedTuple
 
 from flintmq.ha.frames import LAST_FILE, REPORT, FrameHeader
 
+REFUSED_S: Final = 1.5
+"""Seconds between the heartbeat to a follower that cannot be served and the end of its line."""
 _REPORT_SIZE: Final = REPORT.size
 
 
@@ -35,6 +40,7 @@ class LineState(enum.Enum):
 
     WAIT = "wait"
     TRANSFER = "transfer"
+    REFUSED = "refused"
     CLOSED = "closed"
 
 
@@ -67,7 +73,7 @@ class MasterLine:
 
     Attributes:
         state: as in the table above.
-        reason: why it is CLOSED; numbers and our own words only.
+        reason: why it is CLOSED or REFUSED; numbers and our own words only.
         next: log offset of the next frame; -1 in WAIT.
         sent: log offset after the last byte that was sent; -1 in WAIT.
         report: the last report; -1 in WAIT.
@@ -79,6 +85,7 @@ class MasterLine:
         self.next = self.sent = self.report = self.acknowledged = -1
         self._kept = b""
         self._received = self._wrote = self._second = now
+        self._is_answered = False
         self._spent = 0  # bytes framed in the second that began at `_second`
 
     @property
@@ -102,7 +109,7 @@ class MasterLine:
         self._kept = kept[whole:]
         if self.state is LineState.TRANSFER:
             self._received = now
-        if not whole or self.state is LineState.CLOSED:
+        if not whole or self.state in (LineState.REFUSED, LineState.CLOSED):
             return False
         offset = REPORT.unpack(kept[whole - _REPORT_SIZE : whole]).offset
         self._received = now
@@ -116,6 +123,8 @@ class MasterLine:
             start = offset
         else:
             self.close(f"its first report is {offset}, and the log has {begin} to {end}")
+            if offset > 0:
+                self.state, self.next = LineState.REFUSED, offset
             return False
         self.state, self.next, self.sent = LineState.TRANSFER, start, start
         self.report = self.acknowledged = offset
@@ -142,6 +151,9 @@ class MasterLine:
             end: log offset below which the log may be sent.
             now: seconds.
         """
+        if self.state is LineState.REFUSED and not self._is_answered:
+            self._is_answered = True
+            return FrameHeader(self.next, 0)
         if self.state is not LineState.TRANSFER:
             return None
         if now - self._wrote > self.rules.heartbeat_s:
@@ -169,19 +181,23 @@ class MasterLine:
         assert self.sent <= self.next
 
     def tick(self, now: float) -> None:
-        """Close the line if the follower is silent for too long."""
-        if self.state is not LineState.CLOSED and now - self._received > self.rules.silence_s:
+        """Close the line if the follower is silent for too long, or is refused."""
+        if self.state is LineState.REFUSED and now - self._received > REFUSED_S:
+            self.close(self.reason)
+        elif not self.is_closed and now - self._received > self.rules.silence_s:
             what = "no report" if self.state is LineState.WAIT else "no byte"
             self.close(f"{what} came for {self.rules.silence_s:g} s")
 
     @property
     def silent_at(self) -> float:
         """Time from which on `tick` closes the line if nothing comes."""
+        if self.state is LineState.REFUSED:
+            return self._received + REFUSED_S
         return self._received + self.rules.silence_s
 
     def due(self) -> float:
         """Return the time at which `tick` or `frame` must be called even if nothing happens."""
-        if self.state is LineState.WAIT:
+        if self.state is not LineState.TRANSFER:
             return self.silent_at
         due = min(self.silent_at, self._wrote + self.rules.heartbeat_s)
         return min(due, self._second + 1) if self._spent >= self.rules.most_a_second > 0 else due

@@ -18,7 +18,7 @@ from typing import Final, Self
 from flintmq.errors import ReplicationError, UsageError
 from flintmq.format import config_json
 from flintmq.ha.name_server import ask_routes, name_servers
-from flintmq.ha.remoting import RemotingClient, split_address
+from flintmq.ha.remoting import RemotingClient, join_address, split_address
 
 log = logging.getLogger("flintmq.ha")
 
@@ -64,9 +64,8 @@ class Registration:
             raise UsageError(f"{ha_address} means all interfaces; give the address at which slaves reach this one")
         if not broker or not cluster:
             raise UsageError("a registration needs the name of a broker and of its cluster")
-        shown = f"[{host}]" if ":" in host else host
         self.broker, self.cluster, self.ha_address = broker, cluster, ha_address
-        self.broker_address = broker_address or f"{shown}:{max(port - 1, 1)}"
+        self.broker_address = broker_address or join_address(host, max(port - 1, 1))
         split_address(self.broker_address)
         self._every_s = every_s
         self._clients = [RemotingClient(address, timeout_s=timeout_s) for address in name_servers(servers)]

@@ -126,12 +126,11 @@ class MessageStore(Putter):
         given = given_config(config, dev, keys)
         listen = None
         if ha_listen is not None:
-            host, port = ha_listen
-            listen = ListenOptions(
-                (host, port), tuple(ha_allow), ha_new_slave, ha_durable_only, ha_count, ha_connections
-            )
             if not services:
                 raise UsageError("ha_listen needs a thread; leave out services=False")
+            listen = ListenOptions(
+                tuple(ha_listen), tuple(ha_allow), ha_new_slave, ha_durable_only, ha_count, ha_connections
+            )
         refuse_to_write(given, listens=listen is not None)
         if direct_io and not given.transient_store_pool_enable:
             raise UsageError("direct_io=True writes from the transient pool; set transientStorePoolEnable too")
