@@ -1,4 +1,4 @@
-"""Keeps a broker's tables in the store of its follower: before the store is opened, and each minute after.
+"""Keeps a broker's tables in its follower's store: before it is opened, and each minute.
 
 The broker is asked first: its configuration decides how queues are laid out, and its topics which ones are batch
 queues. Later it is asked in a thread of its own, so that a broker that does not answer holds up no byte of the log;
