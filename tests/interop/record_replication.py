@@ -126,7 +126,7 @@ def _session(port: int, reports: list[int], seconds: float) -> dict[str, Any]:
     return {"reports": reports, "note": note, "frames": frames, "closed": closed}
 
 
-# -- two brokers --------------------------------------------------------------------------------------------------------
+# -- two brokers -------------------------------------------------------------------------------------------------------
 
 
 class Broker:
@@ -154,11 +154,9 @@ class Broker:
         conf.write_text("".join(f"{key}={value}\n" for key, value in given.items()))
         words = ["java", *SHORT_LIVED, "-Xmx400m", "-XX:MaxDirectMemorySize=512m", f"-Duser.home={folder}"]
         path = f"{built}/target/oracle.jar:{built}/lib/*"
+        words += [f"-Drocketmq.home.dir={folder}", "-cp", path, "org.apache.rocketmq.broker.BrokerStartup"]
         with (folder / "out").open("ab") as out:
-            self.process = subprocess.Popen(
-                [*words, f"-Drocketmq.home.dir={folder}", "-cp", path, "org.apache.rocketmq.broker.BrokerStartup", "-c", str(conf)],
-                stdout=out, stderr=out, cwd=folder,
-            )  # fmt: skip
+            self.process = subprocess.Popen([*words, "-c", str(conf)], stdout=out, stderr=out, cwd=folder)
 
     def wait(self) -> None:
         """Wait until it answers."""

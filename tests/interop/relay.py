@@ -81,7 +81,8 @@ class Relay:
             with self._lock:
                 self._open += [near, far]
             for one, other, way in ((near, far, ">"), (far, near, "<")):
-                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+                with contextlib.suppress(OSError):  # cut at once
+                    one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 threading.Thread(target=self._pump, args=(one, other, way, number), daemon=True).start()
 
     def _pump(self, one: socket.socket, other: socket.socket, way: str, number: int) -> None:

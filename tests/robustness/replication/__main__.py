@@ -2,11 +2,11 @@
 
     python -m tests.robustness.replication --kills 100 --seed 1 [--version 5.4.0 | --version FlintMQ]
 
-The master is a RocketMQ of that version, or FlintMQ; without --version each of them in turn, a new store after 20 kills.
-It gets messages all the while, also when it is killed. After each turn the follower's files must hold the master's
-bytes and then zeros, and what it acknowledged must be among them. A process reads the followed store meanwhile
-(`reader`). At the end of a store log, queues and keys must be the master's, and `flintmq verify` finds nothing. Seconds
-between two turns are random too, so that some kills come while either side starts.
+The master is a RocketMQ of that version, or FlintMQ; without --version each of them in turn, a new store after 20
+kills. It gets messages all the while, also when it is killed. After each turn the follower's files must hold the
+master's bytes and then zeros, and what it acknowledged must be among them. A process reads the followed store
+meanwhile (`reader`). At the end of a store log, queues and keys must be the master's, and `flintmq verify` finds
+nothing. Seconds between two turns are random too, so that some kills come while either side starts.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ TURNS = ("follower", "follower", "master", "both", "cut", "cut", "stop follower"
 KILLS = ("follower", "master", "both")
 KILLS_A_STORE = 20
 CATCH_UP_S = 60
+MOST = 100_000  # messages of one key
 
 
 class Run:
@@ -142,13 +143,32 @@ class Run:
         assert ours.begin == theirs.begin and not any(ours.data[last - ours.begin :])
         assert queue_units(self.ours) == queue_units(self.theirs)
         with open_store(self.ours, set=KEYS) as view:
-            found = {(t, k): sorted(m.physical_offset for m in view.query(t, k, limit=1000)) for t, k in some_keys()}
-            self.counted["messages"] += sum(queue.max_offset for queue in view.queues())
-        assert found == keys and any(keys.values())
+            found = {(t, k): sorted(m.physical_offset for m in view.query(t, k, limit=MOST)) for t, k in some_keys()}
+            wanted = {key: list[int]() for key in found}
+            for message in view.messages():
+                self.counted["messages"] += 1
+                for key in set((message.keys or "").split()):
+                    if (message.topic, key) in wanted:
+                        wanted[message.topic, key].append(message.physical_offset)
+        other = {key: (found[key], wanted[key]) for key in wanted if found[key] != wanted[key]}
+        assert not other and any(wanted.values()), other
+        for key, there in keys.items():
+            self._compare_keys(there, wanted[key])
         assert verify(self.ours, StoreConfig.from_keys(KEYS)).defects == []
         self.counted["stores equal"] += 1
         self.counted["starts of the follower"] += self.follower.starts
         self.counted["lines"] += self.line.sessions
+
+    def _compare_keys(self, there: list[int], wanted: list[int]) -> None:
+        """Compare what the master finds for a key with what the log has.
+
+        A RocketMQ that was killed has lost index files that were not synced, and makes some of their entries anew only
+        (messageIndexSafe=false): it may find less than there is.
+        """
+        missing = len(set(wanted) - set(there))
+        assert set(there) <= set(wanted)
+        assert not missing or isinstance(self.master, JavaMaster)
+        self.counted["keys' messages that the killed master has lost"] += missing
 
     def theirs_end(self) -> int:
         """The end of the master's log, found in its files: nobody puts now."""

@@ -1,4 +1,6 @@
-"""Reads the queues and keys of a followed store meanwhile: `python -m tests.robustness.replication.reader STORE MASTER`.
+"""Reads the queues and keys of a followed store meanwhile.
+
+    python -m tests.robustness.replication.reader STORE MASTER
 
 Each message must be the record that the master has at its place, each queue without a hole, each answer for a key
 complete. What was read once stays readable, and the end never goes back. SIGTERM ends it, with one line of
