@@ -1,4 +1,4 @@
-"""Play a master whose log was recorded: `python -m examples.demo.recorded_master STORE --port PORT`.
+"""Play a recorded master: `python -m examples.demo.recorded_master STORE --port PORT`.
 
 For demos and examples without Java. The log of a store that RocketMQ wrote goes out over a port as RocketMQ's master
 sends it: a follower reports where it is, and gets frames of at most 32 KiB, none across two files, from there on. With
