@@ -1,4 +1,4 @@
-"""The chapter about a live broker: its log followed, streamed into a table, all killed, each message once.
+"""Follow a live broker into a table, kill everything amid it, and count each message.
 
 Where Java and the jars of tests/interop/oracle are at hand, a broker and a name server of Apache RocketMQ take orders
 from RocketMQ's own client. Elsewhere a master plays the log that a broker of RocketMQ 5.3.3 was recorded with.
@@ -115,7 +115,7 @@ class Followed(Story):
         return [*java, "broker", "--store", str(self.store), "--config", str(told), "--ops", str(script)]
 
     def _next(self) -> int:
-        """Return the number of the next order: one may be stored that the killed producer never heard of."""
+        """Return the number after the last order that is stored, acknowledged or not."""
         if self.runs == 1:
             return 0
         with open_store(self.store) as view:
@@ -144,7 +144,7 @@ class Followed(Story):
         return super().is_so(what, taken, arrived)
 
     def acknowledged(self) -> list[Place]:
-        """Return the places of the messages that the broker acknowledged, or that Java read from the recorded log."""
+        """Return where the messages are that were acknowledged, or that Java read as recorded."""
         if self.built is None:
             files = [RECORDED / "ha533.jsonl"]
         else:
@@ -172,7 +172,7 @@ class Followed(Story):
 
 
 def follow(out: Path, orders: int, rate: float, number: int) -> bool:
-    """Follow a broker into a table, kill everything amid it, go on, and count; False if the parts are not there.
+    """Follow a broker into a table, and kill all amid it; return False if parts are missing.
 
     Args:
         out: an empty directory.
@@ -221,7 +221,7 @@ def follow(out: Path, orders: int, rate: float, number: int) -> bool:
 
 
 def _free_ports() -> int:
-    """Return the first of six free ports: the name server's, and those of a broker around the fifth."""
+    """Return the first of six free ports: a name server's, and those around a broker's."""
     chance = random.Random()
     while True:
         port = chance.randrange(20_000, 30_000)

@@ -89,7 +89,7 @@ def _same_rows(log: Any, copy: Any) -> bool:
 
 
 def each_once(table: Path, acknowledged: Sequence[tuple[str, int, int]]) -> str:
-    """Prove that a Delta table has each acknowledged message once, and no message twice; return that in words.
+    """Prove that a Delta table has each acknowledged message once; return that in words.
 
     Args:
         table: the table.

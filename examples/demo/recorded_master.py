@@ -1,4 +1,4 @@
-"""Play a master whose log was recorded: `python -m examples.demo.recorded_master STORE --port PORT`.
+"""Play a recorded master: `python -m examples.demo.recorded_master STORE --port PORT`.
 
 For demos and examples without Java. The log of a store that RocketMQ wrote goes out over a port as RocketMQ's master
 sends it: a follower reports where it is, and gets frames of at most 32 KiB, none across two files, from there on. With
@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import argparse
 import socket
+import struct
 import sys
 import threading
 import time
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from flintmq import open_store
 from flintmq.ha.frames import FRAME_HEADER, REPORT, FrameHeader
 
 BATCH = 32_768
+BLANK = 0xCBD43194  # magic of the record that ends a file
 BEAT_S = 5.0
 LOOK_S = 0.02
 
@@ -30,18 +32,20 @@ class RecordedMaster:
     Args:
         store: a store that nobody writes.
         have: number of messages at the beginning; None: all.
+        port: where followers come; 0: any free one.
+        beat_s: seconds between heartbeats.
 
     Attributes:
         ends: log offset after each message.
         end: log offset up to which followers may have the log.
     """
 
-    def __init__(self, store: Path, have: int | None = None, port: int = 0) -> None:
+    def __init__(self, store: Path, have: int | None = None, port: int = 0, beat_s: float = BEAT_S) -> None:
         files = sorted((store / "commitlog").iterdir())
+        self.beat_s = beat_s
         self.begin, self.file_size = int(files[0].name), files[0].stat().st_size
         self.log = b"".join(file.read_bytes() for file in files)
-        with open_store(store) as view:
-            self.ends = [message.physical_offset + message.size for message in view.messages()]
+        self.ends = list(self._ends())
         self.end = self.begin
         self.have(len(self.ends) if have is None else have)
         self.server = socket.create_server(("127.0.0.1", port))
@@ -52,6 +56,16 @@ class RecordedMaster:
         """Have this many messages, or all if there are not so many."""
         if messages:
             self.end = max(self.end, self.ends[min(messages, len(self.ends)) - 1])
+
+    def _ends(self) -> Iterator[int]:
+        at = 0
+        while at + 8 <= len(self.log):
+            size, magic = struct.unpack_from(">II", self.log, at)
+            if not size:
+                return
+            at += size
+            if magic != BLANK:
+                yield self.begin + at
 
     def close(self) -> None:
         """Accept nobody any more."""
@@ -74,7 +88,7 @@ class RecordedMaster:
                     body = self.log[at - self.begin : at - self.begin + room]
                     line.sendall(FRAME_HEADER.pack(FrameHeader(at, room)) + body)
                     at, sent = at + room, time.monotonic()
-                elif time.monotonic() - sent > BEAT_S:
+                elif time.monotonic() - sent > self.beat_s:
                     line.sendall(FRAME_HEADER.pack(FrameHeader(at, 0)))
                     sent = time.monotonic()
                 else:

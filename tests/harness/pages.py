@@ -7,6 +7,8 @@ In a page:
   of that, and `<<'END'`, which goes on to the line `END`.
 - A block marked `python` runs there as a program; a block marked `text` right behind it is its output.
 - `<!-- scene: NAME -->` before a block: tests/support/scenes.py first makes the store `store/` of that name.
+- `<!-- master: NAME -->` before a block: while it runs, tests/support/masters.py serves the master of that name, which
+  the block calls `broker:10912`.
 - Blocks of any other kind, and indented ones, are not run.
 
 One rule for what varies: **`...` stands for any text in a line, and alone on a line for any lines.** `--write` runs
@@ -38,12 +40,14 @@ from typing import NamedTuple
 
 from tests.compat.stores import GOLDEN_NAMES, Golden
 from tests.harness.one_java import FITS, OneJava
+from tests.support.masters import MASTERS
 from tests.support.scenes import SCENES
 
 ROOT = Path(__file__).resolve().parents[2]
 WRITTEN = ("docs/operations/runbooks", "docs/guide/first-hour.md")
 BLOCK = re.compile(
-    r"(?:^<!-- scene: (\S+) -->\n\s*)?^```(console|python)\n(.*?)^```\n(?:(\s*^```text\n)(.*?)^```\n)?",
+    r"(?:^<!-- scene: (\S+) -->\n\s*)?(?:^<!-- master: (\S+) -->\n\s*)?"
+    r"^```(console|python)\n(.*?)^```\n(?:(\s*^```text\n)(.*?)^```\n)?",
     re.MULTILINE | re.DOTALL,
 )
 ALONE = re.compile(r"flintmq (?!spark\b)(?:[\w./:=,@%+-]|'[^'\n]*'|\"[^\"\n\\$`]*\"| )+")
@@ -61,6 +65,7 @@ class Example(NamedTuple):
         code: what stands in the block.
         output: what a program prints; None for a console block, or where the page does not say.
         scene: the store that is made before.
+        master: what is served meanwhile.
     """
 
     where: str
@@ -68,6 +73,7 @@ class Example(NamedTuple):
     code: str
     output: str | None
     scene: str | None
+    master: str | None = None
 
 
 class Command(NamedTuple):
@@ -101,9 +107,11 @@ def examples(page: Path) -> Iterator[Example]:
     """Every block of a page that is to be run, in order."""
     text = page.read_text(encoding="utf-8")
     for match in BLOCK.finditer(text):
-        line = text.count("\n", 0, match.start(2)) + 1
-        scene, kind, code, _, output = match.groups()
-        yield Example(f"{page.relative_to(ROOT)}:{line}", kind, code, output if kind == "python" else None, scene)
+        line = text.count("\n", 0, match.start(3)) + 1
+        scene, master, kind, code, _, output = match.groups()
+        yield Example(
+            f"{page.relative_to(ROOT)}:{line}", kind, code, output if kind == "python" else None, scene, master
+        )
 
 
 def commands(code: str) -> Iterator[Command]:
@@ -144,6 +152,17 @@ def run_example(
         raise RuntimeError(f"{example.where}: {reason}")
     if example.scene is not None:
         SCENES[example.scene](folder / "store")
+    if example.master is not None:
+        with MASTERS[example.master]() as addresses:
+            code = _replaced(example.code, addresses)
+            found = run_example(example._replace(code=code, scene=None, master=None), folder, bin_folder, java)
+            names = {address: name for name, address in addresses.items()}
+            for command, printed in found:
+                yield (
+                    Command(_replaced(command.code, names), _replaced(command.output, names)),
+                    _replaced(printed, names),
+                )
+        return
     if example.kind == "console":
         for command in commands(example.code):
             if java is not None and (fits := FITS.fullmatch(command.code)):
@@ -162,6 +181,12 @@ def run_example(
     if done.returncode:
         raise RuntimeError(f"{example.where}: {done.stderr[-2000:]}")
     yield Command(example.code, example.output or ""), done.stdout
+
+
+def _replaced(text: str, names: dict[str, str]) -> str:
+    for name, other in names.items():
+        text = text.replace(name, other)
+    return text
 
 
 def _console(code: str, folder: Path, bin_folder: Path | None) -> str:
@@ -316,7 +341,7 @@ def _lines(text: str) -> str:
 
 def _put(match: re.Match[str], block: str) -> str:
     whole, start = match[0], match.start()
-    group = 3 if match[2] == "console" else 5
+    group = 4 if match[3] == "console" else 6
     if match[group] is None:
         return whole
     begin, end = match.span(group)
