@@ -70,8 +70,10 @@ def next_anchor(
     Raises:
         StoreAccessError: a file may not be read.
     """
-    places = [queues.place(name, high - 1) for name, (_, high) in spans.items()]
-    last = max((place for place in places if place is not None), default=-1)
+    last = -1
+    for name in queues.in_order(spans):
+        place = queues.place(name, spans[name][1] - 1)
+        last = last if place is None else max(last, place)
     if before is not None and last <= before.log_offset:
         return before
     record = queues.record(last) if last >= 0 else None

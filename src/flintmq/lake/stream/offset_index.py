@@ -141,7 +141,10 @@ class Places:
         return high if unit is None else min(max(units.span(number, unit)[0], low), high)
 
     def _columns(self, low: int, high: int) -> tuple[Any, Any]:
-        """Return unit_columns(low, high), of units that the lookup has kept if they are valid; the last are cached."""
+        """Return unit_columns(low, high), from units that the lookup has kept if all are valid.
+
+        The last columns are cached.
+        """
         begin, places, sizes = self._read
         if not begin <= low <= high <= begin + len(places):
             begin, (places, sizes) = low, _columns_of(self._kept(low, high) if high - low <= BLOCK else b"")

@@ -73,7 +73,9 @@ def share_out(
         if begin is None:
             return []
         end = _end(queues, spans)
-    size = sum(queues.places(name).size(*span) for name, span in spans.items())
+    size = 0
+    for name in queues.in_order(spans):
+        size += queues.places(name).size(*spans[name])
     count = split_count(size, cores(), queues.options.least_splits)
     lots, rest = [], spans
     for number in range(1, count + 1):
@@ -139,7 +141,8 @@ def _first(
 ) -> int | None:
     """Return the log offset of the first record of all spans; None if none can be read."""
     found = []
-    for name, (low, high) in spans.items():
+    for name in queues.in_order(spans):
+        low, high = spans[name]
         if (name, low) not in known:
             first = queues.first_message(name, low, high)
             if (first is None or first[0] > low) and queues.options.fail_on_data_loss:
@@ -152,8 +155,8 @@ def _first(
 def _end(queues: StreamQueues, spans: Mapping[QueueName, Span]) -> int:
     """Return the log offset after the last record of all spans."""
     ends = []
-    for name, (_, high) in spans.items():
-        last = queues.message(name, high - 1)
+    for name in queues.in_order(spans):
+        last = queues.message(name, spans[name][1] - 1)
         ends.append(queues.end if last is None else last.physical_offset + last.size)
     return max(ends)
 

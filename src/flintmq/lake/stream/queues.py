@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import attrgetter
 
@@ -166,14 +166,21 @@ class StreamQueues:
 
     def _look_at(self, names: set[QueueName]) -> None:
         with self._lookup.snapshot.held():
-            for topic, queues in groupby(sorted(names), key=attrgetter("topic")):
-                below = os.path.join(self.root, directories.QUEUES)
-                with self._effects.entered(os.path.join(below, topic), below):
-                    self._look_at_each(queues)
+            self._look_at_each(names)
 
-    def _look_at_each(self, names: Iterable[QueueName]) -> None:
+    def in_order(self, names: Iterable[QueueName]) -> Iterator[QueueName]:
+        """Yield names in order, for reads of their units: the directory of a topic is entered once.
+
+        For a `for` statement, which leaves the directory with every error; a comprehension would hold it.
+        """
+        below = os.path.join(self.root, directories.QUEUES)
+        for topic, queues in groupby(sorted(names), key=attrgetter("topic")):
+            with self._effects.entered(os.path.join(below, topic), below):
+                yield from queues
+
+    def _look_at_each(self, names: set[QueueName]) -> None:
         begin = self.log.min_offset
-        for name in names:
+        for name in self.in_order(names):
             low, high, end = self._bounds(name)
             if self._lookup.units(name).files:
                 self._plain.add(name)
