@@ -29,6 +29,7 @@ from flintmq.errors import (
     UnsupportedFormatError,
     UsageError,
 )
+from flintmq.store import listening as _listening
 
 if TYPE_CHECKING:
     from flintmq.config.keys import StoreConfig
@@ -124,6 +125,16 @@ _LAZY = {
     "scan_arrow": "flintmq.frames.scan",
     "scan_polars": "flintmq.frames.polars",
 }
+
+
+def _make_listener(*parts: Any) -> Any:
+    """Make the listener of a store that followers copy."""
+    from flintmq.ha.listener import HaListener
+
+    return HaListener(*parts)
+
+
+_listening.make_listener = _make_listener  # the engine does not know flintmq.ha
 
 
 def __getattr__(name: str) -> Any:

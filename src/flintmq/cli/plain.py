@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from importlib import import_module
 from typing import Any
 
-from flintmq.cli.commands import NAMES
+from flintmq.cli.commands import NAMES, module_of
 from flintmq.cli.declare import Argument, Option, parameters
 
 MOST_DIGITS = 18
@@ -34,7 +34,7 @@ def plain_call(words: Sequence[str]) -> Callable[[], int] | None:
     """
     if not words or words[0] not in NAMES or words[0] == "sql":  # sql asks for DuckDB first
         return None
-    command: Callable[..., int] = import_module(f"flintmq.cli.commands.{words[0]}").command
+    command: Callable[..., int] = import_module(module_of(words[0])).command
     try:
         values = parse(command, words[1:])
     except NotPlain:

@@ -16,7 +16,7 @@ import typer
 import flintmq
 from flintmq.cli.app import COMPLETE, EXIT_INTERRUPTED, run
 from flintmq.cli.command import Command, SparkCommand, SqlCommand
-from flintmq.cli.commands import NAMES, retention
+from flintmq.cli.commands import NAMES, module_of, retention
 from flintmq.cli.declare import for_typer
 from flintmq.cli.options import examples
 from flintmq.cli.output import PipeClosed
@@ -38,7 +38,7 @@ spark_app = typer.Typer(
     help=spark.HELP,
 )
 for _name in NAMES:
-    _module = import_module(f"flintmq.cli.commands.{_name}")
+    _module = import_module(module_of(_name))
     _cls = SqlCommand if _name == "sql" else Command
     app.command(_name, cls=_cls, epilog=_module.EPILOG)(for_typer(_module.command))
 for _name, (_command, _epilog) in spark.COMMANDS.items():

@@ -24,7 +24,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _AGE = re.compile(r"-(?:[0-9]{1,12}(?:ms|[smhdw]))+")
 _AGE_PART = re.compile(r"([0-9]+)(ms|[smhdw])")
 _INT64_MAX = (1 << 63) - 1
-LOOPBACK, METRICS_PORT = "127.0.0.1", 5557
+LOOPBACK, METRICS_PORT, HA_PORT = "127.0.0.1", 5557, 10912
 _ADDRESS = re.compile(
     r"(?P<alone>[0-9]{1,5})|(?:\[(?P<inner>[0-9A-Fa-f:.]+(?:%\w+)?)\]|(?P<host>[A-Za-z0-9._-]*))(?::(?P<port>[0-9]{1,5}))?",
     re.ASCII,
@@ -61,20 +61,24 @@ def store_config(settings: Sequence[str] | None, broker_conf: str | None = None)
     return from_settings(settings or (), broker_conf)
 
 
-def parse_address(option: str, text: str) -> tuple[str, int]:
+def parse_address(option: str, text: str, usual: int = METRICS_PORT) -> tuple[str, int]:
     """Parse an address to listen at into host and port.
 
-    Forms: `HOST:PORT`, `[IPV6]:PORT`, `HOST`, `PORT`. The host is 127.0.0.1 and the port 5557 (RocketMQ's
-    metricsPromExporterPort) where they are missing.
+    Forms: `HOST:PORT`, `[IPV6]:PORT`, `HOST`, `PORT`. The host is 127.0.0.1 where it is missing.
+
+    Args:
+        option: the option's name.
+        text: the address.
+        usual: the port where it is missing; by default 5557 (RocketMQ's metricsPromExporterPort).
 
     Raises:
         UsageError: the text is none of these.
     """
     found = _ADDRESS.fullmatch(text)
     host = next((part for part in (found["inner"], found["host"]) if part), LOOPBACK) if found else ""
-    port = int(found["port"] or found["alone"] or METRICS_PORT) if found else 0
+    port = int(found["port"] or found["alone"] or usual) if found else 0
     if found is None or not text or port > 0xFFFF:
-        raise UsageError(f"{option} {shorten_text(text, 100)!a}: not HOST:PORT, such as {LOOPBACK}:{METRICS_PORT}")
+        raise UsageError(f"{option} {shorten_text(text, 100)!a}: not HOST:PORT, such as {LOOPBACK}:{usual}")
     return host, port
 
 

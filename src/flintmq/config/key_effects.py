@@ -18,6 +18,9 @@ from flintmq.config.keys import KEYS, StoreConfig
 from flintmq.config.text import short
 from flintmq.errors import ConfigError
 
+MOST_BATCH: Final = (4 << 20) - 12
+"""Bytes of the largest body that a slave of RocketMQ can read: its buffer of 4 MiB also takes the header."""
+
 
 class Effect(enum.StrEnum):
     """The effects that a key can have in FlintMQ."""
@@ -68,7 +71,14 @@ enableConsumeQueueExt: queue extensions are written
 enableLmq enableMultiDispatch: a message also goes to the LMQs that its properties name (both keys together)
 messageIndexEnable: keys are indexed
 messageDelayLevel: the delay of each level
-brokerRole: SLAVE refuses puts and deletes no files; SYNC_MASTER with one replica is as ASYNC_MASTER
+brokerRole: SLAVE refuses puts and deletes no files; puts of a SYNC_MASTER wait for inSyncReplicas
+inSyncReplicas: how many must have a record before its put returns, this store included (SYNC_MASTER that listens)
+slaveTimeout: how long such a put waits (FLUSH_SLAVE_TIMEOUT)
+haSendHeartbeatInterval: silence after which a follower gets a heartbeat
+haHousekeepingInterval: silence of a follower after which its line is closed
+haTransferBatchSize: the most of the log that one frame to a follower has
+haMaxGapNotInSync: how far a follower that is in sync may be behind
+haFlowControlEnable maxHaTransferByteInSecond: the most of the log that a follower gets in a second (both keys together)
 flushDiskType: whether a put waits for the disk
 flushIntervalCommitLog flushCommitLogLeastPages flushCommitLogThoroughInterval: when the log is flushed (ASYNC_FLUSH)
 flushIntervalConsumeQueue: how often queues are flushed and the checkpoint is written; each flush takes all new units
@@ -115,7 +125,6 @@ indexRocksDBEnable=false: keys are in index files, and FlintMQ writes none in Ro
 enableDLegerCommitLog=false: FlintMQ writes no DLedger log
 enableControllerMode=false: FlintMQ takes no role from a controller
 duplicationEnable=false: FlintMQ copies no log to another broker
-inSyncReplicas: with brokerRole=SYNC_MASTER only 1: FlintMQ has no slaves, so no put could wait for them
 """
 
 _NO_EFFECT = """
@@ -176,12 +185,12 @@ timerRocksDBRollRangeHours timerRocksDBStopScan timerRocksDBTimeExpiredMaxTps: F
 transRocksDBEnable transWriteOriginTransHalfEnable: FlintMQ settles no transactions
 transactionOpMsgMaxSize transactionOpBatchInterval: FlintMQ settles no transactions
 transactionCheckInterval transactionTimeOut: FlintMQ settles no transactions
-haListenPort haMasterAddress haSendHeartbeatInterval: FlintMQ replicates nothing
-haHousekeepingInterval haTransferBatchSize: FlintMQ replicates nothing
-haMaxGapNotInSync haMaxTimeSlaveNotCatchup haFlowControlEnable maxHaTransferByteInSecond: FlintMQ replicates nothing
-slaveTimeout totalReplicas minInSyncReplicas allAckInSyncStateSet enableAutoInSyncReplicas: FlintMQ replicates nothing
-syncFromLastFile asyncLearner enableSlaveActingMaster maxSlaveResendLength: FlintMQ replicates nothing
-syncMasterFlushOffsetWhenStartup: FlintMQ replicates nothing
+haListenPort: where followers come is an argument (ha_listen), as no port may be open that nobody asked for
+haMasterAddress: whom to follow is an argument
+haMaxTimeSlaveNotCatchup totalReplicas minInSyncReplicas: they belong to a controller, from which FlintMQ takes no role
+allAckInSyncStateSet enableAutoInSyncReplicas: they belong to a controller, from which FlintMQ takes no role
+syncFromLastFile asyncLearner maxSlaveResendLength: they belong to a controller, from which FlintMQ takes no role
+enableSlaveActingMaster syncMasterFlushOffsetWhenStartup: a slave never becomes a master by itself
 dLegerGroup dLegerPeers dLegerSelfId preferredLeaderId: FlintMQ writes no DLedger log
 combineAssignOffsetCQType combineCQEnableCheckSelf combineCQLoadingCQTypes: queues are files
 combineCQMaxExtraSearchCommitLogFiles combineCQPreferCQType combineCQUseRocksdbForLmq: queues are files
@@ -209,20 +218,37 @@ def without_effect(config: StoreConfig) -> list[str]:
     return sorted(key for key in config.given if LINES[key].effect is Effect.NO_EFFECT)
 
 
-def not_kept(config: StoreConfig) -> Iterator[str]:
-    """Yield one sentence for each key that FlintMQ would not honour if it wrote a store."""
+def not_kept(config: StoreConfig, *, listens: bool = False) -> Iterator[str]:
+    """Yield one sentence for each key that FlintMQ would not honour if it wrote a store.
+
+    Args:
+        config: its keys.
+        listens: the store listens for followers.
+    """
     for key, line in LINES.items():
         value = text_of(config, key)
         if line.only is not None and value != line.only:
             yield f"{key}={short(value)[1:-1]}: {line.says}; set {key}={line.only}, or leave it out"
-    if config.broker_role == "SYNC_MASTER" and config.in_sync_replicas > 1:
-        says = LINES["inSyncReplicas"].says
-        yield f"inSyncReplicas={config.in_sync_replicas}: {says}; set inSyncReplicas=1, or brokerRole=ASYNC_MASTER"
+    if listens and not 0 < config.ha_transfer_batch_size <= MOST_BATCH:
+        yield (
+            f"haTransferBatchSize={config.ha_transfer_batch_size}: no slave of RocketMQ can read such frames; set "
+            f"1 to {MOST_BATCH}"
+        )
+    if config.broker_role == "SYNC_MASTER" and config.in_sync_replicas > 1 and not listens:
+        yield (
+            f"inSyncReplicas={config.in_sync_replicas}: the store does not listen for followers, so no put could wait "
+            "for them; give ha_listen, set inSyncReplicas=1, or brokerRole=ASYNC_MASTER"
+        )
 
 
-def refuse_to_write(config: StoreConfig) -> None:
-    """Raise ConfigError if FlintMQ would not honour this configuration when it writes a store."""
-    for says in not_kept(config):
+def refuse_to_write(config: StoreConfig, *, listens: bool = False) -> None:
+    """Raise ConfigError if FlintMQ would not honour this configuration when it writes a store.
+
+    Args:
+        config: its keys.
+        listens: the store listens for followers.
+    """
+    for says in not_kept(config, listens=listens):
         raise ConfigError(says)
 
 

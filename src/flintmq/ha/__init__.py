@@ -1,4 +1,4 @@
-"""Follows the log of a live RocketMQ, over the port on which its slaves have it.
+"""Replication over RocketMQ's HA port: follows the log of a live broker, and lets others follow a store.
 
     import flintmq.ha
     with flintmq.ha.Follower("store", "127.0.0.1:10912", on_event=print) as follower:
@@ -12,9 +12,17 @@ overlap        compares what the master sends with what is here
 adoption       decides whether a directory may be followed into
 follower       follows one master into one store
 
+master_line    the master's side of a line, without I/O
+acks           puts that wait until replicas have them
+listener       lets followers have the log of a store
+stored_log     the log of a store that another process may write, for a listener
+
 remoting       frames of requests to brokers and name servers, and a client
 metadata       a broker's configuration, topics, groups and offsets
 broker_tables  keeps them in a follower's store
+name_server    finds brokers and their replication ports
+fleet          follows all brokers of a name server
+registration   registers a listener at a name server
 
 Importing this package opens no socket.
 """

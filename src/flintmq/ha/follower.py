@@ -221,6 +221,15 @@ class Follower:
             raise self.error
         return self.caught_up
 
+    @property
+    def store(self) -> MessageStore:
+        """The store, for `get`, `query`, consumers and statistics; it takes no puts.
+
+        Raises:
+            UsageError: the follower is closed.
+        """
+        return self._opened()
+
     def view(self) -> StoreView:
         """Return a read-only view of what is whole now.
 
@@ -362,6 +371,11 @@ class Follower:
         longest = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(self._waits, 10))
         self._waits += 1
         return longest * random.uniform(0.75, 1.0)
+
+    @property
+    def connected(self) -> bool:
+        """True if a line is open."""
+        return self._line is not None
 
     @property
     def done(self) -> bool:

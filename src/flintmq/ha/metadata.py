@@ -46,7 +46,7 @@ ENTRIES_MAX = 1_000_000  # topics, or groups
 
 _KEYS = (  # of the broker: they decide how its files are laid out and what is in a queue's units
     "mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue", "mappedFileSizeConsumeQueueExt", "enableConsumeQueueExt",
-    "mapperFileSizeBatchConsumeQueue", "bitMapLengthConsumeQueueExt", "maxHashSlotNum", "maxIndexNum",
+    "mapperFileSizeBatchConsumeQueue", "maxHashSlotNum", "maxIndexNum",
     "messageDelayLevel", "enableLmq", "enableMultiDispatch", "messageIndexEnable",
 )  # fmt: skip
 _VERSIONS = ((513, "5.5.0"), (493, "5.4.0"))  # first number of a frame's version; all before: 5.3.3

@@ -14,6 +14,7 @@ are asked in. The codec knows no socket. Upstream: RemotingCommand, RocketMQSeri
 
 from __future__ import annotations
 
+import re
 import socket
 import struct
 import time
@@ -48,6 +49,7 @@ _LENGTHS = struct.Struct(">II")
 _HEADER = struct.Struct(">hBhiii")  # code, language, version, opaque, flag, length of the remark
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 _PIECE = 1 << 16
+_HOST = re.compile(r"\[(?P<inner>[0-9A-Fa-f:.]+(?:%\w+)?)\]|[A-Za-z0-9._-]{1,255}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -216,12 +218,16 @@ def split_address(address: str) -> tuple[str, int]:
     Raises:
         UsageError: there is no host or no port from 1 to 65535.
     """
-    host, colon, port = address.rpartition(":")
-    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    plain = host.isascii() and host.isprintable() and not set(host) & set(" /@[]") and len(host) <= 255
-    if not (colon and host and plain and port.isascii() and port.isdigit() and 1 <= int(port[:6]) <= 65535):
+    host, _, port = address.rpartition(":")
+    found = _HOST.fullmatch(host)
+    if not (found and port.isascii() and port.isdigit() and 1 <= int(port[:6]) <= 65535):
         raise UsageError(f"{address[:SHOWN]!a} is no address; give HOST:PORT")
-    return host, int(port)
+    return found["inner"] or host, int(port)
+
+
+def join_address(host: str, port: int) -> str:
+    """Return `HOST:PORT`, an IPv6 host in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class RemotingWire(Protocol):

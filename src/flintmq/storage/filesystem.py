@@ -450,6 +450,14 @@ class Effects:
         buffer = bytearray(count)
         return bytes(buffer[: self.pread_into(fd, memoryview(buffer), position)])
 
+    def send_file(self, to: int, fd: int, position: int, count: int) -> int:
+        """Send bytes of a file to a socket that does not block; return how many it took, 0 at the file's end.
+
+        Raises:
+            BlockingIOError: it takes none for now.
+        """
+        return os.sendfile(to, fd, position, count)
+
     def will_read(self, fd: int, begin: int, end: int, *, sure: bool) -> None:
         """Announce that a file will be read in order from `begin` to `end`, certainly or at most.
 

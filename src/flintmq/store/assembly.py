@@ -19,6 +19,7 @@ from flintmq.storage.dispatch_lock import ExternalClaim, holder
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.lock import StoreLock
 from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.store import listening
 from flintmq.store.append.after_put import AfterPut, DispatchAndFlush
 from flintmq.store.append.commit_log import CommitLog
 from flintmq.store.append.disk_failure import DiskFailure
@@ -40,6 +41,7 @@ from flintmq.store.index.index_service import KeyIndex
 from flintmq.store.layout import directories, followed
 from flintmq.store.layout.small_files import StoreFiles
 from flintmq.store.layout.store_config import batch_topics, with_queue_size
+from flintmq.store.listening import Listener, ListenOptions
 from flintmq.store.open_state import OpenState
 from flintmq.store.read.get import LiveReader
 from flintmq.store.recovery.apply import Recovered, Recovery
@@ -51,6 +53,7 @@ from flintmq.store.services.delay import DelayService
 from flintmq.store.services.dispatch_service import DispatchService
 from flintmq.store.services.expire_derived import Expiry
 from flintmq.store.services.housekeeping import ConfigTables, Housekeeping, KnownTopics
+from flintmq.store.services.own_source import OwnLog
 from flintmq.store.services.ownership import Ownership
 from flintmq.store.services.retention import Retention
 from flintmq.store.services.zone_mapping import ZoneMapping
@@ -71,6 +74,7 @@ class Choices:
         accept_lost_log: see MessageStore.
         unique_keys: see MessageStore.
         direct_io: see MessageStore.
+        listen: how followers may have the log; None: they may not.
         cut_at: see MessageStore.
     """
 
@@ -82,6 +86,7 @@ class Choices:
     accept_lost_log: bool
     unique_keys: bool
     direct_io: bool
+    listen: ListenOptions | None = None
     cut_at: int | None = None
 
 
@@ -104,6 +109,7 @@ class StoreParts:
         raw: appends a master's log, in role SLAVE; None: in any other.
         flush, dispatch, puts, reader, retention, housekeeping, checkpointer: the services of these names.
         opened: releases locks, descriptors and maps.
+        ha: lets followers have the log; None: it does not listen.
     """
 
     config: StoreConfig
@@ -127,6 +133,7 @@ class StoreParts:
     housekeeping: Housekeeping
     checkpointer: Checkpointer
     opened: ExitStack
+    ha: Listener | None = None
 
 
 def assemble(choices: Choices) -> StoreParts:
@@ -266,6 +273,7 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
         begin=state.end,
         handed_over=handed_over,
     )
+    ha = _listener(choices, loaded, commit_log, commits, opened)
     after_put = _follower_of_puts(config, flush, commits, dispatch)
     raw = None
     if config.broker_role == "SLAVE":
@@ -287,6 +295,7 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
         failure=failure,
         counters=counters,
         peer=peer,
+        replicas=ha.replicas if ha is not None else None,
     )
     open_state = OpenState(root, lock)
     reader = LiveReader(files, queues, config, open_state.check)
@@ -337,6 +346,7 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
         housekeeping=housekeeping,
         checkpointer=checkpointer,
         opened=opened,
+        ha=ha,
     )
     _connect(parts, ownership)
     return parts
@@ -469,6 +479,25 @@ def _confirmed(
     return (lambda: commit_log.end) if commits is None else (lambda: commits.committed)
 
 
+def _listener(
+    choices: Choices, loaded: _Loaded, commit_log: CommitLog, commits: CommitService | None, opened: ExitStack
+) -> Listener | None:
+    """Make the listener of the store's followers, bound to its address.
+
+    Raises:
+        UsageError: the address cannot be used, or an option has another value.
+    """
+    options = choices.listen
+    if options is None:
+        return None
+    assert listening.make_listener is not None, "the top of the package sets it"
+    readable = (lambda: commit_log.end) if commits is None else (lambda: commits.committed)
+    source = OwnLog(loaded.files, readable, durable_only=options.durable_only)
+    listener = listening.make_listener(options, source, loaded.config, choices.effects)
+    opened.callback(listener.close)
+    return listener
+
+
 def _nothing(log_begin: int) -> None:
     """Do nothing: another process expires queues and index."""
 
@@ -504,6 +533,8 @@ def _connect(parts: StoreParts, ownership: Ownership) -> None:
 
     if flush.sync:
         flush.follower = dispatch
+    if parts.ha is not None:
+        dispatch.on_records = parts.ha.wake
     if parts.commits is not None:
         parts.commits.on_committed(wake_dispatch)
         if not parts.config.flush_commit_log_timed:
@@ -527,6 +558,8 @@ def start(parts: StoreParts, external: bool) -> None:
         parts.dispatch.start()
     parts.housekeeping.start()
     parts.checkpointer.start()
+    if parts.ha is not None:
+        parts.ha.start()
 
 
 def stop(parts: StoreParts, external: bool) -> None:
@@ -536,6 +569,8 @@ def stop(parts: StoreParts, external: bool) -> None:
     dispatched to its end, and only then is their progress written. `abort` is removed last: as long as it exists, a
     start knows that a step may be missing.
     """
+    if parts.ha is not None:  # first: puts that wait for replicas are answered
+        parts.ha.close()
     parts.queues.wake()
     parts.checkpointer.stop()
     parts.housekeeping.stop()

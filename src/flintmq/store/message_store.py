@@ -33,6 +33,7 @@ from flintmq.store.consumer.group import ConsumerGroup
 from flintmq.store.consumer.source import StoreSource
 from flintmq.store.layout import config_reader
 from flintmq.store.layout.store_config import given_config
+from flintmq.store.listening import ListenOptions
 from flintmq.store.reentry import in_handler, lockless, reentered
 from flintmq.store.view import StoreView, open_store
 
@@ -62,6 +63,14 @@ class MessageStore(Putter):
             `PutResult.msg_id`, by which `query` finds it. False stores each message unchanged, for copies.
         direct_io: write the log from the transient pool past the page cache (O_DIRECT), where its file system can. Puts
             then cost less, and reading what is no longer in the pool waits for the disk. An experiment.
+        ha_listen: host and port (10912 in RocketMQ; 0: any free one) at which followers may have the log: RocketMQ's
+            slaves, and other FlintMQ. The port has no authentication: whoever reaches it reads everything, and may
+            answer puts that wait for replicas. None: the store does not listen.
+        ha_allow: networks such as "10.1.2.0/24" from which followers may come; empty: all.
+        ha_new_slave: "last": a follower without a log gets the last file, as RocketMQ does; "first": the whole log.
+        ha_durable_only: send only what is on disk, so that no follower has more than this store after a power cut.
+        ha_count: "host": several followers of one host are one replica for inSyncReplicas; "connection": each is one.
+        ha_connections: largest number of followers.
         cut_at: log offset of a record: the log ends there. Records from there on are copied to `quarantine/`, and
             queues, index and consumer offsets are truncated. For `flintmq follow --resync`.
         keys: the same keys in snake case (`flush_disk_type="SYNC_FLUSH"`).
@@ -73,7 +82,8 @@ class MessageStore(Putter):
         ConfigError: an unknown key or an impossible value, or one that would break a promise
             (docs/operations/configuration.md).
         UnsupportedFormatError: a DLedger log, or consume queues in RocksDB.
-        UsageError: `dispatch` or `peer` has another value; `direct_io` without the transient pool.
+        UsageError: `dispatch`, `peer` or an `ha_` option has another value; `direct_io` without the transient pool;
+            `ha_listen` names an address that cannot be used, or `services` is False.
         OSError: the disk refused.
 
     Attributes:
@@ -81,6 +91,7 @@ class MessageStore(Putter):
         config: RocketMQ's keys, with the sizes that the files have.
         effects: as given.
         recovered: the results of recovery.
+        ha: with `ha_listen` the listener: `address`, `followers()`, `close()`; else None.
 
     Thread: any, for every method. After `close`, and in a forked child, every method raises UsageError; so does every
     method except `close` in a signal handler that interrupted another call of the same store.
@@ -99,6 +110,12 @@ class MessageStore(Putter):
         services: bool = True,
         unique_keys: bool = True,
         direct_io: bool = False,
+        ha_listen: tuple[str, int] | None = None,
+        ha_allow: Iterable[str] = (),
+        ha_new_slave: str = "last",
+        ha_durable_only: bool = False,
+        ha_count: str = "host",
+        ha_connections: int = 64,
         cut_at: int | None = None,
         **keys: Unpack[Settings],
     ) -> None:
@@ -107,7 +124,14 @@ class MessageStore(Putter):
         checked_peer(peer)
         self.root, self.effects = os.path.abspath(local_only(path)), effects
         given = given_config(config, dev, keys)
-        refuse_to_write(given)
+        listen = None
+        if ha_listen is not None:
+            if not services:
+                raise UsageError("ha_listen needs a thread; leave out services=False")
+            listen = ListenOptions(
+                tuple(ha_listen), tuple(ha_allow), ha_new_slave, ha_durable_only, ha_count, ha_connections
+            )
+        refuse_to_write(given, listens=listen is not None)
         if direct_io and not given.transient_store_pool_enable:
             raise UsageError("direct_io=True writes from the transient pool; set transientStorePoolEnable too")
         self._external, self._services = dispatch == "external", services
@@ -123,14 +147,17 @@ class MessageStore(Putter):
                 accept_lost_log=accept_lost_log,
                 unique_keys=unique_keys,
                 direct_io=direct_io,
+                listen=listen,
                 cut_at=cut_at,
             )
         )
-        self.config, self.recovered = parts.config, parts.recovered
-        self.waits = parts.flush.sync
+        self.config, self.recovered, self.ha = parts.config, parts.recovered, parts.ha
+        self.waits = parts.puts.waits
         self.follower, self.flusher, self.loop_puts = parts.puts.follower, None, None
-        # The fast way is closed for a slave, which accepts no puts, and if each put must wake the flush service.
+        # The fast way is closed for a slave, which accepts no puts, and if each put must wake the flush service or
+        # waits for replicas.
         slow = self.config.wake_flush_when_put_message or self.config.broker_role == "SLAVE"
+        slow = slow or parts.puts.replicas is not None
         self.quick = None if slow else parts.log.appender
         self._fast = None if self._external else parts.reader.fast
         if services:

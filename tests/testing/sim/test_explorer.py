@@ -129,7 +129,7 @@ def test_until_the_log_is_cut_abort_tells_of_the_boot_that_ended(monkeypatch: py
     before = disk.read_file(f"{STORE}/abort", 100)
     assert before is not None and before.endswith(b"boot-0")
 
-    def stop(*asked: Any) -> None:
+    def stop(*asked: Any, **more: Any) -> None:
         raise OSError(5, "stopped")
 
     with monkeypatch.context() as patched:

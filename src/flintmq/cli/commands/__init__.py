@@ -16,6 +16,7 @@ recover    recover a store after an unclean stop
 retention  what retention would delete, when, by which rule
 salvage    recover the intact messages of a damaged store
 scan       the records of the log in physical order
+serve_ha   lets followers have a store's log
 sql        queries about the messages, in SQL
 tail       the newest messages of a topic, and new ones as they arrive
 verify     checks everything in a store against everything else
@@ -23,6 +24,11 @@ verify     checks everything in a store against everything else
 
 NAMES = (
     "inspect", "metrics", "explain", "scan", "tail", "get", "query", "sql", "export", "verify", "rebuild", "salvage",
-    "diff", "copy", "put", "recover", "follow", "doctor",
+    "diff", "copy", "put", "recover", "follow", "serve-ha", "doctor",
 )  # fmt: skip
 """The commands, as the help lists them; `retention` is a group of its own."""
+
+
+def module_of(name: str) -> str:
+    """Return the module of a command."""
+    return f"flintmq.cli.commands.{name.replace('-', '_')}"

@@ -7,12 +7,17 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import cast
+from collections.abc import Coroutine
+from typing import TYPE_CHECKING, Any, cast
 
 from flintmq.kernels.loop_puts import LoopPuts
 from flintmq.message import PutMessageStatus, PutResult
 from flintmq.store.append.flush import FlushService, unflushed
+from flintmq.store.append.replicas import Replicas
 from flintmq.store.append.stats import WaitTimes
+
+if TYPE_CHECKING:
+    from flintmq.store.append.service import PutService
 
 # A waiting put: end of its record, its future, its result once durable, start of the wait.
 AsyncPut = tuple[int, "asyncio.Future[PutResult]", PutResult, float]
@@ -92,6 +97,27 @@ def flushed_future(
     elif first:
         flush.requested()
     return cast("asyncio.Future[PutResult]", waiting)
+
+
+def replicated(
+    puts: PutService, replicas: Replicas, result: PutResult, loop: asyncio.AbstractEventLoop
+) -> Coroutine[Any, Any, PutResult]:
+    """Begin the waits of a put for replicas, and under SYNC_FLUSH for the disk; return what awaits both.
+
+    The status of the replicas hides that of the disk.
+    """
+    end = result.physical_offset + result.size
+    acknowledged = replicas.future(end, loop)
+    flushed = flushed_future(puts.flush, end, result, loop) if puts.flush.sync else None
+    puts.make_readable()
+
+    async def settled() -> PutResult:
+        final = await flushed if flushed is not None else result
+        replicas.wake()  # what is sent only once it is durable may be so by now
+        done = await acknowledged
+        return final if done else result.with_status(PutMessageStatus.FLUSH_SLAVE_TIMEOUT)
+
+    return settled()
 
 
 def answered(result: PutResult, loop: asyncio.AbstractEventLoop) -> asyncio.Future[PutResult]:

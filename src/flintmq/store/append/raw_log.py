@@ -72,7 +72,7 @@ class RawLog:
 
     @property
     def end(self) -> int:
-        """Log offset after the last whole record, or after the blank that ends a file; all below it is visible."""
+        """Log offset after the last whole record or blank; everything below it is visible."""
         return self._log.end
 
     @property
@@ -92,7 +92,10 @@ class RawLog:
 
     @property
     def last_record(self) -> int | None:
-        """Log offset of the last whole record; None: the log has none. The first call reads a file or two."""
+        """Log offset of the last whole record; None: there is none.
+
+        The first call reads a file or two.
+        """
         if self._last_record is None and not self._searched:
             self._last_record = self._find_last_record()
             self._searched = True

@@ -16,7 +16,8 @@ from flintmq.store.append.batch import put_batch
 from flintmq.store.append.columns import put_columns
 from flintmq.store.append.commit_log import CommitLog
 from flintmq.store.append.disk_failure import DiskFailure
-from flintmq.store.append.flush import FlushService, unflushed
+from flintmq.store.append.flush import FlushService
+from flintmq.store.append.replicas import Replicas
 from flintmq.store.append.stats import Counters
 
 OK = PutMessageStatus.PUT_OK
@@ -31,6 +32,10 @@ class PutService:
         follower: woken by puts that do not wait for the disk.
         failure, counters: of the store.
         peer: version whose batches are followed, "5.3.3", "5.4.0" or "5.5.0".
+        replicas: answers puts once replicas have them; None: no put waits for replicas.
+
+    Attributes:
+        waits: whether a put with `wait` waits for the disk or for replicas.
 
     Thread: any.
     """
@@ -44,9 +49,11 @@ class PutService:
         failure: DiskFailure,
         counters: Counters,
         peer: str = PEER_533,
+        replicas: Replicas | None = None,
     ) -> None:
         self.config, self.log, self.flush, self.follower = config, log, flush, follower
-        self.failure, self.counters, self.peer = failure, counters, peer
+        self.failure, self.counters, self.peer, self.replicas = failure, counters, peer, replicas
+        self.waits = flush.sync or replicas is not None
         self._async: ModuleType | None = None
 
     def put(self, message: Message, tried: bool = False) -> PutResult:
@@ -59,15 +66,15 @@ class PutService:
         result = self._append(message, tried)
         if result.status is not OK:
             return result
-        if self.flush.sync and message.wait:
+        if self.waits and message.wait:
             return self.settle(result)
         self._carry_on()
         return result
 
     def settle(self, result: PutResult) -> PutResult:
-        """Return the final result of a stored message, after the wait for the disk."""
-        done = self.flush.wait_flushed(result.physical_offset + result.size)
-        return result if done else self.unsettled(result)
+        """Return the final result of a stored message, after the wait for the disk and for replicas."""
+        status = self._wait(result.physical_offset + result.size)
+        return result if status is OK else self._late(result, status)
 
     def put_many(self, messages: list[Message], until_refused: bool, delivered: bool) -> list[PutResult]:
         """Put messages in order, with one wait for the disk at the end."""
@@ -91,20 +98,20 @@ class PutService:
         stored = [r for r in results if r.status is OK]
         if not stored:
             return results
-        if not (self.flush.sync and any(message.wait for message in messages)):
+        if not (self.waits and any(message.wait for message in messages)):
             self._carry_on()
-        elif not self.flush.wait_flushed(stored[-1].physical_offset + stored[-1].size):
-            results = [self.unsettled(r) if r.status is OK else r for r in results]
+        elif (status := self._wait(stored[-1].physical_offset + stored[-1].size)) is not OK:
+            results = [self._late(r, status) if r.status is OK else r for r in results]
         return results
 
     def put_columns(self, topic: str, batch: Any) -> ColumnsResult:
         """Put Arrow columns, with one wait for the disk at the end."""
         refusal = self._refusal()
         result = put_columns(self.log, topic, batch) if refusal is None else ColumnsResult(refusal)
-        if result.count and not self.flush.sync:
+        if result.count and not self.waits:
             self._carry_on(result.end - result.physical_offset)
-        elif result.count and not self.flush.wait_flushed(result.end):
-            result = replace(result, status=PutMessageStatus.FLUSH_DISK_TIMEOUT)
+        elif result.count and (status := self._wait(result.end)) is not OK:
+            result = replace(result, status=status)
         if result.status is not OK:
             self.counters.refused(result.status.name)
         return result
@@ -127,7 +134,9 @@ class PutService:
             result = self._append(message, tried=quick is not None)
         stored = result.status is OK
         waiting: Awaitable[PutResult]
-        if stored and self.flush.sync and message.wait:
+        if stored and self.replicas is not None and message.wait:
+            waiting = loop.create_task(self._async.replicated(self, self.replicas, result, loop))
+        elif stored and self.flush.sync and message.wait:
             end = result.physical_offset + result.size
             waiting = self._async.flushed_future(self.flush, end, result, loop)
         else:
@@ -164,11 +173,38 @@ class PutService:
             return PutMessageStatus.OS_PAGE_CACHE_BUSY
         return None
 
+    def _wait(self, end: int) -> PutMessageStatus:
+        """Wait until the log below `end` is as safe as the configuration asks for; both waits run at once.
+
+        Returns:
+            PUT_OK; FLUSH_DISK_TIMEOUT, or FLUSH_SLAVE_TIMEOUT, which tells more than the disk's and hides it.
+        """
+        replicas = self.replicas
+        request = replicas.request(end) if replicas is not None else None
+        status = OK
+        if self.flush.sync and not self.flush.wait_flushed(end):
+            status = PutMessageStatus.FLUSH_DISK_TIMEOUT
+        if replicas is not None and request is not None:
+            self.make_readable()
+            if not replicas.wait(request):
+                status = PutMessageStatus.FLUSH_SLAVE_TIMEOUT
+        return status
+
+    def make_readable(self) -> None:
+        """Have records of which replicas are to be sent soon in the log's files, and dispatched."""
+        if not self.flush.sync:
+            if self.flush.commits is not None:
+                self.flush.commits.commit_once()
+            self._carry_on()
+
     def unsettled(self, result: PutResult) -> PutResult:
         """Return the final result of a stored message that is not known to be on disk."""
-        late = unflushed(result)
-        self.counters.refused(late.status.name)
-        return late
+        return self._late(result, PutMessageStatus.FLUSH_DISK_TIMEOUT)
+
+    def _late(self, result: PutResult, status: PutMessageStatus) -> PutResult:
+        """Return the final result of a stored message that is not known to be as safe as asked for."""
+        self.counters.refused(status.name)
+        return result.with_status(status)
 
     def _carry_on(self, size: int = 0) -> None:
         """Wake the service that takes new records (`size` bytes, if many) when no put waits."""

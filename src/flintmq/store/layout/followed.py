@@ -76,7 +76,9 @@ def is_followed(root: str, effects: Effects) -> bool:
 
 
 def note_master(root: str, end: int, effects: Effects) -> None:
-    """Note that the store is opened as a master, whose log ends at `end`; nothing for a store that nobody followed.
+    """Note that a followed store is opened as a master, with its log's end.
+
+    Of a store that nobody followed nothing is noted.
 
     Raises:
         CorruptStoreError, StoreAccessError: as `read`.

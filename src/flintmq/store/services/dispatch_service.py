@@ -53,6 +53,7 @@ class DispatchService(AfterPut):
         stopped_at: the error that stopped dispatch for good: damage, or a failed disk; None.
         waits_for: the error that may pass, such as a full disk, retried every second; None.
         needs_wake: whether the putting thread must call `wake`: dispatch sleeps, or lags far.
+        on_records: called before new records are dispatched; None: nobody is to know of them. Set before `start`.
     """
 
     def __init__(
@@ -73,6 +74,7 @@ class DispatchService(AfterPut):
         self.waits_for: OSError | None = None
         self._retry_at = 0.0
         self.needs_wake = self._far = False
+        self.on_records: Callable[[], None] | None = None
         self._wake = Signal()  # has no lock that a signal handler could wait for
         self._is_stopped = False
         self._service = ServiceThread("flintmq-dispatch", self._run, self._wake.set)
@@ -89,6 +91,8 @@ class DispatchService(AfterPut):
                 return False
             if self.waits_for is not None and time.monotonic() < self._retry_at:
                 return False
+            if self.on_records is not None:
+                self.on_records()
             try:
                 before = -1
                 while before < self.position < end:

@@ -1,0 +1,142 @@
+"""`flintmq serve-ha`: lets RocketMQ's slaves and other followers have a store's log."""
+
+from __future__ import annotations
+
+import contextlib
+import enum
+import threading
+from collections.abc import Mapping
+from typing import Annotated
+
+from flintmq.cli import signals
+from flintmq.cli.declare import Argument, Option
+from flintmq.cli.options import JsonOption, SetOption, examples
+from flintmq.cli.output import Output, PipeClosed, dumps, output
+from flintmq.cli.values import HA_PORT, LOOPBACK, parse_address, store_config
+from flintmq.errors import UsageError
+
+EPILOG = examples(
+    "flintmq serve-ha /var/rocketmq/store",
+    "flintmq serve-ha /var/rocketmq/store --listen 10.1.2.3:10912 --allow 10.1.2.0/24 --new-slave first",
+    "flintmq serve-ha /var/rocketmq/store --listen 10.1.2.3:10912 --register 10.1.2.9:9876 "
+    "--cluster Orders --broker-name broker-a",
+)
+
+
+class NewSlave(enum.StrEnum):
+    """What a follower gets that has no log yet."""
+
+    last = "last"
+    first = "first"
+
+
+def command(
+    store: Annotated[
+        str,
+        Argument(metavar="STORE", show_default=False, help="The store's directory, the one with commitlog/ in it."),
+    ],
+    listen: Annotated[
+        str,
+        Option(
+            "--listen",
+            metavar="HOST:PORT",
+            help="Where followers come; PORT alone is one of this machine only, port 0 any free one.",
+        ),
+    ] = f"{LOOPBACK}:{HA_PORT}",
+    allow: Annotated[
+        list[str] | None,
+        Option("--allow", metavar="CIDR", show_default=False, help="Only followers of this network. May be repeated."),
+    ] = None,
+    new_slave: Annotated[
+        NewSlave,
+        Option("--new-slave", metavar="WHICH", help="A follower without a log gets the last file, or from the first."),
+    ] = NewSlave.last,
+    register: Annotated[
+        str | None,
+        Option(
+            "--register",
+            metavar="HOST:PORT",
+            show_default=False,
+            help="Register at this name server, so that slaves of --cluster and --broker-name find their master here.",
+        ),
+    ] = None,
+    broker_name: Annotated[
+        str | None,
+        Option("--broker-name", metavar="NAME", show_default=False, help="With --register: the slaves' brokerName."),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        Option("--cluster", metavar="NAME", show_default=False, help="With --register: the slaves' brokerClusterName."),
+    ] = None,
+    settings: SetOption = None,
+    as_json: JsonOption = False,
+) -> int:
+    """Let RocketMQ's slaves and other followers have a store's log, until Ctrl-C or SIGTERM.
+
+    Nobody writes the store, or another process does; here it is only read. A follower asks for a place in the log and
+    gets the bytes from there on, and new records as they come. The port has no authentication: whoever reaches it can
+    read the whole log. With --json one object a line: `listening` (address, begin, end), `registered` (server, broker,
+    cluster), `follower` (address, offset), `ended` (address, reason), `closed`.
+    """
+    if [register is None, broker_name is None, cluster is None] not in ([True] * 3, [False] * 3):
+        raise UsageError("--register, --broker-name and --cluster go together; give all three or none")
+    from flintmq.ha.listener import HaListener
+    from flintmq.ha.remoting import join_address
+    from flintmq.ha.stored_log import StoredLog
+    from flintmq.store.listening import ListenOptions
+
+    host, port = parse_address("--listen", listen, HA_PORT)
+    config = store_config(settings)
+    log = StoredLog(store, config)
+    listener = HaListener(ListenOptions((host, port), tuple(allow or ()), new_slave.value), log, config)
+    try:
+        stop = signals.stop_event()
+        events = _Events(output(as_json), stop, as_json)
+        listener.on_event = events.take
+        address = join_address(*listener.address)
+        events.take("listening", {"address": address, "begin": log.begin(), "end": log.end()})
+        listener.start()
+        with _registered(register, broker_name, cluster, address):
+            if register is not None:
+                events.take("registered", {"broker": broker_name, "cluster": cluster, "server": register})
+            stop.wait()
+    finally:
+        listener.close()
+    events.take("closed", {})
+    return 0
+
+
+def _registered(
+    servers: str | None, broker: str | None, cluster: str | None, address: str
+) -> contextlib.AbstractContextManager[object]:
+    """Return a registration that lasts for a `with` block, or none."""
+    if servers is None:
+        return contextlib.nullcontext()
+    from flintmq.ha.registration import Registration
+
+    return Registration(servers, broker=broker or "", cluster=cluster or "", ha_address=address)
+
+
+class _Events:
+    """Prints events; nobody reads them any more: the command ends."""
+
+    TEXTS: Mapping[str, str] = {
+        "listening": "{address}: followers may have the log, {begin} to {end}, until Ctrl-C or SIGTERM",
+        "registered": "{server} names this as master of broker {broker} in cluster {cluster}",
+        "follower": "{address} follows from log offset {offset}",
+        "ended": "{address} has ended: {reason}",
+        "closed": "no follower is served any more",
+    }
+
+    def __init__(self, out: Output, stop: threading.Event, as_json: bool) -> None:
+        self._out, self._stop, self._as_json = out, stop, as_json
+
+    def take(self, event: str, fields: Mapping[str, object]) -> None:
+        """Print one event, at once."""
+        try:
+            if self._as_json:
+                self._out.lines([dumps({"event": event, **fields})])
+            else:
+                self._out.note(self.TEXTS[event].format(**fields))
+        except PipeClosed:
+            self._stop.set()

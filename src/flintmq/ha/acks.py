@@ -1,0 +1,222 @@
+"""Answers puts once enough replicas have acknowledged their records (SYNC_MASTER).
+
+A replica counts for a put if it acknowledged a log offset at or after the end of the put's record. So one number says
+which puts are answered: the offset that the required number of replicas have, `reached`. Each acknowledgement computes
+it anew and answers exactly the puts below it; no put waits for another one's replica, as they do upstream
+(GroupTransferService), where one slow acknowledgement delays all puts after it.
+
+Acknowledgements are kept by line and forgotten at its end. Several lines of one host count once, because they are
+mostly one machine, which one power cut takes; `by_host=False` counts each, as upstream.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from bisect import bisect_right, insort
+from collections import deque
+from collections.abc import Callable, Hashable
+from contextlib import suppress
+from operator import attrgetter
+
+from flintmq.kernels.handoff import INTERRUPTED, Signal
+from flintmq.storage.mutex import Lock
+from flintmq.store.append.replicas import ReplicaRequest
+
+_END = attrgetter("end")
+
+
+class AckedPuts:
+    """Puts of one event loop that wait for replicas; their ends increase.
+
+    Thread: the loop's, but for `call`.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self.loop = loop
+        self._puts: deque[tuple[int, float, asyncio.Future[bool]]] = deque()
+        self._timer: asyncio.TimerHandle | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self._puts)
+
+    def add(self, end: int, timeout: float) -> asyncio.Future[bool]:
+        """Return the answer to a put that waits for so many seconds at most."""
+        future, deadline = self.loop.create_future(), self.loop.time() + timeout
+        self._puts.append((end, deadline, future))
+        if self._timer is None:
+            self._timer = self.loop.call_at(deadline, self.expire)
+        return future
+
+    def call(self, answer: Callable[..., None], *args: int) -> None:
+        """Have the loop call a method of this object. Thread: any."""
+        with suppress(RuntimeError):  # the loop is closed, and no put waits any more
+            self.loop.call_soon_threadsafe(answer, *args)
+
+    def complete(self, reached: int) -> None:
+        """Answer the puts below an offset: replicas have them."""
+        while self._puts and self._puts[0][0] <= reached:
+            self._answer(True)
+        self._set_timer()
+
+    def expire(self) -> None:
+        """Answer the puts whose time is up: it is not known that replicas have them."""
+        now = self.loop.time()
+        while self._puts and self._puts[0][1] <= now:
+            self._answer(False)
+        self._set_timer()
+
+    def refuse_all(self) -> None:
+        """Answer all puts: no replica will have them."""
+        while self._puts:
+            self._answer(False)
+        self._set_timer()
+
+    def _answer(self, done: bool) -> None:
+        _, _, future = self._puts.popleft()
+        if not future.done():  # cancelled
+            future.set_result(done)
+
+    def _set_timer(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self.loop.call_at(self._puts[0][1], self.expire) if self._puts else None
+
+
+class AckTable:
+    """The acknowledgements of all lines, and the puts that wait for them.
+
+    Args:
+        needed: number of replicas that must have a record, the store itself not counted; at least 1.
+        timeout_s: seconds that a put waits (slaveTimeout).
+        by_host: several lines of one host count once.
+        wake: called for each put that begins to wait, so that its record is sent soon.
+        monotonic: a clock that never steps, in seconds.
+
+    Attributes:
+        reached: log offset below which the required number of replicas have the log; -1: there are not so many.
+
+    Thread: any.
+    """
+
+    def __init__(
+        self,
+        needed: int,
+        timeout_s: float,
+        *,
+        by_host: bool = True,
+        wake: Callable[[], None] = lambda: None,
+        monotonic: Callable[[], float] = time.monotonic,
+    ) -> None:
+        assert needed >= 1
+        self.needed, self.timeout_s, self.by_host, self.wake, self.monotonic = (
+            needed, timeout_s, by_host, wake, monotonic
+        )  # fmt: skip
+        self.reached = -1
+        self._lock = Lock()
+        self._opener = Signal()
+        self._acks: dict[Hashable, tuple[str, int]] = {}
+        self._waiting: list[ReplicaRequest] = []  # by their ends
+        self._loops: dict[asyncio.AbstractEventLoop, AckedPuts] = {}
+        self._is_closed = False
+
+    def __len__(self) -> int:
+        return len(self._waiting)
+
+    # -- puts -------------------------------------------------------------------------------------------------------
+
+    def request(self, end: int) -> ReplicaRequest:
+        """Note that a put waits until replicas have the log below `end`; its time begins now."""
+        request = ReplicaRequest(end, self.monotonic() + self.timeout_s)
+        with self._lock:
+            if self._is_closed or end <= self.reached:
+                request.done = not self._is_closed
+                request.latch.open()
+            else:
+                insort(self._waiting, request, key=_END)
+        self.wake()
+        return request
+
+    def wait(self, request: ReplicaRequest) -> bool:
+        """Wait for the answer to a request; return False if its time is up."""
+        self.wake()  # what is sent only once it is durable may be so by now
+        try:
+            left = request.deadline - self.monotonic()
+            while not request.latch.is_open and self._opener.set_and_wait(request.latch, left) == INTERRUPTED:
+                left = request.deadline - self.monotonic()
+        finally:  # also if a signal handler raised
+            if not request.latch.is_open:
+                self._forget(request)
+        return request.done
+
+    def _forget(self, request: ReplicaRequest) -> None:
+        with self._lock:
+            at = bisect_right(self._waiting, request.end, key=_END)
+            while at and self._waiting[at - 1].end == request.end:
+                at -= 1
+                if self._waiting[at] is request:
+                    del self._waiting[at]
+                    return
+
+    def future(self, end: int, loop: asyncio.AbstractEventLoop) -> asyncio.Future[bool]:
+        """Return the answer to a put of an event loop, whose time begins now. Called in the loop's thread."""
+        with self._lock:
+            puts = self._loops.get(loop)
+            if puts is None:
+                self._loops = {one: kept for one, kept in self._loops.items() if not one.is_closed()}
+                puts = self._loops[loop] = AckedPuts(loop)
+            future = puts.add(end, self.timeout_s)
+            reached, is_closed = self.reached, self._is_closed
+        if is_closed:
+            puts.refuse_all()
+        elif end <= reached:
+            puts.complete(reached)
+        self.wake()
+        return future
+
+    # -- lines ------------------------------------------------------------------------------------------------------
+
+    def acknowledged(self, line: Hashable, host: str, offset: int) -> None:
+        """Note that a line's follower has the log below an offset, and answer the puts that this covers."""
+        with self._lock:
+            self._acks[line] = host, offset
+            self.reached = self._reached()
+            covered = bisect_right(self._waiting, self.reached, key=_END)
+            taken, self._waiting = self._waiting[:covered], self._waiting[covered:]
+            for request in taken:
+                request.done = True
+            for puts in self._loops.values():
+                if puts:
+                    puts.call(puts.complete, self.reached)
+        if taken:
+            self._opener.set()
+            self._opener.wait(0, [request.latch for request in taken])
+
+    def gone(self, line: Hashable) -> None:
+        """Forget what a line acknowledged."""
+        with self._lock:
+            if self._acks.pop(line, None) is not None:
+                self.reached = self._reached()
+
+    def _reached(self) -> int:
+        """Return the offset that the required number of replicas have."""
+        if not self.by_host:
+            offsets = [offset for _, offset in self._acks.values()]
+        else:
+            hosts: dict[str, int] = {}
+            for host, offset in self._acks.values():
+                hosts[host] = max(offset, hosts.get(host, -1))
+            offsets = list(hosts.values())
+        offsets.sort(reverse=True)
+        return offsets[self.needed - 1] if len(offsets) >= self.needed else -1
+
+    def close(self) -> None:
+        """Answer all puts, and each later one, that no replica has its record."""
+        with self._lock:
+            self._is_closed = True
+            taken, self._waiting = self._waiting, []
+            loops = list(self._loops.values())
+        for request in taken:
+            request.latch.open()
+        for puts in loops:
+            puts.call(puts.refuse_all)

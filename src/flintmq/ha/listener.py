@@ -1,0 +1,481 @@
+"""Lets followers have the log of a store: RocketMQ's slaves, and other FlintMQ.
+
+One thread serves all lines with a selector: it accepts, reads reports, and sends frames as far as the sockets take
+them. Bodies go from the page cache to the socket (sendfile), so that a follower which does not read costs the header of
+one frame. The thread looks at the log's end each millisecond while records come, sleeps when none come, and is woken
+by the service that dispatches the first ones; puts do not know of it, but for those that wait for replicas (`acks`).
+
+The port has neither authentication nor encryption: whoever reaches it can read the whole log, and whoever reports to it
+can answer puts that wait for replicas. So the address must be given, and networks may be.
+"""
+
+from __future__ import annotations
+
+import errno
+import ipaddress
+import logging
+import os
+import selectors
+import socket
+import weakref
+from collections.abc import Callable, Mapping
+from contextlib import suppress
+from typing import Final
+
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import FlintError, UsageError
+from flintmq.ha.acks import AckTable
+from flintmq.ha.frames import FRAME_HEADER
+from flintmq.ha.master_line import LineRules, LineState, MasterLine
+from flintmq.storage.filesystem import REAL, Effects
+from flintmq.storage.mutex import Lock
+from flintmq.storage.service_thread import ServiceThread
+from flintmq.store.append.replicas import Replicas
+from flintmq.store.listening import FollowerInfo, ListenOptions, LogPart, LogSource
+
+log = logging.getLogger("flintmq.ha")
+
+READ: Final = 4096  # bytes read from a line at once
+FRAMES: Final = 64  # frames sent to one follower before the others' turn
+ACCEPTS: Final = 16  # followers accepted before the others' turn
+LINGER_S: Final = 0.001  # interval of looking for records while they come
+LINGERS: Final = 20  # looks without a new record before the thread sleeps
+IDLE_S: Final = 0.05  # how long it sleeps without a wake-up
+PAUSE_S: Final = 1.0  # how long nobody is accepted after the system had no descriptor or memory
+LACKS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_MORE: Final = getattr(socket, "MSG_MORE", 0)
+
+_listening: weakref.WeakSet[HaListener] = weakref.WeakSet()
+
+
+def _leave_in_child() -> None:
+    """Close a forked child's copies of all sockets; its parent's stay as they are."""
+    for listener in list(_listening):
+        listener.forked()
+
+
+os.register_at_fork(after_in_child=_leave_in_child)
+
+
+class _Line:
+    """One follower: its socket, the state of its line, and the frame that is being sent."""
+
+    def __init__(self, sock: socket.socket, address: tuple[str, int], line: MasterLine, now: float) -> None:
+        self.sock, self.address, self.line, self.since = sock, address, line, now
+        self.part: LogPart | None = None
+        self.head: bytes = b""
+        self.left = 0  # bytes of the body to send
+        self.is_full = False  # the socket takes no more for now
+        self.has_more = False  # frames may be due that were not sent in its last turn
+
+    def __str__(self) -> str:
+        return "{}:{}".format(*self.address)
+
+
+class HaListener:
+    """Listens at one address, and sends the log of one store to all followers.
+
+    Args:
+        options: where, and to whom.
+        source: the log.
+        config: haSendHeartbeatInterval, haHousekeepingInterval, haTransferBatchSize, haMaxGapNotInSync,
+            haFlowControlEnable and maxHaTransferByteInSecond; with brokerRole=SYNC_MASTER also inSyncReplicas and
+            slaveTimeout.
+        effects: files and the clock.
+
+    Attributes:
+        address: host and port that are bound.
+        replicas: answers puts that wait for replicas; None: no put does.
+        on_event: called with an event's name and fields, in the listener's thread: "follower" (address, offset),
+            "ended" (address, reason). Set before `start`.
+
+    Raises:
+        UsageError: an option with another value; the address cannot be used.
+
+    Thread: any, for `wake`, `followers` and `close`.
+    """
+
+    def __init__(self, options: ListenOptions, source: LogSource, config: StoreConfig, effects: Effects = REAL) -> None:
+        self._networks = _checked(options)
+        self._options, self._source, self._effects = options, source, effects
+        self._gap = config.ha_max_gap_not_in_sync
+        self._rules = LineRules(
+            source.file_size,
+            config.ha_transfer_batch_size,
+            config.ha_send_heartbeat_interval / 1000,
+            config.ha_housekeeping_interval / 1000,
+            options.new_slave == "first",
+            config.max_ha_transfer_byte_in_second if config.ha_flow_control_enable else 0,
+        )
+        self.on_event: Callable[[str, Mapping[str, object]], None] | None = None
+        self._acks: AckTable | None = None
+        if config.broker_role == "SYNC_MASTER" and config.in_sync_replicas > 1:
+            self._acks = AckTable(
+                config.in_sync_replicas - 1,
+                config.slave_timeout / 1000,
+                by_host=options.replica == "host",
+                wake=self.wake,
+                monotonic=effects.monotonic,
+            )
+        self.replicas: Replicas | None = self._acks
+        self._lines: dict[int, _Line] = {}  # by descriptor
+        self._looks, self._end = 0, -1
+        self._accepts_from = 0.0
+        self._is_asleep = False
+        self._closing = Lock()
+        self._is_closed = False
+        self._server = _bound(options.listen)
+        self.address: tuple[str, int] = self._server.getsockname()[:2]
+        self._bell, self._ear = socket.socketpair()
+        self._selector = selectors.DefaultSelector()
+        for sock in (self._server, self._bell, self._ear):
+            sock.setblocking(False)
+        self._selector.register(self._server, selectors.EVENT_READ)
+        self._selector.register(self._ear, selectors.EVENT_READ)
+        self._service = ServiceThread("flintmq-ha", self._run, self._ring)
+        _listening.add(self)
+        if not self._networks and not ipaddress.ip_address(self.address[0].partition("%")[0]).is_loopback:
+            log.warning(
+                "%s:%d: whoever reaches this port can read the whole log, without a password; name the networks of "
+                "followers (ha_allow)", *self.address,
+            )  # fmt: skip
+
+    # -- for others -------------------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._service.start()
+        log.info("%s:%d: followers may come", *self.address)
+
+    def wake(self) -> None:
+        """Have what can be sent by now sent soon. Costs a comparison while the thread is awake."""
+        if self._is_asleep:
+            self._is_asleep = False
+            self._ring()
+
+    def followers(self) -> list[FollowerInfo]:
+        """Return the followers that are there, oldest first."""
+        now, end = self._effects.monotonic(), self._source.end()
+        return [
+            FollowerInfo(
+                one.address,
+                one.line.state.value,
+                one.line.sent,
+                one.line.acknowledged,
+                one.line.acknowledged >= 0 and end - one.line.acknowledged <= self._gap,
+                now - one.since,
+            )
+            for one in list(self._lines.values())
+            if one.line.state is not LineState.CLOSED
+        ]
+
+    def close(self) -> None:
+        """Close all lines and free the port; puts that wait for replicas get FLUSH_SLAVE_TIMEOUT."""
+        with self._closing:
+            if self._is_closed:
+                return
+            self._is_closed = True
+            self._service.stop()
+            if self._acks is not None:
+                self._acks.close()
+            for one in list(self._lines.values()):
+                self._drop(one)
+            self._selector.close()
+            self._close_sockets()
+
+    def forked(self) -> None:
+        """Close this process's copies of the sockets: it is a forked child."""
+        self._is_closed = True
+        for one in self._lines.values():
+            one.sock.close()
+        self._selector.close()  # unregisters nothing, which would reach the parent's
+        self._close_sockets()
+
+    def _close_sockets(self) -> None:
+        for sock in (self._server, self._bell, self._ear):
+            sock.close()
+        _listening.discard(self)
+
+    def _ring(self) -> None:
+        with suppress(OSError):  # it rings already, or is closed
+            self._bell.send(b"\0")
+
+    # -- the thread -------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._service.stopping:
+            try:
+                self.serve_once()
+            except Exception:  # of any kind: without the thread no put that waits would be answered
+                log.exception("%s:%d: the listener goes on after an error", *self.address)
+                self._effects.sleep(LINGER_S)
+
+    def serve_once(self) -> None:
+        """Wait until something can be done, and do it.
+
+        Thread: one at a time.
+        """
+        seconds = self._pause()
+        for key, events in self._selector.select(seconds):
+            if key.fileobj is self._server:
+                self._accept()
+            elif key.fileobj is self._ear:
+                with suppress(BlockingIOError):
+                    self._ear.recv(READ)
+            elif (one := self._lines.get(key.fd)) is not None and one.sock is key.fileobj:
+                if events & selectors.EVENT_READ:
+                    self._do(one, self._read)
+                if events & selectors.EVENT_WRITE:
+                    self._listen_for(one, writable=False)
+        self._is_asleep = False
+        now, end = self._effects.monotonic(), self._source.end()
+        if self._accepts_from and now >= self._accepts_from:
+            self._accepts_from = 0.0
+            self._selector.register(self._server, selectors.EVENT_READ)
+        self._looks = self._looks + 1 if end == self._end else 0
+        self._end = end
+        for one in list(self._lines.values()):
+            self._do(one, self._take_turn, end, now)
+
+    def _pause(self) -> float | None:
+        """Return the seconds to wait for an event at most; None: no limit."""
+        now, transfers, due = self._effects.monotonic(), False, []
+        for one in self._lines.values():
+            if one.has_more:
+                return 0
+            due.append(one.line.due() if not one.is_full else one.line.silent_at)
+            transfers |= one.line.state is LineState.TRANSFER and not one.is_full
+        if self._accepts_from:
+            due.append(self._accepts_from)
+        limit = max(0.0, min(due) - now + LINGER_S) if due else None
+        if not transfers or limit is None:
+            return limit
+        if self._looks < LINGERS:
+            return min(limit, LINGER_S)
+        self._is_asleep = True  # first: whoever appends now rings
+        return 0 if self._source.end() != self._end else min(limit, IDLE_S)
+
+    # -- lines ------------------------------------------------------------------------------------------------------
+
+    def _accept(self) -> None:
+        """Accept followers that may come."""
+        for _ in range(ACCEPTS):
+            try:
+                sock, address = self._server.accept()
+            except OSError as error:
+                if error.errno in LACKS:
+                    self._lack(error)
+                return  # nobody is left, or one has gone already
+            try:
+                self._take(sock, (str(address[0]), int(address[1])))
+            except OSError:  # it has gone already
+                sock.close()
+
+    def _lack(self, error: OSError) -> None:
+        """Accept nobody for a while: the system has no descriptor, or no memory."""
+        log.warning("%s:%d: no follower is accepted for %g s: %s", *self.address, PAUSE_S, error.strerror)
+        self._accepts_from = self._effects.monotonic() + PAUSE_S
+        self._selector.unregister(self._server)
+
+    def _take(self, sock: socket.socket, address: tuple[str, int]) -> None:
+        """Take a follower, or close its line at once."""
+        if not self._may_come(address[0]):
+            sock.close()
+            log.warning("%s:%d is not in an allowed network and is refused", *address)
+            return
+        if len(self._lines) >= self._options.connections:
+            silent = next((one for one in self._lines.values() if one.line.state is LineState.WAIT), None)
+            if silent is None:
+                sock.close()
+                log.warning("%s:%d is refused: %d followers are there", *address, len(self._lines))
+                return
+            self._end_line(silent, "it never reported, and another follower needs its place")
+        sock.setblocking(False)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        now = self._effects.monotonic()
+        self._selector.register(sock, selectors.EVENT_READ)
+        self._lines[sock.fileno()] = _Line(sock, address, MasterLine(self._rules, now), now)
+
+    def _may_come(self, host: str) -> bool:
+        if not self._networks:
+            return True
+        address = ipaddress.ip_address(host.partition("%")[0])
+        mapped = getattr(address, "ipv4_mapped", None)
+        return any((mapped or address) in network for network in self._networks)
+
+    def _do(self, one: _Line, step: Callable[..., None], *args: object) -> None:
+        """Do something for one follower; an error ends its line, and no other's."""
+        try:
+            step(one, *args)
+        except OSError as error:
+            theirs = isinstance(error, (ConnectionError, TimeoutError))
+            self._end_line(one, f"the line broke ({error.strerror or error})", is_ours=not theirs)
+        except FlintError as error:  # of the store's files
+            self._end_line(one, str(error))
+        except Exception:
+            log.exception("%s: an error in the listener", one)
+            self._end_line(one, "an error in the listener")
+
+    def _read(self, one: _Line) -> None:
+        """Take what a follower reports.
+
+        Raises:
+            OSError: the line broke.
+        """
+        try:
+            data = one.sock.recv(READ)
+        except BlockingIOError:
+            return
+        if not data:
+            self._end_line(one, "it left", is_ours=False)
+            return
+        line, before = one.line, one.line.state
+        changed = line.received(data, self._source.begin(), self._source.end(), self._effects.monotonic())
+        if line.state is LineState.CLOSED:
+            self._end_line(one, line.reason)
+        elif changed:
+            if before is LineState.WAIT:
+                log.info("%s follows from log offset %d", one, line.next)
+                self._note("follower", address=str(one), offset=line.next)
+            if self._acks is not None:
+                self._acks.acknowledged(one, one.address[0], line.acknowledged)
+
+    def _take_turn(self, one: _Line, end: int, now: float) -> None:
+        """Send a follower what is due, and end a silent line.
+
+        Raises:
+            OSError: the line broke, or the file is shorter than it was.
+        """
+        one.line.tick(now)
+        if one.line.is_closed:
+            self._end_line(one, one.line.reason)
+            return
+        one.has_more = False
+        if one.is_full:
+            return
+        for _ in range(FRAMES):
+            if not self._send(one):
+                self._listen_for(one, writable=True)
+                return
+            header = one.line.frame(end, now)
+            if header is None:
+                if one.line.is_closed:
+                    self._end_line(one, one.line.reason)
+                return
+            if header.size and not self._open_part(one, header.offset):
+                self._end_line(one, f"it needs log offset {header.offset}, and that file was deleted")
+                return
+            one.head, one.left = FRAME_HEADER.pack(header), header.size
+        one.has_more = True
+
+    def _open_part(self, one: _Line, offset: int) -> bool:
+        """Hold the file with this log offset for a line; return False if it is not there any more."""
+        part = one.part
+        if part is not None and part.start <= offset < part.start + part.size:
+            return True
+        one.part = None
+        if part is not None:
+            part.release()
+        one.part = self._source.open(offset)
+        return one.part is not None
+
+    def _send(self, one: _Line) -> bool:
+        """Send the rest of the frame under way; return False if the socket takes no more for now.
+
+        Raises:
+            OSError: the line broke, or the file is shorter than it was.
+        """
+        try:
+            if one.head:
+                sent = one.sock.send(one.head, _MORE if one.left else 0)
+                one.head = one.head[sent:]
+                one.line.wrote(0, self._effects.monotonic())
+                if one.head:
+                    return False
+            while one.left:
+                assert one.part is not None
+                at = one.line.sent - one.part.start
+                sent = self._effects.send_file(one.sock.fileno(), one.part.fd, at, one.left)
+                if not sent:
+                    raise OSError(errno.EIO, "the log file is shorter than it was")
+                one.left -= sent
+                one.line.wrote(sent, self._effects.monotonic())
+        except BlockingIOError:
+            return False
+        return True
+
+    def _listen_for(self, one: _Line, *, writable: bool) -> None:
+        """Have the selector say when a full socket takes more, or no more."""
+        if one.is_full != writable:
+            one.is_full = writable
+            events = selectors.EVENT_READ | (selectors.EVENT_WRITE if writable else 0)
+            self._selector.modify(one.sock, events)
+
+    def _end_line(self, one: _Line, why: str, *, is_ours: bool = True) -> None:
+        """Close a line and log why."""
+        level = logging.WARNING if is_ours else logging.INFO
+        log.log(level, "%s %s: %s", one, "is hung up on" if is_ours else "follows no longer", why)
+        self._note("ended", address=str(one), reason=why)
+        one.line.close(why)
+        self._drop(one)
+
+    def _note(self, event: str, **fields: object) -> None:
+        if self.on_event is not None:
+            self.on_event(event, fields)
+
+    def _drop(self, one: _Line) -> None:
+        """Close a line, and forget what it acknowledged."""
+        if self._lines.pop(one.sock.fileno(), None) is None:
+            return
+        self._selector.unregister(one.sock)
+        one.sock.close()
+        part, one.part = one.part, None
+        if part is not None:
+            part.release()
+        if self._acks is not None:
+            self._acks.gone(one)
+
+
+def _checked(options: ListenOptions) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
+    """Check the options; return the allowed networks.
+
+    Raises:
+        UsageError: one has another value.
+    """
+    if len(options.listen) != 2:
+        raise UsageError('ha_listen: give a host and a port, such as ("127.0.0.1", 10912)')
+    host, port = options.listen
+    if not isinstance(host, str) or not host:
+        raise UsageError("ha_listen names no host; give an address of this machine, such as 127.0.0.1")
+    if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 0xFFFF:
+        raise UsageError(f"ha_listen: {str(port)[:40]!a} is no port")
+    if options.new_slave not in ("last", "first"):
+        raise UsageError(f'ha_new_slave={options.new_slave!r}; give "last" or "first"')
+    if options.replica not in ("host", "connection"):
+        raise UsageError(f'ha_count={options.replica!r}; give "host" or "connection"')
+    if options.connections < 1:
+        raise UsageError(f"ha_connections={options.connections}; give a number from 1 on")
+    try:
+        return [ipaddress.ip_network(one) for one in options.allow]
+    except ValueError as error:
+        raise UsageError(f"ha_allow: {error}; give networks such as 10.1.2.0/24") from None
+
+
+def _bound(listen: tuple[str, int]) -> socket.socket:
+    """Return a socket that listens at exactly this address.
+
+    Raises:
+        UsageError: the address cannot be used.
+    """
+    host, port = listen
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    sock = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        sock.bind((host, port))
+        sock.listen(64)
+    except (OSError, OverflowError, UnicodeError) as error:
+        sock.close()
+        reason = getattr(error, "strerror", None) or str(error)
+        raise UsageError(f"ha_listen {host[:100]!a}, port {port}: {reason}; give another address") from None
+    return sock

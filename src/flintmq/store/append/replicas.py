@@ -1,0 +1,48 @@
+"""Declares how a put waits for replicas (SYNC_MASTER with inSyncReplicas above 1).
+
+A store has none unless it listens for followers; the listener of `flintmq.ha` provides them.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Protocol
+
+from flintmq.kernels.handoff import Latch
+
+if TYPE_CHECKING:
+    import asyncio
+
+
+class ReplicaRequest:
+    """A put of a thread that waits until enough replicas have its record.
+
+    Attributes:
+        end: log offset after its record.
+        deadline: seconds of the monotonic clock.
+        done: the answer, valid once the latch is open.
+    """
+
+    __slots__ = ("deadline", "done", "end", "latch")
+
+    def __init__(self, end: int, deadline: float) -> None:
+        self.end, self.deadline, self.done = end, deadline, False
+        self.latch = Latch()
+
+
+class Replicas(Protocol):
+    """Answers puts once enough replicas have their records.
+
+    Thread: any, for every method.
+    """
+
+    def request(self, end: int) -> ReplicaRequest:
+        """Note that a put waits for the log below `end`; its time (slaveTimeout) begins now."""
+
+    def wait(self, request: ReplicaRequest) -> bool:
+        """Wait for a request; return False if its time is up."""
+
+    def future(self, end: int, loop: asyncio.AbstractEventLoop) -> asyncio.Future[bool]:
+        """Return the answer to a put of an event loop. Called in the loop's thread."""
+
+    def wake(self) -> None:
+        """Have what can be sent by now sent soon."""

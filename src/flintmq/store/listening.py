@@ -1,0 +1,120 @@
+"""Declares what a store and the listener of its followers need of each other.
+
+The engine does not know `flintmq.ha`: the top of the package gives it the function that makes a listener.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, NamedTuple, Protocol
+
+if TYPE_CHECKING:  # this module is loaded with the package, and needs nothing
+    from flintmq.config.keys import StoreConfig
+    from flintmq.storage.filesystem import Effects
+    from flintmq.store.append.replicas import Replicas
+
+
+class ListenOptions(NamedTuple):
+    """How a store lets followers have its log.
+
+    Attributes:
+        listen: host and port to bind; port 0: any free one.
+        allow: networks (CIDR) from which followers may come; empty: all.
+        new_slave: "last": a follower without a log gets the last file, as upstream; "first": the whole log.
+        durable_only: only what is on disk is sent.
+        replica: "host": several followers of one host are one replica; "connection": each is one, as upstream.
+        connections: largest number of them.
+    """
+
+    listen: tuple[str, int]
+    allow: tuple[str, ...] = ()
+    new_slave: str = "last"
+    durable_only: bool = False
+    replica: str = "host"
+    connections: int = 64
+
+
+class LogPart(NamedTuple):
+    """One log file that a follower is sent; it stays open until `release`.
+
+    Attributes:
+        fd: its descriptor.
+        start: log offset of its first byte.
+        size: its size in bytes.
+        release: called once, when no more of it is sent.
+    """
+
+    fd: int
+    start: int
+    size: int
+    release: Callable[[], None]
+
+
+class LogSource(Protocol):
+    """The log that followers are sent.
+
+    Thread: any.
+    """
+
+    @property
+    def file_size(self) -> int:
+        """Bytes of a log file; 0 while that is not known."""
+
+    def begin(self) -> int:
+        """Return the log offset of the first byte that is there."""
+
+    def end(self) -> int:
+        """Return the log offset below which the log may be sent."""
+
+    def open(self, offset: int) -> LogPart | None:
+        """Return the file with this log offset; None: it is not there (any more)."""
+
+
+class FollowerInfo(NamedTuple):
+    """One follower of a listener.
+
+    Attributes:
+        address: host and port of its end of the line.
+        state: "wait" for its first report, or "transfer".
+        sent: log offset after the last byte that was sent; -1 before the first report.
+        acknowledged: log offset below which it has the log, as it says; -1 before the first report.
+        in_sync: it lacks at most haMaxGapNotInSync bytes.
+        since: seconds for which it has been there.
+    """
+
+    address: tuple[str, int]
+    state: str
+    sent: int
+    acknowledged: int
+    in_sync: bool
+    since: float
+
+
+class Listener(Protocol):
+    """Listens for followers, and sends them the log.
+
+    Attributes:
+        address: host and port that are bound.
+        replicas: answers puts that wait for replicas; None: no put does.
+
+    Thread: any, for every method.
+    """
+
+    address: tuple[str, int]
+    replicas: Replicas | None
+
+    def start(self) -> None:
+        """Start the thread."""
+
+    def wake(self) -> None:
+        """Have what can be sent by now sent soon."""
+
+    def followers(self) -> list[FollowerInfo]:
+        """Return the followers that are there."""
+
+    def close(self) -> None:
+        """Close all lines and free the port. May be called again."""
+
+
+make_listener: Callable[[ListenOptions, LogSource, StoreConfig, Effects], Listener] | None = None
+"""Makes the listener of a store, not started yet; set by `flintmq/__init__.py`."""

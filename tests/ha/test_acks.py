@@ -1,0 +1,253 @@
+"""Puts that wait for replicas: who counts, who is answered, and when."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from flintmq.ha.acks import AckTable
+from flintmq.store.append.replicas import ReplicaRequest
+
+
+def table(needed: int = 1, seconds: float = 30, **options: bool) -> AckTable:
+    return AckTable(needed, seconds, **options)
+
+
+class Waiting:
+    """Threads that wait, each for the log below one offset."""
+
+    def __init__(self, acks: AckTable, ends: list[int]) -> None:
+        self.acks, self.answers = acks, dict[int, bool]()
+        self.threads = [threading.Thread(target=self._wait, args=(acks.request(end),)) for end in ends]
+        for thread in self.threads:
+            thread.start()
+
+    def _wait(self, request: ReplicaRequest) -> None:
+        self.answers[request.end] = self.acks.wait(request)
+
+    def join(self) -> dict[int, bool]:
+        for thread in self.threads:
+            thread.join(10)
+            assert not thread.is_alive()
+        return self.answers
+
+    def after(self, count: int) -> dict[int, bool]:
+        """The answers once there are so many."""
+        limit = time.monotonic() + 10
+        while len(self.answers) < count and time.monotonic() < limit:
+            time.sleep(0.001)
+        return dict(self.answers)
+
+
+def test_an_acknowledgement_answers_exactly_what_it_covers():
+    acks = table()
+    waiting = Waiting(acks, [100, 200, 201, 300])
+    acks.acknowledged("a", "host", 200)
+    assert waiting.after(2) == {100: True, 200: True}
+    assert len(acks) == 2
+    acks.acknowledged("a", "host", 300)
+    assert waiting.join() == {100: True, 200: True, 201: True, 300: True} and len(acks) == 0
+
+
+def test_what_is_covered_already_waits_for_nothing():
+    acks = table(seconds=0)
+    acks.acknowledged("a", "host", 200)
+    assert acks.wait(acks.request(200)) and not acks.wait(acks.request(201))
+
+
+@pytest.mark.parametrize(
+    ("needed", "by_host", "lines", "reached"),
+    [
+        (1, True, {"a": ("h", 10)}, 10),
+        (2, True, {"a": ("h", 10)}, -1),
+        (2, True, {"a": ("h", 10), "b": ("h", 20)}, -1),
+        (1, True, {"a": ("h", 10), "b": ("h", 20)}, 20),
+        (2, False, {"a": ("h", 10), "b": ("h", 20)}, 10),
+        (2, True, {"a": ("h", 10), "b": ("h", 20), "c": ("i", 15)}, 15),
+        (2, False, {"a": ("h", 10), "b": ("h", 20), "c": ("i", 15)}, 15),
+        (3, False, {"a": ("h", 10), "b": ("h", 20), "c": ("i", 15)}, 10),
+        (3, True, {"a": ("h", 10), "b": ("i", 20), "c": ("j", 15), "d": ("k", 1)}, 10),
+    ],
+)
+def test_who_counts(needed: int, by_host: bool, lines: dict[str, tuple[str, int]], reached: int):
+    acks = table(needed, by_host=by_host)
+    for line, (host, offset) in lines.items():
+        acks.acknowledged(line, host, offset)
+    assert acks.reached == reached
+
+
+def test_what_a_line_acknowledged_is_forgotten_with_it():
+    acks = table(2, seconds=0)
+    acks.acknowledged("a", "h", 100)
+    acks.acknowledged("b", "i", 100)
+    assert acks.wait(acks.request(100))
+    acks.gone("b")
+    acks.gone("never came")
+    assert acks.reached == -1 and not acks.wait(acks.request(100))
+
+
+def test_time_is_up_for_each_by_itself():
+    acks = table(seconds=0.05)
+    before = time.monotonic()
+    waiting = Waiting(acks, list(range(20)))
+    assert set(waiting.join().values()) == {False}
+    assert time.monotonic() - before < 2 and len(acks) == 0, "together, not one after the other"
+
+
+def test_a_late_wait_takes_no_longer_than_the_whole_time():
+    """The time of a put begins with its request: it may wait for the disk in between."""
+    clock = [0.0]
+    acks = AckTable(1, 3, monotonic=lambda: clock[0])
+    request = acks.request(1)
+    clock[0] = 3.1
+    before = time.monotonic()
+    assert not acks.wait(request)
+    assert time.monotonic() - before < 1
+
+
+def test_requests_of_one_end_are_told_apart():
+    acks = table(seconds=0)
+    late, others = acks.request(5), [acks.request(5) for _ in range(3)]
+    assert not acks.wait(late) and len(acks) == 3
+    acks.acknowledged("a", "h", 5)
+    assert [acks.wait(one) for one in others] == [True] * 3
+
+
+def test_an_exception_of_a_signal_handler_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch):
+    acks = table()
+
+    class Interrupts:
+        def set_and_wait(self, latch: object, seconds: float) -> int:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(acks, "_opener", Interrupts())
+    with pytest.raises(KeyboardInterrupt):
+        acks.wait(acks.request(1))
+    assert len(acks) == 0
+
+
+def test_a_closed_table_answers_at_once():
+    acks = table()
+    waiting = Waiting(acks, [1, 2])
+    acks.close()
+    assert waiting.join() == {1: False, 2: False}
+    assert not acks.wait(acks.request(0)) and len(acks) == 0
+
+
+def test_each_put_rings():
+    rings: list[int] = []
+    acks = AckTable(1, 0, wake=lambda: rings.append(1))
+    request = acks.request(1)
+    assert rings
+    rings.clear()
+    acks.wait(request)
+    assert rings, "what is sent only once it is durable"
+
+
+# ---- event loops -----------------------------------------------------------------------------------------------------
+
+
+def run(acks: AckTable, ends: list[int], meanwhile: Callable[[], None]) -> list[tuple[int, bool]]:
+    """The answers to puts of a loop, in the order in which they come; `meanwhile` runs in another thread."""
+
+    async def main() -> list[tuple[int, bool]]:
+        loop, found = asyncio.get_running_loop(), list[tuple[int, bool]]()
+        futures = [(end, acks.future(end, loop)) for end in ends]
+        for end, future in futures:
+            future.add_done_callback(lambda one, end=end: found.append((end, one.result())))
+        await asyncio.gather(loop.run_in_executor(None, meanwhile), *(future for _, future in futures))
+        return found
+
+    return asyncio.run(asyncio.wait_for(main(), 10))
+
+
+def test_a_loop_is_answered_as_acknowledgements_come():
+    acks = table()
+
+    def meanwhile() -> None:
+        for offset in (10, 25, 30):
+            acks.acknowledged("a", "h", offset)
+            time.sleep(0.01)
+
+    assert run(acks, [10, 20, 30], meanwhile) == [(10, True), (20, True), (30, True)]
+
+
+def test_a_loop_whose_time_is_up():
+    acks = table(seconds=0.05)
+    assert run(acks, [10, 20], lambda: None) == [(10, False), (20, False)]
+    acks.acknowledged("a", "h", 10)
+    assert run(acks, [10, 20], lambda: None) == [(10, True), (20, False)]
+
+
+def test_a_loop_and_a_table_that_is_closed():
+    acks = table()
+    assert run(acks, [10, 20], acks.close) == [(10, False), (20, False)]
+    assert run(acks, [30], lambda: None) == [(30, False)]
+
+
+def test_a_cancelled_put_holds_up_none():
+    acks = table()
+
+    async def main() -> bool:
+        loop = asyncio.get_running_loop()
+        first, second = acks.future(10, loop), acks.future(20, loop)
+        first.cancel()
+        acks.acknowledged("a", "h", 20)
+        return await asyncio.wait_for(second, 10)
+
+    assert asyncio.run(main())
+
+
+def test_a_loop_that_has_ended_is_left_out():
+    acks = table()
+
+    async def leave() -> None:
+        acks.future(10, asyncio.get_running_loop())
+
+    for _ in range(3):
+        asyncio.run(leave())
+    acks.acknowledged("a", "h", 10)
+    assert run(acks, [20], lambda: acks.acknowledged("a", "h", 20)) == [(20, True)]
+
+
+def test_many_threads_and_loops_with_acknowledgements_in_any_order():
+    """Three replicas of which two are needed report in steps of their own; every put is answered, none too early."""
+    acks, chance = table(2), random.Random(7)
+    ends = list(range(1, 401))
+    early: list[int] = []
+    known = {"a": 0, "b": 0, "c": 0}
+
+    def have(end: int) -> int:
+        return sum(offset >= end for offset in known.values())
+
+    def wait(mine: list[int]) -> None:
+        for end in mine:
+            if not acks.wait(acks.request(end)) or have(end) < 2:
+                early.append(end)
+
+    async def loop_waits(mine: list[int]) -> None:
+        loop = asyncio.get_running_loop()
+
+        async def one(end: int) -> None:
+            if not await acks.future(end, loop) or have(end) < 2:
+                early.append(end)
+
+        await asyncio.gather(*(one(end) for end in mine))
+
+    threads = [threading.Thread(target=wait, args=(ends[n::4],)) for n in range(2)]
+    threads += [threading.Thread(target=asyncio.run, args=(loop_waits(ends[n::4]),)) for n in (2, 3)]
+    for thread in threads:
+        thread.start()
+    while min(known.values()) < 400:
+        name = chance.choice(sorted(known))
+        known[name] = min(400, known[name] + chance.randrange(1, 40))
+        acks.acknowledged(name, name, known[name])
+    for thread in threads:
+        thread.join(10)
+        assert not thread.is_alive()
+    assert early == [] and len(acks) == 0
