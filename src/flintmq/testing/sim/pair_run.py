@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any, Final
@@ -18,7 +18,7 @@ from flintmq.ha.follower import Follower
 from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
 from flintmq.testing.sim.contract import config_of
-from flintmq.testing.sim.disk import SimDisk
+from flintmq.testing.sim.disk import Image, SimDisk
 from flintmq.testing.sim.pair_wire import Lie, MasterLog, PlainLine, SimWire
 from flintmq.testing.sim.run import GEOMETRY, STORE, steps
 from flintmq.testing.sim.states import Uncertain
@@ -388,13 +388,27 @@ class PairRun:
         chance = random.Random(f"{self.case.seed}-cut-{number}")
         uncertain = Uncertain.of(self.disk)
         states = list(uncertain.choose(6, chance))
+        chance.shuffle(states)
         before = self.disk
-        self.disk = SimDisk(self.case.seed, before.model, uncertain.image(chance.choice(states)))
+        images = [uncertain.image(state) for state in states]
+        left = next(filter(self._is_copy, images), uncertain.disk.shown())
+        self.disk = SimDisk(self.case.seed, before.model, left)
         self.disk.calls, self.disk.trace, self.disk.at_call = before.calls, before.trace, before.at_call
         self.disk.ticks = before.ticks
         self._end_after_kill, self.torn = self._end_after_cut, True
         if self.case.flush == "ASYNC":
             self._reported = 0
+
+    def _is_copy(self, image: Image) -> bool:
+        """Return whether the log that recovers from a state is a master's; a torn record's header may differ."""
+        disk = SimDisk(self.case.seed, self.case.model, image, watched=False)
+        with suppress(FlintError, OSError):  # a wrong state is the explorer's to judge
+            follower = make_follower(self.case, disk, self._dial)
+            follower.open()
+            begin, data = log_on(disk)
+            end = follower.whole
+            return any(same_prefix(data, begin, max(end, begin), log) for log in self.master.pasts)
+        return False
 
     # -- the line ---------------------------------------------------------------------------------------------------
 
@@ -539,8 +553,3 @@ def make_follower(case: PairCase, disk: SimDisk, dial: Any) -> Follower:
 def follower_config(flush: str) -> Any:
     """Return the configuration of a follower, cached."""
     return config_of(tuple((GEOMETRY | {"flushDiskType": f"{flush}_FLUSH", "brokerRole": "SLAVE"}).items()))
-
-
-def operations(case: PairCase) -> Iterable[str]:
-    """Return the names of a case's operations."""
-    return (op[0] for op in case.ops)
