@@ -171,7 +171,7 @@ class PairExplorer:
             return
         begin, data = int(names[0][len(folder) :]), b"".join(files)
         end = begin + len(data.rstrip(b"\0"))
-        told = {at for lie in self.run.lies for at in range(lie.at - lie.size - 1, lie.at + lie.size + 4000)}
+        told = {at for lie in self.run.lies for at in range(lie.begin, lie.at + lie.size)}
         _expect(
             any(_agree(data[: end - begin], log.data[begin:end], begin, told) for log in self.run.master.pasts),
             f"the files hold bytes up to {end} that no master had there",

@@ -19,7 +19,7 @@ from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
 from flintmq.testing.sim.contract import config_of
 from flintmq.testing.sim.disk import Image, SimDisk
-from flintmq.testing.sim.pair_wire import Lie, MasterLog, PlainLine, SimWire
+from flintmq.testing.sim.pair_wire import Lie, MasterLog, OwnLine, PlainLine, SimWire
 from flintmq.testing.sim.run import GEOMETRY, STORE, steps
 from flintmq.testing.sim.states import Uncertain
 
@@ -27,6 +27,7 @@ FILE_SIZE: Final = GEOMETRY["mappedFileSizeCommitLog"]
 MASTER: Final = "192.0.2.1:10912"
 BATCH: Final = 3000  # bytes of the largest frame: records are larger, and files are no multiple of it
 BLANK_MAGIC: Final = b"\xcb\xd4\x31\x94"
+HEAD: Final = 88  # bytes of a record before its body
 STALE: Final = 0xA5  # a byte of the undefined part of a blank
 Op = tuple[Any, ...]
 LIES: Final = ("flip", "zeros", "offset", "negative", "long")
@@ -43,6 +44,7 @@ class PairCase:
         ack: whether it acknowledges.
         begin: of the follower.
         stale: whether the master's blanks hold old bytes after their first 8, as RocketMQ's may.
+        own: whether FlintMQ's own line serves the log, not a plain one.
         ops: the operations.
     """
 
@@ -52,6 +54,7 @@ class PairCase:
     ack: bool
     begin: str
     stale: bool
+    own: bool
     ops: list[Op]
 
     @staticmethod
@@ -60,7 +63,7 @@ class PairCase:
         chance = random.Random(seed)
         flush, ack = chance.choice(("SYNC", "ASYNC")), chance.random() < 0.7
         begin, stale = chance.choice(("first", "first", "last")), chance.random() < 0.4
-        return PairCase(seed, model, flush, ack, begin, stale, list(_drawn(chance)))
+        return PairCase(seed, model, flush, ack, begin, stale, chance.random() < 0.5, list(_drawn(chance)))
 
 
 def _drawn(chance: random.Random) -> Iterator[Op]:
@@ -84,10 +87,12 @@ def _drawn(chance: random.Random) -> Iterator[Op]:
                 yield "clock", chance.choice((1, 700, 6000, 21_000))
             elif kind < 0.96:
                 yield "line", chance.choice((0, 1, 11, 400, 5000))
-            elif kind < 0.97:
+            elif kind < 0.965:
                 yield "refuse", chance.choice((1, 2))
             elif damaged:
-                yield "lie", chance.choice(LIES), chance.randrange(4)
+                yield "lie", chance.choice(LIES), chance.randrange(3)
+                yield _put(chance)
+                yield "receive", 6
             else:
                 yield (chance.choice(("m_flush", "m_dispatch", "m_checkpoint", "m_clean")),)
         yield from _end(chance)
@@ -232,12 +237,10 @@ class Promised:
     Attributes:
         end: log offset that the log reaches at least, unless it is at its begin.
         reported: the largest report that is an acknowledgement.
-        received: log offset after the last byte that came; the log does not reach further.
     """
 
     end: int
     reported: int
-    received: int
 
 
 @dataclass
@@ -274,8 +277,6 @@ class PairRun:
     _end_after_kill: int = 0
     _end_after_cut: int = 0
     _reported: int = 0
-    _reported_synced: int = 0
-    _received: int = 0
 
     def __post_init__(self) -> None:
         """Make the master."""
@@ -372,11 +373,10 @@ class PairRun:
             if raw.begin is not None and store._parts.files.files:
                 self._end_after_kill = raw.end
                 self._end_after_cut = raw.durable
-                self._received = raw.received
         if power:
             reported = self._reported if self.case.flush == "SYNC" else 0
-            return Promised(self._end_after_cut, reported, NEVER)
-        return Promised(self._end_after_kill, self._reported, NEVER)
+            return Promised(self._end_after_cut, reported)
+        return Promised(self._end_after_kill, self._reported)
 
     def _dead(self) -> None:
         self.promised(power=True)
@@ -417,7 +417,8 @@ class PairRun:
             self._refusals = max(self._refusals - 1, 0)
             raise ConnectionRefusedError(111, "Connection refused")
         self._dials += 1
-        line = PlainLine(self.master.log, BATCH, self.disk.ticks)
+        kind = OwnLine if self.case.own else PlainLine
+        line = kind(self.master.log, BATCH, self.disk.ticks)
         line.lie, self._lie = self._lie, None
         chance = random.Random(f"{self.case.seed}-line-{self._dials}")
         wire = SimWire(line, lambda: self.disk, chance, self._on_report, self._limit)
@@ -426,39 +427,20 @@ class PairRun:
         return wire
 
     def _begin_lie(self, kind: str, ahead: int) -> None:
-        """Have the master lie about one of the next records."""
-        record = self._record_after(self._received, ahead)
-        if record is None:
+        """Have the master lie about one of the next records that it puts."""
+        at = self.master.log.end
+        for n in range(ahead + 1):
+            at = self.master.log.end
+            self.master.put(10_000 * (n + 1) + self.at, 200 + 100 * n, 0, 0)
+        if self.master.log.end // FILE_SIZE != at // FILE_SIZE:  # a blank precedes it
             return
-        at, size, body = record
-        if kind == "zeros":
-            lie = Lie(kind, at, size)
-        else:
-            lie = Lie(kind, body if kind == "flip" else at)
+        lie = Lie(kind, at + HEAD if kind == "flip" else at, self.master.log.end - at if kind == "zeros" else 1)
         wire = self._wires[-1] if self._wires else None
-        if wire is not None and not wire.closed and (wire.line.next is None or wire.line.next > lie.at):
-            return
-        if wire is not None and not wire.closed:
-            wire.line.lie = lie
-        else:
+        if wire is None or wire.closed:
             self._lie = lie
+        else:
+            wire.line.lie = lie
         self.lies.append(lie)
-
-    def _record_after(self, offset: int, ahead: int) -> tuple[int, int, int] | None:
-        """Return (log offset, size, log offset of the body) of a record that the follower does not have."""
-        log, at = self.master.log, self.master.log.begin
-        while at + 8 < log.end:
-            size, magic = struct.unpack_from(">i4s", log.data, at)
-            if magic == BLANK_MAGIC:
-                at += FILE_SIZE - at % FILE_SIZE
-                continue
-            body = at + 88  # of a record with IPv4 addresses
-            if at >= offset:
-                if not ahead:
-                    return at, size, body
-                ahead -= 1
-            at += size
-        return None
 
     def _on_report(self, wire: SimWire, report: int) -> None:
         """Check a report when it is sent."""
@@ -497,7 +479,7 @@ class PairRun:
     def _refused(self, follower: Follower, error: ReplicationError) -> None:
         """Judge a refusal, and end the follower, as its loop does."""
         self.refused[error.reason] = self.refused.get(error.reason, 0) + 1
-        told = any(lie.told or lie.size > 1 for lie in self.lies)
+        told = any(lie.told or lie.at > lie.begin for lie in self.lies)
         if error.reason in ("damaged", "protocol"):
             if not told:
                 self.complaints.append(f"operation {self.at}: refused an honest master: {error}")
@@ -531,9 +513,6 @@ class PairRun:
 def same_prefix(data: bytes, begin: int, end: int, log: MasterLog) -> bool:
     """Return whether a log's bytes up to an offset are the master's."""
     return end <= log.end and data[: end - begin] == log.data[begin:end]
-
-
-NEVER: Final = 1 << 62
 
 
 def make_follower(case: PairCase, disk: SimDisk, dial: Any) -> Follower:

@@ -1,8 +1,8 @@
 """A master's side of a replication line and the line itself, in memory: the reference for `flintmq.ha`.
 
-`PlainLine` says what a RocketMQ master sends, as plainly as possible and with none of the followers' code. `SimWire`
-is a socket to it: it hands out bytes in pieces of drawn sizes, and is cut where it is told to be. `Lie` is what a
-damaged or hostile master sends instead.
+`PlainLine` says what a RocketMQ master sends, as plainly as possible and with none of the follower's code; `OwnLine`
+is FlintMQ's own side. `SimWire` is a socket to either: it hands out bytes in pieces of drawn sizes, and is cut where it
+is told to be. `Lie` is what a damaged or hostile master sends instead.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import struct
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from flintmq.ha.master_line import LineRules, LineState, MasterLine
 from flintmq.testing.sim.disk import SimDisk
 
 HEARTBEAT_S = 5.0
@@ -47,13 +48,34 @@ class Lie:
         kind: "flip" a byte of the log, "zeros" instead of a record, or in a header a wrong "offset", a "negative" size,
             a "long" frame beyond the end of its file.
         at: log offset from which on it is told.
-        size: bytes of "zeros".
+        size: bytes of "zeros" that are to come.
+        told: whether all of it was sent.
+        begin: `at` before any of it was.
     """
 
     kind: str
     at: int
     size: int = 1
     told: bool = False
+    begin: int = 0
+
+    def __post_init__(self) -> None:
+        """Note where it begins."""
+        self.begin = self.at
+
+    def frame(self, at: int, body: bytes, file_size: int) -> bytes:
+        """Return a frame, altered if it is the one."""
+        if self.told or at + len(body) <= self.at:
+            return _HEADER.pack(at, len(body)) + body
+        inside = max(self.at - at, 0)
+        if self.kind in ("flip", "zeros"):
+            size = min(self.size, len(body) - inside)
+            new = bytes(size) if self.kind == "zeros" else bytes(b ^ 0x55 for b in body[inside : inside + size])
+            self.at, self.size, self.told = self.at + size, self.size - size, self.size == size
+            return _HEADER.pack(at, len(body)) + body[:inside] + new + body[inside + size :]
+        self.told = True
+        header = {"offset": (at + 1, len(body)), "negative": (at, -5), "long": (at, file_size + 1)}[self.kind]
+        return _HEADER.pack(*header) + body
 
 
 class PlainLine:
@@ -71,6 +93,7 @@ class PlainLine:
         self.acknowledged = -1
         self._kept, self._sent_at = b"", now
         self.lie: Lie | None = None
+        self.closed = False
 
     def reported(self, data: bytes) -> None:
         """Take bytes of reports; only the last whole one of a read counts."""
@@ -98,25 +121,57 @@ class PlainLine:
         size = min(self.batch, room, self.log.end - self.next)
         body = bytes(self.log.data[self.next : self.next + size])
         self._sent_at = now
-        frame = self._altered(self.next, body)
+        frame = _HEADER.pack(self.next, size) + body
+        if self.lie is not None:
+            frame = self.lie.frame(self.next, body, self.log.file_size)
         self.next += size
         return frame
 
-    def _altered(self, at: int, body: bytes) -> bytes:
-        lie = self.lie
-        if lie is None or lie.told or at + len(body) <= lie.at:
-            return _HEADER.pack(at, len(body)) + body
-        inside = max(lie.at - at, 0)
-        if lie.kind in ("flip", "zeros"):
-            size = min(lie.size, len(body) - inside)
-            new = bytes(size) if lie.kind == "zeros" else bytes(b ^ 0x55 for b in body[inside : inside + size])
-            lie.at, lie.size, lie.told = lie.at + size, lie.size - size, lie.size == size
-            return _HEADER.pack(at, len(body)) + body[:inside] + new + body[inside + size :]
-        lie.told = True
-        offset, size = {
-            "offset": (at + 1, len(body)), "negative": (at, -5), "long": (at, self.log.file_size + 1),
-        }[lie.kind]  # fmt: skip
-        return _HEADER.pack(offset, size) + body
+
+class OwnLine:
+    """One line of a FlintMQ master: the state machine of `flintmq.ha.master_line`.
+
+    Args:
+        log, batch, now: as for PlainLine.
+    """
+
+    def __init__(self, log: MasterLog, batch: int, now: float) -> None:
+        self.log = log
+        self.lie: Lie | None = None
+        self._line = MasterLine(LineRules(log.file_size, batch, HEARTBEAT_S, 20.0), now)
+        self._now = now
+
+    @property
+    def next(self) -> int | None:
+        """Log offset of the next byte; None before the first report."""
+        return None if self._line.state is LineState.WAIT else self._line.next
+
+    @property
+    def acknowledged(self) -> int:
+        """The last report; -1 before."""
+        return self._line.report
+
+    @property
+    def closed(self) -> bool:
+        """Whether the master has ended the line."""
+        return self._line.is_closed
+
+    def reported(self, data: bytes) -> None:
+        """Take bytes of reports."""
+        self._line.received(data, self.log.begin, self.log.end, self._now)
+
+    def frame(self, now: float) -> bytes:
+        """Return the next frame; nothing if none is due."""
+        self._now = now
+        self._line.tick(now)
+        header = self._line.frame(self.log.end, now)
+        if header is None:
+            return b""
+        self._line.wrote(header.size, now)
+        body = bytes(self.log.data[header.offset : header.offset + header.size])
+        if self.lie is not None and body:
+            return self.lie.frame(header.offset, body, self.log.file_size)
+        return _HEADER.pack(*header) + body
 
 
 @dataclass
@@ -136,7 +191,7 @@ class SimWire:
         given: bytes that came.
     """
 
-    line: PlainLine
+    line: PlainLine | OwnLine
     clock: Callable[[], SimDisk]
     chance: random.Random | None = None
     on_report: Callable[[SimWire, int], None] = lambda wire, report: None
@@ -167,7 +222,7 @@ class SimWire:
             if len(self._pending) > 1 << 16:
                 break
         if not self._pending:
-            if self.dead:
+            if self.dead or self.line.closed:
                 return 0
             disk.ticks += self._timeout
             disk.clock += int(self._timeout * 1000)
