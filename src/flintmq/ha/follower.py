@@ -94,6 +94,7 @@ class Follower:
         once: end when it has caught up.
         effects: the disk and the clock.
         dial: opens lines; for simulations.
+        services: see MessageStore; for simulations.
 
     Raises:
         UsageError: an address or an argument that cannot be used.
@@ -123,6 +124,7 @@ class Follower:
         once: bool = False,
         effects: Effects = REAL,
         dial: Dial = dial,
+        services: bool = True,
     ) -> None:
         if begin not in ("first", "last") and not isinstance(begin, int):
             raise UsageError(f"begin={begin!r} is neither first, last nor the log offset of a file")
@@ -135,7 +137,7 @@ class Follower:
         keys = {"brokerRole": "SLAVE"} | ({"flushDiskType": FLUSHES[flush]} if flush else {})
         self._config = given_config(config, False, {}).with_keys(keys)
         self._sync = self._config.flush_disk_type == "SYNC_FLUSH"
-        self._on_event, self._effects, self._dial = on_event, effects, dial
+        self._on_event, self._effects, self._dial, self._services = on_event, effects, dial, services
         self._tables = BrokerTables(config_from, effects) if config_from is not None else None
         self._store: MessageStore | None = None
         self._given = self._config, ""  # what the store was opened with
@@ -310,7 +312,9 @@ class Follower:
         """Open the store; a cut that is under way is done."""
         cut = cut_of(self._root, self._effects)
         self._given = config, peer
-        self._store = MessageStore(self.path, config, effects=self._effects, peer=peer, cut_at=cut)
+        self._store = MessageStore(
+            self.path, config, effects=self._effects, peer=peer, cut_at=cut, services=self._services
+        )
         raw = self._store.raw
         if raw.begin is not None:
             self._note_begin(raw.begin)
@@ -510,9 +514,7 @@ class Follower:
         offset = self._to_report(line)
         if not line.line.report_due(offset, self._effects.monotonic()):
             return
-        raw = self._opened().raw
-        if self._sync and raw.durable < offset <= raw.end:
-            raw.flush()
+        self._flush_below(offset)
         try:
             line.report(offset)
         except OSError as error:
@@ -534,9 +536,11 @@ class Follower:
 
         Raises:
             OSError: nobody answers.
+            StoreError: the disk refused to flush.
             UsageError: with `once`, for the third time.
         """
         raw = self._opened().raw
+        self._flush_below(report)
         try:
             line = MasterConnection.open(self.address, report, due, raw.file_size, self._dial, self._effects)
         except OSError as error:
@@ -641,6 +645,12 @@ class Follower:
         if not self._ack or not self._resumed:
             return line.line.reported
         return max(line.line.reported, self._opened().raw.end)
+
+    def _flush_below(self, report: int) -> None:
+        """Make durable what a report names: a master takes the first one, too, for an acknowledgement."""
+        raw = self._opened().raw
+        if self._sync and raw.durable < report <= raw.end:
+            raw.flush()
 
     def _report_last(self) -> None:
         """Acknowledge what is whole before the end."""

@@ -208,9 +208,7 @@ def check_contract(
         opened(store)
         log = slow_read.records(root, keys["mappedFileSizeCommitLog"], effects)
         _compare(log, book, found)
-        _queues(root, log, effects, found)
-        _index(root, log, keys, effects, peer, found)
-        _served(store, log, found)
+        check_derived(store, log, keys, found, peer)
         if book.consumed is not None:
             wrong = wrong_offsets(store, placed(log), book.consumed, book.expired)
             found.skipped += len(wrong)
@@ -221,6 +219,26 @@ def check_contract(
         found.derived += len(changed)  # line 4 of the contract: a second recovery changes nothing
         found.notes += [f"changed by recovering again: {name}" for name in changed]
     return found
+
+
+def check_derived(
+    store: MessageStore, log: list[record.Record], keys: Mapping[str, Any], found: ContractReport, peer: str = PEER_533
+) -> None:
+    """Compare the queues and the index of an open store, and its answers to `get`, with the records of its log.
+
+    Args:
+        store: the store; everything is dispatched.
+        log: every record, by `slow_read.records`.
+        keys: as in check_contract.
+        found: receives the violations.
+        peer: as in check_contract.
+
+    Raises:
+        AssertionError: the index is not whole.
+    """
+    _queues(store.root, log, store.effects, found)
+    _index(store.root, log, keys, store.effects, peer, found)
+    _served(store, log, found)
 
 
 @lru_cache(maxsize=64)
