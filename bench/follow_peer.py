@@ -1,4 +1,4 @@
-"""One process that follows a master until a log offset is dispatched: `python bench/follow_peer.py STORE PORT END KEYS`.
+"""Follows a master until a log offset is dispatched: `python bench/follow_peer.py STORE PORT END KEYS`.
 
 Prints a line when its store is open, then JSON: processor seconds since then, and the largest resident sizes of the
 process in MiB, in all and without mapped files. KEYS: RocketMQ's keys as a JSON object. With an END of 0 it follows,

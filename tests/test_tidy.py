@@ -324,8 +324,9 @@ FINISHED_PROSE = [
 leaves the list of D401 (imperative mood) in pyproject.toml."""
 
 PROSE_EXCEPTIONS = {
-    'src/flintmq/errors.py: reason: "diverged", "behind", "gone", "damaged", "geometry", "config" or "protocol".': "the "
-    "word that programs read",
+    'src/flintmq/errors.py: reason: "diverged", "behind", "gone", "damaged", "geometry", "config" or "protocol".': (
+        "a word that programs read"
+    ),
     'src/flintmq/testing/sim/contract.py: `{"told": identity, "outcome": "ok", ...}`': "a key of the ledger's file",
     "src/flintmq/spark/jobs/stats/lag.py: behind: waiting messages in all queues.": "a key of the JSON",
     'src/flintmq/kernels/message.py: Message(topic, body=b"", tags=None, keys=None, properties=None, queue_id=0, '

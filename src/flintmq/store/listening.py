@@ -8,10 +8,24 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
+from flintmq.errors import UsageError
+
 if TYPE_CHECKING:  # this module is loaded with the package, and needs nothing
     from flintmq.config.keys import StoreConfig
     from flintmq.storage.filesystem import Effects
     from flintmq.store.append.replicas import Replicas
+
+
+def address_of(given: tuple[str, int]) -> tuple[str, int]:
+    """Return the host and the port of `ha_listen`.
+
+    Raises:
+        UsageError: it is no pair.
+    """
+    if not isinstance(given, (tuple, list)) or len(given) != 2:
+        raise UsageError(f'ha_listen={str(given)[:60]!a}; give host and port, such as ("127.0.0.1", 10912)')
+    host, port = given
+    return host, port
 
 
 class ListenOptions(NamedTuple):

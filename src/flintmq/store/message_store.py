@@ -33,7 +33,7 @@ from flintmq.store.consumer.group import ConsumerGroup
 from flintmq.store.consumer.source import StoreSource
 from flintmq.store.layout import config_reader
 from flintmq.store.layout.store_config import given_config
-from flintmq.store.listening import ListenOptions
+from flintmq.store.listening import ListenOptions, address_of
 from flintmq.store.reentry import in_handler, lockless, reentered
 from flintmq.store.view import StoreView, open_store
 
@@ -129,7 +129,7 @@ class MessageStore(Putter):
             if not services:
                 raise UsageError("ha_listen needs a thread; leave out services=False")
             listen = ListenOptions(
-                tuple(ha_listen), tuple(ha_allow), ha_new_slave, ha_durable_only, ha_count, ha_connections
+                address_of(ha_listen), tuple(ha_allow), ha_new_slave, ha_durable_only, ha_count, ha_connections
             )
         refuse_to_write(given, listens=listen is not None)
         if direct_io and not given.transient_store_pool_enable:
