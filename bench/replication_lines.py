@@ -116,7 +116,11 @@ class Java(Process):
 
 
 class Relay:
-    """Passes bytes on between followers and a master; a first report of 0 becomes 1. `began`: when it came."""
+    """Passes bytes on between followers and a master. `began`: when the first report came.
+
+    A first report of 0, which gets the last file alone, becomes 1; byte 0 of the log, a 0, then precedes the first
+    frame, as an empty Java slave takes any offset for the begin of a file.
+    """
 
     def __init__(self, port: int) -> None:
         self.to, self.began = port, 0.0
@@ -133,16 +137,20 @@ class Relay:
                 return
             for line in (near, far):
                 line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            threading.Thread(target=self._reports, args=(near, far), daemon=True).start()
-            threading.Thread(target=self._bytes, args=(far, near), daemon=True).start()
+            threading.Thread(target=self._line, args=(near, far), daemon=True).start()
 
-    def _reports(self, near: socket.socket, far: socket.socket) -> None:
+    def _line(self, near: socket.socket, far: socket.socket) -> None:
         with suppress(OSError):
             first = near.recv(8, socket.MSG_WAITALL)
             if self.began == 0:
                 self.began = time.perf_counter()
-            far.sendall(struct.pack(">q", 1) if first == bytes(8) else first)
-        self._bytes(near, far)
+            whole = first == bytes(8)
+            far.sendall(struct.pack(">q", 1) if whole else first)
+            threading.Thread(target=self._bytes, args=(near, far), daemon=True).start()
+            if whole:
+                _, size = struct.unpack(">qi", far.recv(12, socket.MSG_WAITALL))
+                near.sendall(struct.pack(">qi", 0, size + 1) + b"\0")
+        self._bytes(far, near)
 
     @staticmethod
     def _bytes(one: socket.socket, other: socket.socket) -> None:
