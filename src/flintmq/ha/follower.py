@@ -512,7 +512,7 @@ class Follower:
         if line is None:
             return
         offset = self._to_report(line)
-        if not line.line.report_due(offset, self._effects.monotonic()):
+        if not line.line.report_due(offset, self._effects.monotonic(), more=line.full):
             return
         self._flush_below(offset)
         try:
@@ -654,6 +654,8 @@ class Follower:
 
     def _report_last(self) -> None:
         """Acknowledge what is whole before the end."""
+        if self._line is not None:
+            self._line.full = False
         if self._line is not None and self._to_report(self._line) > self._line.line.reported:
             self.report_once()
 

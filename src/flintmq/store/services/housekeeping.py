@@ -142,8 +142,7 @@ class Housekeeping:
                 raise StoreError("offsets are not written: the log could not be flushed; restart the store")
 
     def _save(self) -> int:
-        queues = [] if self.followed else self.known.queues()
-        if queues and len(queues) != self._queues_seen:
+        if not self.followed and len(queues := self.known.queues()) != self._queues_seen:
             self.topics.learn(queues, self.known.batch)
             self._queues_seen = len(queues)
         return save(self.files, self.flush)
