@@ -34,6 +34,10 @@ EXIT_CODES = {
     "UnfinishedError": 11,
     "PutFailedError": 3,
     "PutUnknownError": 12,
+    "ReplicationError": 12,
+    "DivergedError": 12,
+    "OffsetGoneError": 12,
+    "DamagedStreamError": 12,
 }
 
 

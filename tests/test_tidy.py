@@ -306,6 +306,7 @@ FINISHED_PROSE = [
     "src/flintmq/errors.py",
     "src/flintmq/format",
     "src/flintmq/frames",
+    "src/flintmq/ha",
     "src/flintmq/kernels",
     "src/flintmq/lake",
     "src/flintmq/message.py",

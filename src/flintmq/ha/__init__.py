@@ -10,6 +10,7 @@ connection     a line to a master: its socket, and the state of the line
 begin          finds the offset at which an empty follower begins
 overlap        compares what the master sends with what is here
 adoption       decides whether a directory may be followed into
+resync         finds where two logs part
 follower       follows one master into one store
 
 master_line    the master's side of a line, without I/O
@@ -20,6 +21,9 @@ stored_log     the log of a store that another process may write, for a listener
 remoting       frames of requests to brokers and name servers, and a client
 metadata       a broker's configuration, topics, groups and offsets
 broker_tables  keeps them in a follower's store
+name_server    finds brokers and their replication ports
+fleet          follows all brokers of a name server
+registration   registers a listener at a name server
 
 Importing this package opens no socket.
 """

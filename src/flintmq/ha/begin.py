@@ -107,7 +107,7 @@ class BeginSearch:
 
     def _first_between(self, missing: int, there: int) -> MasterConnection:
         """Return a line from the first file on; none begins at `missing`, and one begins at `there`."""
-        size = self._file_size
+        size, last = self._file_size, there
         while True:
             while there - missing > size:
                 middle = missing + (there - missing) // size // 2 * size
@@ -124,7 +124,9 @@ class BeginSearch:
             there, missing = missing, 0
             if there == 0:
                 break
-        found = self.line_if_there(there, SILENCE_S)
-        if found is None:
+        found = self.line_if_there(there, ANSWER_S)
+        if found is None and there == last:  # it may be empty
+            found, last = self.last_file()
+        if found is None or there > last:
             raise ConnectionError(f"the master's file at log offset {there} is no longer there")
         return found

@@ -14,6 +14,7 @@ are asked in. The codec knows no socket. Upstream: RemotingCommand, RocketMQSeri
 
 from __future__ import annotations
 
+import re
 import socket
 import struct
 import time
@@ -48,6 +49,7 @@ _LENGTHS = struct.Struct(">II")
 _HEADER = struct.Struct(">hBhiii")  # code, language, version, opaque, flag, length of the remark
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 _PIECE = 1 << 16
+_HOST = re.compile(r"\[(?P<inner>[0-9A-Fa-f:.]+(?:%\w+)?)\]|[A-Za-z0-9._-]{1,255}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,7 @@ class RemotingFrame:
 
     @property
     def is_answer(self) -> bool:
-        """Whether it answers a request."""
+        """True if it answers a request."""
         return bool(self.flag & ANSWER)
 
 
@@ -96,7 +98,9 @@ def encode_frame(frame: RemotingFrame, kind: int = JSON) -> bytes:
 
 
 def frame_size(data: bytes | bytearray) -> int | None:
-    """Return the size of the frame with which bytes begin, its length included; None if they are fewer than four.
+    """Return the size of the frame with which bytes begin, its length included.
+
+    None if there are fewer than four bytes.
 
     Raises:
         FormatError: a length below 4 or above 16 MiB.
@@ -216,12 +220,16 @@ def split_address(address: str) -> tuple[str, int]:
     Raises:
         UsageError: there is no host or no port from 1 to 65535.
     """
-    host, colon, port = address.rpartition(":")
-    host = host[1:-1] if host.startswith("[") and host.endswith("]") else host
-    plain = host.isascii() and host.isprintable() and not set(host) & set(" /@[]") and len(host) <= 255
-    if not (colon and host and plain and port.isascii() and port.isdigit() and 1 <= int(port[:6]) <= 65535):
+    host, _, port = address.rpartition(":")
+    found = _HOST.fullmatch(host)
+    if not (found and port.isascii() and port.isdigit() and 1 <= int(port[:6]) <= 65535):
         raise UsageError(f"{address[:SHOWN]!a} is no address; give HOST:PORT")
-    return host, int(port)
+    return found["inner"] or host, int(port)
+
+
+def join_address(host: str, port: int) -> str:
+    """Return `HOST:PORT`, an IPv6 host in brackets."""
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 class RemotingWire(Protocol):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from flintmq.cli import signals
@@ -15,6 +16,7 @@ from flintmq.errors import UsageError
 EPILOG = examples(
     "flintmq follow 10.0.0.5:10912 --store /data/copy",
     "flintmq follow 10.0.0.5:10912 --store /data/copy --once --json",
+    "flintmq follow --namesrv 10.0.0.1:9876 --cluster Orders --store '/data/copies/{broker}'",
 )
 
 
@@ -58,12 +60,43 @@ def command(
             help="Also copy topics, groups and offsets from the broker at this address (listenPort, 10911).",
         ),
     ] = None,
+    namesrv: Annotated[
+        str | None,
+        Option(
+            "--namesrv",
+            metavar="HOST:PORT",
+            show_default=False,
+            help="Follow all brokers that this name server knows, with their topics, groups and offsets; --store then "
+            "has {broker} where a broker's name belongs.",
+        ),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        Option("--cluster", metavar="NAME", show_default=False, help="With --namesrv: only brokers of this cluster."),
+    ] = None,
+    broker: Annotated[
+        list[str] | None,
+        Option(
+            "--broker", metavar="NAME", show_default=False, help="With --namesrv: only this broker. May be repeated."
+        ),
+    ] = None,
     flush: Annotated[
         Flush, Option("--flush", metavar="SYNC|ASYNC", help="SYNC: the disk has what is acknowledged.")
     ] = Flush.ASYNC,
     adopt: Annotated[
         bool,
         Option("--adopt", help="Go on in a store that others have written, if its last record is the master's."),
+    ] = False,
+    resync: Annotated[
+        bool,
+        Option(
+            "--resync",
+            help="First drop what the master does not have: all records from the first one on that differs.",
+        ),
+    ] = False,
+    yes: Annotated[
+        bool,
+        Option("--yes", help="With --resync: move these records to quarantine/; without it they are only counted."),
     ] = False,
     once: Annotated[bool, Option("--once", help="End as soon as the copy has caught up.")] = False,
     settings: SetOption = None,
@@ -75,26 +108,48 @@ def command(
     its HA port as a slave does. It goes on where it was after any stop, of either side, if its last record is still the
     master's; else it says why not and ends (exit code 12), and changes nothing. Ends at SIGINT or SIGTERM.
     """
-    if master is None:
-        raise UsageError("give the master's HA port, HOST:PORT")
     if not store:
         raise UsageError("--store DIR is missing; give the directory of the copy")
+    if namesrv is None and (cluster is not None or broker):
+        raise UsageError("--cluster and --broker choose among the brokers of a name server; give --namesrv HOST:PORT")
+    if (master is None) == (namesrv is None):
+        raise UsageError("give either the master's HA port, HOST:PORT, or --namesrv HOST:PORT")
+    if yes and not resync:
+        raise UsageError("--yes confirms what --resync drops; give both")
+    if namesrv is not None and config_from is not None:
+        raise UsageError("with --namesrv each broker is asked for its own topics; leave --config-from out")
     from flintmq.ha.follower import Follower
 
     out, stopping = output(as_json), signals.stop_event()
-    follower = Follower(
-        store,
-        master,
-        begin=_begin(from_offset),
-        config=store_config(settings),
-        config_from=config_from,
-        on_event=lambda event: _show(event, out),
-        ack=ack,
-        flush=flush.value,
-        adopt=adopt,
-        once=once,
-    )
-    follower.run(stopping)
+
+    def make(store: str, master: str, config_from: str | None, on_event: Callable[[dict[str, Any]], None]) -> Follower:
+        return Follower(
+            store,
+            master,
+            begin=_begin(from_offset),
+            config=store_config(settings),
+            config_from=config_from,
+            on_event=on_event,
+            ack=ack,
+            flush=flush.value,
+            adopt=adopt,
+            resync=resync,
+            confirmed=yes,
+            once=once,
+        )
+
+    def show(event: dict[str, Any]) -> None:
+        _show(event, out)
+
+    if master is not None:
+        make(store, master, config_from, show).run(stopping)
+        return 0
+    from flintmq.ha.fleet import Fleet
+    from flintmq.ha.name_server import name_servers
+
+    servers = name_servers(namesrv or "")
+    fleet = Fleet(servers, store, make, cluster=cluster, brokers=broker or (), on_event=show, once=once)
+    fleet.run(stopping)
     return 0
 
 

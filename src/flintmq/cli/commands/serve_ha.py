@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import enum
 import threading
 from collections.abc import Mapping
@@ -12,10 +13,13 @@ from flintmq.cli.declare import Argument, Option
 from flintmq.cli.options import JsonOption, SetOption, examples
 from flintmq.cli.output import Output, PipeClosed, dumps, output
 from flintmq.cli.values import HA_PORT, LOOPBACK, parse_address, store_config
+from flintmq.errors import UsageError
 
 EPILOG = examples(
     "flintmq serve-ha /var/rocketmq/store",
     "flintmq serve-ha /var/rocketmq/store --listen 10.1.2.3:10912 --allow 10.1.2.0/24 --new-slave first",
+    "flintmq serve-ha /var/rocketmq/store --listen 10.1.2.3:10912 --register 10.1.2.9:9876 "
+    "--cluster Orders --broker-name broker-a",
 )
 
 
@@ -47,6 +51,23 @@ def command(
         NewSlave,
         Option("--new-slave", metavar="WHICH", help="A follower without a log gets the last file, or from the first."),
     ] = NewSlave.last,
+    register: Annotated[
+        str | None,
+        Option(
+            "--register",
+            metavar="HOST:PORT",
+            show_default=False,
+            help="Register at this name server, so that slaves of --cluster and --broker-name find their master here.",
+        ),
+    ] = None,
+    broker_name: Annotated[
+        str | None,
+        Option("--broker-name", metavar="NAME", show_default=False, help="With --register: the slaves' brokerName."),
+    ] = None,
+    cluster: Annotated[
+        str | None,
+        Option("--cluster", metavar="NAME", show_default=False, help="With --register: the slaves' brokerClusterName."),
+    ] = None,
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -54,10 +75,13 @@ def command(
 
     Nobody writes the store, or another process does; here it is only read. A follower asks for a place in the log and
     gets the bytes from there on, and new records as they come. The port has no authentication: whoever reaches it can
-    read the whole log. With --json one object a line: `listening` (address, begin, end), `follower` (address, offset),
-    `ended` (address, reason), `closed`.
+    read the whole log. With --json one object a line: `listening` (address, begin, end), `registered` (server, broker,
+    cluster), `follower` (address, offset), `ended` (address, reason), `closed`.
     """
+    if [register is None, broker_name is None, cluster is None] not in ([True] * 3, [False] * 3):
+        raise UsageError("--register, --broker-name and --cluster go together; give all three or none")
     from flintmq.ha.listener import HaListener
+    from flintmq.ha.remoting import join_address
     from flintmq.ha.stored_log import StoredLog
     from flintmq.store.listening import ListenOptions
 
@@ -69,13 +93,28 @@ def command(
         stop = signals.stop_event()
         events = _Events(output(as_json), stop, as_json)
         listener.on_event = events.take
-        events.take("listening", {"address": "{}:{}".format(*listener.address), "begin": log.begin(), "end": log.end()})
+        address = join_address(*listener.address)
+        events.take("listening", {"address": address, "begin": log.begin(), "end": log.end()})
         listener.start()
-        stop.wait()
+        with _registered(register, broker_name, cluster, address):
+            if register is not None:
+                events.take("registered", {"broker": broker_name, "cluster": cluster, "server": register})
+            stop.wait()
     finally:
         listener.close()
     events.take("closed", {})
     return 0
+
+
+def _registered(
+    servers: str | None, broker: str | None, cluster: str | None, address: str
+) -> contextlib.AbstractContextManager[object]:
+    """Return a registration that lasts for a `with` block, or none."""
+    if servers is None:
+        return contextlib.nullcontext()
+    from flintmq.ha.registration import Registration
+
+    return Registration(servers, broker=broker or "", cluster=cluster or "", ha_address=address)
 
 
 class _Events:
@@ -83,6 +122,7 @@ class _Events:
 
     TEXTS: Mapping[str, str] = {
         "listening": "{address}: followers may have the log, {begin} to {end}, until Ctrl-C or SIGTERM",
+        "registered": "{server} names this as master of broker {broker} in cluster {cluster}",
         "follower": "{address} follows from log offset {offset}",
         "ended": "{address} has ended: {reason}",
         "closed": "no follower is served any more",

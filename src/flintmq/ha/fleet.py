@@ -1,0 +1,261 @@
+"""Follows all brokers of a name server, each into a directory of its own.
+
+All are followed in one process. Every 30 s the name server is asked again. A broker that comes is followed from then
+on. One that goes keeps its follower, which tries to connect until it is there again. One whose address changed gets a
+new follower there, which compares before it goes on. One that is refused is reported, and the others go on; at another
+address it is tried again.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, field
+from typing import Any, Final, Protocol
+
+from flintmq.errors import FlintError, ReplicationError, UsageError
+from flintmq.ha import name_server
+from flintmq.ha.name_server import BrokerRoute
+
+EVERY_S: Final = 30.0
+RETRY_S: Final = 1.0
+"""Seconds between two attempts to reach a name server, with `once`."""
+ATTEMPTS: Final = 3
+PLACE: Final = "{broker}"
+
+Event = dict[str, Any]
+
+
+class FollowsOne(Protocol):
+    """The part of `Follower` that a fleet uses."""
+
+    state: str
+
+    def run(self, stopping: threading.Event | None = None) -> None:
+        """Follow until stopped, or until it is done or refused."""
+
+
+Make = Callable[[str, str, str, Callable[[Event], None]], FollowsOne]
+"""(store, address for replication, listenPort's address, on_event) -> a follower of one broker."""
+
+
+@dataclass
+class FleetMember:
+    """One broker that is followed, or was refused.
+
+    Attributes:
+        route: as the name server knows it.
+        address: of its replication port; None if it was refused before that was asked.
+        follower, thread, stopping: of its follower.
+        error: why it ended; None while it runs, or if it is done.
+    """
+
+    route: BrokerRoute
+    address: str | None = None
+    follower: FollowsOne | None = None
+    thread: threading.Thread | None = None
+    stopping: threading.Event = field(default_factory=threading.Event)
+    error: BaseException | None = None
+
+    @property
+    def runs(self) -> bool:
+        """True while its thread does."""
+        return self.thread is not None and self.thread.is_alive()
+
+
+class Fleet:
+    """Follows the brokers of a name server.
+
+    Args:
+        servers: addresses of name servers, `HOST:PORT`.
+        store: path with `{broker}` in it, which is replaced by the name of the broker.
+        make: makes a follower of one broker.
+        cluster: only the brokers of this cluster; None: of all.
+        brokers: only these; empty: all.
+        on_event: called with each event, a dict with `broker`; one call at a time.
+        once: end when every follower has ended.
+        every_s: seconds between two questions to the name server.
+        timeout_s: of each question.
+
+    Raises:
+        UsageError: no `{broker}` in `store`, or no name server.
+
+    Thread: one for `run`; `members` is for tests.
+    """
+
+    def __init__(
+        self,
+        servers: Collection[str],
+        store: str,
+        make: Make,
+        *,
+        cluster: str | None = None,
+        brokers: Collection[str] = (),
+        on_event: Callable[[Event], None] | None = None,
+        once: bool = False,
+        every_s: float = EVERY_S,
+        timeout_s: float = 5.0,
+    ) -> None:
+        if PLACE not in store:
+            raise UsageError(f"--store {store!a} is one directory for all brokers; write {PLACE} where a name belongs")
+        if not servers:
+            raise UsageError("give the address of a name server")
+        self.servers, self.store, self.make = servers, store, make
+        self.cluster, self.brokers, self.once = cluster, frozenset(brokers), once
+        self.every_s, self.timeout_s = every_s, timeout_s
+        self.members: dict[str, FleetMember] = {}
+        self._on_event, self._one_event = on_event, threading.Lock()
+        self._changed = threading.Event()  # a follower ended, or it is to stop
+        self._lost: set[str | None] = set()  # brokers that do not answer; None: the name server
+
+    def run(self, stopping: threading.Event) -> None:
+        """Follow until stopped, until all are refused, or with `once` until all have ended.
+
+        Args:
+            stopping: set when it is to stop.
+
+        Raises:
+            ReplicationError: a broker was refused; the others were followed.
+            FlintError, OSError: likewise, by its store.
+            UsageError: with `once`, no name server or no broker was found.
+        """
+        try:
+            attempts = 0
+            while not stopping.is_set():
+                attempts += 1
+                found = self.look()
+                if self.once and not found and not self.members and attempts >= ATTEMPTS:
+                    raise UsageError(f"{self._servers}: no broker to follow was found there")
+                if self._is_over():
+                    break
+                self._wait(stopping, RETRY_S if self.once and not self.members else self.every_s)
+        finally:
+            self.stop()
+        for member in self.members.values():
+            if member.error is not None:
+                raise member.error
+
+    def look(self) -> bool:
+        """Ask the name server, and begin, move or keep followers.
+
+        Returns:
+            Whether it named a broker to follow.
+        """
+        try:
+            known = name_server.routes(self.servers, timeout=self.timeout_s)
+        except (OSError, ReplicationError) as error:
+            self._note_lost(None, error)
+            return False
+        self._lost.discard(None)
+        wanted = [route for route in known.values() if self._is_wanted(route)]
+        for route in wanted:
+            self._take(route)
+        return bool(wanted)
+
+    def stop(self) -> None:
+        """Stop all followers, and wait until their stores are closed."""
+        for member in self.members.values():
+            member.stopping.set()
+        for member in self.members.values():
+            if member.thread is not None:
+                member.thread.join()
+
+    @property
+    def _servers(self) -> str:
+        return ";".join(self.servers)
+
+    def _is_wanted(self, route: BrokerRoute) -> bool:
+        return self.cluster in (None, route.cluster) and (not self.brokers or route.name in self.brokers)
+
+    def _is_over(self) -> bool:
+        members = self.members.values()
+        if self.once and members and not any(member.runs for member in members):
+            return True
+        if not members or self._lost - {None}:
+            return False
+        return all(member.error is not None and not member.runs for member in members)
+
+    def _take(self, route: BrokerRoute) -> None:
+        """Begin to follow a broker, or follow it at a new address."""
+        member = self.members.get(route.name)
+        if route.master is None:
+            return  # only slaves are registered: its master may come back
+        if not route.is_plain:
+            if member is None:
+                text = "its name cannot be the name of a directory"
+                self.members[route.name] = self._refused(route, ReplicationError("config", text))
+            return
+        same = member is not None and member.route.master == route.master
+        if member is not None and same and (self.once or member.address is None or self._is_content(member)):
+            return
+        try:
+            address = name_server.ha_address(route.master, timeout=self.timeout_s)
+        except OSError as error:
+            self._note_lost(route.name, error)
+            return
+        except (ReplicationError, UsageError) as error:
+            if member is None or not member.runs:
+                self.members[route.name] = self._refused(route, error)
+            return
+        self._lost.discard(route.name)
+        if member is not None and same and member.address == address:
+            return
+        if member is not None and member.thread is not None:
+            member.stopping.set()
+            member.thread.join()
+        self.members[route.name] = self._begun(route, address)
+
+    def _is_content(self, member: FleetMember) -> bool:
+        """Return whether a follower needs no other address."""
+        return member.runs and member.follower is not None and member.follower.state == "following"
+
+    def _begun(self, route: BrokerRoute, address: str) -> FleetMember:
+        assert route.master is not None
+        member = FleetMember(route, address)
+        store = self.store.replace(PLACE, route.name)
+        try:
+            member.follower = self.make(store, address, route.master, lambda event: self._event(route.name, event))
+        except FlintError as error:
+            return self._refused(route, error)
+        member.thread = threading.Thread(target=self._follow, args=(member,), name=f"flintmq-follow-{route.name}")
+        member.thread.start()
+        return member
+
+    def _follow(self, member: FleetMember) -> None:
+        assert member.follower is not None
+        try:
+            member.follower.run(member.stopping)
+        except (FlintError, OSError) as error:
+            member.error = error
+            if isinstance(error, UsageError):  # the follower reports the others
+                self._event(member.route.name, {"event": "refused", "reason": "config", "detail": str(error)})
+        except BaseException as error:
+            member.error = error
+            raise
+        finally:
+            self._changed.set()
+
+    def _refused(self, route: BrokerRoute, error: FlintError) -> FleetMember:
+        reason = getattr(error, "reason", "config")
+        self._event(route.name, {"event": "refused", "reason": reason, "detail": str(error)})
+        return FleetMember(route, error=error)
+
+    def _note_lost(self, broker: str | None, error: Exception) -> None:
+        if broker not in self._lost:
+            self._lost.add(broker)
+            self._event(broker, {"event": "lost", "reason": str(error)})
+
+    def _event(self, broker: str | None, event: Event) -> None:
+        if self._on_event is not None:
+            with self._one_event:
+                self._on_event(event if broker is None else {**event, "broker": broker})
+
+    def _wait(self, stopping: threading.Event, seconds: float) -> None:
+        """Wait for the next question; shorter if it is to stop, or all have ended."""
+        left = seconds
+        while left > 0 and not stopping.wait(min(left, 0.2)):
+            left -= 0.2
+            if self._changed.is_set():
+                self._changed.clear()
+                if self._is_over():
+                    return

@@ -1,0 +1,186 @@
+"""Registers a listener at name servers, so that RocketMQ's slaves find their master.
+
+A slave asks its name server for the broker with its own cluster and name and the id 0, and follows that one's
+haServerAddr. The entry is gone when the connection closes, or after two minutes, so the connection is kept and the
+registration repeated every 30 s. No topic is registered, so no producer comes. Upstream: BrokerOuterAPI.registerBroker,
+DefaultRequestProcessor.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+import zlib
+from types import TracebackType
+from typing import Final, Self
+
+from flintmq.errors import ReplicationError, UsageError
+from flintmq.format import config_json
+from flintmq.ha.name_server import ask_routes, name_servers
+from flintmq.ha.remoting import RemotingClient, join_address, split_address
+
+log = logging.getLogger("flintmq.ha")
+
+REGISTER: Final = 103
+UNREGISTER: Final = 104
+EVERY_S: Final = 30.0
+RETRY_S: Final = 5.0
+"""Seconds until the next attempt after one that failed."""
+
+
+class Registration:
+    """Keeps one broker registered. Use it in a `with` block, or call `start` and `close`.
+
+    Args:
+        servers: addresses of name servers, `HOST:PORT`, several with a semicolon between them.
+        broker: name of the broker, that of the slaves.
+        cluster: likewise.
+        ha_address: `HOST:PORT` of the listener, as slaves reach it.
+        broker_address: `HOST:PORT` to give as the broker's listenPort, where slaves ask for topics and offsets; None:
+            the port before the listener's, as at RocketMQ. Nobody needs to answer there.
+        every_s: seconds between two registrations.
+        timeout_s: of each request.
+
+    Raises:
+        UsageError: no address, an address that means all interfaces, or an empty name.
+
+    Thread: any, one at a time.
+    """
+
+    def __init__(
+        self,
+        servers: str,
+        *,
+        broker: str,
+        cluster: str,
+        ha_address: str,
+        broker_address: str | None = None,
+        every_s: float = EVERY_S,
+        timeout_s: float = 5.0,
+    ) -> None:
+        host, port = split_address(ha_address)
+        if host in ("0.0.0.0", "::"):
+            raise UsageError(f"{ha_address} means all interfaces; give the address at which slaves reach this one")
+        if not broker or not cluster:
+            raise UsageError("a registration needs the name of a broker and of its cluster")
+        self.broker, self.cluster, self.ha_address = broker, cluster, ha_address
+        self.broker_address = broker_address or join_address(host, max(port - 1, 1))
+        split_address(self.broker_address)
+        self._every_s = every_s
+        self._clients = [RemotingClient(address, timeout_s=timeout_s) for address in name_servers(servers)]
+        self._begun: set[str] = set()  # name servers whose connection has the registration
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Register, and go on in a thread of its own.
+
+        Raises:
+            ReplicationError: a name server has another broker of that name with id 0, or refuses.
+            OSError: no name server can be reached.
+        """
+        reached = 0
+        failed: OSError | None = None
+        for client in self._clients:
+            try:
+                self.register_once(client)
+                reached += 1
+            except OSError as error:
+                log.warning("not registered: %s", error)
+                failed = error
+        if failed is not None and not reached:
+            raise failed
+        self._thread = threading.Thread(target=self._again, name="flintmq-register", daemon=True)
+        self._thread.start()
+
+    def register_once(self, client: RemotingClient) -> None:
+        """Register at one name server; over a new connection look first who has the name.
+
+        Raises:
+            ReplicationError: as for `start`.
+            OSError: it cannot be reached.
+        """
+        try:
+            if client.address not in self._begun:
+                self._refuse_another(client)
+            body = _body()
+            fields = {
+                "brokerName": self.broker,
+                "brokerAddr": self.broker_address,
+                "clusterName": self.cluster,
+                "haServerAddr": self.ha_address,
+                "brokerId": "0",
+                "enableActingMaster": "false",
+                "compressed": "false",
+                "bodyCrc32": str(zlib.crc32(body) & 0x7FFFFFFF),
+            }
+            client.ask(REGISTER, fields, body)
+            self._begun.add(client.address)
+        except BaseException:
+            self._begun.discard(client.address)
+            raise
+
+    def close(self) -> None:
+        """Take the registration back, and close the connections. May be called again."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join()
+            self._thread = None
+        for client in self._clients:
+            if client.address in self._begun:
+                self._begun.discard(client.address)
+                fields = {
+                    "brokerName": self.broker,
+                    "brokerAddr": self.broker_address,
+                    "clusterName": self.cluster,
+                    "brokerId": "0",
+                }
+                try:
+                    client.ask(UNREGISTER, fields)
+                except (OSError, ReplicationError) as error:
+                    log.warning("the registration is not taken back: %s", error)
+            client.close()
+
+    def _refuse_another(self, client: RemotingClient) -> None:
+        known = ask_routes(client).get(self.broker)
+        if known is not None and known.master not in (None, self.broker_address):
+            raise ReplicationError(
+                "config",
+                f"{client.address}: broker {self.broker!a} is registered at {known.master!a}; stop that one first, or "
+                "give another name",
+            )
+
+    def _again(self) -> None:
+        wait_s = self._every_s
+        while not self._stopping.wait(wait_s):
+            wait_s = self._every_s
+            for client in self._clients:
+                try:
+                    self.register_once(client)
+                except (OSError, ReplicationError) as error:
+                    wait_s = min(RETRY_S, self._every_s)
+                    log.warning("not registered: %s", error)
+
+    def __enter__(self) -> Self:
+        self.start()
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def _body() -> bytes:
+    """Return what a broker without topics registers."""
+    version = {"counter": 0, "stateVersion": 0, "timestamp": time.time_ns() // 1_000_000}
+    topics = {
+        "dataVersion": version,
+        "mappingDataVersion": version,
+        "topicConfigTable": {},
+        "topicQueueMappingDetailMap": {},
+        "topicQueueMappingInfoMap": {},
+    }
+    value: config_json.JsonObject = {"filterServerList": [], "topicConfigSerializeWrapper": topics}
+    return config_json.write(value, "5.4.0", compact=True)

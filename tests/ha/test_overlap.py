@@ -1,0 +1,92 @@
+"""What the master sends again is compared; why it sends nothing is judged."""
+
+from __future__ import annotations
+
+import struct
+
+import pytest
+
+from flintmq.errors import DivergedError, OffsetGoneError, ReplicationError
+from flintmq.ha.overlap import Overlap, QueueGapCheck, judge_silence
+from tests.compat.replication import GoldenMaster
+
+
+def overlap(master: GoldenMaster, begin: int, end: int) -> Overlap:
+    return Overlap(begin, end, lambda offset, size: master.log[offset : offset + size])
+
+
+@pytest.mark.parametrize("piece", [1, 7, 100_000])
+def test_equal_bytes_agree_and_what_follows_is_not_of_the_overlap(master: GoldenMaster, piece: int):
+    begin, size = master.records[50]
+    one, at, left = overlap(master, begin, begin + size), begin, 0
+    while not one.agreed:
+        data = memoryview(master.log)[at : at + piece]
+        same = one.compare(at, data)
+        at, left = at + same, len(data) - same
+    assert at == begin + size and left == (-size) % piece
+
+
+def test_each_flipped_bit_of_the_last_record_is_seen(master: GoldenMaster):
+    begin, size = master.records[50]
+    for at in range(size):
+        theirs = bytearray(master.log[begin : begin + size])
+        theirs[at] ^= 1 << at % 8
+        with pytest.raises(DivergedError, match=f"at offset {begin + at}, in the record at {begin} ") as error:
+            overlap(master, begin, begin + size).compare(begin, memoryview(theirs))
+        assert error.value.reason == "diverged"
+
+
+def test_the_first_record_is_asked_for_without_its_first_byte(master: GoldenMaster):
+    size = master.records[0][1]
+    assert overlap(master, 1, size).compare(1, memoryview(master.log)[1:5000]) == size - 1
+    theirs = bytearray(master.log[1:size])
+    theirs[size - 2] ^= 1
+    (time,) = struct.unpack_from(">q", master.log, 56)
+    with pytest.raises(DivergedError, match=rf"in the record at 0 \(store time here {time}, there {time}\)"):
+        overlap(master, 1, size).compare(1, memoryview(theirs))
+
+
+@pytest.mark.parametrize(
+    ("last_file", "end", "kind", "reason"),
+    [(0, 5, DivergedError, "behind"), (900, 1000, DivergedError, "behind"), (2000, 1000, OffsetGoneError, "gone")],
+)
+def test_reasons_of_silence(last_file: int, end: int, kind: type[ReplicationError], reason: str):
+    with pytest.raises(kind) as error:
+        judge_silence(last_file, end)
+    assert error.value.reason == reason
+
+
+def test_a_last_file_that_begins_at_our_end_is_no_reason():
+    assert judge_silence(1000, 1000) is None
+
+
+def gap(master: GoldenMaster, changes: dict[tuple[bytes, int], int]) -> tuple[QueueGapCheck, memoryview]:
+    """The check at the begin of the second file, with some queues' next offsets changed; and the bytes there."""
+    after = [row for row in master.rows if row["physical_offset"] >= master.file_size]
+    expected: dict[tuple[bytes, int], int] = {}
+    for row in after:
+        expected.setdefault((row["topic"].encode(), row["queue_id"]), row["queue_offset"])
+    return QueueGapCheck(expected | changes, master.file_size, master.file_size), memoryview(
+        master.log[master.file_size :]
+    )
+
+
+def test_a_gap_with_the_next_queue_offsets_is_none(master: GoldenMaster):
+    check, data = gap(master, {})
+    first = next(row for row in master.rows if row["physical_offset"] >= master.file_size)
+    assert check.check(data) and check.check(data[: first["size"]])
+    assert not check.check(data[: first["size"] - 1]) and not check.check(data[:3])
+
+
+def test_a_gap_with_another_queue_offset_is_another_past(master: GoldenMaster):
+    first = next(row for row in master.rows if row["physical_offset"] >= master.file_size)
+    check, data = gap(master, {(first["topic"].encode(), first["queue_id"]): first["queue_offset"] + 1})
+    with pytest.raises(DivergedError, match=f"queue offset {first['queue_offset']} where"):
+        check.check(data)
+
+
+def test_after_a_gap_no_record_is_damage(master: GoldenMaster):
+    check, _ = gap(master, {})
+    with pytest.raises(ReplicationError) as error:
+        check.check(memoryview(bytes(200)))
+    assert error.value.reason == "damaged"
