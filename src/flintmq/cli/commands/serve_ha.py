@@ -24,7 +24,7 @@ EPILOG = examples(
 
 
 class NewSlave(enum.StrEnum):
-    """What a follower gets that has no log yet."""
+    """The part of the log that a follower gets which has none yet."""
 
     last = "last"
     first = "first"
