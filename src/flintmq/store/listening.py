@@ -29,7 +29,7 @@ def address_of(given: tuple[str, int]) -> tuple[str, int]:
 
 
 class ListenOptions(NamedTuple):
-    """How a store lets followers have its log.
+    """The choices of a store that lets followers have its log.
 
     Attributes:
         listen: host and port to bind; port 0: any free one.
