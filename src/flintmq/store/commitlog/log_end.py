@@ -40,7 +40,7 @@ def find_end(
 
     Files begin with records, and a stale tail can only be in the last file that was written. Damage inside that file is
     skipped; readers of that range meet it themselves. While somebody writes the store, or after an unclean stop, a last
-    record whose properties end with a zero byte is not written completely: no checksum covers them, and a start would
+    record with a zero byte in its properties is not written completely: no checksum covers them, and a start would
     truncate it. So it is not before the end.
 
     Args:
@@ -70,13 +70,16 @@ def find_end(
 
 
 def _is_unfinished(piece: Piece) -> bool:
-    """Return whether the last bytes of a piece's last record are missing yet, as those of a copy that follows a master.
+    """Return whether bytes of a piece's last record are missing yet, as those of a copy that follows a master.
 
-    The rest of the log file is zeros; a finished record's properties end with a separator or a value.
+    The rest of the log file is zeros, and neither topics nor properties have a zero byte.
     """
     at = piece.positions[piece.count - 1]
     end = at + size_at(piece.data, at)
-    return end == piece.end and texts_at(piece.data, at)[2] < end and piece.data[end - 1] == 0
+    topic, topic_end, properties = texts_at(piece.data, at)
+    if end != piece.end:
+        return False
+    return b"\0" in bytes(piece.data[topic:topic_end]) or b"\0" in bytes(piece.data[properties:end])
 
 
 def refuse_damaged_ends(log: LogFiles, facts: StopFacts, end: LogEnd) -> None:
