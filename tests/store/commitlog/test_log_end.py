@@ -4,10 +4,11 @@ import pytest
 
 from flintmq.config.keys import StoreConfig
 from flintmq.storage.filesystem import Effects
-from flintmq.store.commitlog.end_of_log import read_facts
+from flintmq.store.commitlog.end_of_log import StopFacts, read_facts
 from flintmq.store.commitlog.log_end import find_end, late_begin
 from flintmq.store.commitlog.snapshot import list_log
 from flintmq.testing.write_store import write_store
+from tests.compat.replication import GoldenMaster
 
 
 class Far(Effects):
@@ -67,3 +68,16 @@ def test_the_search_begins_late(tmp_path):
     # The checkpoint knows of a younger record: then nothing is believed.
     assert late_begin(list_log(root, written.config, far), facts.__class__(named=begin, latest=1 << 62)) == 0
     assert late_begin(list_log(root, written.config, far), facts.__class__(named=begin + 1, latest=1)) == 0
+
+
+@pytest.mark.parametrize("facts", [StopFacts(live=True), StopFacts(clean=False)], ids=["written now", "killed"])
+def test_a_record_that_comes_in_pieces_is_before_the_end_when_it_is_whole(tmp_path, facts):
+    """A copy of a master's log has a part of its last record for a while; no checksum covers its properties."""
+    master = GoldenMaster("533", tmp_path)
+    (tmp_path / "copy" / "commitlog").mkdir(parents=True)
+    file, config = tmp_path / "copy" / "commitlog" / f"{0:020}", StoreConfig.from_keys(master.config)
+    for begin, size in master.records[4:7]:
+        for cut in range(begin + 1, begin + size + 1):
+            file.write_bytes(master.log[:cut] + bytes(master.file_size - cut))
+            end = find_end(list_log(str(tmp_path / "copy"), config), facts).offset
+            assert end == (begin + size if cut == begin + size else begin), cut - begin

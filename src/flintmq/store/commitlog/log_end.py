@@ -8,12 +8,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from flintmq.format.record_view import size_at, texts_at
 from flintmq.store.commitlog.end_of_log import NO_FACTS, StopFacts, Verdict
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.records import record_at
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.resync import next_record
-from flintmq.store.commitlog.walk import LogWalk
+from flintmq.store.commitlog.walk import LogWalk, Piece
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,8 @@ class LogEnd:
     Attributes:
         offset: log offset after the last valid record (or after the blank record of the last file).
         verdict: what is there.
-        last: log offset of that last record; None if there is none. A later search can begin there.
+        last: log offset of that last record, or of one that is not written completely and begins at `offset`; None
+            if there is none. A later search can begin there.
     """
 
     offset: int
@@ -37,7 +39,9 @@ def find_end(
     """Find the log's end by reading only the last file with data.
 
     Files begin with records, and a stale tail can only be in the last file that was written. Damage inside that file is
-    skipped; readers of that range meet it themselves.
+    skipped; readers of that range meet it themselves. While somebody writes the store, or after an unclean stop, a last
+    record with a zero byte in its properties is not written completely: no checksum covers them, and a start would
+    truncate it. So it is not before the end.
 
     Args:
         log, facts, report: as for LogWalk.
@@ -57,10 +61,25 @@ def find_end(
     walk = LogWalk(log, facts, begin, strict=False, report=report)
     end, last = begin, None
     for piece in walk:
-        end, last = piece.base + piece.end, piece.base + piece.positions[piece.count - 1]
-    assert last is None or begin <= last < end
+        last = piece.base + piece.positions[piece.count - 1]
+        unfinished = (facts.live or not facts.clean) and _is_unfinished(piece)
+        end = last if unfinished else piece.base + piece.end
+    assert last is None or begin <= last <= end
     verdict = walk.verdict or Verdict.END
     return LogEnd(end, verdict, last)
+
+
+def _is_unfinished(piece: Piece) -> bool:
+    """Return whether bytes of a piece's last record are missing yet, as those of a copy that follows a master.
+
+    The rest of the log file is zeros, and neither topics nor properties have a zero byte.
+    """
+    at = piece.positions[piece.count - 1]
+    end = at + size_at(piece.data, at)
+    topic, topic_end, properties = texts_at(piece.data, at)
+    if end != piece.end:
+        return False
+    return b"\0" in bytes(piece.data[topic:topic_end]) or b"\0" in bytes(piece.data[properties:end])
 
 
 def refuse_damaged_ends(log: LogFiles, facts: StopFacts, end: LogEnd) -> None:
