@@ -22,12 +22,13 @@ from typing import Any, Final, NamedTuple, Self
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError, ReplicationError, StoreError, UsageError
-from flintmq.ha.adoption import check_past, note_begin
+from flintmq.ha.adoption import check_past, cut_of, note_begin, note_cut
 from flintmq.ha.begin import ANSWER_S, BeginSearch, report_for
 from flintmq.ha.broker_tables import BrokerTables
 from flintmq.ha.connection import POLL_S, Dial, MasterConnection, dial, parse_master
 from flintmq.ha.follower_line import SILENCE_S, Received
 from flintmq.ha.overlap import Overlap, QueueGapCheck, judge_silence
+from flintmq.ha.resync import PartingSearch
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.store_url import local_only
 from flintmq.store.layout.followed import Followed
@@ -87,6 +88,9 @@ class Follower:
         ack: acknowledge what is here, so that the master counts this follower as a replica.
         flush: "SYNC": acknowledge only what is on disk; "ASYNC", "SYNC" or None for the configuration's flushDiskType.
         adopt: follow into a store that was written as a master.
+        resync: first find out where the master's log parts from ours, and drop our records from there on; they are
+            copied to `quarantine/`.
+        confirmed: drop them without asking; otherwise the follower ends with a UsageError that says what would go.
         once: end when it has caught up.
         effects: the disk and the clock.
         dial: opens lines; for simulations.
@@ -114,6 +118,8 @@ class Follower:
         ack: bool = False,
         flush: str | None = None,
         adopt: bool = False,
+        resync: bool = False,
+        confirmed: bool = False,
         once: bool = False,
         effects: Effects = REAL,
         dial: Dial = dial,
@@ -125,12 +131,14 @@ class Follower:
         self.path, self.master, self.address = path, master, parse_master(master)
         self._root = os.path.abspath(local_only(path))
         self._begin, self._ack, self._once, self._adopt = begin, ack, once, adopt
+        self._resync, self._confirmed = resync, confirmed
         keys = {"brokerRole": "SLAVE"} | ({"flushDiskType": FLUSHES[flush]} if flush else {})
         self._config = given_config(config, False, {}).with_keys(keys)
         self._sync = self._config.flush_disk_type == "SYNC_FLUSH"
         self._on_event, self._effects, self._dial = on_event, effects, dial
         self._tables = BrokerTables(config_from, effects) if config_from is not None else None
         self._store: MessageStore | None = None
+        self._given = self._config, ""  # what the store was opened with
         self._line: MasterConnection | None = None
         self._overlap: Overlap | None = None
         self._gap: QueueGapCheck | None = None
@@ -291,14 +299,22 @@ class Follower:
         """
         check_past(self._root, self._config, self._effects, adopt=self._adopt)
         if self._tables is None:
-            self._store = MessageStore(self.path, self._config, effects=self._effects)
+            self._open_store(self._config)
         elif not self._open_with(self._tables, patient):
             return
         raw = self._opened().raw
-        if raw.begin is not None:
-            self._note_begin(raw.begin)
         self._event("opened", begin=raw.begin, end=None if raw.begin is None else raw.end)
         self.state = "connecting"
+
+    def _open_store(self, config: StoreConfig, peer: str = "5.3.3") -> MessageStore:
+        """Open the store; a cut that is under way is done."""
+        cut = cut_of(self._root, self._effects)
+        self._given = config, peer
+        self._store = MessageStore(self.path, config, effects=self._effects, peer=peer, cut_at=cut)
+        raw = self._store.raw
+        if raw.begin is not None:
+            self._note_begin(raw.begin)
+        return self._store
 
     def _open_with(self, tables: BrokerTables, patient: bool) -> bool:
         """Take the broker's tables, and open the store; return False if it was stopped before."""
@@ -307,8 +323,8 @@ class Follower:
             return False
         begin = tables.facts.begin
         self._begin = begin if self._begin == "first" and begin else self._begin
-        self._store = MessageStore(self.path, config, effects=self._effects, peer=tables.facts.peer)
-        tables.start(self._store._parts.housekeeping)
+        store = self._open_store(config, tables.facts.peer)
+        tables.start(store._parts.housekeeping)
         self._event("metadata", files=written)
         return True
 
@@ -354,7 +370,7 @@ class Follower:
 
     def _loop(self) -> None:
         while not self._stopping.is_set() and not self.done:
-            if self._line is None and not self.connect_once():
+            if self._line is None and not (self.resync_once() and self.connect_once()):
                 self._stopping.wait(self.wait_s())
                 self._take_tables()
                 continue
@@ -383,6 +399,44 @@ class Follower:
         return self._effects.monotonic() - self._data_at >= ONCE_S
 
     # -- steps ------------------------------------------------------------------------------------------------------
+
+    def resync_once(self) -> bool:
+        """Drop what the master does not have, if that was asked for and not done yet.
+
+        Returns:
+            False if the line was lost meanwhile.
+
+        Raises:
+            DivergedError: the logs have nothing in common.
+            UsageError: something would be dropped, and that is not confirmed.
+            FlintError: of the store.
+        """
+        if not self._resync:
+            return True
+        store = self._opened()
+        try:
+            tail = PartingSearch(self._ask, store.raw, self._effects, self._stopping.is_set).tail()
+        except OSError as error:
+            self._lost(_text(error))
+            return False
+        if self._stopping.is_set():
+            return False
+        self._resync = False
+        if tail is None:
+            return True
+        self._event("resync", **tail._asdict())
+        if not self._confirmed:
+            raise UsageError(
+                f"{self._root}: {tail.records} messages from log offset {tail.begin} to {tail.end} are not in the "
+                f"master's log, the first one stored at {tail.since}; give --yes to move them to quarantine/"
+            )
+        note_cut(self._root, tail.begin, self._effects)
+        self._store = None
+        store.close()
+        store = self._open_store(*self._given)
+        if self._tables is not None:
+            store._parts.housekeeping.follow({})
+        return True
 
     def connect_once(self) -> bool:
         """Open a line to the master; return whether there is one.
@@ -453,7 +507,7 @@ class Follower:
         if line is None:
             return
         offset = self._to_report(line)
-        if not line.line.report_due(offset, self._effects.monotonic()):
+        if not line.line.report_due(offset, self._effects.monotonic(), more=line.full):
             return
         raw = self._opened().raw
         if self._sync and raw.durable < offset <= raw.end:
@@ -585,6 +639,8 @@ class Follower:
 
     def _report_last(self) -> None:
         """Acknowledge what is whole before the end."""
+        if self._line is not None:
+            self._line.full = False
         if self._line is not None and self._to_report(self._line) > self._line.line.reported:
             self.report_once()
 
