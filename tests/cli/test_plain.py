@@ -16,7 +16,7 @@ import typer
 
 from flintmq.cli import plain
 from flintmq.cli.command import Command
-from flintmq.cli.commands import NAMES
+from flintmq.cli.commands import NAMES, module_of
 from flintmq.cli.declare import Argument, Option, for_typer, parameters
 from tests.compat.stores import Golden
 
@@ -25,7 +25,7 @@ WORDS = {str: ["a", "a b", "é", "-2d"], int: ["5", "007"], float: ["1.5"]}
 
 def by_typer(name: str, words: list[str]) -> dict[str, Any]:
     """What Typer gives to the command's function."""
-    command, seen = import_module(f"flintmq.cli.commands.{name}").command, {}
+    command, seen = import_module(module_of(name)).command, {}
 
     @functools.wraps(command)
     def spy(**values: Any) -> int:
@@ -40,7 +40,7 @@ def by_typer(name: str, words: list[str]) -> dict[str, Any]:
 
 def by_plain(name: str, words: list[str]) -> dict[str, Any] | None:
     """What a plain command line gives to it, defaults included; None if it is not plain."""
-    command = import_module(f"flintmq.cli.commands.{name}").command
+    command = import_module(module_of(name)).command
     try:
         given = plain.parse(command, words)
     except plain.NotPlain:
@@ -51,7 +51,7 @@ def by_plain(name: str, words: list[str]) -> dict[str, Any] | None:
 
 def places(name: str) -> list[str]:
     """A right word for each argument that must be given."""
-    command = import_module(f"flintmq.cli.commands.{name}").command
+    command = import_module(module_of(name)).command
     rows = list(parameters(command).values())
     needed = rows[: len(rows) - len(command.__defaults__ or ())]
     words = []
@@ -65,7 +65,7 @@ def options() -> list[tuple[str, str, Any, Argument]]:
     return [
         (name, option, kind, declared)
         for name in NAMES
-        for kind, declared in parameters(import_module(f"flintmq.cli.commands.{name}").command).values()
+        for kind, declared in parameters(import_module(module_of(name)).command).values()
         if isinstance(declared, Option)
         for option in declared.names
     ]

@@ -325,7 +325,8 @@ class Follower:
         self._begin = begin if self._begin == "first" and begin else self._begin
         store = self._open_store(config, tables.facts.peer)
         tables.start(store._parts.housekeeping)
-        self._event("metadata", files=written)
+        if written:
+            self._event("metadata", files=written)
         return True
 
     def _first_tables(self, tables: BrokerTables, patient: bool) -> tuple[list[str], StoreConfig]:
@@ -520,7 +521,10 @@ class Follower:
         self._notice_caught_up(self._effects.monotonic())
 
     def _take_tables(self) -> None:
-        if self._tables is not None and (event := self._tables.take(self._opened()._parts.housekeeping)) is not None:
+        if self._tables is None:
+            return
+        event = self._tables.take(self._opened()._parts.housekeeping, agreed=self._resumed)
+        if event is not None:
             self._event(event.pop("event"), **event)
 
     # -- a line -----------------------------------------------------------------------------------------------------
@@ -601,6 +605,7 @@ class Follower:
         """Begin to follow: nothing that the master sent disagrees."""
         self._resumed, self._waits, self.state = True, 0, "following"
         self._event("resumed", end=self._opened().raw.end)
+        self._take_tables()
 
     def _explain_silence(self) -> None:
         """Find out why the master has nothing where our log ends, and go on if nothing is wrong.
