@@ -92,7 +92,7 @@ def test_examples_run(  # type: ignore[no-untyped-def]
         replicates(command, tmp_path)
         return
     if " --listen " in line or (line.startswith("flintmq export ") and " --follow" in line):
-        goes_on(shlex.split(command.replace(":5557", ":0")), tmp_path)
+        goes_on(shlex.split(re.sub(r"\b(5557|10912)\b", "0", command)), tmp_path)
         return
     if pages.ALONE.fullmatch(command):
         monkeypatch.chdir(tmp_path)

@@ -31,7 +31,8 @@ OK, LATE, UNFLUSHED = (
 )
 FAST_MS = 150
 SYNC: dict[str, Any] = {"mappedFileSizeCommitLog": 1 << 16, "brokerRole": "SYNC_MASTER", "inSyncReplicas": 2}
-IMPATIENT, PATIENT = SYNC | {"slaveTimeout": FAST_MS}, SYNC | {"slaveTimeout": 30_000}
+IMPATIENT = SYNC | {"slaveTimeout": FAST_MS}
+PATIENT = SYNC | {"slaveTimeout": 30_000}
 
 
 def open_sync(root: Path, keys: dict[str, Any], **options: Any) -> MessageStore:
@@ -171,7 +172,7 @@ def test_what_a_follower_had_is_forgotten_when_it_leaves(tmp_path: Path):
 
 
 def test_refused_without_a_listener(tmp_path: Path):
-    with pytest.raises(ConfigError, match="give ha_listen"):
+    with pytest.raises(ConfigError, match="or give ha_listen"):
         MessageStore(tmp_path, config=PATIENT)
 
 

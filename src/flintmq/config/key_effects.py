@@ -237,7 +237,7 @@ def not_kept(config: StoreConfig, *, listens: bool = False) -> Iterator[str]:
     if config.broker_role == "SYNC_MASTER" and config.in_sync_replicas > 1 and not listens:
         yield (
             f"inSyncReplicas={config.in_sync_replicas}: the store does not listen for followers, so no put could wait "
-            "for them; give ha_listen, set inSyncReplicas=1, or brokerRole=ASYNC_MASTER"
+            "for them; set inSyncReplicas=1, or brokerRole=ASYNC_MASTER, or give ha_listen"
         )
 
 

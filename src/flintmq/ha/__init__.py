@@ -1,4 +1,4 @@
-"""Replication over RocketMQ's HA port: follows the log of a live broker, and lets others follow a store.
+"""Follows the log of a live RocketMQ over its HA port, and lets others follow a store.
 
     import flintmq.ha
     with flintmq.ha.Follower("store", "127.0.0.1:10912", on_event=print) as follower:

@@ -159,7 +159,10 @@ class AckTable:
                     return
 
     def future(self, end: int, loop: asyncio.AbstractEventLoop) -> asyncio.Future[bool]:
-        """Return the answer to a put of an event loop, whose time begins now. Called in the loop's thread."""
+        """Return the answer to a put of an event loop.
+
+        Its time begins now. Called in the loop's thread.
+        """
         with self._lock:
             puts = self._loops.get(loop)
             if puts is None:
@@ -177,7 +180,7 @@ class AckTable:
     # -- lines ------------------------------------------------------------------------------------------------------
 
     def acknowledged(self, line: Hashable, host: str, offset: int) -> None:
-        """Note that a line's follower has the log below an offset, and answer the puts that this covers."""
+        """Note that a follower has the log below an offset; answer the puts that this covers."""
         with self._lock:
             self._acks[line] = host, offset
             self.reached = self._reached()

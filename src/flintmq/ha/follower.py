@@ -156,7 +156,7 @@ class Follower:
         self._thread: threading.Thread | None = None
         self._last: FollowerStats | None = None
         self.state = "opening"
-        self.error: FlintError | OSError | None = None
+        self.error: BaseException | None = None
 
     # -- for its user -----------------------------------------------------------------------------------------------
 
@@ -368,6 +368,9 @@ class Follower:
             self._loop()
         except (FlintError, OSError) as error:
             self._refused(error)
+        except BaseException as error:  # a bug, or the user's own `on_event`: who waits must not wait for ever
+            self._refused(error)
+            raise
 
     def _loop(self) -> None:
         while not self._stopping.is_set() and not self.done:
@@ -460,6 +463,8 @@ class Follower:
                 self._overlap = Overlap(asked, raw.end, raw.read) if asked < raw.end else None
                 self.state = "comparing"
         except OSError as error:
+            if isinstance(error, TimeoutError) and not self._dials_failed and not self._stopping.is_set():
+                self._count_silence()
             self._lost(_text(error))
             return False
         return True
@@ -553,6 +558,7 @@ class Follower:
         """Use a line from now on."""
         self._line, self._sessions, self._reachable = line, self._sessions + 1, True
         self._resumed, self._unanswered_since, self._data_at = False, None, self._effects.monotonic()
+        self._caught_up_at = -1
         self._overlap = self._gap = None
         self._held.clear()
         self._event("connected", report=line.line.reported)
@@ -667,21 +673,25 @@ class Follower:
             ReplicationError: it has connected and not answered too often.
         """
         line = self._line.line if self._line is not None else None
-        if (
-            line is not None
-            and line.bytes == line.heartbeats == line.frames == 0
-            and line.silent(self._effects.monotonic())
-        ):
-            self._silent_lines += 1
-            if self._silent_lines >= ATTEMPTS:
-                text = f"{self.master} accepts connections and does not answer; give a master's HA port"
-                raise ReplicationError("protocol", text)
+        if line is not None and not line.heard_any and line.silent(self._effects.monotonic()):
+            self._count_silence()
         self._drop_line()
         self._opened().raw.discard()
-        if self._reachable:
+        if self._reachable and not self._stopping.is_set():
             self._event("lost", reason=reason)
         self._reachable = False
         self.state = "connecting"
+
+    def _count_silence(self) -> None:
+        """Count a line on which nothing came.
+
+        Raises:
+            ReplicationError: they are too many in a row.
+        """
+        self._silent_lines += 1
+        if self._silent_lines >= ATTEMPTS:
+            text = f"{self.master} accepts connections and does not answer; give a master's HA port"
+            raise ReplicationError("protocol", text)
 
     def _drop_line(self) -> None:
         if self._line is not None:
@@ -692,7 +702,7 @@ class Follower:
         self._line, self._overlap, self._gap, self._resumed = None, None, None, False
         self._held.clear()
 
-    def _refused(self, error: FlintError | OSError) -> None:
+    def _refused(self, error: BaseException) -> None:
         self.error, self.state = error, "refused"
         if not isinstance(error, UsageError):
             self._event("refused", reason=getattr(error, "reason", "store"), detail=_text(error))
@@ -709,7 +719,7 @@ class Follower:
         return self._store
 
 
-def _text(error: Exception) -> str:
+def _text(error: BaseException) -> str:
     """Return an error as one line."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return " ".join(str(text).split()) or type(error).__name__

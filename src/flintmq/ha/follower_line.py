@@ -76,6 +76,11 @@ class FollowerLine:
         self._head = b""  # an incomplete header
 
     @property
+    def heard_any(self) -> bool:
+        """True if a whole header came."""
+        return self.frames + self.heartbeats > 0
+
+    @property
     def between_frames(self) -> bool:
         """True if no frame is incomplete."""
         return not self._left and not self._head

@@ -45,7 +45,7 @@ class LineState(enum.Enum):
 
 
 class LineRules(NamedTuple):
-    """What all lines of a listener have in common.
+    """The rules that all lines of a listener have in common.
 
     Attributes:
         file_size: bytes of a log file.

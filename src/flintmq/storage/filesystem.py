@@ -451,7 +451,9 @@ class Effects:
         return bytes(buffer[: self.pread_into(fd, memoryview(buffer), position)])
 
     def send_file(self, to: int, fd: int, position: int, count: int) -> int:
-        """Send bytes of a file to a socket that does not block; return how many it took, 0 at the file's end.
+        """Send bytes of a file to a socket that does not block; return how many it took.
+
+        It is 0 at the end of the file.
 
         Raises:
             BlockingIOError: it takes none for now.

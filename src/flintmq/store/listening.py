@@ -15,7 +15,7 @@ if TYPE_CHECKING:  # this module is loaded with the package, and needs nothing
 
 
 class ListenOptions(NamedTuple):
-    """How a store lets followers have its log.
+    """The choices of a store that lets followers have its log.
 
     Attributes:
         listen: host and port to bind; port 0: any free one.

@@ -128,9 +128,7 @@ class MessageStore(Putter):
         if ha_listen is not None:
             if not services:
                 raise UsageError("ha_listen needs a thread; leave out services=False")
-            listen = ListenOptions(
-                tuple(ha_listen), tuple(ha_allow), ha_new_slave, ha_durable_only, ha_count, ha_connections
-            )
+            listen = ListenOptions(ha_listen, tuple(ha_allow), ha_new_slave, ha_durable_only, ha_count, ha_connections)
         refuse_to_write(given, listens=listen is not None)
         if direct_io and not given.transient_store_pool_enable:
             raise UsageError("direct_io=True writes from the transient pool; set transientStorePoolEnable too")

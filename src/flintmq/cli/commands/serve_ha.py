@@ -16,15 +16,15 @@ from flintmq.cli.values import HA_PORT, LOOPBACK, parse_address, store_config
 from flintmq.errors import UsageError
 
 EPILOG = examples(
-    "flintmq serve-ha /var/rocketmq/store",
-    "flintmq serve-ha /var/rocketmq/store --listen 10.1.2.3:10912 --allow 10.1.2.0/24 --new-slave first",
+    "flintmq serve-ha /var/rocketmq/store --listen 127.0.0.1:10912",
+    "flintmq serve-ha /var/rocketmq/store --listen 10912 --allow 127.0.0.0/8 --new-slave first",
     "flintmq serve-ha /var/rocketmq/store --listen 10.1.2.3:10912 --register 10.1.2.9:9876 "
     "--cluster Orders --broker-name broker-a",
 )
 
 
 class NewSlave(enum.StrEnum):
-    """What a follower gets that has no log yet."""
+    """The part of the log that a follower gets which has none yet."""
 
     last = "last"
     first = "first"
@@ -71,12 +71,13 @@ def command(
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
-    """Let RocketMQ's slaves and other followers have a store's log, until Ctrl-C or SIGTERM.
+    """Let RocketMQ's slaves have a store's log.
 
-    Nobody writes the store, or another process does; here it is only read. A follower asks for a place in the log and
-    gets the bytes from there on, and new records as they come. The port has no authentication: whoever reaches it can
-    read the whole log. With --json one object a line: `listening` (address, begin, end), `registered` (server, broker,
-    cluster), `follower` (address, offset), `ended` (address, reason), `closed`.
+    So can other followers, until Ctrl-C or SIGTERM. Nobody writes the store, or another process does; here it is only
+    read. A follower asks for a place in the log and gets the bytes from there on, and new records as they come. The
+    port has no authentication: whoever reaches it can read the whole log. With --json one object a line: `listening`
+    (address, begin, end), `registered` (server, broker, cluster), `follower` (address, offset), `ended` (address,
+    reason), `closed`.
     """
     if [register is None, broker_name is None, cluster is None] not in ([True] * 3, [False] * 3):
         raise UsageError("--register, --broker-name and --cluster go together; give all three or none")

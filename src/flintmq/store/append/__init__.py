@@ -16,6 +16,7 @@ native_flush     answers what the native flusher asks: files, a failed sync, a l
 group_commit     answers puts that wait for the disk, a group at a time
 async_puts       answers puts that an event loop waits for
 pool_commit      copies records from the pool's buffers to files
+replicas         declares how a put waits for replicas
 disk_failure     records the first failed fsync, after which no put is accepted
 stats            counts the work of a running store
 """

@@ -102,9 +102,9 @@ def flushed_future(
 def replicated(
     puts: PutService, replicas: Replicas, result: PutResult, loop: asyncio.AbstractEventLoop
 ) -> Coroutine[Any, Any, PutResult]:
-    """Begin the waits of a put for replicas, and under SYNC_FLUSH for the disk; return what awaits both.
+    """Begin the waits of a put for replicas and the disk; return a coroutine of both.
 
-    The status of the replicas hides that of the disk.
+    It waits for the disk under SYNC_FLUSH only. The status of the replicas hides that of the disk.
     """
     end = result.physical_offset + result.size
     acknowledged = replicas.future(end, loop)

@@ -174,7 +174,9 @@ class PutService:
         return None
 
     def _wait(self, end: int) -> PutMessageStatus:
-        """Wait until the log below `end` is as safe as the configuration asks for; both waits run at once.
+        """Wait for the disk and for replicas, as configured, until they have the log below `end`.
+
+        Both waits run at once.
 
         Returns:
             PUT_OK; FLUSH_DISK_TIMEOUT, or FLUSH_SLAVE_TIMEOUT, which tells more than the disk's and hides it.

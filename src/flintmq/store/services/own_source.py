@@ -37,7 +37,10 @@ class OwnLog:
         return min(end, self._files.flushed_where) if self._durable_only else end
 
     def open(self, offset: int) -> LogPart | None:
-        """Return the file with this log offset, held until its release; None: retention has removed it."""
+        """Return the file with this log offset, held until its release.
+
+        None: retention has removed it.
+        """
         file = self._files.find(offset)
         if file is None or not file.hold():
             return None
