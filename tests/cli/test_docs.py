@@ -11,6 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -20,8 +21,10 @@ from flintmq.cli import docs
 from flintmq.message import COLUMNS
 from tests.cli.conftest import Run
 from tests.compat.stores import Golden
+from tests.ha import remoting_peer
 from tests.harness import pages
 from tests.harness.one_java import OneJava
+from tests.support.masters import MASTERS
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / docs.PAGE).read_text(encoding="utf-8")
@@ -85,6 +88,9 @@ def test_examples_run(  # type: ignore[no-untyped-def]
         return
     (tmp_path / "broker.conf").write_text("fileReservedTime=48\n")
     (tmp_path / "cluster.toml").write_text(f'[[stores]]\nstore = "{golden("basic").path}"\nbroker = "a"\n')
+    if line.startswith(("flintmq follow ", "flintmq serve-ha ")):
+        replicates(command, tmp_path)
+        return
     if " --listen " in line or (line.startswith("flintmq export ") and " --follow" in line):
         goes_on(shlex.split(re.sub(r"\b(5557|10912)\b", "0", command)), tmp_path)
         return
@@ -100,12 +106,24 @@ def test_examples_run(  # type: ignore[no-untyped-def]
     assert done.returncode == 0, done.stderr.decode()
 
 
-def goes_on(command: list[str], folder: Path) -> None:
+def replicates(command: str, folder: Path) -> None:
+    """Run a command that has another side, with a master, a broker or a name server of a test as that."""
+    routes = remoting_peer.broker({103: b"", 104: b"", 106: b'{"brokerAddrTable":{},"clusterAddrTable":{}}'})
+    with MASTERS["healthy"]() as master, remoting_peer.RemotingPeer(routes) as names:
+        command = command.replace("/data/", f"{folder}/").replace("10.0.0.5:10912", master["broker:10912"])
+        command = re.sub(r"10\.\d+\.\d+\.\d+:9876", names.address, command)
+        command = re.sub(r" --listen \S+", "", command).replace("serve-ha", "serve-ha --listen 127.0.0.1:0")
+        command = command.replace("follow ", "follow --set mappedFileSizeCommitLog=65536 ")
+        goes_on(shlex.split(command), folder, lines=1 if "--namesrv" not in command else 0)
+
+
+def goes_on(command: list[str], folder: Path, lines: int = 1) -> None:
     """Run a command that ends when somebody ends it: once it has said something, SIGINT ends it well."""
     program = [sys.executable, "-m", "flintmq", *command[1:]]
     with subprocess.Popen(program, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT) as running:
         try:
-            assert running.stdout is not None and running.stdout.readline()
+            assert running.stdout is not None and (not lines or running.stdout.readline())
+            time.sleep(0 if lines else 2)
             running.send_signal(signal.SIGINT)
             rest, _ = running.communicate(timeout=60)
         finally:

@@ -130,3 +130,22 @@ def test_a_store_in_use_is_in_use_as_long_as_it_is_there(tmp_path: Path):
     assert verify(tmp_path / "store").live
     SCENES["died"](tmp_path / "store")
     assert not verify(tmp_path / "store").live
+
+
+def test_a_master_is_served_while_a_block_runs(tmp_path: Path):
+    page = tmp_path / "page.md"
+    code = 'host, port = "broker:10912".split(":")\nprint(socket.create_connection((host, int(port))).getpeername()[0])'
+    words = "flintmq follow broker:10912 --store copy --once --set mappedFileSizeCommitLog=65536"
+    show = f"$ {words} 2>&1 | grep -o resumed; echo broker:10912\nresumed\nbroker:10912\n"
+    page.write_text(
+        f"<!-- master: healthy -->\n```python\nimport socket\n{code}\n```\n```text\n127.0.0.1\n```\n\n"
+        f"<!-- master: healthy -->\n```console\n{show}```\n"
+    )
+    block = pages.BLOCK.search(page.read_text())
+    assert block is not None and block[2] == "healthy"
+    for match, kind in zip(pages.BLOCK.finditer(page.read_text()), ("python", "console"), strict=True):
+        _, master, found, code, _, output = match.groups()
+        assert found == kind
+        for command, printed in pages.run_example(pages.Example("p:1", kind, code, output, None, master), tmp_path):
+            assert "broker:10912" in command.code
+            assert pages.same(command.output, printed)
