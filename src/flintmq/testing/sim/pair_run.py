@@ -479,7 +479,8 @@ class PairRun:
     def _refused(self, follower: Follower, error: ReplicationError) -> None:
         """Judge a refusal, and end the follower, as its loop does."""
         self.refused[error.reason] = self.refused.get(error.reason, 0) + 1
-        told = any(lie.told or lie.at > lie.begin for lie in self.lies)
+        lie = self._wires[-1].line.lie if self._wires else None
+        told = lie is not None and (lie.told or lie.at > lie.begin)
         if error.reason in ("damaged", "protocol"):
             if not told:
                 self.complaints.append(f"operation {self.at}: refused an honest master: {error}")
