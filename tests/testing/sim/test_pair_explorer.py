@@ -1,4 +1,4 @@
-"""A follower on a simulated disk and line (short form): some cases of each model, and wrong followers that are found."""
+"""A follower on a simulated disk and line (short form): some cases of each model; wrong followers are found."""
 
 from __future__ import annotations
 
@@ -60,7 +60,9 @@ def test_one_state_is_made_again_by_its_numbers(monkeypatch: pytest.MonkeyPatch)
 
 def acknowledges_what_came(patched: pytest.MonkeyPatch) -> None:
     def to_report(self: Follower, line: Any) -> int:
-        return max(line.line.reported, self._opened().raw.received) if self._ack and self._resumed else line.line.reported
+        return (
+            max(line.line.reported, self._opened().raw.received) if self._ack and self._resumed else line.line.reported
+        )
 
     patched.setattr(Follower, "_to_report", to_report)
 

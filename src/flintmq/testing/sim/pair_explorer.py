@@ -23,7 +23,17 @@ from flintmq.store.message_store import MessageStore
 from flintmq.testing.sim import slow_read
 from flintmq.testing.sim.contract import ContractReport, check_derived, config_of, placed
 from flintmq.testing.sim.disk import Image, PowerCut, SimDisk
-from flintmq.testing.sim.pair_run import BATCH, FILE_SIZE, PairCase, PairRun, Promised, is_blank, log_on, make_follower, same_prefix
+from flintmq.testing.sim.pair_run import (
+    BATCH,
+    FILE_SIZE,
+    PairCase,
+    PairRun,
+    Promised,
+    is_blank,
+    log_on,
+    make_follower,
+    same_prefix,
+)
 from flintmq.testing.sim.pair_wire import MasterLog, PlainLine, SimWire
 from flintmq.testing.sim.run import GEOMETRY, STORE
 from flintmq.testing.sim.states import Uncertain
@@ -254,7 +264,9 @@ class PairExplorer:
         if master.end > master.begin:
             now_begin, data = log_on(disk)
             _expect(store.raw.end >= master.end, f"stays at {store.raw.end} of {master.end}")
-            _expect(data[: store.raw.end - now_begin] == master.data[now_begin : store.raw.end], "another log at the end")
+            _expect(
+                data[: store.raw.end - now_begin] == master.data[now_begin : store.raw.end], "another log at the end"
+            )
         log = self._check_derived(store, disk)
         if chance.random() < 0.3:
             follower.close()
@@ -291,7 +303,9 @@ class PairExplorer:
             following = {(each.topic, each.queue_id): each.queue_offset + 1 for each in placed(log)}
             for (topic, queue_id), offset in following.items():
                 result = store.put(Message(topic, b"after", queue_id=queue_id))
-                _expect(result.queue_offset == offset, f"{topic}/{queue_id} goes on at {result.queue_offset}, not {offset}")
+                _expect(
+                    result.queue_offset == offset, f"{topic}/{queue_id} goes on at {result.queue_offset}, not {offset}"
+                )
 
     def _deeper(
         self, image: Image, promised: Promised, cut: int, number: int, depth: int, chance: random.Random, calls: int

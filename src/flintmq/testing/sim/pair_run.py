@@ -513,7 +513,6 @@ class PairRun:
         if not same_prefix(data, begin, raw.end, log):
             self.complaints.append(f"operation {self.at}: follows a master of another past, up to {raw.end}")
 
-
     def _check_rest(self, end: int) -> None:
         """Check that nothing follows what is whole while there is no line: it comes again."""
         begin, data = log_on(self.disk)
