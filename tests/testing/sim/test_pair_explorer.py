@@ -58,6 +58,19 @@ def test_one_state_is_made_again_by_its_numbers(monkeypatch: pytest.MonkeyPatch)
     assert f"--pairs --seed {failure.seed} --model ext4 --cut {failure.cut} " in failure.replay
 
 
+def test_under_sync_the_first_report_of_a_line_names_only_what_is_on_disk():
+    """Found by the explorer: it named the last whole record, of which a power cut could take the ones before."""
+    puts = [("put", 300, 0, 0)] * 3
+    ops = [*puts, ("receive", 20), ("line", 0), ("receive", 1), ("receive", 1)]
+    run = PairRun(PairCase(1, "ext4", "SYNC", True, "first", False, False, ops), SimDisk(1, "ext4"))
+    with silenced():
+        run.go()
+    assert run.follower is not None and run.follower._store is not None
+    raw = run.follower._store.raw
+    assert raw.last_record is not None and run._wires[-1].first == raw.last_record <= raw.durable
+    assert run.complaints == []
+
+
 def acknowledges_what_came(patched: pytest.MonkeyPatch) -> None:
     def to_report(self: Follower, line: Any) -> int:
         return (
