@@ -369,6 +369,11 @@ class PutRule(Enum):
         PutMessageStatus.FLUSH_DISK_TIMEOUT,
         ("it was written, but the disk did not confirm it within syncFlushTimeout"),
     )
+    REPLICAS_LATE = (
+        "replicas-late",
+        PutMessageStatus.FLUSH_SLAVE_TIMEOUT,
+        ("it was written, but not as many replicas as inSyncReplicas asks for confirmed it within slaveTimeout"),
+    )
 
     def __init__(self, id: str, status: PutMessageStatus, text: str) -> None:
         self.id, self.status, self.text = id, status, text
@@ -380,6 +385,7 @@ class PutRule(Enum):
 # Rules for a status without a specific one; RocketMQ uses MESSAGE_ILLEGAL for most rules.
 _RULE_OF = {
     PutMessageStatus.FLUSH_DISK_TIMEOUT: PutRule.FLUSH_LATE,
+    PutMessageStatus.FLUSH_SLAVE_TIMEOUT: PutRule.REPLICAS_LATE,
     PutMessageStatus.SERVICE_NOT_AVAILABLE: PutRule.CLOSED,
     PutMessageStatus.CREATE_MAPPED_FILE_FAILED: PutRule.NO_SPACE,
     PutMessageStatus.PROPERTIES_SIZE_EXCEEDED: PutRule.PROPERTIES_SIZE,

@@ -77,11 +77,11 @@ class Line:
 
     def up_to(self, end: int) -> bytes:
         """The bodies of the frames up to a log offset; heartbeats are left out."""
-        found = b""
+        found = bytearray()
         while (frame := self.frame()) is not None:
             found += frame[2]
             if frame[0] + frame[1] >= end and frame[1]:
-                return found
+                return bytes(found)
         raise AssertionError(f"no frame reaches {end}")
 
     def hung_up(self, seconds: float = LIMIT_S) -> bytes:

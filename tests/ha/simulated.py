@@ -156,7 +156,7 @@ class Driven:
         self.follower.open()
 
     def step(self) -> None:
-        if not self.follower.connected and not self.follower.connect_once():
+        if not self.follower.connected and not (self.follower.resync_once() and self.follower.connect_once()):
             self.time.now += self.follower.wait_s()
             return
         self.follower.receive_once()

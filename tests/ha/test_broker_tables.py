@@ -69,6 +69,22 @@ def test_the_brokers_sizes_count_unless_they_are_given(tmp_path: Path):
     assert config.message_delay_level == "1s 9s"
 
 
+def test_a_store_that_is_there_gets_the_tables_once_the_logs_agree(tmp_path: Path):
+    MessageStore(tmp_path, SIZES).close()
+    tables = tables_of(Asked(facts({"A": {"topicName": "A"}})))
+    config, files = tables.begin(str(tmp_path), StoreConfig.from_keys({"brokerRole": "SLAVE"}))
+    assert files == [] and not (tmp_path / "config").exists()
+    with MessageStore(tmp_path, config) as store:
+        keeping = store._parts.housekeeping
+        tables.start(keeping)
+        assert tables.take(keeping, agreed=False) is None and read_config(str(tmp_path)).topics == {}
+        event = tables.take(keeping, agreed=True)
+        assert event == {"event": "metadata", "files": ["topics.json", "consumerOffset.json"]}
+        assert set(read_config(str(tmp_path)).topics) == {"A"}
+        assert tables.take(keeping) is None
+        tables.stop()
+
+
 def test_another_size_than_the_brokers_is_refused_and_nothing_written(tmp_path: Path):
     given = StoreConfig.from_keys({"mappedFileSizeCommitLog": 1 << 20})
     with pytest.raises(ReplicationError, match="65536 bytes") as caught:

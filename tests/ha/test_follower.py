@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import struct
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -22,6 +23,7 @@ from flintmq.errors import (
 from flintmq.ha import Follower
 from flintmq.ha.follower_line import REPORT_S, SILENCE_S
 from tests.compat.replication import GoldenMaster, queue_units
+from tests.ha.loopback import LoopbackMaster
 from tests.ha.simulated import HEADER, Driven, SimulatedMaster, SimulatedTime, driven
 
 Spoil = Callable[[int, bytes, bytes], bytes]
@@ -242,6 +244,51 @@ def test_a_silent_master_is_lost_three_times_and_then_refused(
             one.until(lambda: False)
         assert error.value.reason == "protocol" and sim.sessions == 4
     assert 3 * SILENCE_S < sim.time.now - began < 3 * SILENCE_S + 15
+
+
+def test_a_silent_master_of_an_empty_follower(tmp_path: Path, master: GoldenMaster, sim: SimulatedMaster):
+    sim.end, sim.beat = 0, None
+    with driven(tmp_path / "s", sim, master.config) as one:
+        with pytest.raises(ReplicationError) as error:
+            one.until(lambda: False)
+    assert error.value.reason == "protocol" and sim.asked == [1, 0] * 3
+
+
+# -- in a thread -----------------------------------------------------------------------------------------------------
+
+
+def test_a_thread_follows_and_is_waited_for(tmp_path: Path, master: GoldenMaster):
+    with LoopbackMaster(master.log, master.file_size) as line:
+        line.end = record_end(master, 20)
+        with Follower(tmp_path / "s", line.address, config=master.config, ack=True) as follower:
+            assert follower.wait_caught_up(30) and follower.whole == line.end and follower.state == "following"
+            line.end = len(master.log)
+            limit = time.monotonic() + 30
+            while follower.whole < line.end and time.monotonic() < limit:
+                time.sleep(0.01)
+            assert follower.wait_caught_up(30) and follower.lag_ms == 0
+            with follower.view() as view:
+                assert len(list(view.messages())) == len(master.records)
+            assert follower.store.wait_dispatched(30)
+            row = master.rows[0]
+            got = follower.store.get(row["topic"], row["queue_id"], row["queue_offset"])
+            assert got.messages[0].physical_offset == row["physical_offset"]
+            put = follower.store.put(flintmq.Message("T", b"mine"))
+            assert put.status.name == "SERVICE_NOT_AVAILABLE"
+        assert follower.state == "closed" and follower.stats().whole == line.end
+        with pytest.raises(UsageError, match="closed"):
+            follower.view()
+
+
+def test_who_waits_gets_what_ended_the_follower(tmp_path: Path, master: GoldenMaster):
+    with LoopbackMaster(master.log, master.file_size) as line:
+        with Follower(tmp_path / "s", line.address, config=master.config) as follower:
+            assert follower.wait_caught_up(30)
+        line.end = record_end(master, 100)
+        with Follower(tmp_path / "s", line.address, config=master.config) as follower:
+            with pytest.raises(DivergedError):
+                follower.wait_caught_up(30)
+            assert follower.state == "refused" and follower.stats().refusals == 1
 
 
 # -- another past ----------------------------------------------------------------------------------------------------

@@ -110,6 +110,15 @@ def test_a_report_is_due_when_there_is_more_or_time_is_up(offset: int, now: floa
     assert line.report_due(offset, now) is due
 
 
+@pytest.mark.parametrize(
+    ("offset", "now", "due"), [(6, 0.04, False), (6, 0.06, True), (5, 0.06, False), (5, 5.0, True)]
+)
+def test_reports_are_fewer_while_there_is_more_to_read(offset: int, now: float, due: bool):
+    line = FollowerLine(5, FILE, 0.0)
+    line.report(5, 0.0)
+    assert line.report_due(offset, now, more=True) is due
+
+
 def test_a_line_is_silent_after_twenty_seconds_and_its_bytes_count():
     line = FollowerLine(200, FILE, 0.0)
     assert not line.silent(SILENCE_S) and line.silent(SILENCE_S + 0.1)

@@ -10,6 +10,7 @@ connection     a line to a master: its socket, and the state of the line
 begin          finds the offset at which an empty follower begins
 overlap        compares what the master sends with what is here
 adoption       decides whether a directory may be followed into
+resync         finds where two logs part
 follower       follows one master into one store
 
 master_line    the master's side of a line, without I/O

@@ -65,6 +65,28 @@ def note_begin(root: str, now: Followed, effects: Effects) -> None:
         followed.write(root, now, effects)
 
 
+def cut_of(root: str, effects: Effects) -> int | None:
+    """Return the log offset at which the log is still to be cut; None if a cut is not under way."""
+    try:
+        found = followed.read(root, effects)
+    except CorruptStoreError:
+        return None
+    return None if found is None else found.cut_at
+
+
+def note_cut(root: str, offset: int, effects: Effects) -> None:
+    """Note that the log is to be cut, so that a start after a kill goes on with it.
+
+    Raises:
+        OSError: the disk refused.
+
+    Durability: on return.
+    """
+    found = followed.read(root, effects)
+    assert found is not None, "a follower notes its begin when it opens the store"
+    followed.write(root, replace(found, cut_at=offset), effects)
+
+
 def _has_log(root: str, config: StoreConfig, effects: Effects) -> bool:
     listed = directories.log_directories(root, config, effects)
     return bool(LogFiles.discover([each.path for each in listed], effects=effects).files)

@@ -1,8 +1,10 @@
-"""Keeps a broker's tables in the store of its follower: before the store is opened, and each minute after.
+"""Keeps a broker's tables in its follower's store: from its begin on, and each minute.
 
 The broker is asked first: its configuration decides how queues are laid out, and its topics which ones are batch
-queues. Later it is asked in a thread of its own, so that a broker that does not answer holds up no byte of the log;
-the follower's thread takes the answer. A broker that is gone, or refuses, ends the follower only the first time.
+queues. A new store gets the tables before it is opened; one that is there keeps its own until the master's log agrees
+with its log, so that a refused master changes nothing. Later the broker is asked in a thread of its own, so that one
+that does not answer holds up no byte of the log; the follower's thread takes the answer. A broker that is gone, or
+refuses, ends the follower only the first time.
 """
 
 from __future__ import annotations
@@ -67,7 +69,9 @@ class BrokerTables:
         self._thread: threading.Thread | None = None
 
     def begin(self, root: str, config: StoreConfig) -> tuple[StoreConfig, list[str]]:
-        """Ask for the first time, and write the tables of the store, which is not open.
+        """Ask for the first time, and write the tables of a new store, which is not open.
+
+        A store that is there gets them from `take`.
 
         Args:
             root: of the store; made if it is missing.
@@ -93,9 +97,12 @@ class BrokerTables:
                 f"{self.address}: its log files have {size} bytes, and {FILE_SIZE} is given as "
                 f"{config.mapped_file_size_commit_log}; leave it out, and the broker's counts",
             )
+        written = []
         if self.effects.is_dir(os.path.join(root, directories.LOG)):
             keys = {key: value for key, value in keys.items() if not any(word in key.lower() for word in _SIZES)}
-        written = metadata.save(root, facts.tables, self.effects, facts.peer)
+            self._came = facts
+        else:
+            written = metadata.save(root, facts.tables, self.effects, facts.peer)
         self.facts = facts
         return config.with_keys({key: value for key, value in keys.items() if key not in config.given}), written
 
@@ -105,8 +112,15 @@ class BrokerTables:
         self._thread = threading.Thread(target=self._ask_again, name="flintmq-tables", daemon=True)
         self._thread.start()
 
-    def take(self, housekeeping: Housekeeping) -> Event | None:
-        """Put what came since into the open store; return an event about it, if there is one.
+    def take(self, housekeeping: Housekeeping, *, agreed: bool = True) -> Event | None:
+        """Put what came since into the open store.
+
+        Args:
+            housekeeping: of the store.
+            agreed: the master's log agrees with the store's; until then tables are kept for a later call.
+
+        Returns:
+            An event about it, if there is one.
 
         Raises:
             OSError: the disk refused; the next call goes on.
@@ -115,6 +129,9 @@ class BrokerTables:
         """
         came, self._came = self._came, None
         if came is None:
+            return None
+        if isinstance(came, BrokerFacts) and not agreed:
+            self._came = self._came or came
             return None
         if not isinstance(came, BrokerFacts):
             log.warning("%s: its topics and offsets are as before: %s", self.address, came)

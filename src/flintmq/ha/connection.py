@@ -16,7 +16,8 @@ from flintmq.storage.filesystem import Effects
 
 HA_PORT: Final = 10912
 CONNECT_S: Final = 5.0
-BUFFER_BYTES: Final = 1 << 20
+BUFFER_BYTES: Final = 1 << 18
+"""So few that a processor's cache still has them when they are stored and checked."""
 POLL_S: Final = 0.2
 """Seconds after which a wait looks whether it is to stop."""
 _ADDRESS = re.compile(r"(?:\[(?P<inner>[0-9A-Fa-f:.]+(?:%\w+)?)\]|(?P<host>[A-Za-z0-9._-]+))(?::(?P<port>[0-9]{1,5}))?")
@@ -75,6 +76,7 @@ class MasterConnection:
     Attributes:
         line: as given.
         buffer: after `receive`, its first `size` bytes are of the log.
+        full: True if the last read filled the buffer, so that more is there already.
 
     Thread: one.
     """
@@ -82,6 +84,8 @@ class MasterConnection:
     def __init__(self, wire: Wire, line: FollowerLine, effects: Effects) -> None:
         self.line, self.buffer = line, memoryview(bytearray(BUFFER_BYTES))
         self._wire, self._effects = wire, effects
+        self.full = False
+        self._timeout = -1.0
         self._kept: Received | None = None
 
     @classmethod
@@ -122,11 +126,13 @@ class MasterConnection:
         if self._kept is not None:
             kept, self._kept = self._kept, None
             return kept
-        self._wire.settimeout(max(seconds, 0.001))
+        self._set_timeout(max(seconds, 0.001))
         try:
             count = self._wire.recv_into(self.buffer)
         except TimeoutError:
+            self.full = False
             return None
+        self.full = count == len(self.buffer)
         if not count:
             raise ConnectionError("the master closed the connection")
         return self.line.take(self.buffer, count, self._effects.monotonic())
@@ -163,10 +169,16 @@ class MasterConnection:
         """Send a report.
 
         Raises:
-            OSError: the line is lost.
+            OSError: the line is lost; it is so, too, if the system has no room for eight bytes.
         """
-        self._wire.settimeout(CONNECT_S)
+        if self._timeout < 0:
+            self._set_timeout(CONNECT_S)
         self._wire.sendall(self.line.report(offset, self._effects.monotonic()))
+
+    def _set_timeout(self, seconds: float) -> None:
+        if seconds != self._timeout:  # a call of the system
+            self._timeout = seconds
+            self._wire.settimeout(seconds)
 
     def close(self) -> None:
         """Close the line."""

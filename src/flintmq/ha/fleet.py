@@ -1,8 +1,9 @@
-"""Follows all brokers that a name server knows, each into a directory of its own, in one process.
+"""Follows all brokers of a name server, each into a directory of its own.
 
-Every 30 s the name server is asked again. A broker that comes is followed from then on. One that goes keeps its
-follower, which tries to connect until it is there again. One whose address changed gets a new follower there, which
-compares before it goes on. One that is refused is reported, and the others go on; at another address it is tried again.
+All are followed in one process. Every 30 s the name server is asked again. A broker that comes is followed from then
+on. One that goes keeps its follower, which tries to connect until it is there again. One whose address changed gets a
+new follower there, which compares before it goes on. One that is refused is reported, and the others go on; at another
+address it is tried again.
 """
 
 from __future__ import annotations
@@ -135,7 +136,11 @@ class Fleet:
                 raise member.error
 
     def look(self) -> bool:
-        """Ask the name server, and begin, move or keep followers; return whether it named a broker to follow."""
+        """Ask the name server, and begin, move or keep followers.
+
+        Returns:
+            Whether it named a broker to follow.
+        """
         try:
             known = name_server.routes(self.servers, timeout=self.timeout_s)
         except (OSError, ReplicationError) as error:

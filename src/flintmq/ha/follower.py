@@ -22,12 +22,13 @@ from typing import Any, Final, NamedTuple, Self
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError, ReplicationError, StoreError, UsageError
-from flintmq.ha.adoption import check_past, note_begin
+from flintmq.ha.adoption import check_past, cut_of, note_begin, note_cut
 from flintmq.ha.begin import ANSWER_S, BeginSearch, report_for
 from flintmq.ha.broker_tables import BrokerTables
 from flintmq.ha.connection import POLL_S, Dial, MasterConnection, dial, parse_master
 from flintmq.ha.follower_line import SILENCE_S, Received
 from flintmq.ha.overlap import Overlap, QueueGapCheck, judge_silence
+from flintmq.ha.resync import PartingSearch
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.store_url import local_only
 from flintmq.store.layout.followed import Followed
@@ -87,6 +88,9 @@ class Follower:
         ack: acknowledge what is here, so that the master counts this follower as a replica.
         flush: "SYNC": acknowledge only what is on disk; "ASYNC", "SYNC" or None for the configuration's flushDiskType.
         adopt: follow into a store that was written as a master.
+        resync: first find out where the master's log parts from ours, and drop our records from there on; they are
+            copied to `quarantine/`.
+        confirmed: drop them without asking; otherwise the follower ends with a UsageError that says what would go.
         once: end when it has caught up.
         effects: the disk and the clock.
         dial: opens lines; for simulations.
@@ -115,6 +119,8 @@ class Follower:
         ack: bool = False,
         flush: str | None = None,
         adopt: bool = False,
+        resync: bool = False,
+        confirmed: bool = False,
         once: bool = False,
         effects: Effects = REAL,
         dial: Dial = dial,
@@ -127,12 +133,14 @@ class Follower:
         self.path, self.master, self.address = path, master, parse_master(master)
         self._root = os.path.abspath(local_only(path))
         self._begin, self._ack, self._once, self._adopt = begin, ack, once, adopt
+        self._resync, self._confirmed = resync, confirmed
         keys = {"brokerRole": "SLAVE"} | ({"flushDiskType": FLUSHES[flush]} if flush else {})
         self._config = given_config(config, False, {}).with_keys(keys)
         self._sync = self._config.flush_disk_type == "SYNC_FLUSH"
         self._on_event, self._effects, self._dial, self._services = on_event, effects, dial, services
         self._tables = BrokerTables(config_from, effects) if config_from is not None else None
         self._store: MessageStore | None = None
+        self._given = self._config, ""  # what the store was opened with
         self._line: MasterConnection | None = None
         self._overlap: Overlap | None = None
         self._gap: QueueGapCheck | None = None
@@ -150,7 +158,7 @@ class Follower:
         self._thread: threading.Thread | None = None
         self._last: FollowerStats | None = None
         self.state = "opening"
-        self.error: FlintError | OSError | None = None
+        self.error: BaseException | None = None
 
     # -- for its user -----------------------------------------------------------------------------------------------
 
@@ -293,14 +301,24 @@ class Follower:
         """
         check_past(self._root, self._config, self._effects, adopt=self._adopt)
         if self._tables is None:
-            self._store = MessageStore(self.path, self._config, effects=self._effects, services=self._services)
+            self._open_store(self._config)
         elif not self._open_with(self._tables, patient):
             return
         raw = self._opened().raw
-        if raw.begin is not None:
-            self._note_begin(raw.begin)
         self._event("opened", begin=raw.begin, end=None if raw.begin is None else raw.end)
         self.state = "connecting"
+
+    def _open_store(self, config: StoreConfig, peer: str = "5.3.3") -> MessageStore:
+        """Open the store; a cut that is under way is done."""
+        cut = cut_of(self._root, self._effects)
+        self._given = config, peer
+        self._store = MessageStore(
+            self.path, config, effects=self._effects, peer=peer, cut_at=cut, services=self._services
+        )
+        raw = self._store.raw
+        if raw.begin is not None:
+            self._note_begin(raw.begin)
+        return self._store
 
     def _open_with(self, tables: BrokerTables, patient: bool) -> bool:
         """Take the broker's tables, and open the store; return False if it was stopped before."""
@@ -309,11 +327,10 @@ class Follower:
             return False
         begin = tables.facts.begin
         self._begin = begin if self._begin == "first" and begin else self._begin
-        self._store = MessageStore(
-            self.path, config, effects=self._effects, peer=tables.facts.peer, services=self._services
-        )
-        tables.start(self._store._parts.housekeeping)
-        self._event("metadata", files=written)
+        store = self._open_store(config, tables.facts.peer)
+        tables.start(store._parts.housekeeping)
+        if written:
+            self._event("metadata", files=written)
         return True
 
     def _first_tables(self, tables: BrokerTables, patient: bool) -> tuple[list[str], StoreConfig]:
@@ -355,10 +372,13 @@ class Follower:
             self._loop()
         except (FlintError, OSError) as error:
             self._refused(error)
+        except BaseException as error:  # a bug, or the user's own `on_event`: who waits must not wait for ever
+            self._refused(error)
+            raise
 
     def _loop(self) -> None:
         while not self._stopping.is_set() and not self.done:
-            if self._line is None and not self.connect_once():
+            if self._line is None and not (self.resync_once() and self.connect_once()):
                 self._stopping.wait(self.wait_s())
                 self._take_tables()
                 continue
@@ -388,6 +408,44 @@ class Follower:
 
     # -- steps ------------------------------------------------------------------------------------------------------
 
+    def resync_once(self) -> bool:
+        """Drop what the master does not have, if that was asked for and not done yet.
+
+        Returns:
+            False if the line was lost meanwhile.
+
+        Raises:
+            DivergedError: the logs have nothing in common.
+            UsageError: something would be dropped, and that is not confirmed.
+            FlintError: of the store.
+        """
+        if not self._resync:
+            return True
+        store = self._opened()
+        try:
+            tail = PartingSearch(self._ask, store.raw, self._effects, self._stopping.is_set).tail()
+        except OSError as error:
+            self._lost(_text(error))
+            return False
+        if self._stopping.is_set():
+            return False
+        self._resync = False
+        if tail is None:
+            return True
+        self._event("resync", **tail._asdict())
+        if not self._confirmed:
+            raise UsageError(
+                f"{self._root}: {tail.records} messages from log offset {tail.begin} to {tail.end} are not in the "
+                f"master's log, the first one stored at {tail.since}; give --yes to move them to quarantine/"
+            )
+        note_cut(self._root, tail.begin, self._effects)
+        self._store = None
+        store.close()
+        store = self._open_store(*self._given)
+        if self._tables is not None:
+            store._parts.housekeeping.follow({})
+        return True
+
     def connect_once(self) -> bool:
         """Open a line to the master; return whether there is one.
 
@@ -409,6 +467,8 @@ class Follower:
                 self._overlap = Overlap(asked, raw.end, raw.read) if asked < raw.end else None
                 self.state = "comparing"
         except OSError as error:
+            if isinstance(error, TimeoutError) and not self._dials_failed and not self._stopping.is_set():
+                self._count_silence()
             self._lost(_text(error))
             return False
         return True
@@ -457,7 +517,7 @@ class Follower:
         if line is None:
             return
         offset = self._to_report(line)
-        if not line.line.report_due(offset, self._effects.monotonic()):
+        if not line.line.report_due(offset, self._effects.monotonic(), more=line.full):
             return
         self._flush_below(offset)
         try:
@@ -468,7 +528,10 @@ class Follower:
         self._notice_caught_up(self._effects.monotonic())
 
     def _take_tables(self) -> None:
-        if self._tables is not None and (event := self._tables.take(self._opened()._parts.housekeeping)) is not None:
+        if self._tables is None:
+            return
+        event = self._tables.take(self._opened()._parts.housekeeping, agreed=self._resumed)
+        if event is not None:
             self._event(event.pop("event"), **event)
 
     # -- a line -----------------------------------------------------------------------------------------------------
@@ -499,6 +562,7 @@ class Follower:
         """Use a line from now on."""
         self._line, self._sessions, self._reachable = line, self._sessions + 1, True
         self._resumed, self._unanswered_since, self._data_at = False, None, self._effects.monotonic()
+        self._caught_up_at = -1
         self._overlap = self._gap = None
         self._held.clear()
         self._event("connected", report=line.line.reported)
@@ -551,6 +615,7 @@ class Follower:
         """Begin to follow: nothing that the master sent disagrees."""
         self._resumed, self._waits, self.state = True, 0, "following"
         self._event("resumed", end=self._opened().raw.end)
+        self._take_tables()
 
     def _explain_silence(self) -> None:
         """Find out why the master has nothing where our log ends, and go on if nothing is wrong.
@@ -595,6 +660,8 @@ class Follower:
 
     def _report_last(self) -> None:
         """Acknowledge what is whole before the end."""
+        if self._line is not None:
+            self._line.full = False
         if self._line is not None and self._to_report(self._line) > self._line.line.reported:
             self.report_once()
 
@@ -616,21 +683,25 @@ class Follower:
             ReplicationError: it has connected and not answered too often.
         """
         line = self._line.line if self._line is not None else None
-        if (
-            line is not None
-            and line.bytes == line.heartbeats == line.frames == 0
-            and line.silent(self._effects.monotonic())
-        ):
-            self._silent_lines += 1
-            if self._silent_lines >= ATTEMPTS:
-                text = f"{self.master} accepts connections and does not answer; give a master's HA port"
-                raise ReplicationError("protocol", text)
+        if line is not None and not line.heard_any and line.silent(self._effects.monotonic()):
+            self._count_silence()
         self._drop_line()
         self._opened().raw.discard()
-        if self._reachable:
+        if self._reachable and not self._stopping.is_set():
             self._event("lost", reason=reason)
         self._reachable = False
         self.state = "connecting"
+
+    def _count_silence(self) -> None:
+        """Count a line on which nothing came.
+
+        Raises:
+            ReplicationError: they are too many in a row.
+        """
+        self._silent_lines += 1
+        if self._silent_lines >= ATTEMPTS:
+            text = f"{self.master} accepts connections and does not answer; give a master's HA port"
+            raise ReplicationError("protocol", text)
 
     def _drop_line(self) -> None:
         if self._line is not None:
@@ -641,7 +712,7 @@ class Follower:
         self._line, self._overlap, self._gap, self._resumed = None, None, None, False
         self._held.clear()
 
-    def _refused(self, error: FlintError | OSError) -> None:
+    def _refused(self, error: BaseException) -> None:
         self.error, self.state = error, "refused"
         if not isinstance(error, UsageError):
             self._event("refused", reason=getattr(error, "reason", "store"), detail=_text(error))
@@ -658,7 +729,7 @@ class Follower:
         return self._store
 
 
-def _text(error: Exception) -> str:
+def _text(error: BaseException) -> str:
     """Return an error as one line."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return " ".join(str(text).split()) or type(error).__name__

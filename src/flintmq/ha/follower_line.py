@@ -12,7 +12,7 @@ of the log: `take` moves them to the front of the buffer, and no frame costs mor
                  below 0 or beyond the end of the file
     BODY         bytes                                   BODY, or NEXT after the last one
     any          5 s since the last report               a report is due
-    any          the log has grown                       a report is due
+    any          the log has grown                       a report is due; not each time while more is there
     any          20 s without a byte                     silent: the line is lost
 
 UNKNOWN: no offset is due, as after the report 0. NEXT: an offset is due. BODY: some bytes of a frame are due.
@@ -27,6 +27,8 @@ from flintmq.ha.frames import FRAME_HEADER, REPORT, OffsetReport
 
 REPORT_S: Final = 5.0
 """Seconds between two reports without news (haSendHeartbeatInterval); a master closes after 20 without one."""
+BUSY_S: Final = 0.05
+"""Seconds between two reports while the master sends faster than its log is stored here."""
 SILENCE_S: Final = 20.0
 """Seconds without a byte after which the line is lost (haHousekeepingInterval)."""
 
@@ -72,6 +74,11 @@ class FollowerLine:
         self.reported, self.heard, self._reported_at = -1, now, now
         self._left = 0  # bytes of the body that are still to come
         self._head = b""  # an incomplete header
+
+    @property
+    def heard_any(self) -> bool:
+        """True if a whole header came."""
+        return self.frames + self.heartbeats > 0
 
     @property
     def between_frames(self) -> bool:
@@ -140,9 +147,9 @@ class FollowerLine:
             return ReplicationError("protocol", text)
         return None
 
-    def report_due(self, offset: int, now: float) -> bool:
-        """Return whether a report of this offset is to be sent now."""
-        return offset > self.reported or now - self._reported_at >= REPORT_S
+    def report_due(self, offset: int, now: float, *, more: bool = False) -> bool:
+        """Return whether a report of this offset is to be sent now; less often while more is there to be read."""
+        return now - self._reported_at >= (REPORT_S if offset <= self.reported else BUSY_S if more else 0)
 
     def report(self, offset: int, now: float) -> bytes:
         """Return the bytes of a report.

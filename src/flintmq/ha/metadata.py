@@ -1,4 +1,6 @@
-"""Asks a broker what a follower needs beside the log: sizes, bounds, topics, groups and offsets; and writes the tables.
+"""Asks a broker for what a follower needs beside the log, and writes its tables.
+
+That is: sizes of files, bounds of the log, topics, groups and offsets.
 
 `fetch` asks one broker over one connection, with requests that read only, and returns everything or raises. `save`
 writes tables into config/ before a store is opened; an open store gets them by `Housekeeping.follow`. A file is
@@ -55,7 +57,7 @@ _NOT_THERE = (SYSTEM_ERROR, NOT_SUPPORTED)
 
 @dataclass(frozen=True, slots=True)
 class BrokerFacts:
-    """What a broker said of itself.
+    """The answers of one broker.
 
     Attributes:
         config: its configuration, key to value; empty if it does not tell.
@@ -159,7 +161,7 @@ def save(root: str, tables: Mapping[str, JsonObject], effects: Effects = REAL, p
 
 
 def refuse_other_kinds(address: str, config: Mapping[str, str]) -> None:
-    """Refuse a broker whose configuration says that its HA port speaks otherwise, or its queues are elsewhere.
+    """Refuse a broker that replicates in another way, or whose queues are elsewhere.
 
     Raises:
         ReplicationError: controller mode, DLedger, or queues in RocksDB.

@@ -44,7 +44,7 @@ class BrokerRoute:
 
 
 def name_servers(text: str) -> list[str]:
-    """Split addresses as RocketMQ writes them: `HOST:PORT`, several with a semicolon between them.
+    """Split addresses as RocketMQ writes them: `HOST:PORT;HOST:PORT`.
 
     Raises:
         UsageError: there is none, or one is no address.

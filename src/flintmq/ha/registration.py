@@ -1,4 +1,4 @@
-"""Registers a FlintMQ listener at name servers, so that RocketMQ's slaves find it as their master.
+"""Registers a listener at name servers, so that RocketMQ's slaves find their master.
 
 A slave asks its name server for the broker with its own cluster and name and the id 0, and follows that one's
 haServerAddr. The entry is gone when the connection closes, or after two minutes, so the connection is kept and the
@@ -95,7 +95,7 @@ class Registration:
         self._thread.start()
 
     def register_once(self, client: RemotingClient) -> None:
-        """Send the registration to one name server; over a new connection look first who has the name.
+        """Register at one name server; over a new connection look first who has the name.
 
         Raises:
             ReplicationError: as for `start`.

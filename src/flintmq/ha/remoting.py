@@ -77,7 +77,7 @@ class RemotingFrame:
 
     @property
     def is_answer(self) -> bool:
-        """Whether it answers a request."""
+        """True if it answers a request."""
         return bool(self.flag & ANSWER)
 
 
@@ -98,7 +98,9 @@ def encode_frame(frame: RemotingFrame, kind: int = JSON) -> bytes:
 
 
 def frame_size(data: bytes | bytearray) -> int | None:
-    """Return the size of the frame with which bytes begin, its length included; None if they are fewer than four.
+    """Return the size of the frame with which bytes begin, its length included.
+
+    None if there are fewer than four bytes.
 
     Raises:
         FormatError: a length below 4 or above 16 MiB.

@@ -217,6 +217,8 @@ def _load(choices: Choices, opened: ExitStack) -> _Loaded:
         opened.callback(index.close_without_flush)
     batches = batch_topics(root, effects)
     dispatcher = Dispatcher(DispatchRules.of(config, batches, choices.peer))
+    if config.broker_role == "SLAVE":
+        dispatcher.batch_found = batches.add
     recovered = _recovered(choices, config, listed, facts, small, queues, index, dispatcher)
     end = recovered.state.end
     files = MappedFileQueue.of(places, config, effects, direct_io=choices.direct_io)
@@ -406,7 +408,8 @@ def _housekeeping(
         effects,
         tables=tables,
         known=KnownTopics(
-            queues=lambda: list(commit_log.next_offsets),
+            # A slave's appends are bytes, so its queues are known once they are dispatched.
+            queues=loaded.queues.places if config.broker_role == "SLAVE" else lambda: list(commit_log.next_offsets),
             batch=loaded.batches,
             new_batch=loaded.dispatcher.learn_batch_topic,
         ),

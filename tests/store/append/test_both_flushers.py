@@ -20,10 +20,10 @@ from flintmq.kernels.flusher import native
 from flintmq.message import Message
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.store.append.after_put import AfterPut
 from flintmq.store.append.commit_log import CommitLog, LogState
 from flintmq.store.append.disk_failure import DiskFailure
 from flintmq.store.append.flush import FlushService
-from flintmq.store.append.after_put import AfterPut
 from tests.support.faults import Faulty
 
 FILE_SIZE = 1 << 16

@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import random
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,8 +21,10 @@ from flintmq.errors import (
 from flintmq.message import Message, PutMessageStatus
 from flintmq.store.append.raw_log import RawLog
 from flintmq.store.layout import followed
+from flintmq.store.layout.config_reader import read_config
 from flintmq.store.message_store import MessageStore
 from tests.compat.replication import VERSIONS, GoldenMaster, queue_units
+from tests.compat.stores import Golden
 from tests.support.faults import Faulty
 
 
@@ -47,6 +50,28 @@ def send(raw: RawLog, log: bytes, until: int, step: int = 32768) -> None:
         at = raw.received
         size = min(step, until - at, raw.file_size - at % raw.file_size)
         raw.append_raw(at, log[at : at + size])
+
+
+def test_a_batch_topic_is_known_by_its_first_record(tmp_path: Path, golden: Callable[[str], Golden]):
+    """Nobody gives the type of the topic; the queues are RocketMQ's, and config/ has it for the next master."""
+    store = golden("batch")
+    log = b"".join(file.read_bytes() for file in sorted((store.path / "commitlog").iterdir()))
+    end = store.rows[-1]["physical_offset"] + store.rows[-1]["size"]
+    keys = store.config | {"brokerRole": "SLAVE"}
+    with MessageStore(tmp_path, config=keys) as slave:
+        send(slave.raw, log, end)
+        assert slave.wait_dispatched(10)
+        slave._parts.housekeeping.save_once()
+        assert {name for name, topic in read_config(str(tmp_path)).topics.items() if topic.queue_type == "BatchCQ"} == {
+            "BatchTopic"
+        }
+    for kind in ("batchconsumequeue", "consumequeue"):
+        files = {path.relative_to(store.path): path for path in (store.path / kind).rglob("0*") if path.is_file()}
+        assert files
+        for name, path in files.items():
+            if any(data := path.read_bytes()):
+                assert (tmp_path / name).read_bytes() == data, name
+    assert not (tmp_path / "consumequeue" / "BatchTopic").exists()
 
 
 def log_bytes(root: Path) -> bytes:

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flintmq.message import Message, PutMessageStatus
-from flintmq.store.append.after_put import DispatchAndFlush, AfterPut
+from flintmq.store.append.after_put import AfterPut, DispatchAndFlush
 from tests.support.engine import FIRST_LOG, message, open_small
 from tests.support.faults import Faulty
 

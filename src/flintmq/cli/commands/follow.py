@@ -87,6 +87,17 @@ def command(
         bool,
         Option("--adopt", help="Go on in a store that others have written, if its last record is the master's."),
     ] = False,
+    resync: Annotated[
+        bool,
+        Option(
+            "--resync",
+            help="First drop what the master does not have: all records from the first one on that differs.",
+        ),
+    ] = False,
+    yes: Annotated[
+        bool,
+        Option("--yes", help="With --resync: move these records to quarantine/; without it they are only counted."),
+    ] = False,
     once: Annotated[bool, Option("--once", help="End as soon as the copy has caught up.")] = False,
     settings: SetOption = None,
     as_json: JsonOption = False,
@@ -103,6 +114,8 @@ def command(
         raise UsageError("--cluster and --broker choose among the brokers of a name server; give --namesrv HOST:PORT")
     if (master is None) == (namesrv is None):
         raise UsageError("give either the master's HA port, HOST:PORT, or --namesrv HOST:PORT")
+    if yes and not resync:
+        raise UsageError("--yes confirms what --resync drops; give both")
     if namesrv is not None and config_from is not None:
         raise UsageError("with --namesrv each broker is asked for its own topics; leave --config-from out")
     from flintmq.ha.follower import Follower
@@ -120,6 +133,8 @@ def command(
             ack=ack,
             flush=flush.value,
             adopt=adopt,
+            resync=resync,
+            confirmed=yes,
             once=once,
         )
 

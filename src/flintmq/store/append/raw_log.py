@@ -9,7 +9,7 @@ that begins anywhere).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from flintmq.errors import DamagedStreamError, ReplicationError, StoreAccessError, StoreError, UsageError
 from flintmq.format.record_view import size_at, store_times
@@ -119,6 +119,21 @@ class RawLog:
                 raise UsageError(f"the log has no bytes from offset {at} to {at + step}; it ends at {self.end}")
             found += part
         return bytes(found)
+
+    def records(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
+        """Yield log offset and store time in ms of each record.
+
+        Args:
+            begin: log offset of a record, or of a file.
+            end: at most `end`.
+
+        Raises:
+            CorruptStoreError, StoreAccessError: as LogWalk.
+        """
+        files = LogTail(self._files).listed()
+        for piece in LogWalk(files, begin=begin, end=end, check_crc=False):
+            times = store_times(piece.data, piece.positions, piece.count)
+            yield from zip((piece.base + at for at in piece.positions[: piece.count]), times, strict=True)
 
     def begin_at(self, offset: int) -> None:
         """Have an empty log begin at an offset.

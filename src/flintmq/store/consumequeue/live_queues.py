@@ -229,6 +229,11 @@ class ConsumeQueues:
                 found[place] = batch.writer.next
         return found
 
+    def places(self) -> list[tuple[bytes, int]]:
+        """Return (topic, queue id) of every queue; dispatch may add some meanwhile."""
+        found: list[tuple[bytes, int]] = [place for place, queue in list(self.plain.items()) if queue is not None]
+        return found + [place for place, batch in list(self.batch.items()) if batch is not None]
+
     def topics(self) -> list[str]:
         """Return the topics that have a queue."""
         return sorted({java_decode(topic) for topic, _ in (*self.plain, *self.batch)})

@@ -19,7 +19,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.format import batch_queue, consume_queue, properties
 from flintmq.format.consume_queue import UNIT_SIZE
 from flintmq.format.index import PEER_533, key_hash, keys_of
-from flintmq.format.record import TRANSACTION_COMMIT, TRANSACTION_NONE
+from flintmq.format.record import INNER_BATCH, TRANSACTION_COMMIT, TRANSACTION_NONE
 from flintmq.format.record_view import store_times
 from flintmq.format.text import java_decode, java_encode, java_hash
 from flintmq.kernels import derive as kernel
@@ -163,11 +163,17 @@ class UnitBlock:
 class Dispatcher:
     """Turns pieces into blocks; keeps the table of queues and the arrays.
 
+    Attributes:
+        batch_found: if it is set, a queue whose first record is an inner batch makes its topic one of type BatchCQ, and
+            this is called with the topic. For a follower, whose master takes inner batches for such topics only and may
+            create a topic before anybody here has heard of it.
+
     Thread: one.
     """
 
     def __init__(self, rules: DispatchRules) -> None:
         self.rules = rules
+        self.batch_found: Callable[[str], None] | None = None
         self.queues = QueueTable()
         self.lmq_numbers: set[int] = set()  # queues met as light queues
         self.flags = 0
@@ -289,6 +295,9 @@ class Dispatcher:
     def _learn(self, message: StoredMessage) -> None:
         topic = message.fields.topic
         kind = kernel.PLAIN
+        if self.batch_found is not None and message.sys_flag & INNER_BATCH and topic not in self.rules.batch_topics:
+            self.learn_batch_topic(java_decode(topic))
+            self.batch_found(java_decode(topic))
         if topic in self.rules.batch_topics:
             kind = kernel.BATCH
         elif topic == SCHEDULE_TOPIC:

@@ -142,8 +142,7 @@ class Housekeeping:
                 raise StoreError("offsets are not written: the log could not be flushed; restart the store")
 
     def _save(self) -> int:
-        queues = self.known.queues()
-        if len(queues) != self._queues_seen and not self.followed:
+        if not self.followed and len(queues := self.known.queues()) != self._queues_seen:
             self.topics.learn(queues, self.known.batch)
             self._queues_seen = len(queues)
         return save(self.files, self.flush)
@@ -176,7 +175,7 @@ class Housekeeping:
         return written
 
     def _learn_batch_topics(self) -> None:
-        for topic in self.topics.batch_topics() - self.known.batch:
+        for topic in self.topics.batch_topics():  # all: two threads learn, and one may have missed the other's
             self.known.new_batch(topic)
             self.known.batch.add(topic)
 

@@ -306,8 +306,10 @@ class PairRun:
             self.disk.clock += op[1]
             self.disk.ticks += op[1] / 1000
         elif name == "line":
-            self._limit = op[1]
-            for wire in self._wires[-1:]:
+            wire = self._wires[-1] if self._wires else None
+            if wire is None or wire.closed:
+                self._limit = op[1]
+            else:
                 wire.limit = op[1]
         elif name == "refuse":
             self._refusals = op[1]

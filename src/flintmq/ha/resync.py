@@ -1,0 +1,108 @@
+"""Finds where two logs part, for `flintmq follow --resync`: after a master lost its tail, or another one took over.
+
+Records are only added at a log's end, so two logs agree up to one place and never after it. The files of our log are
+tried from the last one down: the master is asked for a file's begin, and what comes is compared with the file, until a
+byte differs or the master has no more. The place is the begin of the first record that is not the same on both sides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Final, NamedTuple
+
+from flintmq.errors import DivergedError
+from flintmq.ha.begin import ANSWER_S, Ask, report_for
+from flintmq.ha.connection import POLL_S
+from flintmq.ha.overlap import NEW_PLACE
+from flintmq.storage.filesystem import Effects
+from flintmq.store.append.raw_log import RawLog
+
+READ_BYTES: Final = 1 << 18
+
+
+class Tail(NamedTuple):
+    """The part of our log that the master does not have.
+
+    Attributes:
+        begin, end: log offsets.
+        records: their number.
+        since: store time in ms of the first one; 0 without one.
+    """
+
+    begin: int
+    end: int
+    records: int
+    since: int
+
+
+class PartingSearch:
+    """Searches for the place where the master's log parts from ours.
+
+    Args:
+        ask: opens a line with a first report.
+        raw: our log.
+        effects: the clock.
+        stopped: whether to give up.
+    """
+
+    def __init__(self, ask: Ask, raw: RawLog, effects: Effects, stopped: Callable[[], bool]) -> None:
+        self._ask, self._raw, self._effects, self._stopped = ask, raw, effects, stopped
+
+    def tail(self) -> Tail | None:
+        """Return what is to be dropped before the master can be followed; None if nothing is.
+
+        Raises:
+            DivergedError: the logs have no record in common.
+            OSError: the line is lost.
+        """
+        raw = self._raw
+        begin, end, size = raw.begin, raw.end, raw.file_size
+        if begin is None or end == begin:
+            return None
+        for start in range((end - 1) // size * size, begin - 1, -size):
+            limit = min(start + size, end)
+            same = self._same_from(start, limit)
+            parting = (
+                limit if same >= limit else max((at for at, _ in raw.records(start, end) if at <= same), default=start)
+            )
+            if parting > start:
+                return self._tail(parting)
+        text = f"the master's log and ours, from offset {begin} to {end}, have no record in common; {NEW_PLACE}"
+        raise DivergedError("diverged", text)
+
+    def _same_from(self, start: int, limit: int) -> int:
+        """Return the log offset up to which both logs are the same from the begin of a file on."""
+        at = report_for(start)
+        line = self._ask(at, at)
+        try:
+            heard = self._effects.monotonic()
+            while at < limit and not self._stopped():
+                got = line.receive(POLL_S)
+                now = self._effects.monotonic()
+                if got is None or not got.size:
+                    if now - heard >= ANSWER_S:
+                        break
+                    continue
+                heard = now
+                for part in _parts(line.buffer[: min(got.size, limit - at)]):
+                    ours = self._raw.read(at, len(part))
+                    if part != ours:
+                        return at + next(n for n in range(len(part)) if part[n] != ours[n])
+                    at += len(part)
+                if got.refusal is not None:
+                    raise got.refusal
+        finally:
+            line.close()
+        return at
+
+    def _tail(self, parting: int) -> Tail | None:
+        if parting >= self._raw.end:
+            return None
+        records, since = 0, 0
+        for _, time in self._raw.records(parting, self._raw.end):
+            records, since = records + 1, since or time
+        return Tail(parting, self._raw.end, records, since)
+
+
+def _parts(data: memoryview) -> Iterator[memoryview]:
+    return (data[at : at + READ_BYTES] for at in range(0, len(data), READ_BYTES))
