@@ -25,7 +25,7 @@ PARALLEL = -n $(WORKERS) --dist loadfile --max-worker-restart=0
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install compile demo test test-pure test-spark test-newest test-nogil check lint format types imports bench crash power power-cuts syscalls torture torture-spark torture-cluster docs coverage fuzz hostile sanitize clean distclean debian mutants mutmut branches soak matrix damage crash-sim dist site object-servers
+.PHONY: help install compile demo test test-pure test-spark test-newest test-nogil check lint format types imports bench crash power power-cuts syscalls torture torture-spark torture-cluster docs coverage fuzz hostile sanitize clean distclean debian mutants mutmut branches soak matrix damage crash-sim crash-sim-pairs dist site object-servers
 
 help: ## Print this list
 	@echo "FlintMQ: Apache RocketMQ's message store in Python. Start with: make demo, make test"
@@ -126,6 +126,9 @@ power: install ## Pull the plug of a store before its syncs, SEEDS (20) times 24
 
 crash-sim: install ## Up to STATES (2000000) power cuts on a simulated disk, JOBS (1) at a time; goes on; docs/internals/reliability.md
 	$(BIN)/python -m flintmq.testing.sim.crash --states $(or $(STATES),2000000) --jobs $(or $(JOBS),1) --state-file tests/robustness/torture/state/crash-sim.json --report docs/internals/reliability.md
+
+crash-sim-pairs: install ## The same of a master and its follower, up to STATES (200000); goes on; docs/internals/reliability.md
+	$(BIN)/python -m flintmq.testing.sim.crash --pairs --states $(or $(STATES),200000) --jobs $(or $(JOBS),1) --state-file tests/robustness/torture/state/crash-sim-pairs.json --report docs/internals/reliability.md
 
 torture-spark: install ## Kill a streaming export's tasks, driver and writer KILLS (300) times; docs/internals/reliability.md
 	$(BIN)/python -m tests.robustness.torture_spark.loop --kills $(or $(KILLS),300) --report docs/internals/reliability.md

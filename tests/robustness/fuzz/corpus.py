@@ -8,6 +8,7 @@ import tempfile
 from array import array
 from collections.abc import Iterator
 from pathlib import Path
+from struct import pack
 
 from flintmq.format import flintmq_mark, index, inner_batch, record, zone_map
 from flintmq.kernels import index_insert as kernel
@@ -33,6 +34,16 @@ TEXTS = {
     ),
     "hosts": (b"10.0.0.1:10911", b"[2001:db8::1]:51000", bytes(range(20)), bytes(8)),
     "java_text": ("Orders \u5e93\u5b58 \U0001f600".encode(), b"\xed\xa0\x80\xff\xc0\x80", b"-9223372036854775808"),
+    "frames_of_a_master": (
+        b"\x02\x07" + b"".join(pack(">qi", at, 3) + b"log" for at in (5, 8, 11)) + pack(">qi", 14, 0),
+        b"\x03\x00" + pack(">qi", 1000, 900) + bytes(900) + pack(">qi", 1900, 100) + bytes(100),
+        b"\x00\x0c" + pack(">qi", 3000, 0) + pack(">qi", 3000, 5) + b"bytes",
+    ),
+    "reports_of_a_follower": (
+        b"\x00\x08" + pack(">4q", 4000, 4000, 4100, 4300),
+        b"\x01\x03" + pack(">3q", 0, 2000, 2200),
+        b"\x00\x08" + pack(">2q", 2500, 2500),
+    ),
     "queue_ends": (b'[["Orders", 0, 17], ["\\u5e93\\u5b58", 3, 0]]', b"[]"),
     "spark_offsets": (
         b'{"Orders": {"0": 5, "1": -2}, "T": {"3": -1}}',

@@ -82,7 +82,7 @@ def parse(path: Path) -> Mutant:
     Raises:
         PatchError: a line of its head is unknown or missing, or there is no diff.
     """
-    named = re.fullmatch(r"(\d\d)-([a-z0-9-]+)\.patch", path.name)
+    named = re.fullmatch(r"(\d\d+)-([a-z0-9-]+)\.patch", path.name)
     head, mark, diff = path.read_text(encoding="utf-8").partition("\n--- a/")
     if named is None or not mark:
         raise PatchError(f"{path.name}: not NN-name.patch with a unified diff in it")
@@ -120,4 +120,4 @@ def _pieces(diff: str) -> list[tuple[str, str, str]]:
 
 def all_mutants() -> list[Mutant]:
     """Every patch of this folder, by number."""
-    return [parse(path) for path in sorted(FOLDER.glob("*.patch"))]
+    return sorted((parse(path) for path in FOLDER.glob("*.patch")), key=lambda mutant: mutant.number)

@@ -91,8 +91,8 @@ def test_one_is_killed(capsys: pytest.CaptureFixture[str]):
 
 def test_wrong_use_is_told(capsys: pytest.CaptureFixture[str]):
     with pytest.raises(SystemExit) as ended:
-        main(["7", "99"])
-    assert ended.value.code == 2 and f"no mutant 99; there are {len(MUTANTS)}" in capsys.readouterr().err
+        main(["7", "999"])
+    assert ended.value.code == 2 and f"no mutant 999; there are {len(MUTANTS)}" in capsys.readouterr().err
 
 
 def test_what_changed_is_asked_of_git(capsys: pytest.CaptureFixture[str]):

@@ -25,7 +25,7 @@ def test_it_goes_on_and_writes_its_table(tmp_path: Path, monkeypatch: pytest.Mon
     assert again["next"] > first["next"] and set(again["commits"]) == {"abc1234", "def5678"}
     report = tmp_path / "report.md"
     report.write_text(f"before\n{long_run.BEGIN}\nan earlier table\n{long_run.END}\nafter\n")
-    long_run.write(report, again)
+    long_run.write(report, long_run.table(again))
     text = report.read_text()
     assert text.startswith("before\n") and text.endswith("after\n") and "earlier" not in text
     assert "abc1234" in text and "def5678" in text and f"{long_run.total(again):,} states of power cuts" in text

@@ -10,6 +10,10 @@ run              runs a store's lives by a seed
 explorer         stops a life at every call, recovers and compares
 faults           fails every call of a case
 long_run         runs cases one after another, and resumes
+pair_wire        is a line to a master, in memory
+pair_run         runs the lives of a master and its follower by a seed
+pair_explorer    stops the follower's machine at every call, recovers and follows on
+pair_long_run    runs cases of pairs one after another
 crash            is the command line
 contract         checks a store against the ledger of puts and answers
 consumer_ledger  checks what consumers received and committed

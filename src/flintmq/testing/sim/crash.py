@@ -3,10 +3,11 @@
     python -m flintmq.testing.sim.crash --states 20000 [--jobs 2] [--state-file FILE] [--report
         docs/internals/reliability.md]
     python -m flintmq.testing.sim.crash --seed 81723 --model ext4 --cut 214 --state 9
+    python -m flintmq.testing.sim.crash --pairs --states 20000
 
 The first form explores cases of all models, each cut at every call, and resumes where it was stopped. The second makes
 one state again, as a failure printed it; without `--cut` it explores the whole case, with `--faults` it fails its
-calls.
+calls. `--pairs` explores cases of a master and its follower instead.
 """
 
 from __future__ import annotations
@@ -15,13 +16,16 @@ import argparse
 import sys
 from pathlib import Path
 
-from flintmq.testing.sim import long_run
+from flintmq.testing.sim import long_run, pair_long_run
 from flintmq.testing.sim.disk import MODELS
 from flintmq.testing.sim.explorer import Explorer, shrunk
 from flintmq.testing.sim.faults import sweep
+from flintmq.testing.sim.pair_explorer import PairExplorer
+from flintmq.testing.sim.pair_run import PairCase
 from flintmq.testing.sim.run import Case
 
 STATE = Path("artifacts/crash-sim.json")
+PAIRS_STATE = Path("artifacts/crash-sim-pairs.json")
 
 
 def parsed() -> argparse.Namespace:
@@ -32,8 +36,9 @@ def parsed() -> argparse.Namespace:
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--states", type=int, help="explore cases until N states were compared")
     what.add_argument("--seed", type=int, help="one case")
+    parser.add_argument("--pairs", action="store_true", help="cases of a master and its follower")
     parser.add_argument("--jobs", type=int, default=1, help="processes (with --states)")
-    parser.add_argument("--state-file", type=Path, default=STATE, help="keeps the progress of --states")
+    parser.add_argument("--state-file", type=Path, help="keeps the progress of --states")
     parser.add_argument("--report", type=Path, help="a page to write the table into (with --states)")
     parser.add_argument("--model", choices=MODELS, default="ext4", help="of the disk (with --seed)")
     parser.add_argument("--cut", type=int, help="only this call (with --seed)")
@@ -48,11 +53,13 @@ def parsed() -> argparse.Namespace:
 def main() -> int:
     """Explore many cases, or one, or one state of one."""
     words = parsed()
+    if words.pairs:
+        return _pairs(words)
     if words.states is not None:
-        sums = long_run.go_on(words.states, max(words.jobs, 1), words.state_file)
+        sums = long_run.go_on(words.states, max(words.jobs, 1), words.state_file or STATE)
         print(long_run.table(sums), *sums["failed"][:5], sep="\n")
         if words.report is not None:
-            long_run.write(words.report, sums)
+            long_run.write(words.report, long_run.table(sums))
         return 1 if sums["failed"] else 0
     case = Case.of(words.seed, words.model)
     if words.faults:
@@ -65,6 +72,22 @@ def main() -> int:
         print(f"{failure.replay}\n  depth {failure.depth}: {failure.what}")
     if found.failures and words.shrink:
         print(*shrunk(case, words.per_cut).ops, sep="\n")
+    return 1 if found.failures else 0
+
+
+def _pairs(words: argparse.Namespace) -> int:
+    """Explore many cases of a pair, or one, or one state of one."""
+    if words.states is not None:
+        path = words.state_file or PAIRS_STATE
+        sums = long_run.go_on(words.states, max(words.jobs, 1), path, pair_long_run.explored)
+        print(pair_long_run.table(sums), *sums["failed"][:5], sep="\n")
+        if words.report is not None:
+            long_run.write(words.report, pair_long_run.table(sums), pair_long_run.BEGIN, pair_long_run.END)
+        return 1 if sums["failed"] else 0
+    found = PairExplorer(PairCase.of(words.seed, words.model), words.per_cut, words.cut, words.state).go()
+    print(f"trace {found.trace:08x}, {found.counts.total()} states, {len(found.failures)} wrong")
+    for failure in found.failures[:5]:
+        print(f"{failure.replay}\n  depth {failure.depth}: {failure.what}")
     return 1 if found.failures else 0
 
 

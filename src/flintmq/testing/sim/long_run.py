@@ -8,7 +8,7 @@ import logging
 import subprocess
 import time
 from collections import Counter, deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ProcessPoolExecutor
 from contextlib import contextmanager
 from dataclasses import asdict
@@ -53,6 +53,9 @@ def silenced() -> Iterator[None]:
         logging.disable(before)
 
 
+Job = Callable[[int], dict[str, Any]]
+
+
 @silenced()
 def explored(number: int) -> dict[str, Any]:
     """Explore one case of the long run; return its contribution to the state."""
@@ -77,10 +80,14 @@ def _ready() -> None:
     gc.set_threshold(50_000, 20, 100)
 
 
-def go_on(states: int, jobs: int, path: Path) -> dict[str, Any]:
+def go_on(states: int, jobs: int, path: Path, explored: Job = explored) -> dict[str, Any]:
     """Explore until `states` states were compared, in all runs; return the sums, kept in `path`.
 
     Cases are added up in order. A case that was unfinished when the run was stopped is begun again.
+
+    Args:
+        states, jobs, path: how many, in how many processes, where the sums are.
+        explored: explores the case of a number.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     empty = {"next": 0, "seconds": 0.0, "sums": {}, **dict.fromkeys(PLAIN, 0), "commits": {}}
@@ -115,8 +122,9 @@ def _add(sums: dict[str, Any], one: dict[str, Any], commit: str) -> None:
     depths = Counter(sums["sums"].get(one["model"], {}))
     depths.update({str(depth): count for depth, count in one["counts"].items()})
     sums["sums"][one["model"]] = dict(depths)
-    for name in PLAIN:
-        sums[name] += one[name]
+    for name, number in one.items():
+        if isinstance(number, int):
+            sums[name] = sums.get(name, 0) + number
     sums["failed"] += one["failed"]
     sums["next"] += 1
     sums["commits"][commit] = sums["commits"].get(commit, 0) + 1
@@ -165,8 +173,8 @@ def table(sums: dict[str, Any]) -> str:
     return "\n".join(rows)
 
 
-def write(report: Path, sums: dict[str, Any]) -> None:
-    """Write the table between its markers in a page."""
-    before, rest = report.read_text().split(BEGIN)
-    _, after = rest.split(END)
-    report.write_text(f"{before}{BEGIN}\n{table(sums)}\n{END}{after}")
+def write(report: Path, text: str, begin: str = BEGIN, end: str = END) -> None:
+    """Write a table between its markers in a page."""
+    before, rest = report.read_text().split(begin)
+    _, after = rest.split(end)
+    report.write_text(f"{before}{begin}\n{text}\n{end}{after}")

@@ -95,7 +95,7 @@ class PairExplorer:
     """
 
     case: PairCase
-    per_cut: int = 6
+    per_cut: int = 8
     cut: int | None = None
     state: int | None = None
     most: int | None = None

@@ -306,8 +306,10 @@ class PairRun:
             self.disk.clock += op[1]
             self.disk.ticks += op[1] / 1000
         elif name == "line":
-            self._limit = op[1]
-            for wire in self._wires[-1:]:
+            wire = self._wires[-1] if self._wires else None
+            if wire is None or wire.closed:
+                self._limit = op[1]
+            else:
                 wire.limit = op[1]
         elif name == "refuse":
             self._refusals = op[1]
@@ -345,10 +347,9 @@ class PairRun:
 
     def _close(self, follower: Follower) -> None:
         follower.close()
-        self.promised(power=True)
         self.follower = None
-        if not follower._store:
-            self._end_after_cut = self._end_after_kill
+        self._end_after_kill = self._end_after_cut = max(self._end_after_kill, follower.whole)
+        self._check_rest(follower.whole)
         self._forget_line()
 
     # -- lives ------------------------------------------------------------------------------------------------------
@@ -479,7 +480,8 @@ class PairRun:
     def _refused(self, follower: Follower, error: ReplicationError) -> None:
         """Judge a refusal, and end the follower, as its loop does."""
         self.refused[error.reason] = self.refused.get(error.reason, 0) + 1
-        told = any(lie.told or lie.at > lie.begin for lie in self.lies)
+        lie = self._wires[-1].line.lie if self._wires else None
+        told = lie is not None and (lie.told or lie.at > lie.begin)
         if error.reason in ("damaged", "protocol"):
             if not told:
                 self.complaints.append(f"operation {self.at}: refused an honest master: {error}")
@@ -500,7 +502,11 @@ class PairRun:
     def _check(self) -> None:
         """Check the follower's log in memory against the master that it follows."""
         follower = self.follower
-        if follower is None or follower._store is None or not follower._resumed or not self._wires:
+        if follower is None or follower._store is None:
+            return
+        if follower._line is None:
+            self._check_rest(follower._store.raw.end)
+        if not follower._resumed or not self._wires:
             return
         raw, log = follower._store.raw, self._wires[-1].line.log
         if raw.begin is None:
@@ -508,6 +514,12 @@ class PairRun:
         begin, data = log_on(self.disk)
         if not same_prefix(data, begin, raw.end, log):
             self.complaints.append(f"operation {self.at}: follows a master of another past, up to {raw.end}")
+
+    def _check_rest(self, end: int) -> None:
+        """Check that nothing follows what is whole while there is no line: it comes again."""
+        begin, data = log_on(self.disk)
+        if any(data[max(end - begin, 0) :]):
+            self.complaints.append(f"operation {self.at}: bytes after the log's end {end} without a line")
 
 
 def same_prefix(data: bytes, begin: int, end: int, log: MasterLog) -> bool:

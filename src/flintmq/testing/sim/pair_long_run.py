@@ -1,0 +1,53 @@
+"""Runs the crash explorer of a master and its follower over many cases, resumes, and makes the table."""
+
+from __future__ import annotations
+
+import gc
+import json
+from dataclasses import asdict
+from typing import Any, Final
+
+from flintmq.testing.sim.disk import MODELS
+from flintmq.testing.sim.long_run import silenced, total
+from flintmq.testing.sim.pair_explorer import PairExplorer
+from flintmq.testing.sim.pair_run import PairCase
+
+BEGIN: Final = "<!-- crash-sim-pairs: begin -->"
+END: Final = "<!-- crash-sim-pairs: end -->"
+
+
+@silenced()
+def explored(number: int) -> dict[str, Any]:
+    """Explore one case of the long run; return its contribution to the sums."""
+    model = MODELS[number % len(MODELS)]
+    explorer = PairExplorer(PairCase.of(number, model)).go()
+    gc.collect(1)
+    return {
+        "model": model,
+        "counts": dict(explorer.counts),
+        "failed": [json.dumps(asdict(failure)) + "\n" + failure.replay for failure in explorer.failures[:3]],
+        "torn": explorer.torn,
+        "followed": explorer.followed,
+        "others": explorer.others,
+        "mastered": explorer.mastered,
+        "refusals": explorer.refused.total(),
+    }
+
+
+def table(sums: dict[str, Any]) -> str:
+    """Format the sums for a report."""
+    kills = sum(depths.get("0", 0) for depths in sums["sums"].values())
+    commits = ", ".join(f"{commit} ({cases:,} cases)" for commit, cases in sums["commits"].items())
+    rows = [
+        f"{total(sums):,} states of power cuts and {kills:,} of kills of the follower, of {sums['next']:,} cases: "
+        f"{len(sums['failed'])} wrong. {sums['followed']:,} were followed on to the end, {sums['others']:,} had to "
+        f"refuse the master that there was by then, {sums['mastered']:,} were opened as a master. "
+        f"{sums['refusals']:,} refusals in the cases themselves. In {sums['torn']:,} states a record above what was on "
+        f"disk had bytes that no checksum covers. With the package of {commits}; {sums['seconds'] / 60:,.0f} minutes.",
+        "",
+        "| model | kill -9 | power cut | recovery stopped, too |",
+        "|---|---|---|---|",
+    ]
+    for model, depths in sorted(sums["sums"].items()):
+        rows.append(f"| {model} | {' | '.join(f'{depths.get(str(depth), 0):,}' for depth in (0, 1, 2))} |")
+    return "\n".join(rows)
