@@ -68,7 +68,7 @@ class Followed(Story):
         self.store, self.copy = self.out / "broker", self.out / "copy"
         self.first_port = _free_ports()
         self.port = self.first_port + 5
-        self.runs = 0
+        self.runs = self.stored = 0  # orders that were stored before this run
 
     def start_master(self, orders: int) -> None:
         """Start the broker, which takes orders up to a number; or the recorded master."""
@@ -88,9 +88,10 @@ class Followed(Story):
         return [sys.executable, *words]
 
     def _broker(self, built: Path, orders: int) -> list[str]:
+        self.stored = self._next()
         ops = [
             {"op": "send", "topic": TOPIC, "body": f"order {number}", "keys": f"order-{number}", "tags": "paid"}
-            for number in range(self._next(), orders)
+            for number in range(self.stored, orders)
         ]
         pause = {"op": "sleep", "ms": int(1000 * AT_ONCE / self.rate)}
         paced = [op for at in range(0, len(ops), AT_ONCE) for op in (*ops[at : at + AT_ONCE], pause)]
@@ -149,6 +150,10 @@ class Followed(Story):
             files = [RECORDED / "ha533.jsonl"]
         else:
             files = [self.out / f"master-{run}.out" for run in range(1, self.runs + 1)]
+        return self._places(files)
+
+    @staticmethod
+    def _places(files: list[Path]) -> list[Place]:
         # A killed process may leave half a line.
         lines = [line for file in files if file.exists() for line in file.read_text().splitlines() if line[-1:] == "}"]
         rows = [row for row in map(json.loads, lines) if row.get("status", "SEND_OK") == "SEND_OK"]
@@ -157,7 +162,7 @@ class Followed(Story):
     def taken(self) -> int:
         """Return how many messages the master has acknowledged, or sends by now."""
         if self.built is not None:
-            return len(self.acknowledged())
+            return self.stored + len(self._places([self._acks]))
         files = [self.out / f"master-{run}.out" for run in range(1, self.runs + 1)]
         counts = [line for file in files if file.exists() for line in file.read_text().split("\n")[:-1]]
         return int(counts[-1]) if counts else 0
