@@ -124,7 +124,7 @@ class Followed(Story):
 
     def start_follower(self) -> None:
         """Start the follower, which goes on where the copy ends."""
-        words = ["follow", f"127.0.0.1:{self.port}", "--store", self.copy, "--json"]
+        words: list[str | Path] = ["follow", f"127.0.0.1:{self.port}", "--store", self.copy, "--json"]
         if self.built is not None:
             words += ["--config-from", f"127.0.0.1:{self.port - 1}"]
         else:
@@ -135,7 +135,17 @@ class Followed(Story):
     def start_export(self) -> None:
         """Start the export, which goes on where the table ends; the copy must have a log."""
         self.wait("begun")
-        words = ["export", self.copy, "--to", "delta", "--out", self.table, "--follow", "--interval", "0.5"]
+        words: list[str | Path] = [
+            "export",
+            self.copy,
+            "--to",
+            "delta",
+            "--out",
+            self.table,
+            "--follow",
+            "--interval",
+            "0.5",
+        ]
         self.start("export", command(*words, *(("--topic", TOPIC) if self.built is not None else ())))
 
     def is_so(self, what: str, taken: int, arrived: int) -> bool:

@@ -178,7 +178,9 @@ class Follower:
         self.stop()
 
     def stop(self) -> None:
-        """Stop following, and close the store cleanly: what is whole is on disk, in queues and index.
+        """Stop following, and close the store cleanly.
+
+        What is whole is on disk, in queues and index.
 
         May be called again. Thread: any but its own.
         """
@@ -653,7 +655,9 @@ class Follower:
         return max(line.line.reported, self._opened().raw.end)
 
     def _flush_below(self, report: int) -> None:
-        """Make durable what a report names: a master takes the first one, too, for an acknowledgement."""
+        """Make durable what a report names.
+
+        A master takes the first one, too, for an acknowledgement."""
         raw = self._opened().raw
         if self._sync and raw.durable < report <= raw.end:
             raw.flush()

@@ -148,7 +148,9 @@ class FollowerLine:
         return None
 
     def report_due(self, offset: int, now: float, *, more: bool = False) -> bool:
-        """Return whether a report of this offset is to be sent now; less often while more is there to be read."""
+        """Return whether a report of this offset is to be sent now.
+
+        It is sent less often while more is there to be read."""
         return now - self._reported_at >= (REPORT_S if offset <= self.reported else BUSY_S if more else 0)
 
     def report(self, offset: int, now: float) -> bytes:

@@ -1,4 +1,6 @@
-"""The two layouts on the line between a master and its followers (upstream DefaultHAConnection, DefaultHAClient).
+"""The two layouts on the line between a master and its followers.
+
+Upstream: DefaultHAConnection, DefaultHAClient.
 
 A follower sends reports, each a log offset: the first says from where it wants the log, each later one how far it has
 it. The master sends frames: a header, then bytes of the log as they are in its file. A frame without bytes is a

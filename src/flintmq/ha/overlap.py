@@ -97,7 +97,7 @@ def judge_silence(last_file: int, end: int) -> None:
 
 
 class QueueGapCheck:
-    """Checks the first records that the master sends after a gap, where no byte is on both sides.
+    """Checks the first records after a gap, where no byte is on both sides.
 
     So it is if our log ends with a file, and the master's log begins with the next.
 

@@ -1,4 +1,6 @@
-"""Finds where two logs part, for `flintmq follow --resync`: after a master lost its tail, or another one took over.
+"""Finds where two logs part, for `flintmq follow --resync`.
+
+They do after a master lost its tail, or another one took over.
 
 Records are only added at a log's end, so two logs agree up to one place and never after it. The files of our log are
 tried from the last one down: the master is asked for a file's begin, and what comes is compared with the file, until a

@@ -70,7 +70,9 @@ def find_end(
 
 
 def _is_unfinished(piece: Piece) -> bool:
-    """Return whether bytes of a piece's last record are missing yet, as those of a copy that follows a master.
+    """Return whether bytes of a piece's last record are missing yet.
+
+    So it is in a copy that follows a master.
 
     The rest of the log file is zeros, and neither topics nor properties have a zero byte.
     """

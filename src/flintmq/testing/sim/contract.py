@@ -224,7 +224,7 @@ def check_contract(
 def check_derived(
     store: MessageStore, log: list[record.Record], keys: Mapping[str, Any], found: ContractReport, peer: str = PEER_533
 ) -> None:
-    """Compare the queues and the index of an open store, and its answers to `get`, with the records of its log.
+    """Compare queues, index and answers to `get` of an open store with its log.
 
     Args:
         store: the store; everything is dispatched.

@@ -1,4 +1,6 @@
-"""The crash explorer of a replication line: stops the follower's machine at every call, recovers and follows on.
+"""The crash explorer of a replication line.
+
+It stops the follower's machine at every call, recovers and follows on.
 
 Each state is opened as a follower. Its log must be a prefix of the master's, and hold what was promised; queues, index
 and answers must be those of its records. Then it may follow the master that there is to the end, or must refuse it, and
@@ -181,9 +183,9 @@ class PairExplorer:
             return
         begin, data = int(names[0][len(folder) :]), b"".join(files)
         end = begin + len(data.rstrip(b"\0"))
-        told = {at for lie in self.run.lies for at in range(lie.begin, lie.at + lie.size)}
+        lied = {at for lie in self.run.lies for at in range(lie.begin, lie.at + lie.size)}
         _expect(
-            any(_agree(data[: end - begin], log.data[begin:end], begin, told) for log in self.run.master.pasts),
+            any(_agree(data[: end - begin], log.data[begin:end], begin, lied) for log in self.run.master.pasts),
             f"the files hold bytes up to {end} that no master had there",
         )
 
@@ -225,7 +227,9 @@ class PairExplorer:
         return begin, end
 
     def _reaches(self, end: int, offset: int) -> bool:
-        """Return whether no record below an offset is missing; the blank that ends a file comes again."""
+        """Return whether no record below an offset is missing.
+
+        The blank that ends a file comes again."""
         blank = offset % FILE_SIZE == 0 and offset - FILE_SIZE < end < offset
         return end >= offset or (blank and any(is_blank(log, end) for log in self.run.master.pasts))
 
@@ -242,7 +246,9 @@ class PairExplorer:
     def _follow_on(
         self, follower: Follower, begin: int | None, end: int, disk: SimDisk, lines: _Lines, chance: random.Random
     ) -> None:
-        """Follow the master that there is now from a recovered state; it must be refused if it has another past."""
+        """Follow the present master from a recovered state.
+
+        It must be refused if it has another past."""
         master = lines.log
         before = slow_read.tree(STORE, effects=disk)
         ours = log_on(disk)[1][: end - (begin or 0)]
@@ -274,7 +280,9 @@ class PairExplorer:
             self.mastered += 1
 
     def _shows(self, follower: Follower, end: int, master: MasterLog) -> bool:
-        """Return whether the line can show another past: in our last record, or by nothing being there."""
+        """Return whether the line can show another past.
+
+        It can in our last record, or by nothing being there."""
         assert follower._store is not None
         raw = follower._store.raw
         at = raw.last_record if raw.last_record is not None else end
@@ -353,13 +361,13 @@ def _expect(holds: bool, what: str) -> None:
         raise WrongCopyError(what)
 
 
-def _agree(ours: bytes, theirs: bytes | bytearray, begin: int, told: set[int]) -> bool:
+def _agree(ours: bytes, theirs: bytes | bytearray, begin: int, lied: set[int]) -> bool:
     """Return whether bytes are equal but where a master lied."""
     if ours == theirs:
         return True
-    if not told or len(ours) != len(theirs):
+    if not lied or len(ours) != len(theirs):
         return False
-    return all(begin + at in told for at in range(len(ours)) if ours[at] != theirs[at])
+    return all(begin + at in lied for at in range(len(ours)) if ours[at] != theirs[at])
 
 
 __all__ = ["PairExplorer", "PairFailure", "WrongCopyError"]

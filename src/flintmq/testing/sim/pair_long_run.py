@@ -1,4 +1,4 @@
-"""Runs the crash explorer of a master and its follower over many cases, resumes, and makes the table."""
+"""Runs the crash explorer of pairs over many cases, resumes, makes the table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""Runs the lives of a master and its follower, each on a simulated disk, in one thread and in an order of the seed.
+"""Runs the lives of a master and its follower, each on a simulated disk.
+
+All is in one thread and in an order of the seed.
 
 The master is a FlintMQ store whose log a plain line serves (`pair_wire`). The follower is `flintmq.ha.Follower` with
 its steps called one by one. A case is a list of operations of both, and of the line between them.
@@ -118,7 +120,7 @@ def _end(chance: random.Random) -> Iterator[Op]:
 
 
 def log_on(disk: SimDisk) -> tuple[int, bytes]:
-    """Return (log offset of the first file, bytes of the log's files) without a call of the disk."""
+    """Return (begin, bytes) of the log without a call of the disk."""
     found = sorted((disk.folders.get(f"{STORE}/commitlog") or {}).items())
     return int(found[0][0]) if found else 0, b"".join(bytes(file.shown) for _, file in found if file is not None)
 
@@ -186,7 +188,9 @@ class SimMaster:
         self.store = None
 
     def cut_power(self, chance: random.Random) -> None:
-        """Cut the power; the next life begins on one of the possible states, and may have lost a tail.
+        """Cut the power.
+
+        The next life begins on one of the possible states, and may have lost a tail.
 
         States in which a record is there and differs (in bytes that no checksum covers) are left out: nothing on the
         line can show that.
@@ -232,7 +236,7 @@ def is_blank(log: MasterLog, offset: int) -> bool:
 
 @dataclass(frozen=True)
 class Promised:
-    """What must be there if the follower's machine, or only its process, stops now.
+    """Return what must be there if the follower's machine, or process, stops now.
 
     Attributes:
         end: log offset that the log reaches at least, unless it is at its begin.
@@ -401,7 +405,9 @@ class PairRun:
             self._reported = 0
 
     def _is_copy(self, image: Image) -> bool:
-        """Return whether the log that recovers from a state is a master's; a torn record's header may differ."""
+        """Return whether the log that recovers from a state is a master's.
+
+        The header of a torn record may differ."""
         disk = SimDisk(self.case.seed, self.case.model, image, watched=False)
         with suppress(FlintError, OSError):  # a wrong state is the explorer's to judge
             follower = make_follower(self.case, disk, self._dial)
@@ -481,11 +487,11 @@ class PairRun:
         """Judge a refusal, and end the follower, as its loop does."""
         self.refused[error.reason] = self.refused.get(error.reason, 0) + 1
         lie = self._wires[-1].line.lie if self._wires else None
-        told = lie is not None and (lie.told or lie.at > lie.begin)
+        lied = lie is not None and (lie.sent or lie.at > lie.begin)
         if error.reason in ("damaged", "protocol"):
-            if not told:
+            if not lied:
                 self.complaints.append(f"operation {self.at}: refused an honest master: {error}")
-        elif not told and self.has_same_past(follower):
+        elif not lied and self.has_same_past(follower):
             self.complaints.append(f"operation {self.at}: refused the master of the same past: {error}")
         follower._refused(error)
         self._close(follower)

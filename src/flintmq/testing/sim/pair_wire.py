@@ -1,8 +1,8 @@
-"""A master's side of a replication line and the line itself, in memory: the reference for `flintmq.ha`.
+"""A master and its replication line, in memory: the reference for `flintmq.ha`.
 
 `PlainLine` says what a RocketMQ master sends, as plainly as possible and with none of the follower's code; `OwnLine`
 is FlintMQ's own side. `SimWire` is a socket to either: it hands out bytes in pieces of drawn sizes, and is cut where it
-is told to be. `Lie` is what a damaged or hostile master sends instead.
+is ordered to be. `Lie` is what a damaged or hostile master sends instead.
 """
 
 from __future__ import annotations
@@ -42,21 +42,21 @@ class MasterLog:
 
 @dataclass
 class Lie:
-    """What a master sends once instead of the truth.
+    """A wrong frame that a master sends once.
 
     Attributes:
         kind: "flip" a byte of the log, "zeros" instead of a record, or in a header a wrong "offset", a "negative" size,
             a "long" frame beyond the end of its file.
-        at: log offset from which on it is told.
+        at: log offset from which on it is sent.
         size: bytes of "zeros" that are to come.
-        told: whether all of it was sent.
+        sent: whether all of it was sent.
         begin: `at` before any of it was.
     """
 
     kind: str
     at: int
     size: int = 1
-    told: bool = False
+    sent: bool = False
     begin: int = 0
 
     def __post_init__(self) -> None:
@@ -65,15 +65,15 @@ class Lie:
 
     def frame(self, at: int, body: bytes, file_size: int) -> bytes:
         """Return a frame, altered if it is the one."""
-        if self.told or at + len(body) <= self.at:
+        if self.sent or at + len(body) <= self.at:
             return _HEADER.pack(at, len(body)) + body
         inside = max(self.at - at, 0)
         if self.kind in ("flip", "zeros"):
             size = min(self.size, len(body) - inside)
             new = bytes(size) if self.kind == "zeros" else bytes(b ^ 0x55 for b in body[inside : inside + size])
-            self.at, self.size, self.told = self.at + size, self.size - size, self.size == size
+            self.at, self.size, self.sent = self.at + size, self.size - size, self.size == size
             return _HEADER.pack(at, len(body)) + body[:inside] + new + body[inside + size :]
-        self.told = True
+        self.sent = True
         header = {"offset": (at + 1, len(body)), "negative": (at, -5), "long": (at, file_size + 1)}[self.kind]
         return _HEADER.pack(*header) + body
 
@@ -153,7 +153,7 @@ class OwnLine:
 
     @property
     def closed(self) -> bool:
-        """Whether the master has ended the line."""
+        """True if the master has ended the line."""
         return self._line.is_closed
 
     def reported(self, data: bytes) -> None:
@@ -176,7 +176,9 @@ class OwnLine:
 
 @dataclass
 class SimWire:
-    """A socket to a master's line; the only clock is the follower's disk, which waiting advances.
+    """A socket to a master's line.
+
+    The only clock is the follower's disk, which waiting advances.
 
     Args:
         line: the master's side.
