@@ -22,6 +22,8 @@ from flintmq.errors import (
 )
 from flintmq.ha import Follower
 from flintmq.ha.follower_line import REPORT_S, SILENCE_S
+from flintmq.storage.filesystem import REAL
+from flintmq.store.layout import followed as layout
 from tests.compat.replication import GoldenMaster, queue_units
 from tests.ha.loopback import LoopbackMaster
 from tests.ha.simulated import HEADER, Driven, SimulatedMaster, SimulatedTime, driven
@@ -323,11 +325,59 @@ def test_a_master_with_another_past_is_refused(tmp_path: Path, master: GoldenMas
         assert "resumed" not in one.names()
     at = master.records[100][0]
     (ours,) = struct.unpack_from(">q", master.log, at + 56)
-    assert error.value.reason == "diverged" and f"in the record at {at}" in str(error.value)
+    assert error.value.reason == "diverged" and f"compared from {at} on" in str(error.value)
     assert f"store time here {ours}, there {ours + 12_345}" in str(error.value)
     assert log_of(tmp_path / "s") == before and {offset for _, offset, _ in sim.reports if offset > at} <= {
         record_end(master, 100)
     }
+
+
+@pytest.mark.parametrize("is_torn", [False, True])
+def test_after_a_power_cut_all_that_was_not_on_disk_is_compared(
+    tmp_path: Path, master: GoldenMaster, sim: SimulatedMaster, is_torn: bool
+):
+    """No checksum covers a record's born time: torn, it would differ from the master's for good."""
+    followed(tmp_path / "s", master, sim, 101)
+    certain, torn = master.records[40][0], master.records[60][0] + 40
+    layout.note_unsure(str(tmp_path / "s"), certain, REAL)
+    if is_torn:
+        with open(tmp_path / "s" / "commitlog" / f"{torn // master.file_size * master.file_size:020}", "r+b") as file:
+            file.seek(torn % master.file_size)
+            file.write(bytes(8))
+    with driven(tmp_path / "s", sim, master.config) as one:
+        if is_torn:
+            with pytest.raises(DivergedError, match=f"differs from ours at offset {torn}, compared from {certain} on"):
+                one.catch_up(sim.end)
+        else:
+            one.catch_up(sim.end)
+    assert sim.asked == [certain]
+    known = layout.read(str(tmp_path / "s"), REAL)
+    assert known is not None and known.unsure_from == (certain if is_torn else None)
+
+
+def test_a_power_cut_that_the_master_cannot_mend_any_more_is_no_reason_to_refuse_it(
+    tmp_path: Path, master: GoldenMaster, sim: SimulatedMaster
+):
+    count = next(n for n, (at, _) in enumerate(master.records) if at >= 2 * master.file_size) + 20
+    followed(tmp_path / "s", master, sim, count)
+    layout.note_unsure(str(tmp_path / "s"), master.records[40][0], REAL)
+    begin = 2 * master.file_size
+    sim.begin, sim.log = begin, master.log[begin:]
+    with driven(tmp_path / "s", sim, master.config) as one:
+        one.catch_up(sim.end)
+    assert sim.asked[:2] == [master.records[40][0], master.records[count - 1][0]]
+    known = layout.read(str(tmp_path / "s"), REAL)
+    assert known is not None and known.unsure_from == master.records[40][0]
+
+
+def test_a_wrong_file_size_is_named(tmp_path: Path, master: GoldenMaster, sim: SimulatedMaster):
+    keys = master.config | {"mappedFileSizeCommitLog": 4 * master.file_size}
+    with (
+        driven(tmp_path / "s", sim, keys) as one,
+        pytest.raises(ReplicationError, match=f"ends at offset {master.file_size}, and none of") as error,
+    ):
+        one.catch_up(sim.end)
+    assert error.value.reason == "geometry"
 
 
 def test_a_master_that_lost_its_tail_is_refused_as_behind(tmp_path: Path, master: GoldenMaster, sim: SimulatedMaster):

@@ -31,7 +31,7 @@ def test_each_flipped_bit_of_the_last_record_is_seen(master: GoldenMaster):
     for at in range(size):
         theirs = bytearray(master.log[begin : begin + size])
         theirs[at] ^= 1 << at % 8
-        with pytest.raises(DivergedError, match=f"at offset {begin + at}, in the record at {begin} ") as error:
+        with pytest.raises(DivergedError, match=f"at offset {begin + at}, compared from {begin} on ") as error:
             overlap(master, begin, begin + size).compare(begin, memoryview(theirs))
         assert error.value.reason == "diverged"
 
@@ -42,7 +42,7 @@ def test_the_first_record_is_asked_for_without_its_first_byte(master: GoldenMast
     theirs = bytearray(master.log[1:size])
     theirs[size - 2] ^= 1
     (time,) = struct.unpack_from(">q", master.log, 56)
-    with pytest.raises(DivergedError, match=rf"in the record at 0 \(store time here {time}, there {time}\)"):
+    with pytest.raises(DivergedError, match=rf"compared from 0 on \(store time here {time}, there {time}\)"):
         overlap(master, 1, size).compare(1, memoryview(theirs))
 
 

@@ -60,7 +60,7 @@ def note_begin(root: str, now: Followed, effects: Effects) -> None:
     except CorruptStoreError:  # it is adopted
         before = None
     if before is not None and before.begin == now.begin:
-        now = replace(now, chosen=before.chosen)
+        now = replace(now, chosen=before.chosen, unsure_from=before.unsure_from)
     if before != now:
         followed.write(root, now, effects)
 
@@ -85,6 +85,31 @@ def note_cut(root: str, offset: int, effects: Effects) -> None:
     found = followed.read(root, effects)
     assert found is not None, "a follower notes its begin when it opens the store"
     followed.write(root, replace(found, cut_at=offset), effects)
+
+
+def unsure_from(root: str, effects: Effects) -> int | None:
+    """Return the log offset from which on a power cut may have taken bytes.
+
+    None if it took none, or all of them were compared.
+    """
+    try:
+        found = followed.read(root, effects)
+    except CorruptStoreError:
+        return None
+    return None if found is None else found.unsure_from
+
+
+def note_compared(root: str, effects: Effects) -> None:
+    """Note that what a power cut may have taken was compared with the master's log, and is there.
+
+    Raises:
+        OSError: the disk refused.
+
+    Durability: on return.
+    """
+    found = followed.read(root, effects)
+    if found is not None and found.unsure_from is not None:
+        followed.write(root, replace(found, unsure_from=None), effects)
 
 
 def _has_log(root: str, config: StoreConfig, effects: Effects) -> bool:

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError, ReplicationError, StoreError, UsageError
-from flintmq.ha.adoption import check_past, cut_of, note_begin, note_cut
+from flintmq.ha.adoption import check_past, cut_of, note_begin, note_compared, note_cut, unsure_from
 from flintmq.ha.begin import ANSWER_S, BeginSearch, report_for
 from flintmq.ha.broker_tables import BrokerTables
 from flintmq.ha.connection import POLL_S, Dial, MasterConnection, dial, parse_master
@@ -141,6 +141,7 @@ class Follower:
         self._tables = BrokerTables(config_from, effects) if config_from is not None else None
         self._store: MessageStore | None = None
         self._given = self._config, ""  # what the store was opened with
+        self._unsure: int | None = None  # from here on a power cut may have taken bytes that no checksum covers
         self._line: MasterConnection | None = None
         self._overlap: Overlap | None = None
         self._gap: QueueGapCheck | None = None
@@ -320,6 +321,7 @@ class Follower:
         raw = self._store.raw
         if raw.begin is not None:
             self._note_begin(raw.begin)
+        self._unsure = unsure_from(self._root, self._effects)
         return self._store
 
     def _open_with(self, tables: BrokerTables, patient: bool) -> bool:
@@ -464,6 +466,8 @@ class Follower:
                 self._resume()
             else:
                 known = raw.end if raw.last_record is None else raw.last_record
+                if self._unsure is not None and known:
+                    known = min(known, max(self._unsure, raw.begin))
                 asked = report_for(known)
                 self._follow_on(self._ask(asked, asked))
                 self._overlap = Overlap(asked, raw.end, raw.read) if asked < raw.end else None
@@ -615,6 +619,9 @@ class Follower:
 
     def _resume(self) -> None:
         """Begin to follow: nothing that the master sent disagrees."""
+        if self._unsure is not None:
+            note_compared(self._root, self._effects)
+            self._unsure = None
         self._resumed, self._waits, self.state = True, 0, "following"
         self._event("resumed", end=self._opened().raw.end)
         self._take_tables()
@@ -628,6 +635,11 @@ class Follower:
         raw = self._opened().raw
         end, size = raw.end, raw.file_size
         with_records = raw.last_record is not None
+        if self._unsure is not None:  # noted in the file still; the next start of the follower tries again
+            text = f"the master has deleted the log from offset {self._unsure} on, so only the last record is compared"
+            self._unsure = None
+            self._lost(text)
+            return
         self._drop_line()
         if with_records and not self._opened().wait_dispatched(DISPATCH_S):
             raise StoreError(f"{self._root}: queues are not dispatched up to offset {end}; run flintmq verify")

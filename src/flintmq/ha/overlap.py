@@ -12,7 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from flintmq.errors import DivergedError, OffsetGoneError, ReplicationError
-from flintmq.format.record_view import QUEUE, STORE_TIME_END_MAX, store_time_at, texts_at
+from flintmq.format.record import MAGIC_V1, MAGIC_V2
+from flintmq.format.record_view import QUEUE, STORE_TIME_END_MAX, magic_at, store_time_at, texts_at
 from flintmq.kernels import walk as kernel
 from flintmq.storage.libc_memory import zeros
 
@@ -64,11 +65,12 @@ class Overlap:
         own = self._read(record, min(STORE_TIME_END_MAX, self.end - record))
         theirs = own[:lead] + self._theirs
         times = f"store time here {_time(own)}, there {_time(theirs)}"
-        return f"the master's log differs from ours at offset {at}, in the record at {record} ({times}); {NEW_PLACE}"
+        return f"the master's log differs from ours at offset {at}, compared from {record} on ({times}); {NEW_PLACE}"
 
 
 def _time(record: bytes) -> str:
-    return str(store_time_at(record)) if len(record) >= STORE_TIME_END_MAX else "unknown"
+    whole = len(record) >= STORE_TIME_END_MAX and magic_at(record) in (MAGIC_V1, MAGIC_V2)
+    return str(store_time_at(record)) if whole else "unknown"
 
 
 def judge_silence(last_file: int, end: int) -> None:

@@ -39,7 +39,7 @@ from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
 from flintmq.store.dispatch.handover import HandedOver
 from flintmq.store.index.index_service import KeyIndex
 from flintmq.store.layout import directories, followed
-from flintmq.store.layout.small_files import StoreFiles
+from flintmq.store.layout.small_files import StoreFiles, page_cache_lasted
 from flintmq.store.layout.store_config import batch_topics, with_queue_size
 from flintmq.store.listening import Listener, ListenOptions
 from flintmq.store.open_state import OpenState
@@ -219,6 +219,8 @@ def _load(choices: Choices, opened: ExitStack) -> _Loaded:
     dispatcher = Dispatcher(DispatchRules.of(config, batches, choices.peer))
     if config.broker_role == "SLAVE":
         dispatcher.batch_found = batches.add
+    if followed.is_followed(root, effects) and not facts.clean and not page_cache_lasted(root, effects):
+        followed.note_unsure(root, facts.mark.flushed or 0, effects)
     recovered = _recovered(choices, config, listed, facts, small, queues, index, dispatcher)
     end = recovered.state.end
     files = MappedFileQueue.of(places, config, effects, direct_io=choices.direct_io)

@@ -137,6 +137,28 @@ def test_a_kill_at_any_place_leaves_a_prefix_that_goes_on(tmp_path: Path, master
         assert queue_units(dead) == master.queue_units(), cut
 
 
+def test_after_a_power_cut_it_is_noted_what_was_certainly_on_disk(tmp_path: Path, master: GoldenMaster):
+    dead, disk = tmp_path / "dead", Faulty()
+    with open_slave(tmp_path / "live", master) as store:
+        send(store.raw, master.log, 2 * master.file_size)
+        store.raw.flush()
+        store._parts.checkpointer.write()
+        certain = store.raw.durable
+        send(store.raw, master.log, len(master.log))
+        shutil.copytree(tmp_path / "live", dead)
+    process, _ = (dead / "abort").read_text().split("\n")
+    (dead / "abort").write_text(f"{process}\nanother-boot/1")
+    for _ in range(2):  # it stays until it was compared
+        with open_slave(dead, master) as store:
+            assert store.raw.end > certain > 0
+        known = followed.read(str(dead), disk)
+        assert known is not None and known.unsure_from == certain
+    with open_slave(tmp_path / "live", master):
+        pass
+    known = followed.read(str(tmp_path / "live"), disk)
+    assert known is not None and known.unsure_from is None
+
+
 def test_what_came_of_a_record_is_zeroed_and_comes_again(tmp_path: Path, master: GoldenMaster):
     at, size = master.records[7]
     with open_slave(tmp_path, master) as store:

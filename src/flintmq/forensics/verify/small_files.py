@@ -47,6 +47,7 @@ ROOT_NAMES: Final = frozenset(
         "brokerIdentity.bak",
         directories.COPIED,
         directories.COPYING,
+        "flintmq.follow",
         "flintmq.mark",
         "flintmq.puts",
         "flintmq.queues",

@@ -20,6 +20,7 @@ from flintmq.store.append.after_put import AfterPut
 from flintmq.store.append.commit_log import CommitLog
 from flintmq.store.append.disk_failure import DiskFailure
 from flintmq.store.append.flush import FlushService
+from flintmq.store.commitlog.end_of_log import SECTOR
 from flintmq.store.commitlog.own_log import LogTail
 from flintmq.store.commitlog.walk import MAX_ROWS, LogWalk
 
@@ -166,6 +167,7 @@ class RawLog:
 
         Raises:
             DamagedStreamError: the bytes at `end` are no record that counts; what was received after `end` is zeroed.
+            ReplicationError: ("geometry") a file of the master ends where none ends here; likewise.
             StoreAccessError: a file could not be made, or has no space; nothing was stored.
             StoreError: the disk failed before.
             UsageError: another offset, a range that crosses the end of a file, or the store is closed.
@@ -182,7 +184,7 @@ class RawLog:
         try:
             if not self._log.locked(lambda: self._store(data, size), False):
                 raise UsageError(CLOSED)
-        except DamagedStreamError:
+        except ReplicationError:
             self.discard()
             raise
         if self.end > before and self._after_put.needs_wake:
@@ -266,7 +268,7 @@ class RawLog:
                     self._last_record = file.start + last
                     self._count(file, stop, time)
                 if reason == kernel.BLANK and size_at(view, stop) != file.size - stop:
-                    raise _damaged(file.start + stop, "a blank record that does not end the file")
+                    raise _odd_blank(file, stop, size_at(view, stop))
             if reason == kernel.BLANK and until == file.size:
                 self._count(file, file.size, self.last_time)
             elif reason not in (kernel.FULL, kernel.MORE, kernel.END, kernel.BLANK):
@@ -304,6 +306,18 @@ class RawLog:
             if last is not None:
                 return last
         return None
+
+
+def _odd_blank(file: MappedFile, at: int, size: int) -> ReplicationError:
+    """Return the error for a blank record at a position, which does not end the file."""
+    end = file.start + at + size
+    if size < 8 or end % SECTOR:
+        return _damaged(file.start + at, "a blank record that does not end the file")
+    return ReplicationError(
+        "geometry",
+        f"{file.path}: a file of the master's log ends at offset {end}, and none of {file.size} bytes does; follow "
+        "into a new directory, with the master's size: --set mappedFileSizeCommitLog=BYTES",
+    )
 
 
 def _damaged(offset: int, reason: str) -> DamagedStreamError:

@@ -31,6 +31,8 @@ class Followed:
         chosen: how the begin was chosen: "first", "last" or a log offset.
         mastered_at: log offset where the log ended when the store was first opened as a master since; None: it was not.
         cut_at: log offset at which the log is to be cut (`flintmq follow --resync`), until that is done; else None.
+        unsure_from: log offset from which on bytes may have been lost with the power, where no checksum shows it, until
+            they were compared with the master's; else None.
     """
 
     master: str
@@ -39,6 +41,7 @@ class Followed:
     chosen: str = "first"
     mastered_at: int | None = None
     cut_at: int | None = None
+    unsure_from: int | None = None
 
 
 def read(root: str, effects: Effects) -> Followed | None:
@@ -66,6 +69,7 @@ def write(root: str, followed: Followed, effects: Effects) -> None:
         "from": followed.chosen,
         "masteredAt": followed.mastered_at,
         "cutAt": followed.cut_at,
+        "unsureFrom": followed.unsure_from,
     }
     _file(root).save(state, effects)
 
@@ -91,6 +95,22 @@ def note_master(root: str, end: int, effects: Effects) -> None:
         write(root, replace(followed, mastered_at=end), effects)
 
 
+def note_unsure(root: str, offset: int, effects: Effects) -> None:
+    """Note that a power cut came, and how far the log was certainly on disk.
+
+    Call it before recovery changes anything, so that no later start takes the log for certain.
+
+    Raises:
+        CorruptStoreError, StoreAccessError: as `read`.
+        OSError: it could not be written.
+
+    Durability: on return.
+    """
+    followed = read(root, effects)
+    if followed is not None and (followed.unsure_from is None or followed.unsure_from > offset):
+        write(root, replace(followed, unsure_from=offset), effects)
+
+
 def _file(root: str) -> VersionedJson:
     path = os.path.join(root, FILE_NAME)
     return VersionedJson(path, ("version", 1), lambda error: _refused(path, error), BYTES_MAX, {"indent": 1})
@@ -104,8 +124,8 @@ def _refused(path: str, error: Exception) -> FlintError:
 
 def _built(state: dict[str, Any]) -> Followed:
     begin, size = state["begin"], state["fileSize"]
-    mastered, cut = state.get("masteredAt"), state.get("cutAt")
-    for number in (begin, size, mastered, cut):
+    mastered, cut, unsure = state.get("masteredAt"), state.get("cutAt"), state.get("unsureFrom")
+    for number in (begin, size, mastered, cut, unsure):
         if number is not None and (not isinstance(number, int) or not 0 <= number < 1 << 63):
             raise ValueError(f"{number!r} is no log offset")
-    return Followed(str(state["master"]), begin, size, str(state.get("from", "first")), mastered, cut)
+    return Followed(str(state["master"]), begin, size, str(state.get("from", "first")), mastered, cut, unsure)
