@@ -343,7 +343,7 @@ def test_after_a_power_cut_all_that_was_not_on_disk_is_compared(
     if is_torn:
         with open(tmp_path / "s" / "commitlog" / f"{torn // master.file_size * master.file_size:020}", "r+b") as file:
             file.seek(torn % master.file_size)
-            file.write(bytes(8))
+            file.write(b"\xff" * 8)
     with driven(tmp_path / "s", sim, master.config) as one:
         if is_torn:
             with pytest.raises(DivergedError, match=f"differs from ours at offset {torn}, compared from {certain} on"):
