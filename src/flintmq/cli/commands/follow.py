@@ -158,12 +158,12 @@ def _begin(text: str) -> str | int:
 
 
 def _show(event: dict[str, Any], out: Output) -> None:
-    """Print an event at once; in text the refusal of a single master is left to the error that ends the command."""
+    """Print an event at once; why a single master is refused is left to the error that ends the command."""
     if out.json:
         out.write(dumps(event).encode() + b"\n")
         return
     if event["event"] == "refused" and "broker" not in event:
-        return
+        event = {"event": "refused", "reason": event["reason"]}
     given = {name: value for name, value in event.items() if name != "event" and value is not None}
     fields = ", ".join(f"{name} {_words(value)}" for name, value in given.items())
     out.note(f"{event['event'].replace('_', ' ')}: {fields or 'empty'}")
