@@ -13,6 +13,7 @@ import pytest
 
 import flintmq
 from flintmq.errors import (
+    CorruptStoreError,
     DamagedStreamError,
     DivergedError,
     OffsetGoneError,
@@ -546,3 +547,15 @@ def test_arguments_that_cannot_be_used(tmp_path: Path, words: dict[str, Any], me
 def test_an_address_that_is_none(tmp_path: Path, address: str):
     with pytest.raises(UsageError, match="HOST:PORT"):
         Follower(tmp_path, address)
+
+
+def test_an_error_of_the_store_is_named_store(tmp_path: Path, master: GoldenMaster, sim: SimulatedMaster):
+    """Not by the words of an error that has a reason of its own, for people."""
+    followed(tmp_path / "s", master, sim, 10)
+    keys = master.config | {"mappedFileSizeCommitLog": 2 * master.file_size}
+    with pytest.raises(CorruptStoreError), driven(tmp_path / "s", sim, keys):
+        pass
+    events: list[dict[str, Any]] = []
+    with pytest.raises(CorruptStoreError):
+        Follower(tmp_path / "s", "127.0.0.1:1", config=keys, on_event=events.append).run()
+    assert [(event["event"], event["reason"]) for event in events] == [("refused", "store")]

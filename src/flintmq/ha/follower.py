@@ -731,7 +731,9 @@ class Follower:
     def _refused(self, error: BaseException) -> None:
         self.error, self.state = error, "refused"
         if not isinstance(error, UsageError):
-            self._event("refused", reason=getattr(error, "reason", "store"), detail=_text(error))
+            self._event(
+                "refused", reason=error.reason if isinstance(error, ReplicationError) else "store", detail=_text(error)
+            )
 
     def _event(self, name: str, **fields: Any) -> None:
         with self._changed:
