@@ -236,7 +236,7 @@ class Fleet:
             self._changed.set()
 
     def _refused(self, route: BrokerRoute, error: FlintError) -> FleetMember:
-        reason = getattr(error, "reason", "config")
+        reason = error.reason if isinstance(error, ReplicationError) else "config"
         self._event(route.name, {"event": "refused", "reason": reason, "detail": str(error)})
         return FleetMember(route, error=error)
 
