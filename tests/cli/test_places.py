@@ -17,7 +17,7 @@ from tests.cli.conftest import Run
 from tests.compat.stores import Golden
 
 PLACES = ("--into", "--out", "--output", "--resume", "--checkpoint", "--dead-letters")
-NOT_PLACES = {"--at", "--as", "--config", "--body-schema", "--schema-registry", "--from", "--to"}
+NOT_PLACES = {"--at", "--as", "--store", "--config", "--body-schema", "--schema-registry", "--from", "--to"}
 """Options whose word may be a file or a position that is read."""
 MORE = {
     ("sql", "--output"): ["select 1", "--format", "csv"],

@@ -10,6 +10,7 @@ import pytest
 
 import flintmq
 from flintmq.errors import DivergedError, UsageError
+from flintmq.storage.filesystem import REAL
 from flintmq.store.layout import followed
 from tests.compat.replication import GoldenMaster, queue_units
 from tests.ha.simulated import SimulatedMaster, SimulatedTime, driven
@@ -134,13 +135,31 @@ def test_a_store_with_records_of_its_own_is_adopted_and_resynced(
     assert queue_units(tmp_path / "s") == master.queue_units()
 
 
+def test_what_a_power_cut_took_is_found_although_the_logs_agree_after_it(
+    tmp_path: Path, master: GoldenMaster, sim: SimulatedMaster
+):
+    path = tmp_path / "s"
+    with driven(path, sim, master.config) as one:
+        one.catch_up(sim.end)
+    (torn, _), name = master.records[60], f"{0:020d}"
+    followed.note_unsure(str(path), master.records[40][0], REAL)
+    with open(path / "commitlog" / name, "r+b") as file:
+        file.seek(torn + 40)
+        file.write(b"\xff" * 8)  # the born time
+    with driven(path, sim, master.config, resync=True, confirmed=True) as one:
+        one.catch_up(sim.end)
+        assert [event["begin"] for event in one.events if event["event"] == "resync"] == [torn]
+    log = b"".join(file.read_bytes() for file in sorted((path / "commitlog").iterdir()))
+    assert log.rstrip(b"\0") == master.log.rstrip(b"\0")
+
+
 def test_the_place_is_found_by_the_first_byte_that_differs(tmp_path: Path, master: GoldenMaster, sim: SimulatedMaster):
     """Also where it is the last byte of a record, or the size of the first of a file."""
     whole = master.log
     for number, place in ((100, -1), (100, 0), (2, 3)):
         at, size = master.records[number]
         path = tmp_path / f"{number}{place}"
-        sim.log, sim.end = whole, record_end(master, 200)
+        sim.log, sim.end = whole, record_end(master, number + 20)  # in the same file
         with driven(path, sim, master.config) as one:
             one.catch_up(sim.end)
         changed = bytearray(whole)

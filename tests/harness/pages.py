@@ -40,7 +40,6 @@ from typing import NamedTuple
 
 from tests.compat.stores import GOLDEN_NAMES, Golden
 from tests.harness.one_java import FITS, OneJava
-from tests.support.masters import MASTERS
 from tests.support.scenes import SCENES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -153,6 +152,8 @@ def run_example(
     if example.scene is not None:
         SCENES[example.scene](folder / "store")
     if example.master is not None:
+        from tests.support.masters import MASTERS  # with the demo, which a copy of sources and tests does not have
+
         with MASTERS[example.master]() as addresses:
             code = _replaced(example.code, addresses)
             found = run_example(example._replace(code=code, scene=None, master=None), folder, bin_folder, java)

@@ -73,7 +73,7 @@ def test_of_two_copies_one_wins(golden, server, bucket, monkeypatch):
         except UsageError as error:
             told.append(str(error))
 
-    threads = [threading.Thread(target=one, args=(name,)) for name in ("basic", "config")]
+    threads = [threading.Thread(target=one, args=(name,)) for name in ("basic", "flags")]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -40,7 +40,7 @@ class Command(TyperCommand):
     def get_help(self, ctx: Any) -> str:
         """Return the help, without names of Python's types after arguments."""
         return re.sub(
-            r"(?m)^(  [A-Z]+)( <[][a-z]+>)", lambda found: found[1] + " " * len(found[2]), super().get_help(ctx)
+            r"(?m)^(  [A-Z:]+)( <[][a-z]+>)", lambda found: found[1] + " " * len(found[2]), super().get_help(ctx)
         )
 
 

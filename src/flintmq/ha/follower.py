@@ -427,7 +427,7 @@ class Follower:
             return True
         store = self._opened()
         try:
-            tail = PartingSearch(self._ask, store.raw, self._effects, self._stopping.is_set).tail()
+            tail = PartingSearch(self._ask, store.raw, self._effects, self._stopping.is_set, self._unsure).tail()
         except OSError as error:
             self._lost(_text(error))
             return False

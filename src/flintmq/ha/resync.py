@@ -5,6 +5,8 @@ They do after a master lost its tail, or another one took over.
 Records are only added at a log's end, so two logs agree up to one place and never after it. The files of our log are
 tried from the last one down: the master is asked for a file's begin, and what comes is compared with the file, until a
 byte differs or the master has no more. The place is the begin of the first record that is not the same on both sides.
+After a power cut that took bytes which no checksum covers they may agree again after it; then all from the last certain
+byte on is compared.
 """
 
 from __future__ import annotations
@@ -45,10 +47,19 @@ class PartingSearch:
         raw: our log.
         effects: the clock.
         stopped: whether to give up.
+        unsure_from: log offset from which on a power cut may have taken bytes; None: it took none.
     """
 
-    def __init__(self, ask: Ask, raw: RawLog, effects: Effects, stopped: Callable[[], bool]) -> None:
+    def __init__(
+        self,
+        ask: Ask,
+        raw: RawLog,
+        effects: Effects,
+        stopped: Callable[[], bool],
+        unsure_from: int | None = None,
+    ) -> None:
         self._ask, self._raw, self._effects, self._stopped = ask, raw, effects, stopped
+        self._unsure_from = unsure_from
 
     def tail(self) -> Tail | None:
         """Return what is to be dropped before the master can be followed; None if nothing is.
@@ -61,8 +72,10 @@ class PartingSearch:
         begin, end, size = raw.begin, raw.end, raw.file_size
         if begin is None or end == begin:
             return None
-        for start in range((end - 1) // size * size, begin - 1, -size):
-            limit = min(start + size, end)
+        last = (end - 1) // size * size
+        first = last if self._unsure_from is None else max(begin, min(last, self._unsure_from // size * size))
+        for start in range(first, begin - 1, -size):
+            limit = end if start == first else start + size
             same = self._same_from(start, limit)
             parting = (
                 limit if same >= limit else max((at for at, _ in raw.records(start, end) if at <= same), default=start)

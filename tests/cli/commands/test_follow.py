@@ -101,7 +101,7 @@ def test_for_people(run: Run, tmp_path: Path, golden_master: GoldenMaster, line:
     result = run("follow", line.address, "--store", tmp_path / "s", "--once", "--flush", "SYNC", *sets(golden_master))
     assert (result.code, result.out) == (0, "")
     assert result.err.splitlines() == [
-        "flintmq: opened: begin None, end None",
+        "flintmq: opened: empty",
         "flintmq: connected: report 1",
         "flintmq: resumed: end 0",
         f"flintmq: caught up: end {end}",

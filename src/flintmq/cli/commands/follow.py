@@ -29,9 +29,9 @@ class Flush(enum.StrEnum):
 
 def command(
     master: Annotated[
-        str | None,
+        str,
         Argument(metavar="HOST:PORT", show_default=False, help="The master's HA port (haListenPort, 10912)."),
-    ] = None,
+    ] = "",
     store: Annotated[
         str,
         Option("--store", metavar="DIR", show_default=False, help="The copy: a new directory, or one to go on with."),
@@ -112,7 +112,7 @@ def command(
         raise UsageError("--store DIR is missing; give the directory of the copy")
     if namesrv is None and (cluster is not None or broker):
         raise UsageError("--cluster and --broker choose among the brokers of a name server; give --namesrv HOST:PORT")
-    if (master is None) == (namesrv is None):
+    if bool(master) == (namesrv is not None):
         raise UsageError("give either the master's HA port, HOST:PORT, or --namesrv HOST:PORT")
     if yes and not resync:
         raise UsageError("--yes confirms what --resync drops; give both")
@@ -141,7 +141,7 @@ def command(
     def show(event: dict[str, Any]) -> None:
         _show(event, out)
 
-    if master is not None:
+    if master:
         make(store, master, config_from, show).run(stopping)
         return 0
     from flintmq.ha.fleet import Fleet
