@@ -100,7 +100,7 @@ def unsure_from(root: str, effects: Effects) -> int | None:
 
 
 def note_compared(root: str, effects: Effects) -> None:
-    """Note that what a power cut may have taken was compared with the master's log, and is there.
+    """Note that the log was compared with the master's, and a power cut took nothing.
 
     Raises:
         OSError: the disk refused.

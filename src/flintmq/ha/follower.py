@@ -669,7 +669,8 @@ class Follower:
     def _flush_below(self, report: int) -> None:
         """Make durable what a report names.
 
-        A master takes the first one, too, for an acknowledgement."""
+        A master takes the first one, too, for an acknowledgement.
+        """
         raw = self._opened().raw
         if self._sync and raw.durable < report <= raw.end:
             raw.flush()

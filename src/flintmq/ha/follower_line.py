@@ -150,7 +150,8 @@ class FollowerLine:
     def report_due(self, offset: int, now: float, *, more: bool = False) -> bool:
         """Return whether a report of this offset is to be sent now.
 
-        It is sent less often while more is there to be read."""
+        It is sent less often while more is there to be read.
+        """
         return now - self._reported_at >= (REPORT_S if offset <= self.reported else BUSY_S if more else 0)
 
     def report(self, offset: int, now: float) -> bytes:

@@ -158,7 +158,10 @@ def _begin(text: str) -> str | int:
 
 
 def _show(event: dict[str, Any], out: Output) -> None:
-    """Print an event at once; why a single master is refused is left to the error that ends the command."""
+    """Print an event at once.
+
+    Why a single master is refused is left to the error that ends the command.
+    """
     if out.json:
         out.write(dumps(event).encode() + b"\n")
         return

@@ -229,7 +229,8 @@ class PairExplorer:
     def _reaches(self, end: int, offset: int) -> bool:
         """Return whether no record below an offset is missing.
 
-        The blank that ends a file comes again."""
+        The blank that ends a file comes again.
+        """
         blank = offset % FILE_SIZE == 0 and offset - FILE_SIZE < end < offset
         return end >= offset or (blank and any(is_blank(log, end) for log in self.run.master.pasts))
 
@@ -248,7 +249,8 @@ class PairExplorer:
     ) -> None:
         """Follow the present master from a recovered state.
 
-        It must be refused if it has another past."""
+        It must be refused if it has another past.
+        """
         master = lines.log
         before = slow_read.tree(STORE, effects=disk)
         ours = log_on(disk)[1][: end - (begin or 0)]
@@ -282,7 +284,8 @@ class PairExplorer:
     def _shows(self, follower: Follower, end: int, master: MasterLog) -> bool:
         """Return whether the line can show another past.
 
-        It can in our last record, or by nothing being there."""
+        It can in our last record, or by nothing being there.
+        """
         assert follower._store is not None
         raw = follower._store.raw
         at = raw.last_record if raw.last_record is not None else end

@@ -407,7 +407,8 @@ class PairRun:
     def _is_copy(self, image: Image) -> bool:
         """Return whether the log that recovers from a state is a master's.
 
-        The header of a torn record may differ."""
+        The header of a torn record may differ.
+        """
         disk = SimDisk(self.case.seed, self.case.model, image, watched=False)
         with suppress(FlintError, OSError):  # a wrong state is the explorer's to judge
             follower = make_follower(self.case, disk, self._dial)
