@@ -227,10 +227,11 @@ class Follower:
         Thread: any but its own.
         """
         with self._changed:
-            self._changed.wait_for(lambda: self.caught_up or self.state in ("refused", "closed"), timeout)
+            done = self._changed.wait_for(lambda: self.caught_up or self.state in ("refused", "closed"), timeout)
         if self.error is not None:
             raise self.error
-        return self.caught_up
+        # More may have come since it had caught up.
+        return done and (self.caught_up or self.state not in ("refused", "closed"))
 
     @property
     def store(self) -> MessageStore:
