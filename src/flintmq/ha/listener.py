@@ -224,8 +224,8 @@ class HaListener:
                     self._ear.recv(READ)
             elif (one := self._lines.get(key.fd)) is not None and one.sock is key.fileobj:
                 if events & selectors.EVENT_READ:
-                    self._do(one, self._read)
-                if events & selectors.EVENT_WRITE:
+                    self._do(one, self._read)  # which may end the line
+                if events & selectors.EVENT_WRITE and one.sock.fileno() >= 0:
                     self._listen_for(one, writable=False)
         self._is_asleep = False
         now, end = self._effects.monotonic(), self._source.end()
