@@ -98,10 +98,13 @@ def each_once(table: Path, acknowledged: Sequence[tuple[str, int, int]]) -> str:
     Raises:
         SystemExit: the table lacks a message, or has one twice.
     """
+    import pyarrow.parquet as pq
     from deltalake import DeltaTable
 
     columns = ["topic", "queue_id", "queue_offset"]
-    rows = DeltaTable(str(table)).to_pyarrow_table(columns=columns).to_pylist()
+    # Not to_pyarrow_table: a process that ends soon after it may abort in a thread that it leaves.
+    files = DeltaTable(str(table)).file_uris()
+    rows = [row for file in files for row in pq.read_table(file, columns=columns, use_threads=False).to_pylist()]
     places = {tuple(row[name] for name in columns) for row in rows}
     if len(places) != len(rows):
         raise SystemExit(f"the table has {len(rows) - len(places)} messages twice")
