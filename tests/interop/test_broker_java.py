@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import random
-import socket
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +13,8 @@ from flintmq.store.layout.config_reader import read_config
 from flintmq.store.message_store import MessageStore
 from flintmq.store.services.delay import delivered
 from flintmq.store.view import open_store
-from tests.interop.java import Java, home
+from tests.interop.java import Java
+from tests.interop.running_broker import free_ports, java_of
 from tests.support.faults import Faulty
 
 pytestmark = pytest.mark.slow
@@ -31,28 +30,6 @@ KEYS: dict[str, Any] = {
 QUIET = {"timerFlushIntervalMs": 20_000}  # a flush of its timer, which nothing here uses, copies 38 MB each second
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 WAIT_MS = 600_000  # of level 4
-
-
-def peer(version: str) -> Java:
-    """The real broker of this version, or a skip."""
-    built, why = home(version)
-    if built is None:
-        pytest.skip(f"RocketMQ {version}: {why}")
-    return Java(version, built)
-
-
-def free_ports() -> tuple[int, int]:
-    """A port for the name server and one for the broker, which takes the two before and the one behind it too."""
-    chance = random.Random()
-    while True:
-        port = chance.randrange(20_000, 30_000)
-        try:
-            for other in range(port, port + 6):
-                with socket.socket() as probe:
-                    probe.bind(("127.0.0.1", other))
-        except OSError:
-            continue
-        return port, port + 4
 
 
 def broker(java: Java, root: Path, ops: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -109,7 +86,7 @@ def flint_writes(root: Path, peer: str, killed: bool) -> None:
 @pytest.mark.parametrize(("version", "how"), [("5.3.3", "killed"), ("5.4.0", "closed"), ("5.5.0", "killed")])
 def test_a_broker_goes_on_where_flintmq_stopped(tmp_path: Path, version: str, how: str):
     """It delivers what waits, byte for byte as FlintMQ would; its consumer goes on at the group's offset."""
-    java = peer(version)
+    java = java_of(version)
     root = tmp_path / "store"
     flint_writes(root, java.version, how == "killed")
     answers = broker(java, root, [
@@ -143,7 +120,7 @@ def test_a_broker_goes_on_where_flintmq_stopped(tmp_path: Path, version: str, ho
 @pytest.mark.parametrize(("version", "how"), [("5.3.3", "closed"), ("5.4.0", "halted"), ("5.5.0", "halted")])
 def test_flintmq_goes_on_where_a_broker_stopped(tmp_path: Path, version: str, how: str):
     """What a broker left waiting is delivered once by FlintMQ, and not again by the next broker."""
-    java = peer(version)
+    java = java_of(version)
     root = tmp_path / "store"
     send = {"op": "send", "topic": "Later", "tags": "a", "delay_level": 4}
     ops = [send | {"keys": f"k{n}", "body": f"{n}"} for n in range(8)]
