@@ -71,7 +71,7 @@ enableConsumeQueueExt: queue extensions are written
 enableLmq enableMultiDispatch: a message also goes to the LMQs that its properties name (both keys together)
 messageIndexEnable: keys are indexed
 messageDelayLevel: the delay of each level
-brokerRole: SLAVE refuses puts and deletes no files; puts of a SYNC_MASTER wait for inSyncReplicas
+brokerRole: SLAVE refuses puts and delivers no delayed messages; puts of a SYNC_MASTER wait for inSyncReplicas
 inSyncReplicas: how many must have a record before its put returns, this store included (SYNC_MASTER that listens)
 slaveTimeout: how long such a put waits (FLUSH_SLAVE_TIMEOUT)
 haSendHeartbeatInterval: silence after which a follower gets a heartbeat
