@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import sys
+
+
 import pytest
 
 from flintmq.cli.output import Console
@@ -17,7 +20,10 @@ class Session:
 
 
 @pytest.mark.parametrize("fails", [False, True])
-def test_the_session_ends_with_the_block(fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("ran_before", [False, True])
+def test_a_session_that_the_command_started_ends_with_it(
+    ran_before: bool, fails: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     pytest.importorskip("pyspark", reason="pyspark is not installed")
     made = Session()
     asked = []
@@ -27,6 +33,7 @@ def test_the_session_ends_with_the_block(fails: bool, monkeypatch: pytest.Monkey
         return made
 
     monkeypatch.setattr("flintmq.spark.session", session)
+    monkeypatch.setattr(sys.modules["flintmq.spark.session"], "running", lambda: made if ran_before else None)
     try:
         with spark_job("verify", "local[3]", Console()) as (spark, progress):
             assert spark is made and not made.stopped  # type: ignore[comparison-overlap]
@@ -35,4 +42,4 @@ def test_the_session_ends_with_the_block(fails: bool, monkeypatch: pytest.Monkey
                 raise ValueError("in the job")
     except ValueError:
         assert fails
-    assert made.stopped and asked == [("flintmq verify", "local[3]")]
+    assert made.stopped != ran_before and asked == [("flintmq verify", "local[3]")]

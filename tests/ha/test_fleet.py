@@ -49,8 +49,8 @@ class World:
 
     def add(self, name: str, ha_port: int, cluster: str = "C") -> None:
         """A broker comes, or is at another port."""
-        self.brokers[name] = (cluster, ha_port)
         self.peers.setdefault(name, RemotingPeer(lambda asked: self.ha_address(name, asked)))
+        self.brokers[name] = (cluster, ha_port)  # last: the name server's thread lists what it finds here
 
     def ha_address(self, name: str, asked: Asked) -> bytes:
         """906."""

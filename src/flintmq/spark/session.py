@@ -55,7 +55,7 @@ def session(name: str, master: str | None = None, **conf: object) -> SparkSessio
     """
     spark_session = _session_class()
     _quieten()
-    if spark_session.getActiveSession() is None:
+    if running() is None:
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has started Java already
             use_java()
@@ -69,6 +69,15 @@ def session(name: str, master: str | None = None, **conf: object) -> SparkSessio
     for key, value in {**SETTINGS, **conf}.items():
         builder = builder.config(key, str(value).lower() if isinstance(value, bool) else str(value))
     return register(builder.getOrCreate())
+
+
+def running() -> SparkSession | None:
+    """Return the session that is active in this thread, if any.
+
+    Raises:
+        MissingExtraError: pyspark, or pandas or pyarrow which it needs, is not installed.
+    """
+    return _session_class().getActiveSession()
 
 
 def register(spark: SparkSession) -> SparkSession:
