@@ -512,7 +512,8 @@ def ha8(context: Context) -> list[Result]:
     found = medians(context, {"idle": lambda: puts(32), "alone": lambda: puts(0)})
     return [
         Result("HA8", "puts beside 32 followers that do not read: time / without any",
-               found["idle"]["us"] / found["alone"]["us"], 1.02, at_most=True, moonshot=1, bound="a wake-up of the listener for new bytes",
+               found["idle"]["us"] / found["alone"]["us"], 1.02, at_most=True, moonshot=1,
+               bound="a wake-up of the listener for new bytes",
                detail={f"{who} {key}": round(v, 3) for who, cost in found.items() for key, v in cost.items()})
     ]  # fmt: skip
 
