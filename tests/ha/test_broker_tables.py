@@ -75,13 +75,12 @@ def test_a_store_that_is_there_gets_the_tables_once_the_logs_agree(tmp_path: Pat
     config, files = tables.begin(str(tmp_path), StoreConfig.from_keys({"brokerRole": "SLAVE"}))
     assert files == [] and not (tmp_path / "config").exists()
     with MessageStore(tmp_path, config) as store:
-        keeping = store._parts.housekeeping
-        tables.start(keeping)
-        assert tables.take(keeping, agreed=False) is None and read_config(str(tmp_path)).topics == {}
-        event = tables.take(keeping, agreed=True)
+        tables.start(store)
+        assert tables.take(store, agreed=False) is None and read_config(str(tmp_path)).topics == {}
+        event = tables.take(store, agreed=True)
         assert event == {"event": "metadata", "files": ["topics.json", "consumerOffset.json"]}
         assert set(read_config(str(tmp_path)).topics) == {"A"}
-        assert tables.take(keeping) is None
+        assert tables.take(store) is None
         tables.stop()
 
 
@@ -104,7 +103,7 @@ def test_batch_topics_are_known_before_the_first_record(tmp_path: Path):
     tables = tables_of(Asked(facts(bulk)))
     with opened(tmp_path, tables) as store:
         assert store._parts.housekeeping.known.batch == {"Bulk"}
-        tables.start(store._parts.housekeeping)
+        tables.start(store)
         more = bulk | {"More": {"topicName": "More", "attributes": {"queue.type": "BatchCQ"}}}
         written = store._parts.housekeeping.follow(facts(more).tables)
         assert written == ["topics.json"] and store._parts.housekeeping.known.batch == {"Bulk", "More"}
@@ -117,7 +116,7 @@ def test_an_open_store_keeps_what_the_broker_says(tmp_path: Path):
     tables = tables_of(asked, every_s=0.02)
     with opened(tmp_path, tables) as store:
         keeping = store._parts.housekeeping
-        tables.start(keeping)
+        tables.start(store)
         with pytest.raises(UsageError, match="follows a broker"):
             store.create_topic("Own")
         with pytest.raises(UsageError, match="follows a broker"):
@@ -130,7 +129,7 @@ def test_an_open_store_keeps_what_the_broker_says(tmp_path: Path):
         assert wait_event(tables, store) == {"event": "lost", "reason": "gone\nfor now"}
         asked.next = ReplicationError("config", "refused")
         time.sleep(0.1)
-        assert tables.take(keeping) is None, "reported once, and not the end"
+        assert tables.take(store) is None, "reported once, and not the end"
         tables.stop()
     config = read_config(str(tmp_path))
     assert set(config.topics) == {"A"} and config.consumer_offsets == {("A", "G"): {0: 7}}
@@ -153,7 +152,7 @@ def wait_event(tables: BrokerTables, store: MessageStore) -> dict[str, Any]:
     """The next event."""
     limit = time.monotonic() + 10
     while time.monotonic() < limit:
-        if (event := tables.take(store._parts.housekeeping)) is not None:
+        if (event := tables.take(store)) is not None:
             return event
         time.sleep(0.005)
     raise AssertionError("no event came")

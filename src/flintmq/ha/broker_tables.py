@@ -22,7 +22,7 @@ from flintmq.ha.metadata import BrokerFacts
 from flintmq.ha.remoting import split_address
 from flintmq.storage.filesystem import Effects
 from flintmq.store.layout import directories
-from flintmq.store.services.housekeeping import Housekeeping
+from flintmq.store.message_store import MessageStore
 
 log = logging.getLogger("flintmq.ha")
 
@@ -106,17 +106,17 @@ class BrokerTables:
         self.facts = facts
         return config.with_keys({key: value for key, value in keys.items() if key not in config.given}), written
 
-    def start(self, housekeeping: Housekeeping) -> None:
+    def start(self, store: MessageStore) -> None:
         """Have the open store keep the broker's tables, and go on asking."""
-        housekeeping.follow({})
+        store.follow_tables({})
         self._thread = threading.Thread(target=self._ask_again, name="flintmq-tables", daemon=True)
         self._thread.start()
 
-    def take(self, housekeeping: Housekeeping, *, agreed: bool = True) -> Event | None:
+    def take(self, store: MessageStore, *, agreed: bool = True) -> Event | None:
         """Put what came since into the open store.
 
         Args:
-            housekeeping: of the store.
+            store: the copy, open in role SLAVE.
             agreed: the master's log agrees with the store's; until then tables are kept for a later call.
 
         Returns:
@@ -138,7 +138,7 @@ class BrokerTables:
             was_there, self._there = self._there, False
             return {"event": "lost", "reason": str(came)} if was_there else None
         self._there, self.facts = True, came
-        written = housekeeping.follow(came.tables)
+        written = store.follow_tables(came.tables)
         return {"event": "metadata", "files": written} if written else None
 
     def stop(self) -> None:

@@ -333,7 +333,7 @@ class Follower:
         begin = tables.facts.begin
         self._begin = begin if self._begin == "first" and begin else self._begin
         store = self._open_store(config, tables.facts.peer)
-        tables.start(store._parts.housekeeping)
+        tables.start(store)
         if written:
             self._event("metadata", files=written)
         return True
@@ -448,7 +448,7 @@ class Follower:
         store.close()
         store = self._open_store(*self._given)
         if self._tables is not None:
-            store._parts.housekeeping.follow({})
+            store.follow_tables({})
         return True
 
     def connect_once(self) -> bool:
@@ -537,7 +537,7 @@ class Follower:
     def _take_tables(self) -> None:
         if self._tables is None:
             return
-        event = self._tables.take(self._opened()._parts.housekeeping, agreed=self._resumed)
+        event = self._tables.take(self._opened(), agreed=self._resumed)
         if event is not None:
             self._event(event.pop("event"), **event)
 

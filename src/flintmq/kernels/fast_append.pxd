@@ -91,7 +91,7 @@ cdef class Putter:
     cdef Appender _quick
     cdef bint _is_quick
     cdef public bint waits
-    cdef public PutListener follower
+    cdef public PutListener after_put
     cdef public DurableWait flusher
     cdef public LoopWaits loop_puts
     cdef object _durable(self, PutResult result)

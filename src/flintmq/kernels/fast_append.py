@@ -551,7 +551,7 @@ class Putter:
         quick: the appender while plain messages may go the fast way; else None. Setting it again only opens or closes
             the way: the appender stays, because without a GIL another thread may be about to use it.
         waits: a message with `wait` waits for the disk after it is stored.
-        follower: woken after messages that do not wait.
+        after_put: woken after messages that do not wait.
         flusher: waits for the disk without the GIL; None: `_settle` waits.
         loop_puts: of the event loop that put last; None: `_put_async_slowly` finds out.
     """
@@ -572,7 +572,8 @@ class Putter:
 
         Returns:
             A PutResult whose `outcome` says what is certain. PUT_OK: stored, and under SYNC_FLUSH (with wait=True)
-            on disk. FLUSH_DISK_TIMEOUT: stored, but not known to be on disk. Every other status: not stored.
+            on disk. FLUSH_DISK_TIMEOUT: stored, but not known to be on disk. FLUSH_SLAVE_TIMEOUT (SYNC_MASTER): stored,
+            but not known to be on enough replicas, or on disk. Every other status: not stored.
 
         Raises:
             UsageError: the store is closed, or this is a forked child.
@@ -584,8 +585,8 @@ class Putter:
             if result is not None:
                 if self.waits and message.wait:
                     return self._durable(result)
-                if self.follower._needs_wake:
-                    self.follower.wake()
+                if self.after_put._needs_wake:
+                    self.after_put.wake()
                 return result
         return self._put_slowly(message)
 

@@ -77,7 +77,7 @@ class LoopWaits:
 class Putter:
     quick: Appender | None
     waits: bool
-    follower: PutListener
+    after_put: PutListener
     flusher: DurableWait | None
     loop_puts: LoopWaits | None
     def put(self, message: Message) -> PutResult: ...

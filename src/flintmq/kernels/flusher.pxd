@@ -70,7 +70,7 @@ cdef class Flusher(DurableWait):
     cdef LogWatermark _log
     cdef object _owner
     cdef list _kept
-    cdef PutListener _follower
+    cdef PutListener _after_flush
     cdef fmq_thread _thread
     cdef fmq_loop *_loops
     cdef public int gate

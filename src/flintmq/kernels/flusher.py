@@ -63,7 +63,7 @@ class Flusher(DurableWait):
         owner: answers what the thread asks with the GIL: `log_files()` calls `sync_file` for each file that is not
             wholly on disk; `failed(error)` notes an OSError; `is_ours()` judges whether the store is lost; `look()`
             publishes the log's end.
-        follower: woken after a group if it needs it.
+        after_flush: woken after a group if it needs it.
         timeout_s: how long a put waits (syncFlushTimeout).
         interval_s: how often the thread looks by itself for records that nobody published.
         limits_ms: upper limits of the histogram of waits, whole milliseconds.
@@ -75,16 +75,16 @@ class Flusher(DurableWait):
     """
 
     def __init__(
-        self, log: LogWatermark, owner: object, follower, timeout_s: float, interval_s: float, limits_ms: tuple
+        self, log: LogWatermark, owner: object, after_flush, timeout_s: float, interval_s: float, limits_ms: tuple
     ) -> None:
         if not cython.compiled:
             raise NotImplementedError("a flusher is compiled")
         if len(limits_ms) > 16:
             raise ValueError("more than 16 limits")
-        self._log, self._owner, self._follower, self._kept = log, owner, follower, []
+        self._log, self._owner, self._after_flush, self._kept = log, owner, after_flush, []
         self._flushed = cython.address(log.flushed_where)
-        if follower is not None:
-            self._needs_wake = cython.address(self._follower._needs_wake)
+        if after_flush is not None:
+            self._needs_wake = cython.address(self._after_flush._needs_wake)
         self._timeout = cython.cast(cython.longlong, timeout_s * 1e9)
         self._interval = cython.cast(cython.longlong, interval_s * 1e9)
         self._limit_count = len(limits_ms)
@@ -393,7 +393,7 @@ class Flusher(DurableWait):
         elif what == _LOOK:
             self._owner.look()
         elif what == _WAKE:
-            self._follower.wake()
+            self._after_flush.wake()
         return True
 
     def sync_file(self, file: AppendTarget, fd: cython.int, path: bytes) -> None:

@@ -18,7 +18,7 @@ class Flusher(DurableWait):
         self,
         log: LogWatermark,
         owner: Any,
-        follower: PutListener | None,
+        after_flush: PutListener | None,
         timeout_s: float,
         interval_s: float,
         limits_ms: tuple[int, ...],

@@ -278,7 +278,7 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
         handed_over=handed_over,
     )
     ha = _listener(choices, loaded, commit_log, commits, opened)
-    after_put = _follower_of_puts(config, flush, commits, dispatch)
+    after_put = _woken_by_puts(config, flush, commits, dispatch)
     raw = None
     if config.broker_role == "SLAVE":
         raw = RawLog(
@@ -295,7 +295,7 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
         config,
         log=commit_log,
         flush=flush,
-        follower=after_put,
+        after_put=after_put,
         failure=failure,
         counters=counters,
         peer=peer,
@@ -507,7 +507,7 @@ def _nothing(log_begin: int) -> None:
     """Do nothing: another process expires queues and index."""
 
 
-def _follower_of_puts(
+def _woken_by_puts(
     config: StoreConfig, flush: FlushService, commits: CommitService | None, dispatch: DispatchService
 ) -> AfterPut:
     """Return the service that a put wakes if it does not wait for the disk.
@@ -537,7 +537,7 @@ def _connect(parts: StoreParts, ownership: Ownership) -> None:
             dispatch.wake()
 
     if flush.sync:
-        flush.follower = dispatch
+        flush.after_flush = dispatch
     if parts.ha is not None:
         dispatch.on_records = parts.ha.wake
     if parts.commits is not None:

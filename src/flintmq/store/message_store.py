@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from typing import Unpack
 
     from flintmq.config.typed import Settings
+    from flintmq.format.config_json import JsonObject
 
 
 class MessageStore(Putter):
@@ -153,7 +154,7 @@ class MessageStore(Putter):
         )
         self.config, self.recovered, self.ha = parts.config, parts.recovered, parts.ha
         self.waits = parts.puts.waits
-        self.follower, self.flusher, self.loop_puts = parts.puts.follower, None, None
+        self.after_put, self.flusher, self.loop_puts = parts.puts.after_put, None, None
         # The fast way is closed for a slave, which accepts no puts, and if each put must wake the flush service or
         # waits for replicas.
         slow = self.config.wake_flush_when_put_message or self.config.broker_role == "SLAVE"
@@ -550,6 +551,27 @@ class MessageStore(Putter):
         if self._parts.raw is None:
             raise UsageError(f'{self.root}: brokerRole={self.config.broker_role}; open it with brokerRole="SLAVE"')
         return self._parts.raw
+
+    def follow_tables(self, tables: Mapping[str, JsonObject]) -> list[str]:
+        """Replace topics, groups and offsets by those of a master's broker.
+
+        The broker's are kept from now on. `create_topic` and `commit_offset` are refused afterwards. Call it with no table to begin before the first ones
+        are here.
+
+        Args:
+            tables: name of a file of config/ to its content.
+
+        Returns:
+            Names of the files that changed.
+
+        Raises:
+            UsageError: the store's role is not SLAVE.
+            OSError: the disk refused; each file is the old one or the new one, and the next call goes on.
+
+        Thread: any. Durability: on return.
+        """
+        _ = self.raw  # checks the role
+        return self._parts.housekeeping.follow(tables)
 
     # -- watch and close --------------------------------------------------------------------------------------------
 

@@ -56,7 +56,7 @@ class Flushing:
         self.log = CommitLog(self.files, config, LogState(0, 0, {}), self.effects)
         self.failure = DiskFailure()
         self.flush = FlushService(self.files, self.log, config, self.failure, self.effects, ours=ours)
-        self.flush.follower = self.follower = Woken()
+        self.flush.after_flush = self.after_flush = Woken()
         self._inner, self._outer = socket.socketpair()
         self._outer.settimeout(SOON_S)
         self._gate = threading.Semaphore(0)
@@ -351,13 +351,13 @@ def test_the_follower_is_woken_while_it_sleeps(flushing: Callable[..., Flushing]
     s = flushing(flushIntervalCommitLog=100_000)
     s.start()
     assert s.flush.wait_flushed(s.put())
-    s.until(lambda: s.follower.count >= 1)
-    s.follower.needs_wake = False
+    s.until(lambda: s.after_flush.count >= 1)
+    s.after_flush.needs_wake = False
     time.sleep(0.05)
-    before = s.follower.count
+    before = s.after_flush.count
     assert s.flush.wait_flushed(s.put())
     time.sleep(0.05)
-    assert s.follower.count == before
+    assert s.after_flush.count == before
 
 
 def test_a_signal_is_handled_while_a_put_waits(flushing: Callable[..., Flushing]):

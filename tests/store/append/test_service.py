@@ -65,7 +65,7 @@ def test_a_put_wakes_the_flusher_if_it_is_told_to(tmp_path: Path, wakes: str):
 
 
 @pytest.mark.parametrize(
-    ("keys", "follower"),
+    ("keys", "service"),
     [
         ({}, "DispatchService"),
         ({"flushDiskType": "SYNC_FLUSH"}, "FlushService"),
@@ -76,9 +76,9 @@ def test_a_put_wakes_the_flusher_if_it_is_told_to(tmp_path: Path, wakes: str):
     ],
     ids=str,
 )
-def test_both_ways_of_a_put_wake_the_same_service(tmp_path: Path, keys: dict[str, str], follower: str):
+def test_both_ways_of_a_put_wake_the_same_service(tmp_path: Path, keys: dict[str, str], service: str):
     with open_small(tmp_path, **keys) as store:
-        assert type(store.follower).__name__ == follower and store._parts.puts.follower is store.follower
+        assert type(store.after_put).__name__ == service and store._parts.puts.after_put is store.after_put
 
 
 class Woken(AfterPut):

@@ -58,7 +58,7 @@ class FlushService(AfterPut):
         waiters: puts that wait for a flush.
         timeout_s: maximum wait (syncFlushTimeout).
         times: histogram of waits in the Python thread's groups.
-        follower: woken after a flush if it needs it; None: nobody is. Set before `start`.
+        after_flush: woken after a flush if it needs it; None: nobody is. Set before `start`.
         flushed_time: store time in ms of the last record that a flush covered; 0: there was none.
         loops: puts of event loops that the native thread answers. The list is replaced, never changed.
         loops_lock: held by whoever replaces it.
@@ -79,7 +79,7 @@ class FlushService(AfterPut):
     ) -> None:
         self.files, self.commit_log, self.config, self.ours, self.lock = files, commit_log, config, ours, lock
         self.failure, self.effects, self.commits = failure, effects, commits
-        self.follower: AfterPut | None = None
+        self.after_flush: AfterPut | None = None
         self.flusher: Flusher | None = None
         self._native: NativeFlush | None = None
         self.loops: list[LoopPuts] = []
@@ -137,8 +137,8 @@ class FlushService(AfterPut):
                 return False
             assert self.files.flushed_where == target  # whoever waits for less is answered
             self._flushed_time = time
-        if self.follower is not None and self.follower.needs_wake:
-            self.follower.wake()
+        if self.after_flush is not None and self.after_flush.needs_wake:
+            self.after_flush.wake()
         return True
 
     def _flush_natively(self, flusher: Flusher) -> bool:

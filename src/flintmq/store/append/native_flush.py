@@ -56,7 +56,7 @@ class NativeFlush:
     def __init__(self, flush: FlushService) -> None:
         self._flush = flush
         interval = flush.config.flush_interval_commit_log / 1000
-        self.flusher = Flusher(flush.files, self, flush.follower, flush.timeout_s, interval, LIMITS_MS)
+        self.flusher = Flusher(flush.files, self, flush.after_flush, flush.timeout_s, interval, LIMITS_MS)
         if flush.lock is not None:
             self.flusher.guard(os.fsencode(flush.lock.path), *flush.lock.identity)
 

@@ -29,7 +29,7 @@ class PutService:
     Args:
         config: of the store.
         log, flush: its parts.
-        follower: woken by puts that do not wait for the disk.
+        after_put: woken by puts that do not wait for the disk.
         failure, counters: of the store.
         peer: version whose batches are followed, "5.3.3", "5.4.0" or "5.5.0".
         replicas: answers puts once replicas have them; None: no put waits for replicas.
@@ -45,13 +45,13 @@ class PutService:
         config: StoreConfig,
         log: CommitLog,
         flush: FlushService,
-        follower: AfterPut,
+        after_put: AfterPut,
         failure: DiskFailure,
         counters: Counters,
         peer: str = PEER_533,
         replicas: Replicas | None = None,
     ) -> None:
-        self.config, self.log, self.flush, self.follower = config, log, flush, follower
+        self.config, self.log, self.flush, self.after_put = config, log, flush, after_put
         self.failure, self.counters, self.peer, self.replicas = failure, counters, peer, replicas
         self.waits = flush.sync or replicas is not None
         self._async: ModuleType | None = None
@@ -213,5 +213,5 @@ class PutService:
 
     def _carry_on(self, size: int = 0) -> None:
         """Wake the service that takes new records (`size` bytes, if many) when no put waits."""
-        if self.follower.needs_wake:
-            self.follower.wake(size)
+        if self.after_put.needs_wake:
+            self.after_put.wake(size)
