@@ -157,9 +157,8 @@ class Growing(Effects):
 def test_a_writer_that_goes_on_amid_a_read(tmp_path: Path, facts: StopFacts, rows: int) -> None:
     """The read has zeros of a record that was incomplete, and then whole records after it."""
     data, positions = records(*(fields(n) for n in range(4)))
-    cut = positions[2] - 3
-    effects = Growing(cut, lambda: log_of(tmp_path, data))
-    walk = LogWalk(log_of(tmp_path, data[:cut], effects), facts, max_rows=rows)
+    effects = Growing(positions[2], lambda: log_of(tmp_path, data))
+    walk = LogWalk(log_of(tmp_path, data[: positions[2] - 3], effects), facts, max_rows=rows)
     assert given(walk) == split(data, positions) and effects.once is None
 
 

@@ -79,7 +79,7 @@ class Arrivals:
         return at
 
     def settle(self, file: LogFile, fd: int, doubtful: int, last: int, end: int) -> bool:
-        """Find out whether a doubtful record is to be read again, and taken then; else the log ends with it.
+        """Return whether a doubtful record counts once it is read again; else the log ends there.
 
         Args:
             file, fd: the file, open.
