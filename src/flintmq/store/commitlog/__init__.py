@@ -3,6 +3,7 @@
 files        lists the log's files as one sequence of bytes
 walk         walks records in pieces, and judges each stop
 sources      supplies a walk with bytes, by pread or mapped
+arrivals     leaves out a last record whose bytes are not all there
 resync       finds the next valid record after a bad position
 end_of_log   decides what it means that a walk stopped, by one table
 log_end      finds the log's end by reading only its last file

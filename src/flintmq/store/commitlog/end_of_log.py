@@ -32,7 +32,7 @@ from __future__ import annotations
 
 import os
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
@@ -86,6 +86,7 @@ class StopFacts:
         zeros_end: zeros at this log offset or later are the end of the log, and no record after them is searched. For
             object storage, because from a server a gigabyte of zeros would be fetched (a local disk reports its holes);
             and for later looks at a live store, whose first look has searched.
+        root: of the store, to read the facts again; empty where they were not read.
     """
 
     clean: bool = True
@@ -96,6 +97,7 @@ class StopFacts:
     named: int | None = None
     zeros_end: int | None = None
     power_cut: bool = False
+    root: str = field(default="", compare=False)
 
 
 NO_FACTS: Final = StopFacts()
@@ -185,10 +187,12 @@ def read_facts(root: str, effects: Effects = REAL) -> StopFacts:
         cut = not clean and power_was_cut(root, effects)
         if not clean and not written_by_flintmq(root, effects):  # others may have changed queues and index
             mark = mark.of_log_alone()
-        return StopFacts(clean, live, physic_time, mark, latest, power_cut=cut)
+        return StopFacts(clean, live, physic_time, mark, latest, power_cut=cut, root=root)
     named = _last_named(root, effects)
     zeros_end = max(mark.flushed or 0, 0 if named is None else named + 1)
-    return StopFacts(clean, False, physic_time, DurableMark(mark.flushed), latest, named=named, zeros_end=zeros_end)
+    return StopFacts(
+        clean, False, physic_time, DurableMark(mark.flushed), latest, named=named, zeros_end=zeros_end, root=root
+    )
 
 
 def _last_named(root: str, effects: Effects) -> int | None:

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flintmq.format.record_view import size_at, texts_at
 from flintmq.store.commitlog.end_of_log import NO_FACTS, StopFacts, Verdict
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.records import record_at
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.resync import next_record
-from flintmq.store.commitlog.walk import LogWalk, Piece
+from flintmq.store.commitlog.walk import LogWalk
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,9 +38,8 @@ def find_end(
     """Find the log's end by reading only the last file with data.
 
     Files begin with records, and a stale tail can only be in the last file that was written. Damage inside that file is
-    skipped; readers of that range meet it themselves. While somebody writes the store, or after an unclean stop, a last
-    record with a zero byte in its properties is not written completely: no checksum covers them, and a start would
-    truncate it. So it is not before the end.
+    skipped; readers of that range meet it themselves. A last record that is not written completely is not before the
+    end (`store/commitlog/arrivals.py`).
 
     Args:
         log, facts, report: as for LogWalk.
@@ -61,27 +59,11 @@ def find_end(
     walk = LogWalk(log, facts, begin, strict=False, report=report)
     end, last = begin, None
     for piece in walk:
-        last = piece.base + piece.positions[piece.count - 1]
-        unfinished = (facts.live or not facts.clean) and _is_unfinished(piece)
-        end = last if unfinished else piece.base + piece.end
+        end, last = piece.base + piece.end, piece.base + piece.positions[piece.count - 1]
+    last = walk.left_out if last is None else last
     assert last is None or begin <= last <= end
     verdict = walk.verdict or Verdict.END
     return LogEnd(end, verdict, last)
-
-
-def _is_unfinished(piece: Piece) -> bool:
-    """Return whether bytes of a piece's last record are missing yet.
-
-    So it is in a copy that follows a master.
-
-    The rest of the log file is zeros, and neither topics nor properties have a zero byte.
-    """
-    at = piece.positions[piece.count - 1]
-    end = at + size_at(piece.data, at)
-    topic, topic_end, properties = texts_at(piece.data, at)
-    if end != piece.end:
-        return False
-    return b"\0" in bytes(piece.data[topic:topic_end]) or b"\0" in bytes(piece.data[properties:end])
 
 
 def refuse_damaged_ends(log: LogFiles, facts: StopFacts, end: LogEnd) -> None:

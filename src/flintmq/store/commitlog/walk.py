@@ -5,7 +5,8 @@ bytes are a record; `store/commitlog/end_of_log.py` decides what a stop means; t
 
 *   strict readers get CorruptStoreError at damage and at unordered write-back;
 *   lenient readers resynchronise there, report it, and continue;
-*   both stop quietly, with a note, at the end, at a torn tail and at a stale tail.
+*   both stop quietly, with a note, at the end, at a torn tail and at a stale tail;
+*   a last record whose bytes may not all be there yet (`store/commitlog/arrivals.py`) is the end, too.
 
 There are two ways to read. `pread` (the default) copies pieces into one buffer, and tolerates files that shrink, grow
 or disappear. `map` maps whole files: faster, but a file that another process shrinks kills the reader.
@@ -34,6 +35,7 @@ from flintmq.format.record_view import (
 )
 from flintmq.kernels import walk as kernel
 from flintmq.storage.libc_memory import zeros
+from flintmq.store.commitlog.arrivals import Arrivals
 from flintmq.store.commitlog.end_of_log import (
     GO_ON,
     LOST,
@@ -60,6 +62,7 @@ MAX_ROWS = 65_536
 ACCESS = ("pread", "map")
 _AFTER_WHOLE_RECORDS = (kernel.FULL, kernel.MORE, kernel.END, kernel.BLANK)
 """Where a walk stops for these reasons, a writer has gone on after the last record before."""
+DOUBT = "a zero byte in the topic or properties of the last record"
 NO_FILE = "a link, or something that is not a regular file, has the name of a log file"
 SALVAGE = "`flintmq salvage` saves the rest; --skip-damage (failOnDataLoss=false) reads around it"
 REFUSED = (
@@ -119,6 +122,7 @@ class LogWalk:
     Attributes:
         position: log offset after the last record yielded (after a blank: the next file's start).
         verdict: why the walk ended; None before it has.
+        left_out: log offset of a last record that is not written completely, and not yielded; None: there is none.
 
     Raises:
         CorruptStoreError: (strict, while iterating) damage or unordered write-back, with file and position.
@@ -157,6 +161,10 @@ class LogWalk:
         self.zones: Zones | None = None
         self._effort = ResyncBudget()
         self.verdict: Verdict | None = None
+        self.left_out: int | None = None
+        self._arrivals: Arrivals | None = None
+        if facts is not NO_FACTS and access != OWN and not cut_unordered:  # else no other process writes
+            self._arrivals = Arrivals(log, facts, self._effort, ends=end is not None)
         self._not_older_at = -1  # a record at or after this offset ...
         self._not_older_time = -1  # ... has this store time
         self._read_twice = self._completed = -1  # the last positions that were read again, and why
@@ -285,7 +293,7 @@ class LogWalk:
                 source = Pieces(self, file, fd, size)
             if skips and isinstance(source, Mapped):
                 source.ahead.stop()  # it would touch what is skipped
-            yield from self._walk(file, source, skips)
+            yield from self._walk(file, fd, source, skips)
         except FileNotFoundError:  # object storage cannot read on in a file that was deleted
             self._vanished(file)
         finally:
@@ -314,8 +322,9 @@ class LogWalk:
                 self.last_time = skip.last_time
         return LARGEST_OFFSET
 
-    def _walk(self, file: LogFile, source: Mapped | Pieces, skips: list[Skip]) -> Iterator[Piece]:
+    def _walk(self, file: LogFile, fd: int, source: Mapped | Pieces, skips: list[Skip]) -> Iterator[Piece]:
         """Walk one open file until its blank record, `end`, or a stop that ends the walk."""
+        arrivals = self._arrivals if is_in_use(self.log, file) else None
         need = 0
         next_skip = LARGEST_OFFSET
         while self.verdict is None:
@@ -327,9 +336,12 @@ class LogWalk:
                 if until == source.size:
                     self.position = max(self.position, file.start + source.size)
                 return
+            if arrivals is not None:
+                arrivals.look(file, fd, at + max(self.piece_bytes, need))
             data, origin, filled = source.bytes_at(at, need)
             if not filled:
                 continue  # the file has become shorter; source.size is updated
+            time = self.last_time
             count, stop, reason, self.last_time = kernel.walk(
                 data,
                 at - origin,
@@ -343,10 +355,12 @@ class LogWalk:
                 self.positions,
             )
             assert at - origin <= stop <= filled  # or the walk would go back, or past the bytes it has
-            self.position = file.start + origin + stop
-            self._effort.passed(origin + stop - at)
-            if count:
-                piece = Piece(data, file.start + origin, self.positions, count, stop, file)
+            piece = Piece(data, file.start + origin, self.positions, count, stop, file)
+            if arrivals is not None and self._without_doubtful(piece, arrivals, fd, time, isinstance(source, Pieces)):
+                reason = kernel.END
+            self.position = piece.base + piece.end
+            self._effort.passed(origin + piece.end - at)
+            if piece.count:
                 if self.zones is not None:
                     over = self.facts.clean and not self.facts.live
                     self.zones.take(piece, over or reason in _AFTER_WHOLE_RECORDS)
@@ -369,6 +383,30 @@ class LogWalk:
                     return
                 # else the loop reads at `position`: again, or further on
             need = 0
+
+    def _without_doubtful(self, piece: Piece, arrivals: Arrivals, fd: int, time: int, copied: bool) -> bool:
+        """Drop a piece's records from the first doubtful one on; return False if all are whole.
+
+        They are read again, or the log ends there.
+
+        Args:
+            piece: its count and end change.
+            arrivals, fd, copied: of the file.
+            time: store time in ms of the record before the piece.
+        """
+        positions, count = piece.positions, piece.count
+        sure = arrivals.sure(piece.data, piece.base, positions, count, piece.end, copied)
+        if sure == count:
+            return False
+        doubtful, last = piece.base + positions[sure], piece.base + positions[count - 1]
+        if not arrivals.settle(piece.file, fd, doubtful, last, piece.base + piece.end):
+            self.verdict, self.left_out = Verdict.END if self.facts.live else Verdict.TORN_TAIL, doubtful
+            if not self.facts.live:
+                text = f"{piece.file.path}, position {doubtful - piece.file.start}: {Verdict.TORN_TAIL.value} ({DOUBT})"
+                self.report.note("torn_tail", text)
+        piece.count, piece.end = sure, positions[sure]
+        self.last_time = next(store_times(piece.data, positions[sure - 1 : sure], 1)) if sure else time
+        return True
 
     @staticmethod
     def _needed(data: memoryview, at: int, filled: int) -> int:
