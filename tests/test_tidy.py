@@ -152,7 +152,7 @@ def assigned(body: list[ast.stmt]) -> set[str]:
 
 
 DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-COMPILED = {"Putter": ("quick", "waits", "follower")}  # fields that only a .pxd declares
+COMPILED = {"Putter": ("quick", "waits", "after_put")}  # fields that only a .pxd declares
 
 
 def classes_of(sources: Path) -> dict[str, ast.ClassDef]:

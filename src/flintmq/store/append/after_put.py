@@ -1,6 +1,6 @@
 """Services that work on records after a put, and are woken by it.
 
-A store chooses one when it is opened (`store/assembly.py`, `_follower_of_puts`). The compiled put and PutService wake
+A store chooses one when it is opened (`store/assembly.py`, `_woken_by_puts`). The compiled put and PutService wake
 the same one.
 """
 
