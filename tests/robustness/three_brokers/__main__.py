@@ -66,7 +66,6 @@ class Run:
     def __init__(self, folder: Path, version: str, seed: int, rate: float = RATE) -> None:
         self.chance, self.rate, self.folder = random.Random(seed), rate, folder
         self.done, self.kills, self.slowest_s = Counter[str](), Counter[str](), 0.0
-        self.refused: list[str] = []
         self.names = name_server(version, folder / "names", free_ports()[0])
         self.brokers = {
             name: Broker(version, folder / name, 0, self.names.port, brokerName=name, **KEYS, **more)
@@ -200,16 +199,14 @@ class Run:
         found = Found()
         for name, broker in self.brokers.items():
             assert broker.stop(), f"{name} did not stop: {broker.said()}"
-            ledger = read_ledger(self.producers[name].path)
-            check_broker(
-                name, self.copy(name), broker.store, ledger, found, size=LOG_SIZE, kills=self.kills[name]
-            )  # fmt: skip
+            ledger, kills = read_ledger(self.producers[name].path), self.kills[name]
+            check_broker(name, self.copy(name), broker.store, ledger, found, size=LOG_SIZE, kills=kills)
         return found
 
     def close(self) -> None:
         """End every process."""
         for producer in self.producers.values():
-            producer._stopping.set()
+            producer.stopping.set()
         self.follower.kill()
         for one in (*self.brokers.values(), self.names):
             one.kill()
@@ -219,7 +216,7 @@ def _sleep_until(moment: float) -> None:
     time.sleep(max(0.0, moment - time.monotonic()))
 
 
-def table(version: str, minutes: float, run: Run, found: Found) -> list[str]:
+def table(version: str, minutes: float, seed: int, run: Run, found: Found) -> list[str]:
     """The lines of the report."""
     done = ("brokers killed", "moved", "follower killed")
     told = ("acknowledged", "unknown fate", "of them stored", "lost by killed masters", "in the copies")
@@ -228,14 +225,16 @@ def table(version: str, minutes: float, run: Run, found: Found) -> list[str]:
     row += [found.counted[name] for name in (*told, *compared)]
     row += [f"{run.slowest_s:.0f}", *(found.counted[name] for name in WRONG)]
     head = ["RocketMQ", "minutes", *done, *told, *compared, "slowest to catch up, s", *WRONG]
-    return [f"{report.commit()[0].upper()}{report.commit()[1:]}:", "", *report.table(head, [row])]
+    return [f"Seed {seed}, {report.commit()}:", "", *report.table(head, [row])]
 
 
 def _bounded(seconds: float) -> None:
     """Raise in this thread when the time is up, or at SIGTERM."""
 
     def out(number: int, _: object) -> None:
-        raise TimeoutError(f"not done within {seconds:.0f} s") if number == signal.SIGALRM else SystemExit(143)
+        if number == signal.SIGALRM:
+            raise TimeoutError(f"not done within {seconds:.0f} s")
+        raise SystemExit(128 + number)
 
     signal.signal(signal.SIGALRM, out)
     signal.signal(signal.SIGTERM, out)
@@ -263,7 +262,7 @@ def main() -> int:
         raise
     finally:
         run.close()
-    lines = table(words.version, words.minutes, run, found)
+    lines = table(words.version, words.minutes, words.seed, run, found)
     print(*lines, *found.wrong, sep="\n")
     if found.wrong:
         print(f"kept in {folder}")

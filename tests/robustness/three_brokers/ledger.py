@@ -76,30 +76,31 @@ class Producer:
     Attributes:
         sent, acknowledged: messages so far.
         last: log offset of the last one that was acknowledged; -1: none.
+        stopping: set when it is to end.
     """
 
     def __init__(self, names: str, broker: str, path: Path, rate: float) -> None:
         self.path, self.sent, self.acknowledged, self.last = path, 0, 0, -1
         self._names, self._broker, self._rate = names, broker, rate
-        self._stopping = threading.Event()
+        self.stopping = threading.Event()
         self._thread = threading.Thread(target=self._run, name=f"producer-{broker}", daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
         """End it; what is under way is answered, or of unknown fate."""
-        self._stopping.set()
+        self.stopping.set()
         self._thread.join(STOP_S)
         assert not self._thread.is_alive(), f"the producer of {self._broker} hangs"
 
     def _run(self) -> None:
         with self.path.open("a") as ledger:
-            while not self._stopping.is_set():
+            while not self.stopping.is_set():
                 try:
                     line = self._connected()
                 except (OSError, ReplicationError):
                     line = None
                 if line is None:
-                    self._stopping.wait(RETRY_S)
+                    self.stopping.wait(RETRY_S)
                     continue
                 try:
                     self._send_on(line, lambda **row: print(json.dumps(row), file=ledger, flush=True))
@@ -115,7 +116,7 @@ class Producer:
     def _send_on(self, line: Admin, note: Callable[..., None]) -> None:
         """Send until the line is lost, the broker refuses a message, or a stop."""
         due = time.monotonic()
-        while not self._stopping.wait(max(0.0, due - time.monotonic())):
+        while not self.stopping.wait(max(0.0, due - time.monotonic())):
             due = max(due + 1 / self._rate, time.monotonic() - 1)
             self.sent += 1
             name = f"{self._broker}/{self.sent}"
