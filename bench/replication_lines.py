@@ -428,16 +428,14 @@ def flint_sync_master(path: Path, port: int, count: int, window: int) -> float:
                 took = time.perf_counter() - began
             else:
 
-                async def many() -> int:
-                    free, failed = asyncio.Semaphore(window), 0
-
-                    async def one() -> None:
-                        nonlocal failed
-                        async with free:
-                            failed += (await store.put_async(Message("Bench", body))).status.name != "PUT_OK"
-
-                    await asyncio.gather(*(one() for _ in range(count)))
+                async def work() -> int:
+                    failed = 0
+                    for _ in range(count // window):
+                        failed += (await store.put_async(Message("Bench", body))).status.name != "PUT_OK"
                     return failed
+
+                async def many() -> int:
+                    return sum(await asyncio.gather(*(work() for _ in range(window))))
 
                 began = time.perf_counter()
                 failed = asyncio.run(many())
@@ -483,8 +481,8 @@ def ha7(context: Context) -> list[Result]:
 
 
 def ha8(context: Context) -> list[Result]:
-    """HA8: puts beside 32 followers that are idle."""
-    count = 50_000 if context.quick else 500_000
+    """HA8: puts beside 32 followers that are connected and do not read."""
+    count = 50_000 if context.quick else 1_000_000
 
     def puts(followers: int) -> Cost:
         with folder(context, "puts") as path, ExitStack() as open_:
@@ -496,6 +494,10 @@ def ha8(context: Context) -> list[Result]:
                 line.sendall(
                     struct.pack(">q", store.stats().log_bytes)
                 )  # at the end of the log, and silent from then on
+            time.sleep(0.2)
+            for _ in range(count // 2):  # until their sockets take no more
+                put(Message("Bench", body))
+            store.wait_dispatched()
             time.sleep(0.2)
             before = resource.getrusage(resource.RUSAGE_SELF)
             began = time.perf_counter()
@@ -509,8 +511,9 @@ def ha8(context: Context) -> list[Result]:
 
     found = medians(context, {"idle": lambda: puts(32), "alone": lambda: puts(0)})
     return [
-        Result("HA8", "puts beside 32 idle followers: time / without any", found["idle"]["us"] / found["alone"]["us"],
-               1.02, at_most=True, moonshot=1, bound="a wake-up of the listener for new bytes",
+        Result("HA8", "puts beside 32 followers that do not read: time / without any",
+               found["idle"]["us"] / found["alone"]["us"], 1.02, at_most=True, moonshot=1,
+               bound="a wake-up of the listener for new bytes",
                detail={f"{who} {key}": round(v, 3) for who, cost in found.items() for key, v in cost.items()})
     ]  # fmt: skip
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 
-
 import pytest
 
 from flintmq.cli.output import Console

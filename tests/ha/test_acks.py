@@ -142,11 +142,26 @@ def test_a_closed_table_answers_at_once():
 def test_each_put_rings():
     rings: list[int] = []
     acks = AckTable(1, 0, wake=lambda: rings.append(1))
-    request = acks.request(1)
-    assert rings
-    rings.clear()
-    acks.wait(request)
-    assert rings, "what is sent only once it is durable"
+    acks.wait(acks.request(1))
+    assert rings == [1]
+
+
+def test_the_puts_of_a_turn_ring_once_after_the_last():
+    rings: list[int] = []
+    acks = AckTable(1, 5, wake=lambda: rings.append(len(made)))
+    made: list[asyncio.Future[bool]] = []
+
+    async def main() -> None:
+        loop = asyncio.get_running_loop()
+        for turn in (3, 6):
+            made.extend(acks.future(end, loop, True, False) for end in range(3))
+            assert len(made) == turn
+            await asyncio.sleep(0)
+        acks.acknowledged("a", "h", 10)
+        assert await asyncio.gather(*made) == [True] * 6
+
+    asyncio.run(main())
+    assert rings == [3, 6]
 
 
 # ---- event loops -----------------------------------------------------------------------------------------------------
@@ -157,7 +172,7 @@ def run(acks: AckTable, ends: list[int], meanwhile: Callable[[], None]) -> list[
 
     async def main() -> list[tuple[int, bool]]:
         loop, found = asyncio.get_running_loop(), list[tuple[int, bool]]()
-        futures = [(end, acks.future(end, loop)) for end in ends]
+        futures = [(end, acks.future(end, loop, True, False)) for end in ends]
         for end, future in futures:
             future.add_done_callback(lambda one, end=end: found.append((end, one.result())))
         await asyncio.gather(loop.run_in_executor(None, meanwhile), *(future for _, future in futures))
@@ -195,7 +210,7 @@ def test_a_cancelled_put_holds_up_none():
 
     async def main() -> bool:
         loop = asyncio.get_running_loop()
-        first, second = acks.future(10, loop), acks.future(20, loop)
+        first, second = acks.future(10, loop, True, False), acks.future(20, loop, True, False)
         first.cancel()
         acks.acknowledged("a", "h", 20)
         return await asyncio.wait_for(second, 10)
@@ -207,7 +222,7 @@ def test_a_loop_that_has_ended_is_left_out():
     acks = table()
 
     async def leave() -> None:
-        acks.future(10, asyncio.get_running_loop())
+        acks.future(10, asyncio.get_running_loop(), True, False)
 
     for _ in range(3):
         asyncio.run(leave())
@@ -234,7 +249,7 @@ def test_many_threads_and_loops_with_acknowledgements_in_any_order():
         loop = asyncio.get_running_loop()
 
         async def one(end: int) -> None:
-            if not await acks.future(end, loop) or have(end) < 2:
+            if not await acks.future(end, loop, True, False) or have(end) < 2:
                 early.append(end)
 
         await asyncio.gather(*(one(end) for end in mine))

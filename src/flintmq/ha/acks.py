@@ -18,11 +18,13 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from operator import attrgetter
+from typing import Any, TypeVar
 
 from flintmq.kernels.handoff import INTERRUPTED, Signal
 from flintmq.storage.mutex import Lock
 from flintmq.store.append.replicas import ReplicaRequest
 
+T = TypeVar("T")
 _END = attrgetter("end")
 
 
@@ -32,21 +34,35 @@ class AckedPuts:
     Thread: the loop's, but for `call`.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self.loop = loop
-        self._puts: deque[tuple[int, float, asyncio.Future[bool]]] = deque()
+    def __init__(self, loop: asyncio.AbstractEventLoop, wake: Callable[[], None]) -> None:
+        self.loop, self._wake = loop, wake
+        self._puts: deque[tuple[int, float, asyncio.Future[Any], object, object]] = deque()
         self._timer: asyncio.TimerHandle | None = None
+        self._will_wake = False
 
     def __bool__(self) -> bool:
         return bool(self._puts)
 
-    def add(self, end: int, timeout: float) -> asyncio.Future[bool]:
-        """Return the answer to a put that waits for so many seconds at most."""
+    def add(self, end: int, timeout: float, done: T, late: T) -> asyncio.Future[T]:
+        """Return the answer to a put: `done`, or `late` after so many seconds."""
         future, deadline = self.loop.create_future(), self.loop.time() + timeout
-        self._puts.append((end, deadline, future))
+        self._puts.append((end, deadline, future, done, late))
         if self._timer is None:
             self._timer = self.loop.call_at(deadline, self.expire)
         return future
+
+    def wake_soon(self) -> None:
+        """Have the records sent at the end of this turn of the loop.
+
+        Those of all its puts then go in one frame.
+        """
+        if not self._will_wake:
+            self._will_wake = True
+            self.loop.call_soon(self._wake_now)
+
+    def _wake_now(self) -> None:
+        self._will_wake = False
+        self._wake()
 
     def call(self, answer: Callable[..., None], *args: int) -> None:
         """Have the loop call a method of this object. Thread: any."""
@@ -56,31 +72,27 @@ class AckedPuts:
     def complete(self, reached: int) -> None:
         """Answer the puts below an offset: replicas have them."""
         while self._puts and self._puts[0][0] <= reached:
-            self._answer(True)
-        self._set_timer()
+            _, _, future, done, _ = self._puts.popleft()
+            if not future.done():  # cancelled
+                future.set_result(done)
 
     def expire(self) -> None:
         """Answer the puts whose time is up: it is not known that replicas have them."""
         now = self.loop.time()
         while self._puts and self._puts[0][1] <= now:
-            self._answer(False)
-        self._set_timer()
+            self._refuse()
+        # Only here: a timer for each put that becomes the first would cost more than the put.
+        self._timer = self.loop.call_at(self._puts[0][1], self.expire) if self._puts else None
 
     def refuse_all(self) -> None:
         """Answer all puts: no replica will have them."""
         while self._puts:
-            self._answer(False)
-        self._set_timer()
+            self._refuse()
 
-    def _answer(self, done: bool) -> None:
-        _, _, future = self._puts.popleft()
-        if not future.done():  # cancelled
-            future.set_result(done)
-
-    def _set_timer(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer = self.loop.call_at(self._puts[0][1], self.expire) if self._puts else None
+    def _refuse(self) -> None:
+        _, _, future, _, late = self._puts.popleft()
+        if not future.done():
+            future.set_result(late)
 
 
 class AckTable:
@@ -90,7 +102,7 @@ class AckTable:
         needed: number of replicas that must have a record, the store itself not counted; at least 1.
         timeout_s: seconds that a put waits (slaveTimeout).
         by_host: several lines of one host count once.
-        wake: called for each put that begins to wait, so that its record is sent soon.
+        wake: called for each put that waits, or once for those of a turn of a loop, so that they are sent soon.
         monotonic: a clock that never steps, in seconds.
 
     Attributes:
@@ -134,13 +146,12 @@ class AckTable:
                 request.latch.open()
             else:
                 insort(self._waiting, request, key=_END)
-        self.wake()
         return request
 
     def wait(self, request: ReplicaRequest) -> bool:
-        """Wait for the answer to a request; return False if its time is up."""
-        self.wake()  # what is sent only once it is durable may be so by now
+        """Have a request's record sent, and wait for its answer; False if its time is up."""
         try:
+            self.wake()
             left = request.deadline - self.monotonic()
             while not request.latch.is_open and self._opener.set_and_wait(request.latch, left) == INTERRUPTED:
                 left = request.deadline - self.monotonic()
@@ -158,8 +169,8 @@ class AckTable:
                     del self._waiting[at]
                     return
 
-    def future(self, end: int, loop: asyncio.AbstractEventLoop) -> asyncio.Future[bool]:
-        """Return the answer to a put of an event loop.
+    def future(self, end: int, loop: asyncio.AbstractEventLoop, done: T, late: T) -> asyncio.Future[T]:
+        """Return the answer to a put of an event loop: `done`, or `late` if its time is up.
 
         Its time begins now. Called in the loop's thread.
         """
@@ -167,14 +178,15 @@ class AckTable:
             puts = self._loops.get(loop)
             if puts is None:
                 self._loops = {one: kept for one, kept in self._loops.items() if not one.is_closed()}
-                puts = self._loops[loop] = AckedPuts(loop)
-            future = puts.add(end, self.timeout_s)
+                puts = self._loops[loop] = AckedPuts(loop, self.wake)
+            future = puts.add(end, self.timeout_s, done, late)
             reached, is_closed = self.reached, self._is_closed
         if is_closed:
             puts.refuse_all()
         elif end <= reached:
             puts.complete(reached)
-        self.wake()
+        else:
+            puts.wake_soon()
         return future
 
     # -- lines ------------------------------------------------------------------------------------------------------

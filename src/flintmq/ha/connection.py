@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 import socket
+import struct
 from collections.abc import Callable
 from typing import Final, Protocol, TypeAlias
 
@@ -45,11 +46,41 @@ Dial: TypeAlias = Callable[[Address, float], Wire]
 """Opens a line to an address within so many seconds, or raises OSError."""
 
 
+class _Tcp:
+    """A TCP connection whose time limits the system keeps.
+
+    Python's own limit asks the system before each call whether it would wait, and lets another thread run meanwhile: a
+    report then left after a turn of dispatch.
+    """
+
+    def __init__(self, sock: socket.socket) -> None:
+        self._sock = sock
+        sock.settimeout(None)
+        sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.close = sock.close
+
+    def settimeout(self, seconds: float) -> None:
+        whole, part = divmod(round(seconds * 1e6), 1_000_000)
+        limit = struct.pack("@ll", whole, part)
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
+        self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)
+
+    def recv_into(self, buffer: memoryview) -> int:
+        try:
+            return self._sock.recv_into(buffer)
+        except BlockingIOError:
+            raise TimeoutError("the time is up") from None
+
+    def sendall(self, data: bytes) -> None:
+        try:
+            self._sock.sendall(data)
+        except BlockingIOError:
+            raise TimeoutError("the other side takes no bytes") from None
+
+
 def dial(address: Address, seconds: float) -> Wire:
     """Open a TCP connection whose reports are sent at once."""
-    line = socket.create_connection(address, seconds)
-    line.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-    return line
+    return _Tcp(socket.create_connection(address, seconds))
 
 
 def parse_master(text: str) -> Address:

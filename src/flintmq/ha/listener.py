@@ -114,14 +114,14 @@ class HaListener:
                 config.in_sync_replicas - 1,
                 config.slave_timeout / 1000,
                 by_host=options.replica == "host",
-                wake=self.wake,
+                wake=self.send_now,
                 monotonic=effects.monotonic,
             )
         self.replicas: Replicas | None = self._acks
         self._lines: dict[int, _Line] = {}  # by descriptor
         self._looks, self._end = 0, -1
         self._accepts_from = 0.0
-        self._is_asleep = False
+        self._is_asleep = self._is_rung = False
         self._closing = Lock()
         self._is_closed = False
         self._server = _bound(options.listen)
@@ -151,6 +151,15 @@ class HaListener:
         """Have what can be sent by now sent soon. Costs a comparison while the thread is awake."""
         if self._is_asleep:
             self._is_asleep = False
+            self._ring()
+
+    def send_now(self) -> None:
+        """Have what can be sent by now sent at once, for a put that waits.
+
+        Rings at most once a turn of the thread.
+        """
+        if not self._is_rung:
+            self._is_rung = True
             self._ring()
 
     def followers(self) -> list[FollowerInfo]:
@@ -222,6 +231,7 @@ class HaListener:
             elif key.fileobj is self._ear:
                 with suppress(BlockingIOError):
                     self._ear.recv(READ)
+                self._is_rung = False  # before the log's end is read: whoever appends from here on rings again
             elif (one := self._lines.get(key.fd)) is not None and one.sock is key.fileobj:
                 if events & selectors.EVENT_READ:
                     self._do(one, self._read)  # which may end the line

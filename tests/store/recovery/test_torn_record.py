@@ -29,9 +29,11 @@ def log_with(root: Path, *changes: dict[str, object], start: int = 0) -> bytes:
     return data
 
 
-def first_bad(root: Path, data: bytes, mark: int = 0, *, alone: bool = True) -> tuple[int, str] | None:
+def first_bad(
+    root: Path, data: bytes, mark: int = 0, *, alone: bool = True, power_cut: bool = False
+) -> tuple[int, str] | None:
     """What a tail says about these bytes."""
-    tail = TornRecordSearch(mark, alone=alone)
+    tail = TornRecordSearch(mark, alone=alone, power_cut=power_cut)
     for piece in LogWalk(log_of(root, data), StopFacts(clean=False)):
         bad = tail.first_bad(piece)
         if bad is not None:
@@ -128,6 +130,19 @@ def test_only_others_begin_a_queue_again_at_0(tmp_path: Path):
     assert first_bad(tmp_path, data, alone=False) is None
     data = log_with(tmp_path, {"queue_offset": 5}, {"queue_offset": 0}, {"queue_offset": 6})
     assert first_bad(tmp_path, data, alone=False) == (2 * PLAIN, "queue offset 6 where 1 is the next")
+
+
+@pytest.mark.parametrize("begin", range(470, 514))
+def test_a_power_cut_takes_a_queue_offset_up_to_the_end_of_a_sector(tmp_path: Path, begin: int):
+    """Of a log that others wrote, too: a 0 there is a head that lost a sector, anywhere else a queue that restarts."""
+    first = record.Record(topic=b"T", properties=b"", body=b"x")
+    filler = b"x" * (begin - len(record.encode(first)) + 1)
+    data = log_with(tmp_path, {"body": filler, "properties": b"", "queue_offset": 5}, {"queue_offset": 0})
+    assert data[begin:].startswith((PLAIN).to_bytes(4, "big"))
+    lost = begin + 20 < 512 < begin + 36 and not any(data[begin + 20 : 512])  # else its own log offset were lost, too
+    torn = (begin, "queue offset 0 where 6 is the next")
+    assert first_bad(tmp_path, data, alone=False, power_cut=True) == (torn if lost else None)
+    assert first_bad(tmp_path, data, alone=False) is None and first_bad(tmp_path, data) == torn
 
 
 def test_a_prepared_message_that_lost_its_system_flag_takes_no_place(tmp_path: Path):

@@ -7,8 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, cast
 
 from flintmq.kernels.loop_puts import LoopPuts
 from flintmq.message import PutMessageStatus, PutResult
@@ -101,23 +100,25 @@ def flushed_future(
 
 def replicated(
     puts: PutService, replicas: Replicas, result: PutResult, loop: asyncio.AbstractEventLoop
-) -> Coroutine[Any, Any, PutResult]:
-    """Begin the waits of a put for replicas and the disk; return a coroutine of both.
+) -> asyncio.Future[PutResult]:
+    """Begin the waits of a put for replicas and the disk; return the future of both.
 
     It waits for the disk under SYNC_FLUSH only. The status of the replicas hides that of the disk.
     """
     end = result.physical_offset + result.size
-    acknowledged = replicas.future(end, loop)
+    acknowledged = replicas.future(end, loop, result, result.with_status(PutMessageStatus.FLUSH_SLAVE_TIMEOUT))
     flushed = flushed_future(puts.flush, end, result, loop) if puts.flush.sync else None
     puts.make_readable()
+    if flushed is None:
+        return acknowledged
 
     async def settled() -> PutResult:
-        final = await flushed if flushed is not None else result
+        final = await flushed
         replicas.wake()  # what is sent only once it is durable may be so by now
         done = await acknowledged
-        return final if done else result.with_status(PutMessageStatus.FLUSH_SLAVE_TIMEOUT)
+        return final if done is result else done
 
-    return settled()
+    return loop.create_task(settled())
 
 
 def answered(result: PutResult, loop: asyncio.AbstractEventLoop) -> asyncio.Future[PutResult]:

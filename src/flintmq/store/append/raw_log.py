@@ -224,17 +224,21 @@ class RawLog:
         if size:
             file = self._file()
             at = self._received - file.start
-            try:
-                with self._log.slow:
-                    file.reserve(at + size)
-            except OSError as error:
-                raise StoreAccessError(f"{file.path}: no space for the log ({error.strerror}); make room") from error
+            if at + size > file.reserved:
+                self._reserve(file, at + size)
             with file.room(at) as room:
                 room[:size] = data
             self._log.effects.wrote(file.fd, at, size)
             self._received += size
         self._publish()
         return True
+
+    def _reserve(self, file: MappedFile, position: int) -> None:
+        try:
+            with self._log.slow:
+                file.reserve(position)
+        except OSError as error:
+            raise StoreAccessError(f"{file.path}: no space for the log ({error.strerror}); make room") from error
 
     def _file(self) -> MappedFile:
         """Return the file of the next byte, a new one if the last is full."""

@@ -5,12 +5,14 @@ A store has none unless it listens for followers; the listener of `flintmq.ha` p
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
 from flintmq.kernels.handoff import Latch
 
 if TYPE_CHECKING:
     import asyncio
+
+T = TypeVar("T")
 
 
 class ReplicaRequest:
@@ -39,10 +41,13 @@ class Replicas(Protocol):
         """Note that a put waits for the log below `end`; its time (slaveTimeout) begins now."""
 
     def wait(self, request: ReplicaRequest) -> bool:
-        """Wait for a request; return False if its time is up."""
+        """Have its record sent, and wait for a request; return False if its time is up."""
 
-    def future(self, end: int, loop: asyncio.AbstractEventLoop) -> asyncio.Future[bool]:
-        """Return the answer to a put of an event loop. Called in the loop's thread."""
+    def future(self, end: int, loop: asyncio.AbstractEventLoop, done: T, late: T) -> asyncio.Future[T]:
+        """Return the answer to a put of an event loop: `done`, or `late` if its time is up.
+
+        Its record is sent at the end of the loop's turn. Called in the loop's thread.
+        """
 
     def wake(self) -> None:
         """Have what can be sent by now sent soon."""

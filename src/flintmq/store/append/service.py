@@ -135,7 +135,7 @@ class PutService:
         stored = result.status is OK
         waiting: Awaitable[PutResult]
         if stored and self.replicas is not None and message.wait:
-            waiting = loop.create_task(self._async.replicated(self, self.replicas, result, loop))
+            waiting = self._async.replicated(self, self.replicas, result, loop)
         elif stored and self.flush.sync and message.wait:
             end = result.physical_offset + result.size
             waiting = self._async.flushed_future(self.flush, end, result, loop)
@@ -184,8 +184,11 @@ class PutService:
         replicas = self.replicas
         request = replicas.request(end) if replicas is not None else None
         status = OK
-        if self.flush.sync and not self.flush.wait_flushed(end):
-            status = PutMessageStatus.FLUSH_DISK_TIMEOUT
+        if self.flush.sync:
+            if replicas is not None:
+                replicas.wake()  # it is sent while the disk syncs
+            if not self.flush.wait_flushed(end):
+                status = PutMessageStatus.FLUSH_DISK_TIMEOUT
         if replicas is not None and request is not None:
             self.make_readable()
             if not replicas.wait(request):

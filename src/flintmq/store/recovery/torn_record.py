@@ -16,7 +16,7 @@ from flintmq.format.record import (
     TRANSACTION_MASK,
     TRANSACTION_NONE,
 )
-from flintmq.format.record_view import PLACE, texts_at
+from flintmq.format.record_view import OFFSETS_AT, PHYSICAL_OFFSET_END, PLACE, texts_at
 from flintmq.kernels import fetch, group_units
 from flintmq.store.commitlog.end_of_log import SECTOR
 from flintmq.store.commitlog.walk import Piece
@@ -33,10 +33,12 @@ class TornRecordSearch:
         mark: log offset; records that begin below it were synced and are only counted.
         alone: only FlintMQ has written above the mark. It never starts a queue again at 0, as RocketMQ does when a
             topic was deleted; so a 0 instead of the next queue offset is a head that a power cut left incomplete.
+        power_cut: the power failed. Then a 0 is such a head, too, if a sector ends in or after it, and all is zero up
+            to there. A record of a queue that did start again would have to lie just so.
     """
 
-    def __init__(self, mark: int, *, alone: bool) -> None:
-        self.mark, self.alone = mark, alone
+    def __init__(self, mark: int, *, alone: bool, power_cut: bool = False) -> None:
+        self.mark, self.alone, self.power_cut = mark, alone, power_cut
         self.next: dict[tuple[bytes, int], int] = {}
         self._units = Dispatcher(DispatchRules((), index=False))
 
@@ -49,7 +51,8 @@ class TornRecordSearch:
             size, _, queue_id, queue_offset, flags = PLACE.unpack_from(data, at)
             topic, topic_end, rest = texts_at(data, at)
             name, properties = bytes(data[topic:topic_end]), bytes(data[rest : at + size])
-            wrong = self._count(name, queue_id, queue_offset, flags)
+            restarts = not self.alone and not (self.power_cut and _head_ends_in_zeros(data, at, piece))
+            wrong = self._count(name, queue_id, queue_offset, flags, restarts)
             if b"\0" in name or b"\0" in properties:
                 wrong = TORN if _is_hole(data, topic, at + size, piece.base - piece.file.start) else ODD
             if wrong is not None and piece.base + at >= self.mark:
@@ -77,17 +80,27 @@ class TornRecordSearch:
             self.next |= after
         return good
 
-    def _count(self, topic: bytes, queue_id: int, queue_offset: int, flags: int) -> str | None:
-        """Note the record's queue offset; a text if it is not the next one."""
+    def _count(self, topic: bytes, queue_id: int, queue_offset: int, flags: int, restarts: bool) -> str | None:
+        """Note the record's queue offset; a text if it is not the next one.
+
+        A 0 is, too, where a queue restarts.
+        """
         if flags & TRANSACTION_MASK not in (TRANSACTION_NONE, TRANSACTION_COMMIT):
             return None
         place = topic, queue_id
         expected = self.next.pop(place, queue_offset)
         if not flags & INNER_BATCH:  # its offset goes on by a number in the properties
             self.next[place] = queue_offset + 1
-        if queue_offset == expected or (queue_offset == 0 and not self.alone):
+        if queue_offset == expected or (queue_offset == 0 and restarts):
             return None
         return f"queue offset {queue_offset} where {expected} is the next"
+
+
+def _head_ends_in_zeros(data: memoryview, at: int, piece: Piece) -> bool:
+    """Return whether a sector ends in a record's offsets, with zeros from the queue offset on."""
+    begin = at + OFFSETS_AT
+    end = begin + -(piece.base - piece.file.start + begin) % SECTOR
+    return begin < end < at + PHYSICAL_OFFSET_END and not any(data[begin:end])
 
 
 def _is_hole(data: memoryview, topic: int, end: int, position: int) -> bool:
