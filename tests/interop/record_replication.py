@@ -16,7 +16,6 @@ import json
 import shutil
 import socket
 import struct
-import subprocess
 import tarfile
 import tempfile
 import threading
@@ -25,14 +24,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from tests.interop.java import SHORT_LIVED, Java, home
+from tests.interop.broker_process import JSON_VERSION, Admin, Broker, body_of, frame, header, read_frame
+from tests.interop.java import Java, home
 from tests.interop.live import KEYS, TOPICS, LiveJava
 from tests.interop.relay import Passed, Relay, free_port
 
 FOLDER = Path(__file__).resolve().parents[1] / "compat" / "golden-ha"
 DATA_S, HEARTBEAT_S, FRAMES_MOST = 0.6, 6.0, 30
 BROKERS_S = 100
-JSON_VERSION = 477  # of who is neither broker nor client: the stand-in's answers
 
 # -- a store at rest, and what a master sends of it --------------------------------------------------------------------
 
@@ -129,84 +128,6 @@ def _session(port: int, reports: list[int], seconds: float) -> dict[str, Any]:
 # -- two brokers -------------------------------------------------------------------------------------------------------
 
 
-class Broker:
-    """A whole broker with the files of its own in a folder.
-
-    Args:
-        version: of RocketMQ.
-        folder: for the store, the configuration and what it prints.
-        name_server: port of the name server.
-        keys: more keys of the broker and its store.
-    """
-
-    def __init__(self, version: str, folder: Path, port: int, name_server: int, **keys: object) -> None:
-        built, why = home(version)
-        assert built is not None, why
-        folder.mkdir()
-        self.port = port
-        given = {
-            "brokerClusterName": "C", "brokerName": "b", "brokerIP1": "127.0.0.1", "brokerIP2": "127.0.0.1",
-            "listenPort": port, "namesrvAddr": f"127.0.0.1:{name_server}", "storePathRootDir": folder / "store",
-            "mappedFileSizeCommitLog": 1 << 20, "mappedFileSizeConsumeQueue": 20000, "maxHashSlotNum": 5000,
-            "maxIndexNum": 20000, "diskMaxUsedSpaceRatio": 99, "timerFlushIntervalMs": 20000, **keys,
-        }  # fmt: skip
-        conf = folder / "broker.conf"
-        conf.write_text("".join(f"{key}={value}\n" for key, value in given.items()))
-        words = ["java", *SHORT_LIVED, "-Xmx400m", "-XX:MaxDirectMemorySize=512m", f"-Duser.home={folder}"]
-        path = f"{built}/target/oracle.jar:{built}/lib/*"
-        words += [f"-Drocketmq.home.dir={folder}", "-cp", path, "org.apache.rocketmq.broker.BrokerStartup"]
-        with (folder / "out").open("ab") as out:
-            self.process = subprocess.Popen([*words, "-c", str(conf)], stdout=out, stderr=out, cwd=folder)
-
-    def wait(self) -> None:
-        """Wait until it answers."""
-        limit = time.monotonic() + 90
-        while True:
-            with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", self.port), 1):
-                return
-            assert self.process.poll() is None and time.monotonic() < limit, "the broker did not start"
-            time.sleep(0.1)
-
-    def stop(self) -> None:
-        """Stop it cleanly."""
-        self.process.terminate()
-        try:
-            self.process.wait(40)
-        except subprocess.TimeoutExpired:
-            self.process.kill()
-            self.process.wait()
-
-
-def frame(head: dict[str, Any], body: bytes = b"") -> bytes:
-    """One remoting frame with a header in JSON."""
-    text = json.dumps(head, separators=(",", ":")).encode()
-    return struct.pack(">ii", 4 + len(text) + len(body), len(text)) + text + body
-
-
-def read_frame(line: socket.socket) -> bytes | None:
-    """The next remoting frame, or None at the end."""
-    kept = b""
-    while len(kept) < 4 or len(kept) < 4 + struct.unpack_from(">i", kept)[0]:
-        wanted = 4 - len(kept) if len(kept) < 4 else 4 + struct.unpack_from(">i", kept)[0] - len(kept)
-        got = line.recv(wanted)
-        if not got:
-            return None
-        kept += got
-    return kept
-
-
-def header(one: bytes) -> dict[str, Any]:
-    """The header of a frame, JSON only."""
-    (size,) = struct.unpack_from(">I", one, 4)
-    assert size >> 24 == 0, "a header that is not JSON"
-    return dict(json.loads(one[8 : 8 + size]))
-
-
-def body_of(one: bytes) -> bytes:
-    """The body of a frame."""
-    return one[8 + struct.unpack_from(">I", one, 4)[0] :]
-
-
 class NameServer:
     """A stand-in: answers a registration with the master's addresses, and a cluster's question with its brokers."""
 
@@ -244,39 +165,6 @@ def _kept(one: bytes) -> dict[str, Any]:
     return {"code": header(one)["code"], "bytes": base64.b64encode(one).decode()}
 
 
-class Admin:
-    """Asks a broker as an administrator and as a producer do."""
-
-    def __init__(self, port: int) -> None:
-        self.line, self.number = socket.create_connection(("127.0.0.1", port), 10), 0
-        self.line.settimeout(20)
-
-    def __call__(self, code: int, body: bytes = b"", **fields: object) -> bytes:
-        """One request; the body of its answer."""
-        self.number += 1
-        head = {"code": code, "language": "JAVA", "version": JSON_VERSION, "opaque": self.number, "flag": 0}
-        text = {key: str(value) for key, value in fields.items()}
-        self.line.sendall(frame({**head, "extFields": text, "serializeTypeCurrentRPC": "JSON"}, body))
-        while (answer := read_frame(self.line)) is not None:
-            told = header(answer)
-            if told["opaque"] == self.number and told["flag"] & 1:
-                assert told["code"] == 0, (code, told)
-                return body_of(answer)
-        raise EOFError("the broker hung up")
-
-    def topic(self, name: str, queues: int, attributes: str) -> None:
-        """Make a topic."""
-        self(17, topic=name, defaultTopic="TBW102", readQueueNums=queues, writeQueueNums=queues, perm=6,
-             topicFilterType="SINGLE_TAG", topicSysFlag=0, order="false", attributes=attributes)  # fmt: skip
-
-    def send(self, topic: str, body: str, queue: int = 0, **properties: str) -> None:
-        """Put a message."""
-        text = "".join(f"{key}\x01{value}\x02" for key, value in properties.items())
-        self(10, body.encode(), producerGroup="P", topic=topic, defaultTopic="TBW102", defaultTopicQueueNums=4,
-             queueId=queue, sysFlag=0, bornTimestamp=int(time.time() * 1000), flag=0, properties=text,
-             reconsumeTimes=0, unitMode="false", batch="false", maxReconsumeTimes=16)  # fmt: skip
-
-
 def record_brokers(version: str, into: Path, seconds: float) -> None:
     """The HA line, the tables and the registration of a slave broker."""
     began = time.monotonic()
@@ -290,6 +178,7 @@ def record_brokers(version: str, into: Path, seconds: float) -> None:
         master = Broker(version, folder / "master", ports[0], nobody, brokerId=0, haListenPort=ha,
                         brokerRole="ASYNC_MASTER")  # fmt: skip
         stack.callback(master.stop)
+        master.start()
         master.wait()
         admin = _furnish(master.port)
         line = Relay(ha, keep="><")
@@ -304,6 +193,7 @@ def record_brokers(version: str, into: Path, seconds: float) -> None:
         slave = Broker(version, folder / "slave", ports[2], names.port, brokerId=1, haListenPort=free_port(),
                        brokerRole="SLAVE")  # fmt: skip
         stack.callback(slave.stop)
+        slave.start()
         for turn in range(int(seconds / 5)):
             time.sleep(max(0.0, started + 5 * (turn + 1) - time.monotonic()))
             admin.send("Attr", f"turn {turn}", turn % 2, TAGS="t1", KEYS=f"turn{turn}")

@@ -30,7 +30,7 @@ from tests.compat.replication import queue_units
 from tests.interop.java import VERSIONS
 from tests.interop.live import KEYS
 from tests.interop.relay import Relay
-from tests.robustness.replication.logs import check_acknowledged, check_prefix, read_log
+from tests.robustness.replication.logs import check_acknowledged, check_prefix, read_log, written_end
 from tests.robustness.replication.sides import (
     FILE_SIZE,
     FlintMaster,
@@ -66,7 +66,9 @@ class Run:
         self.master: Master = FlintMaster(self.theirs) if version == "FlintMQ" else JavaMaster(version, self.theirs)
         self.master.start()
         self.line = Relay(self.master.port, keep=">")
-        self.follower = FollowerProcess(folder, self.ours, self.line.port, "--ack")
+        sets = [word for key, value in KEYS.items() for word in ("--set", f"{key}={value}")]
+        to = f"127.0.0.1:{self.line.port}"
+        self.follower = FollowerProcess(folder, to, "--store", str(self.ours), *sets, "--ack")
         self.folder = folder
         self.reader = self._reader()
         self.load = Load(self.master, self.chance)
@@ -137,7 +139,7 @@ class Run:
         self.load.stop()
         assert not self.load.killed
         self.master.fill(1, 7)
-        last = self.theirs_end()
+        last = written_end(read_log(self.theirs))  # nobody puts now
         assert self.follower.wait("caught_up", CATCH_UP_S, end=last), (last, self.follower.said())
         self.follower.stop()
         log_end, keys = self.master.finish()
@@ -175,17 +177,6 @@ class Run:
         assert set(there) <= set(wanted)
         assert not missing or isinstance(self.master, JavaMaster)
         self.counted["keys' messages that the killed master has lost"] += missing
-
-    def theirs_end(self) -> int:
-        """The end of the master's log, found in its files: nobody puts now."""
-        log = read_log(self.theirs)
-        at = log.begin
-        while at < log.begin + len(log.data):
-            size, magic = struct.unpack_from(">II", log.data, at - log.begin)
-            if size == 0:
-                break
-            at += size
-        return at
 
     def close(self) -> None:
         """End every process."""

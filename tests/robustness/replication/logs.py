@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from pathlib import Path
 from typing import NamedTuple
 
@@ -41,6 +42,17 @@ def read_log(store: Path) -> Log:
         data += got
         sizes.add(len(got))
     return Log(begin, bytes(data), frozenset(sizes))
+
+
+def written_end(log: Log) -> int:
+    """The log offset after the last record, or blank, of a log that nobody writes."""
+    at = log.begin
+    while at < log.begin + len(log.data):
+        (size,) = struct.unpack_from(">I", log.data, at - log.begin)
+        if size == 0:
+            break
+        at += size
+    return at
 
 
 def check_prefix(ours: Log, theirs: Log, file_size: int) -> None:

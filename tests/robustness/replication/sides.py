@@ -162,12 +162,16 @@ class Load:
 
 
 class FollowerProcess:
-    """`flintmq follow`, run again and again on one store."""
+    """`flintmq follow`, run again and again.
 
-    def __init__(self, folder: Path, store: Path, port: int, *words: str) -> None:
-        self.store, self.out, self.errors = store, folder / "follow.out", folder / "follow.err"
-        sets = [word for key, value in KEYS.items() for word in ("--set", f"{key}={value}")]
-        self.words = ["-m", "flintmq", "follow", f"127.0.0.1:{port}", "--store", str(store), "--json", *sets, *words]
+    Args:
+        folder: for what it says.
+        words: of the command line.
+    """
+
+    def __init__(self, folder: Path, *words: str) -> None:
+        self.out, self.errors = folder / "follow.out", folder / "follow.err"
+        self.words = ["-m", "flintmq", "follow", *words, "--json"]
         self.process: subprocess.Popen[bytes] | None = None
         self.starts = 0
 

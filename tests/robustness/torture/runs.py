@@ -80,6 +80,7 @@ RUNS = (
     Run("as RocketMQ 5.5.0", "tests.interop.differential --operations 20000 --peer 5.5.0 --seed {n}", parts=5),
     Run("streaming export", "tests.robustness.torture_spark.loop --kills 300", resumes=True),
     Run("followers of a master", "tests.robustness.replication --kills 40 --seed {n}0", parts=8),
+    Run("three brokers of a name server", "tests.robustness.three_brokers --seed {n}", limit_s=3000),
     Run("tables on object storage", "tests.robustness.bucket_kills --kills 100 --seed {n}", parts=8),
     Run("streaming export of a cluster", "tests.robustness.torture_spark.cluster --kills 300", resumes=True),
 )
