@@ -88,6 +88,7 @@ class HaListener:
         replicas: answers puts that wait for replicas; None: no put does.
         on_event: called with an event's name and fields, in the listener's thread: "follower" (address, offset),
             "ended" (address, reason). Set before `start`.
+        on_turn: called in the listener's thread after each turn, when what could be sent is under way. Likewise.
 
     Raises:
         UsageError: an option with another value; the address cannot be used.
@@ -108,6 +109,7 @@ class HaListener:
             config.max_ha_transfer_byte_in_second if config.ha_flow_control_enable else 0,
         )
         self.on_event: Callable[[str, Mapping[str, object]], None] | None = None
+        self.on_turn: Callable[[], None] | None = None
         self._acks: AckTable | None = None
         if config.broker_role == "SYNC_MASTER" and config.in_sync_replicas > 1:
             self._acks = AckTable(
@@ -246,6 +248,8 @@ class HaListener:
         self._end = end
         for one in list(self._lines.values()):
             self._do(one, self._take_turn, end, now)
+        if self.on_turn is not None:
+            self.on_turn()
 
     def _pause(self) -> float | None:
         """Return the seconds to wait for an event at most; None: no limit."""

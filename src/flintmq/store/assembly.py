@@ -540,6 +540,8 @@ def _connect(parts: StoreParts, ownership: Ownership) -> None:
         flush.after_flush = dispatch
     if parts.ha is not None:
         dispatch.on_records = parts.ha.wake
+        if parts.ha.replicas is not None and not flush.sync:
+            parts.ha.on_turn = wake_dispatch  # after the frame of a put that waits, and not before it
     if parts.commits is not None:
         parts.commits.on_committed(wake_dispatch)
         if not parts.config.flush_commit_log_timed:

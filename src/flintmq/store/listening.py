@@ -110,12 +110,14 @@ class Listener(Protocol):
     Attributes:
         address: host and port that are bound.
         replicas: answers puts that wait for replicas; None: no put does.
+        on_turn: called in its thread after each turn, when what could be sent is under way. Set before `start`.
 
     Thread: any, for every method.
     """
 
     address: tuple[str, int]
     replicas: Replicas | None
+    on_turn: Callable[[], None] | None
 
     def start(self) -> None:
         """Start the thread."""

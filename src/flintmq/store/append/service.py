@@ -190,17 +190,23 @@ class PutService:
             if not self.flush.wait_flushed(end):
                 status = PutMessageStatus.FLUSH_DISK_TIMEOUT
         if replicas is not None and request is not None:
-            self.make_readable()
+            self._commit()
             if not replicas.wait(request):
                 status = PutMessageStatus.FLUSH_SLAVE_TIMEOUT
+            if not self.flush.sync:
+                self._carry_on()  # mostly the listener has done so meanwhile
         return status
 
     def make_readable(self) -> None:
         """Have records of which replicas are to be sent soon in the log's files, and dispatched."""
+        self._commit()
         if not self.flush.sync:
-            if self.flush.commits is not None:
-                self.flush.commits.commit_once()
             self._carry_on()
+
+    def _commit(self) -> None:
+        """Write what is in the pool to the log's files, unless the flush does it."""
+        if not self.flush.sync and self.flush.commits is not None:
+            self.flush.commits.commit_once()
 
     def unsettled(self, result: PutResult) -> PutResult:
         """Return the final result of a stored message that is not known to be on disk."""
