@@ -2,6 +2,7 @@
 cimport cython
 from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, int32_t, int64_t, uint32_t
+from flintmq.kernels.call_stack cimport fmq_amid_engine
 from flintmq.kernels.crc cimport copy_bytes, i32be, i64be
 from flintmq.kernels.fast_append cimport AppendTarget
 from flintmq.kernels.fetch cimport RecordBytes, _is_at_queue_offset
@@ -24,31 +25,6 @@ cdef extern from *:
     #include <sys/types.h>
     #include <sys/uio.h>
     #include <unistd.h>
-
-    /* Return whether one of the 24 frames that surround the innermost one runs code of the engine. Only the main thread's
-     * are looked at: it is where signal handlers run. The same rule as reentered in store/reentry.py, which decides. */
-    static int fmq_amid_engine(unsigned long main_thread) {
-        if (PyThread_get_thread_ident() != main_thread) return 0;
-        static PyObject *key; /* made once, and never given back */
-        if (!key && !(key = PyUnicode_InternFromString("__name__"))) { PyErr_Clear(); return 1; }
-        int found = 0;
-        PyFrameObject *frame = PyThreadState_GetFrame(PyThreadState_Get());
-        for (int left = 25; frame && left > 0 && !found; left--) {
-            PyFrameObject *back = PyFrame_GetBack(frame);
-            Py_DECREF(frame);
-            frame = back;
-            if (!frame) break;
-            PyObject *globals = PyFrame_GetGlobals(frame);
-            PyObject *name = globals ? PyDict_GetItem(globals, key) : NULL;
-            Py_ssize_t size = 0;
-            const char *text = name && PyUnicode_CheckExact(name) ? PyUnicode_AsUTF8AndSize(name, &size) : NULL;
-            if (text) found = !strncmp(text, "flintmq.store.", 14) || !strncmp(text, "flintmq.storage.", 16);
-            else PyErr_Clear();
-            Py_XDECREF(globals);
-        }
-        Py_XDECREF(frame);
-        return found;
-    }
 
     /* Read n bytes of a file at a position, if that needs no wait for the disk: return their number, which is less at the
      * end of the file, or if the rest is not in memory; -1: none of them is in memory; -2: this system or disk cannot say. */
@@ -75,7 +51,6 @@ cdef extern from *:
         return done;
     }
     """
-    bint fmq_amid_engine(unsigned long main_thread)
     int64_t fmq_read_now(int fd, uint8_t *p, int64_t n, int64_t at) nogil
     int64_t fmq_read(int fd, uint8_t *p, int64_t n, int64_t at) nogil
 
