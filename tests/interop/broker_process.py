@@ -17,6 +17,7 @@ from tests.robustness.torture_spark.actors import end, spawn
 NAME_SERVER = "org.apache.rocketmq.namesrv.NamesrvStartup"
 BROKER = "org.apache.rocketmq.broker.BrokerStartup"
 MEMORY = ("-Xmx256m", "-XX:MaxDirectMemorySize=512m")
+EXPORTS = "--add-exports=java.base/sun.nio.ch=ALL-UNNAMED"  # as the start scripts give: the transient pool of 5.3.3
 JSON_VERSION = 477  # of who is neither broker nor client
 OK = 0  # code of an answer
 START_S, STOP_S = 120, 60
@@ -51,7 +52,14 @@ class JavaMain:
         given = {"bindAddress": "127.0.0.1", "listenPort": self.port, **self.keys}
         conf, out = self.folder / "conf", self.folder / "out"
         conf.write_text("".join(f"{key}={value}\n" for key, value in given.items()))
-        words = ["java", *SHORT_LIVED, *MEMORY, f"-Duser.home={self.folder}", f"-Drocketmq.home.dir={self.folder}"]
+        words = [
+            "java",
+            *SHORT_LIVED,
+            *MEMORY,
+            EXPORTS,
+            f"-Duser.home={self.folder}",
+            f"-Drocketmq.home.dir={self.folder}",
+        ]
         self.process = spawn([*words, "-cp", self._path, self._main, "-c", str(conf)], out, out)
 
     def wait(self) -> None:
