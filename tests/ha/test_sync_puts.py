@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from flintmq.errors import ConfigError
-from flintmq.ha import master_line
+from flintmq.ha import Follower, master_line
 from flintmq.message import Message, Outcome, PutMessageStatus, PutResult, PutRule
 from flintmq.store.message_store import MessageStore
 from tests.ha.lines import LIMIT_S, Line, within
@@ -448,3 +448,64 @@ def test_a_signal_handler_that_returns_changes_nothing(tmp_path: Path):
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
+
+
+def test_threads_and_a_loop_put_at_once(tmp_path: Path):
+    answers: list[PutMessageStatus] = []
+
+    async def many(store: MessageStore) -> None:
+        for _ in range(20):
+            results = await asyncio.gather(*(store.put_async(Message("L", b"x")) for _ in range(5)))
+            answers.extend(result.status for result in results)
+
+    with open_sync(tmp_path, PATIENT) as store, replicas(store):
+        threads = [threading.Thread(target=lambda: answers.extend(status(store) for _ in range(100))) for _ in range(4)]
+        threads.append(threading.Thread(target=lambda: asyncio.run(many(store))))
+        before = time.monotonic()
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(LIMIT_S)
+        assert Counter(answers) == {OK: 500} and time.monotonic() - before < 20
+
+
+def test_handlers_that_raise_amid_puts(tmp_path: Path):
+    """At any point: later puts are answered soon, and the copy is the same."""
+
+    class Alarm(Exception):
+        pass
+
+    def raise_alarm(*_: object) -> None:
+        raise Alarm
+
+    chance, raised = random.Random(5), 0
+    with open_sync(tmp_path / "master", PATIENT) as store:
+        assert store.ha is not None
+        address = "{}:{}".format(*store.ha.address)
+        before = signal.signal(signal.SIGALRM, raise_alarm)
+        try:
+            with Follower(
+                tmp_path / "copy", address, config={"mappedFileSizeCommitLog": 1 << 16}, ack=True
+            ) as follower:
+                assert status(store) is OK
+                for _ in range(150):
+                    signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0001, 0.003))
+                    try:
+                        limit = time.monotonic() + LIMIT_S
+                        while time.monotonic() < limit:
+                            store.put(Message("T", b"x" * chance.randrange(300)))
+                    except Alarm:
+                        raised += 1
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                assert within(lambda: status(store) is OK)
+                began = time.monotonic()
+                assert [status(store) for _ in range(50)] == [OK] * 50 and time.monotonic() - began < 5
+                assert within(lambda: follower.whole == store._parts.log.end)
+                assert follower.error is None
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+            signal.signal(signal.SIGALRM, before)
+        ours, theirs = (sorted((tmp_path / side / "commitlog").iterdir()) for side in ("copy", "master"))
+        end = store._parts.log.end
+        assert b"".join(map(Path.read_bytes, ours))[:end] == b"".join(map(Path.read_bytes, theirs))[:end]
+    assert raised == 150

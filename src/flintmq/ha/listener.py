@@ -233,13 +233,14 @@ class HaListener:
             elif key.fileobj is self._ear:
                 with suppress(BlockingIOError):
                     self._ear.recv(READ)
-                self._is_rung = False  # before the log's end is read: whoever appends from here on rings again
             elif (one := self._lines.get(key.fd)) is not None and one.sock is key.fileobj:
                 if events & selectors.EVENT_READ:
                     self._do(one, self._read)  # which may end the line
                 if events & selectors.EVENT_WRITE and one.sock.fileno() >= 0:
                     self._listen_for(one, writable=False)
-        self._is_asleep = False
+        # Before the log's end is read: whoever appends from here on rings again. In every turn, because a signal handler
+        # that raises may leave it set without a ring.
+        self._is_asleep = self._is_rung = False
         now, end = self._effects.monotonic(), self._source.end()
         if self._accepts_from and now >= self._accepts_from:
             self._accepts_from = 0.0

@@ -555,8 +555,8 @@ class MessageStore(Putter):
     def follow_tables(self, tables: Mapping[str, JsonObject]) -> list[str]:
         """Replace topics, groups and offsets by those of a master's broker.
 
-        The broker's are kept from now on. `create_topic` and `commit_offset` are refused afterwards. Call it with no table to begin before the first ones
-        are here.
+        The broker's are kept from now on; `create_topic` and `commit_offset` are refused. Call it with no table to
+        begin before the first ones are here.
 
         Args:
             tables: name of a file of config/ to its content.
