@@ -238,8 +238,8 @@ class HaListener:
                     self._do(one, self._read)  # which may end the line
                 if events & selectors.EVENT_WRITE and one.sock.fileno() >= 0:
                     self._listen_for(one, writable=False)
-        # Before the log's end is read: whoever appends from here on rings again. In every turn, because a signal handler
-        # that raises may leave it set without a ring.
+        # Before the log's end is read: whoever appends from here on rings again. In every turn, because a signal
+        # handler that raises may leave it set without a ring.
         self._is_asleep = self._is_rung = False
         now, end = self._effects.monotonic(), self._source.end()
         if self._accepts_from and now >= self._accepts_from:

@@ -1,5 +1,8 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
-"""Looks for frames of the engine in the call stack, for `store/reentry.py`, which decides what they mean."""
+"""Looks for frames of the engine in the call stack.
+
+`store/reentry.py` decides what they mean.
+"""
 
 import cython
 
