@@ -3,9 +3,9 @@
     python experiments/replica_bound.py [COUNT]
 
 `threads`: the way of the listener. A thread hands over through a socket pair and waits for a lock; the listener's
-thread wakes in a selector, sends 1 KB to another process, wakes for its 8 bytes and opens the lock. `direct`: the thread that
-puts sends by itself and waits for the 8 bytes. The other process receives and answers, nothing else. Microseconds a
-put, median of five rounds in turn.
+thread wakes in a selector, sends 1 KB to another process, wakes for its 8 bytes and opens the lock. `direct`: the
+thread that puts sends by itself and waits for the 8 bytes. The other process receives and answers, nothing else.
+Microseconds a put, median of five rounds in turn.
 """
 
 from __future__ import annotations
