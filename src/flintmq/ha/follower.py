@@ -583,7 +583,13 @@ class Follower:
         self._data_at, self._unanswered_since = now, None
         offset, data = got.offset, line.buffer[: got.size]
         if self._overlap is not None:
-            same = self._overlap.compare(offset, data)
+            try:
+                same = self._overlap.compare(offset, data)
+            except UsageError:
+                if (self._opened().raw.begin or 0) <= self._overlap.at:
+                    raise
+                self._lost("old files were deleted here, and with them the record that was compared")
+                return
             if not self._overlap.agreed:
                 return
             self._overlap, offset, data = None, offset + same, data[same:]

@@ -100,6 +100,8 @@ class RawLog:
         if self._last_record is None and not self._searched:
             self._last_record = self._find_last_record()
             self._searched = True
+        if self._last_record is not None and self._last_record < (self.begin or 0):
+            self._last_record = None  # retention deleted it, and all before it
         return self._last_record
 
     def read(self, offset: int, size: int) -> bytes:
