@@ -41,8 +41,8 @@ def table(sums: dict[str, Any]) -> str:
     rows = [
         f"{total(sums):,} states of power cuts and {kills:,} of kills of the follower, of {sums['next']:,} cases: "
         f"{len(sums['failed'])} wrong, {len(sums['mended'])} led to a mend. {sums['followed']:,} were followed on to "
-        f"the end, {sums['others']:,} had to refuse the master that there was by then, {sums['mastered']:,} were opened "
-        "as a master. "
+        f"the end, {sums['others']:,} had to refuse the master that there was by then, {sums['mastered']:,} were "
+        "opened as a master. "
         f"{sums['refusals']:,} refusals in the cases themselves. In {sums['torn']:,} states a record above what was on "
         f"disk had bytes that no checksum covers. With the package of {commits}; {sums['seconds'] / 60:,.0f} minutes.",
         "",
