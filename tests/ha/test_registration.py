@@ -44,8 +44,8 @@ def test_the_fields_are_those_of_a_broker(version: str):
     head, body = json.loads(data[8 : 8 + size]), data[8 + size :]
     assert head["extFields"]["bodyCrc32"] == str(zlib.crc32(body) & 0x7FFFFFFF), "as our own is counted"
     with RemotingPeer(names()) as peer:
-        registration(peer.address).start()
-        sent = peer.asked[1]
+        with registration(peer.address):
+            sent = peer.asked[1]
     assert (sent.code, sent.header["version"] >= 479) == (103, True)
     assert set(sent.fields) == set(head["extFields"])
     assert sent.fields["bodyCrc32"] == str(zlib.crc32(sent.body) & 0x7FFFFFFF)
@@ -76,8 +76,8 @@ def test_another_master_of_that_name_is_left_alone():
             registration(peer.address).start()
         assert caught.value.reason == "config" and peer.codes() == [106]
     with RemotingPeer(names(knows("127.0.0.1:10911"))) as peer:
-        registration(peer.address).start()
-        assert peer.codes() == [106, 103], "it is our own of before"
+        with registration(peer.address):
+            assert peer.codes() == [106, 103], "it is our own of before"
 
 
 def test_a_name_server_that_hangs_up_gets_it_again():

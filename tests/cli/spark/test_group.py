@@ -3,6 +3,7 @@ examples of docs/operations/cli.md (test_docs.py)."""
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -27,6 +28,11 @@ class Calls:
         self.jobs: list[tuple[tuple[Any, ...], dict[str, Any]]] = []
         self.answer: Any = None
 
+    def stand_in(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        """Be the session of commands, also beside one that another test of this process has."""
+        monkeypatch.setattr("flintmq.spark.session", self.session)
+        monkeypatch.setattr(sys.modules["flintmq.spark.session"], "running", lambda: None)
+
     def session(self, name: str, master: str | None = None, **conf: object) -> Calls:
         self.sessions.append((name, master))
         return self
@@ -44,7 +50,7 @@ class Calls:
 @pytest.fixture
 def spark(monkeypatch: pytest.MonkeyPatch) -> Calls:
     calls = Calls()
-    monkeypatch.setattr("flintmq.spark.session", calls.session)
+    calls.stand_in(monkeypatch)
     for name in ("export.job.export", "export.stream.export_stream", "rebuild.rebuild", "verify.verify"):
         monkeypatch.setattr(f"flintmq.spark.jobs.{name}", calls.job)
     return calls

@@ -14,7 +14,7 @@ pytest.importorskip("pyspark", reason="pyspark is not installed")
 @pytest.fixture
 def spark(monkeypatch: pytest.MonkeyPatch) -> Calls:
     calls = Calls()
-    monkeypatch.setattr("flintmq.spark.session", calls.session)
+    calls.stand_in(monkeypatch)
     monkeypatch.setattr("flintmq.spark.jobs.replay.job.replay", calls.job)
     return calls
 

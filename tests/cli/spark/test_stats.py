@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import pytest
@@ -36,6 +37,7 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
         return statistics(tally, [Lag("A\x1b", "g", 2, 12, 12)])
 
     monkeypatch.setattr("flintmq.spark.session", lambda *_args, **_conf: Session())
+    monkeypatch.setattr(sys.modules["flintmq.spark.session"], "running", lambda: None)
     monkeypatch.setattr("flintmq.spark.jobs.stats.job.stats", job)
     return calls
 

@@ -40,6 +40,7 @@ ONLY_WRITE = {
     "flusher",
     "loop_puts",
     "ring",
+    "call_stack",
 }
 
 
