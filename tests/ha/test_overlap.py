@@ -6,7 +6,7 @@ import struct
 
 import pytest
 
-from flintmq.errors import DivergedError, OffsetGoneError, ReplicationError
+from flintmq.errors import DivergedError, OffsetGoneError, ReplicationError, UsageError
 from flintmq.ha.overlap import Overlap, QueueGapCheck, judge_silence
 from tests.compat.replication import GoldenMaster
 
@@ -44,6 +44,22 @@ def test_the_first_record_is_asked_for_without_its_first_byte(master: GoldenMast
     (time,) = struct.unpack_from(">q", master.log, 56)
     with pytest.raises(DivergedError, match=rf"compared from 0 on \(store time here {time}, there {time}\)"):
         overlap(master, 1, size).compare(1, memoryview(theirs))
+
+
+def test_a_difference_is_named_also_if_the_record_before_it_was_deleted_meanwhile(master: GoldenMaster):
+    begin, end = master.records[50][0], sum(master.records[51])
+
+    def read(offset: int, size: int) -> bytes:
+        if offset < master.records[51][0]:
+            raise UsageError("retention deleted it")
+        return master.log[offset : offset + size]
+
+    one = overlap(master, begin, end)
+    one.compare(begin, memoryview(master.log)[begin : master.records[51][0]])
+    one._read = read
+    with pytest.raises(DivergedError, match=r"store time here unknown, there \d+") as error:
+        one.compare(one.at, memoryview(bytes(end - one.at)))
+    assert error.value.reason == "diverged"
 
 
 @pytest.mark.parametrize(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import pytest
 
@@ -13,13 +15,11 @@ compiled_only = pytest.mark.skipif(not compiled(), reason="this kernel runs comp
 
 def asked(*modules: str, most: int = 24) -> bool:
     """What the kernel says if functions of these modules call each other, the last one the kernel."""
-    call: Callable[[], bool] = lambda: call_stack.engine_around(most)  # noqa: E731 - replaced below
-    for number, module in enumerate(reversed(modules)):
-        inner = call_stack.engine_around if not number else call
-        arguments = "most" if not number else ""
-        space = {"__name__": module, "inner": inner, "most": most}
-        exec(f"def call(): return inner({arguments})", space)
-        call = space["call"]  # type: ignore[assignment]
+    call: Callable[[], bool] = partial(call_stack.engine_around, most)
+    for module in reversed(modules):
+        space: dict[str, Any] = {"__name__": module, "inner": call}
+        exec("def call(): return inner()", space)
+        call = space["call"]
     return call()
 
 

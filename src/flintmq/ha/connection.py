@@ -60,7 +60,7 @@ class _Tcp:
         self.close = sock.close
 
     def settimeout(self, seconds: float) -> None:
-        whole, part = divmod(round(seconds * 1e6), 1_000_000)
+        whole, part = divmod(max(round(seconds * 1e6), 1), 1_000_000)  # 0 would be no limit
         limit = struct.pack("@ll", whole, part)
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVTIMEO, limit)
         self._sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, limit)

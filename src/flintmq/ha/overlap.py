@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from flintmq.errors import DivergedError, OffsetGoneError, ReplicationError
+from flintmq.errors import DivergedError, OffsetGoneError, ReplicationError, UsageError
 from flintmq.format.record import MAGIC_V1, MAGIC_V2
 from flintmq.format.record_view import QUEUE, STORE_TIME_END_MAX, magic_at, store_time_at, texts_at
 from flintmq.kernels import walk as kernel
@@ -62,7 +62,10 @@ class Overlap:
     def _difference(self, at: int) -> str:
         record = 0 if self._begin == 1 else self._begin  # a report cannot ask for 0
         lead = self._begin - record
-        own = self._read(record, min(STORE_TIME_END_MAX, self.end - record))
+        try:
+            own = self._read(record, min(STORE_TIME_END_MAX, self.end - record))
+        except UsageError:  # retention deleted it since it was compared
+            own = b""
         theirs = own[:lead] + self._theirs
         times = f"store time here {_time(own)}, there {_time(theirs)}"
         return f"the master's log differs from ours at offset {at}, compared from {record} on ({times}); {NEW_PLACE}"

@@ -98,8 +98,9 @@ def check_messages(
     there = {name_of(message.body) for message in master} & missing if missing else set[str]()
     for called in sorted(there):
         found.note("missing", f"{called} of {name} at {ledger.acknowledged[called]} is in the master's log")
-    for called in sorted(missing - there)[: None if not kills else 0]:
-        found.note("lost without a kill", f"{called} of {name} at {ledger.acknowledged[called]}")
+    if not kills:
+        for called in sorted(missing - there):
+            found.note("lost without a kill", f"{called} of {name} at {ledger.acknowledged[called]}")
     found.counted["acknowledged"] += len(ledger.acknowledged)
     found.counted["in the copies"] += len(names)
     found.counted["unknown fate"] += len(ledger.unknown)

@@ -18,5 +18,6 @@ crash            is the command line
 contract         checks a store against the ledger of puts and answers
 consumer_ledger  checks what consumers received and committed
 invariants       asserts what must always hold in a running store
+tracebacks       formats tracebacks without a machine's paths
 slow_read        reads a store by the slow reference codecs alone
 """

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import gc
 import random
-import traceback
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
@@ -19,6 +18,7 @@ from flintmq.testing.sim.contract import Book, check_contract, config_of
 from flintmq.testing.sim.disk import Image, PowerCut, SimDisk
 from flintmq.testing.sim.run import SHORT, STORE, Case, SimRun
 from flintmq.testing.sim.states import Uncertain
+from flintmq.testing.sim.tracebacks import portable_traceback
 
 DEEPEST = 3
 ERRORS = (5, 28, 24, 30)  # EIO, ENOSPC, EMFILE, EROFS: faults during recovery
@@ -87,7 +87,7 @@ class Explorer:
         try:
             self.run.go()
         except Exception:
-            self._fail(self.run.disk.calls, 0, 0, traceback.format_exc())
+            self._fail(self.run.disk.calls, 0, 0, portable_traceback())
         self._at_call("end", "")
         for complaint in self.run.complaints:
             self._fail(self.run.disk.calls, 0, 0, complaint)
@@ -136,7 +136,7 @@ class Explorer:
                 opened=lambda store: calls.append(disk.calls),
             )  # fmt: skip
         except (AssertionError, FlintError, OSError, LookupError, ValueError, TypeError) as error:
-            lines = traceback.format_exc().splitlines()[-3:]
+            lines = portable_traceback().splitlines()[-3:]
             self._fail(cut, number, depth, f"{type(error).__name__}: {error} {lines[0].strip()}")
             return
         finally:

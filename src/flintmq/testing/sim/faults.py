@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import gc
 import random
-import traceback
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
@@ -14,6 +13,7 @@ from flintmq.testing.sim.contract import Book, check_contract
 from flintmq.testing.sim.disk import Image, PowerCut, SimDisk
 from flintmq.testing.sim.run import STORE, Case, Op, SimRun
 from flintmq.testing.sim.states import Uncertain
+from flintmq.testing.sim.tracebacks import portable_traceback
 
 ERRORS: tuple[int | str, ...] = (
     errno.EIO, errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENOMEM, errno.EROFS, "short",
@@ -83,7 +83,7 @@ def _one(case: Case, call: int, error: int | str, sticky: bool, found: Swept) ->
             if what:
                 return f"after it went on: {what}"
     except (Exception, PowerCut):
-        return traceback.format_exc()
+        return portable_traceback()
     return "; ".join(run.complaints)
 
 

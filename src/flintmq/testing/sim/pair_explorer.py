@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import gc
 import random
-import traceback
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -39,6 +38,7 @@ from flintmq.testing.sim.pair_run import (
 from flintmq.testing.sim.pair_wire import MasterLog, PlainLine, SimWire
 from flintmq.testing.sim.run import GEOMETRY, STORE
 from flintmq.testing.sim.states import Uncertain
+from flintmq.testing.sim.tracebacks import portable_traceback
 
 DEEPEST: Final = 2
 FOLLOWED: Final = 0.35
@@ -121,7 +121,7 @@ class PairExplorer:
         except _EnoughError:
             pass
         except Exception:
-            self._fail(self.run.disk.calls, 0, 0, traceback.format_exc())
+            self._fail(self.run.disk.calls, 0, 0, portable_traceback())
         else:
             self._at_call("end", "")
         for complaint in self.run.complaints:
@@ -164,7 +164,7 @@ class PairExplorer:
                 self._check_killed(image)
             calls = self._check(disk, promised, chance, torn=image.power or depth > 1 or self.run.torn)
         except (AssertionError, FlintError, OSError, LookupError, ValueError, TypeError) as error:
-            lines = traceback.format_exc().splitlines()[-3:]
+            lines = portable_traceback().splitlines()[-3:]
             self._fail(cut, number, depth, f"{type(error).__name__}: {error} {lines[0].strip()}")
             return
         finally:

@@ -1,0 +1,16 @@
+"""Formats tracebacks without the directory of this machine's checkout."""
+
+from __future__ import annotations
+
+import os
+import traceback
+from typing import Final
+
+import flintmq
+
+_ABOVE: Final = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(flintmq.__file__))), "")
+
+
+def portable_traceback() -> str:
+    """Return the traceback of the exception that is handled, with paths from the package on."""
+    return traceback.format_exc().replace(_ABOVE, "")
