@@ -14,6 +14,7 @@ def test_a_record_that_comes_byte_by_byte(tmp_path):
     sim.end = at
     with driven(tmp_path / "s", sim, master.config) as one:
         one.catch_up(at)
+        assert one.follower.store.wait_dispatched(30)  # a stream reads what the queues name
         query = Query(tmp_path / "s", columns=COLUMNS)
         got = [row for bite in query.bites() for row in bite]
         assert [row["physical_offset"] for row in got] == [begin for begin, _ in master.records[:6]]
