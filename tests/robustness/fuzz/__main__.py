@@ -1,7 +1,12 @@
-"""`python -m tests.robustness.fuzz SECONDS [TARGET...]` fuzzes; `... replay TARGET FILE` tries one input again."""
+"""Fuzzes parsers, or tries one input again.
+
+python -m tests.robustness.fuzz SECONDS [TARGET...]
+python -m tests.robustness.fuzz replay TARGET FILE
+"""
 
 from __future__ import annotations
 
+import argparse
 import sys
 import tempfile
 import time
@@ -13,18 +18,36 @@ from tests.robustness.fuzz.more_targets import TARGETS
 from tests.robustness.fuzz.run import fuzz, try_one
 
 
+def replay(words: list[str]) -> int:
+    """Try one input again; exit code 1 if it fails."""
+    parser = argparse.ArgumentParser(prog="python -m tests.robustness.fuzz replay")
+    parser.add_argument("target", choices=list(TARGETS))
+    parser.add_argument("file", type=Path)
+    given = parser.parse_args(words)
+    found = try_one(given.target, given.file.read_bytes())
+    if found is not None:
+        traceback.print_exception(found)
+    return 1 if found is not None else 0
+
+
 def main(words: list[str]) -> int:
     """Exit code 1 if something was found."""
     if words[:1] == ["replay"]:
-        found = try_one(words[1], Path(words[2]).read_bytes())
-        if found is not None:
-            traceback.print_exception(found)
-        return 1 if found is not None else 0
-    seconds, names = float(words[0]), words[1:] or list(TARGETS)
+        return replay(words[1:])
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.robustness.fuzz", description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )  # fmt: skip
+    parser.add_argument("seconds", type=float, help="for all targets together")
+    parser.add_argument("targets", nargs="*", metavar="target", help=f"of: {', '.join(TARGETS)}; default: all")
+    given = parser.parse_args(words)
+    if unknown := set(given.targets) - set(TARGETS):
+        parser.error(f"no such target: {', '.join(sorted(unknown))}")
+    names = given.targets or list(TARGETS)
     seed, failed = time.time_ns() % 1_000_000_007, 0
     folder = Path(tempfile.mkdtemp(prefix="flintmq-found-"))
     for name in names:
-        done = fuzz(name, load(name), seed, seconds=seconds / len(names))
+        done = fuzz(name, load(name), seed, seconds=given.seconds / len(names))
         print(f"{name:16} {done.rounds:9} inputs, {done.refused:9} refused", flush=True)
         if done.found is not None:
             failed += 1
