@@ -31,7 +31,7 @@ def check_past(root: str, config: StoreConfig, effects: Effects, *, adopt: bool)
         StoreAccessError: a directory may not be read.
     """
     found = None if adopt else followed.read(root, effects)
-    if adopt or (found is not None and found.mastered_at is None) or not _has_log(root, config, effects):
+    if adopt or (found is not None and found.mastered_at is None) or is_new(root, config, effects):
         return
     if found is None:
         text = f"{root}: a log that no follower has written"
@@ -112,6 +112,11 @@ def note_compared(root: str, effects: Effects) -> None:
         followed.write(root, replace(found, unsure_from=None), effects)
 
 
-def _has_log(root: str, config: StoreConfig, effects: Effects) -> bool:
+def is_new(root: str, config: StoreConfig, effects: Effects) -> bool:
+    """Return whether a directory holds no file of a log, or is not there.
+
+    Raises:
+        StoreAccessError: a directory may not be read.
+    """
     listed = directories.log_directories(root, config, effects)
-    return bool(LogFiles.discover([each.path for each in listed], effects=effects).files)
+    return not LogFiles.discover([each.path for each in listed], effects=effects).files

@@ -22,7 +22,7 @@ from typing import Any, Final, NamedTuple, Self
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError, ReplicationError, StoreError, UsageError
-from flintmq.ha.adoption import check_past, cut_of, note_begin, note_compared, note_cut, unsure_from
+from flintmq.ha.adoption import check_past, cut_of, is_new, note_begin, note_compared, note_cut, unsure_from
 from flintmq.ha.begin import ANSWER_S, BeginSearch, report_for
 from flintmq.ha.broker_tables import BrokerTables
 from flintmq.ha.connection import POLL_S, Dial, MasterConnection, dial, parse_master
@@ -31,9 +31,11 @@ from flintmq.ha.overlap import Overlap, QueueGapCheck, judge_silence
 from flintmq.ha.resync import PartingSearch
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.store_url import local_only
+from flintmq.store.layout import directories
 from flintmq.store.layout.followed import Followed
 from flintmq.store.layout.store_config import given_config
 from flintmq.store.message_store import MessageStore
+from flintmq.store.recovery.lost_log import lost_directory
 from flintmq.store.view import StoreView
 
 FIRST_WAIT_S: Final = 0.2
@@ -140,7 +142,7 @@ class Follower:
         self._on_event, self._effects, self._dial, self._services = on_event, effects, dial, services
         self._tables = BrokerTables(config_from, effects) if config_from is not None else None
         self._store: MessageStore | None = None
-        self._given = self._config, ""  # what the store was opened with
+        self._given = self._config, "5.3.3"  # what the store is opened with
         self._unsure: int | None = None  # from here on a power cut may have taken bytes that no checksum covers
         self._line: MasterConnection | None = None
         self._overlap: Overlap | None = None
@@ -193,6 +195,8 @@ class Follower:
     def run(self, stopping: threading.Event | None = None) -> None:
         """Open the store and follow, in this thread, until stopped or, with `once`, until caught up.
 
+        In a new directory nothing is made until the master answers.
+
         Args:
             stopping: set when it is to stop.
 
@@ -203,8 +207,10 @@ class Follower:
         """
         self._stopping = stopping or self._stopping
         try:
-            self.open(patient=not self._once)
-            self._loop()
+            if self._prepare(patient=not self._once):
+                if self._resync or not self._is_new():
+                    self._open_prepared()
+                self._loop()
         except (FlintError, OSError) as error:
             self._refused(error)
             raise
@@ -238,7 +244,7 @@ class Follower:
         """The store, for `get`, `query`, consumers and statistics; it takes no puts.
 
         Raises:
-            UsageError: the follower is closed.
+            UsageError: the follower is closed; or a `run` into a new directory waits for its master.
         """
         return self._opened()
 
@@ -246,7 +252,7 @@ class Follower:
         """Return a read-only view of what is whole now.
 
         Raises:
-            UsageError: the follower is closed.
+            UsageError: as `store`.
             StoreAccessError: a file may not be read.
         """
         return self._opened().view()
@@ -275,7 +281,8 @@ class Follower:
         """Return counters, also after the end."""
         store = self._store
         if store is None:
-            return self._last or FollowerStats(0, 0, -1, 0, 0, 0, 0, 0, 0)
+            refusals = int(isinstance(self.error, ReplicationError))
+            return self._last or FollowerStats(0, 0, -1, 0, 0, 0, 0, refusals, 0)
         raw, line = store.raw, None if self._line is None else self._line.line
         lag = 0 if self.caught_up else max(0, self._effects.now_ms() - raw.last_time)
         return FollowerStats(
@@ -303,19 +310,51 @@ class Follower:
             UsageError: it cannot be reached.
             FlintError: as for MessageStore.
         """
+        if self._prepare(patient):
+            self._open_prepared()
+
+    def _prepare(self, patient: bool) -> bool:
+        """Check the directory, and ask for the broker's tables; nothing is made.
+
+        Returns:
+            False if it was stopped before.
+        """
         check_past(self._root, self._config, self._effects, adopt=self._adopt)
-        if self._tables is None:
-            self._open_store(self._config)
-        elif not self._open_with(self._tables, patient):
-            return
-        raw = self._opened().raw
+        if self._tables is not None:
+            config = self._first_tables(self._tables, patient)
+            facts = self._tables.facts
+            if facts is None:
+                return False
+            self._given = config, facts.peer
+            self._begin = facts.begin if self._begin == "first" and facts.begin else self._begin
+        return True
+
+    def _is_new(self) -> bool:
+        """Return whether a store is still to be made in the directory.
+
+        Raises:
+            FlintError: none could be, or there was one.
+        """
+        lost_directory(self._root, self._given[0], self._effects)
+        directories.refuse_other_kinds(self._root, self._effects)
+        is_file = self._effects.size(self._root) is not None and not self._effects.is_dir(self._root)
+        return not is_file and is_new(self._root, self._given[0], self._effects)
+
+    def _open_prepared(self) -> None:
+        """Open the store, with the broker's tables if it is new."""
+        written = [] if self._tables is None else self._tables.save(self._root)
+        store = self._open_store(*self._given)
+        if self._tables is not None:
+            self._tables.start(store)
+        if written:
+            self._event("metadata", files=written)
+        raw = store.raw
         self._event("opened", begin=raw.begin, end=None if raw.begin is None else raw.end)
         self.state = "connecting"
 
-    def _open_store(self, config: StoreConfig, peer: str = "5.3.3") -> MessageStore:
+    def _open_store(self, config: StoreConfig, peer: str) -> MessageStore:
         """Open the store; a cut that is under way is done."""
         cut = cut_of(self._root, self._effects)
-        self._given = config, peer
         self._store = MessageStore(
             self.path, config, effects=self._effects, peer=peer, cut_at=cut, services=self._services
         )
@@ -325,25 +364,12 @@ class Follower:
         self._unsure = unsure_from(self._root, self._effects)
         return self._store
 
-    def _open_with(self, tables: BrokerTables, patient: bool) -> bool:
-        """Take the broker's tables, and open the store; return False if it was stopped before."""
-        written, config = self._first_tables(tables, patient)
-        if tables.facts is None:
-            return False
-        begin = tables.facts.begin
-        self._begin = begin if self._begin == "first" and begin else self._begin
-        store = self._open_store(config, tables.facts.peer)
-        tables.start(store)
-        if written:
-            self._event("metadata", files=written)
-        return True
-
-    def _first_tables(self, tables: BrokerTables, patient: bool) -> tuple[list[str], StoreConfig]:
+    def _first_tables(self, tables: BrokerTables, patient: bool) -> StoreConfig:
         """Ask the broker until it answers, or a stop."""
-        config, written, failed = self._config, list[str](), 0
+        config, failed = self._config, 0
         while not self._stopping.is_set():
             try:
-                config, written = tables.begin(self._root, self._config)
+                config = tables.begin(self._root, self._config)
                 break
             except (ConnectionError, TimeoutError) as error:
                 failed += 1
@@ -354,23 +380,25 @@ class Follower:
                     self._event("lost", reason=_text(error))
             self._stopping.wait(self.wait_s())
         self._waits = 0
-        return written, config
+        return config
 
     def close(self) -> None:
         """Close the line and the store. May be called again."""
         if self._tables is not None:
             self._tables.stop()
         store = self._store
-        if store is None:
-            return
         self._drop_line()
-        store.raw.discard()
-        self._last = self.stats()
-        end, self._store = store.raw.end, None
-        store.close()
+        if store is not None:
+            store.raw.discard()
+            self._last = self.stats()
+            end, self._store = store.raw.end, None
+            store.close()
         if self.state != "refused":
             self.state = "closed"
-        self._event("closed", end=end)
+        if store is not None:
+            self._event("closed", end=end)
+        with self._changed:
+            self._changed.notify_all()
 
     def _loop_quietly(self) -> None:
         try:
@@ -458,27 +486,48 @@ class Follower:
             ReplicationError: the master is refused.
             UsageError: with `once`, nobody answered three times.
         """
-        raw = self._opened().raw
+        raw = None if self._store is None else self._store.raw
         self.state = "connecting"
         try:
-            if raw.begin is None:
-                line = BeginSearch(self._ask, raw.file_size, self._stopping.is_set).line_at(self._begin)
-                self._follow_on(line)
-                self._resume()
+            if raw is None or raw.begin is None:
+                line = BeginSearch(self._ask, self._file_size, self._stopping.is_set).line_at(self._begin)
+                asked = None
             else:
                 known = raw.end if raw.last_record is None else raw.last_record
                 if self._unsure is not None and known:
                     known = min(known, max(self._unsure, raw.begin))
                 asked = report_for(known)
-                self._follow_on(self._ask(asked, asked))
-                self._overlap = Overlap(asked, raw.end, raw.read) if asked < raw.end else None
-                self.state = "comparing"
+                line = self._ask(asked, asked)
         except OSError as error:
             if isinstance(error, TimeoutError) and not self._dials_failed and not self._stopping.is_set():
                 self._count_silence()
             self._lost(_text(error))
             return False
+        if raw is None and not self._open_for(line):
+            return False
+        self._follow_on(line)
+        if raw is None or asked is None:
+            self._resume()
+        else:
+            self._overlap = Overlap(asked, raw.end, raw.read) if asked < raw.end else None
+            self.state = "comparing"
         return True
+
+    def _open_for(self, line: MasterConnection) -> bool:
+        """Open a new store, now that the master has answered.
+
+        Returns:
+            False if another process has made the copy meanwhile; the line is closed then, as after an error.
+        """
+        empty = False
+        try:
+            check_past(self._root, self._given[0], self._effects, adopt=self._adopt)
+            self._open_prepared()
+            empty = self._opened().raw.begin is None
+        finally:
+            if not empty:
+                line.close()
+        return empty
 
     def receive_once(self, seconds: float = POLL_S) -> None:
         """Take what one read brings, or wait so many seconds for it.
@@ -535,9 +584,9 @@ class Follower:
         self._notice_caught_up(self._effects.monotonic())
 
     def _take_tables(self) -> None:
-        if self._tables is None:
+        if self._tables is None or self._store is None:
             return
-        event = self._tables.take(self._opened(), agreed=self._resumed)
+        event = self._tables.take(self._store, agreed=self._resumed)
         if event is not None:
             self._event(event.pop("event"), **event)
 
@@ -551,10 +600,9 @@ class Follower:
             StoreError: the disk refused to flush.
             UsageError: with `once`, for the third time.
         """
-        raw = self._opened().raw
         self._flush_below(report)
         try:
-            line = MasterConnection.open(self.address, report, due, raw.file_size, self._dial, self._effects)
+            line = MasterConnection.open(self.address, report, due, self._file_size, self._dial, self._effects)
         except OSError as error:
             self._dials_failed += 1
             if self._once and self._dials_failed >= ATTEMPTS:
@@ -678,8 +726,8 @@ class Follower:
 
         A master takes the first one, too, for an acknowledgement.
         """
-        raw = self._opened().raw
-        if self._sync and raw.durable < report <= raw.end:
+        raw = None if self._store is None else self._store.raw
+        if raw is not None and self._sync and raw.durable < report <= raw.end:
             raw.flush()
 
     def _report_last(self) -> None:
@@ -710,7 +758,8 @@ class Follower:
         if line is not None and not line.heard_any and line.silent(self._effects.monotonic()):
             self._count_silence()
         self._drop_line()
-        self._opened().raw.discard()
+        if self._store is not None:
+            self._store.raw.discard()
         if self._reachable and not self._stopping.is_set():
             self._event("lost", reason=reason)
         self._reachable = False
@@ -749,9 +798,14 @@ class Follower:
         if self._on_event is not None:
             self._on_event({"event": name, **fields})
 
+    @property
+    def _file_size(self) -> int:
+        """Bytes of a log file, of the store or of the one that is still to be made."""
+        return self._given[0].mapped_file_size_commit_log if self._store is None else self._store.raw.file_size
+
     def _opened(self) -> MessageStore:
         if self._store is None:
-            raise UsageError(f"{os.fspath(self.path)}: this follower is closed")
+            raise UsageError(f"{os.fspath(self.path)}: this follower is closed, or its master has not answered yet")
         return self._store
 
 

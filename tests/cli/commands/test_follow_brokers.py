@@ -125,6 +125,25 @@ def test_a_broker_that_is_not_there(run: Run, tmp_path: Path, line: LoopbackMast
     assert result.code == 2 and "--config-from" in result.err and not (tmp_path / "s").exists()
 
 
+def test_brokers_whose_replication_port_does_not_answer_leave_no_directory(
+    run: Run, tmp_path: Path, golden_master: GoldenMaster, line: LoopbackMaster
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        line.address = nobody = f"127.0.0.1:{one.getsockname()[1]}"
+    with RemotingPeer(whole_broker(golden_master, line)) as peer:
+        words = ("follow", nobody, "--store", tmp_path / "s", "--config-from", peer.address, "--once", "--json")
+        result = run(*words)
+        assert result.code == 2 and "nobody answers there" in result.err
+        assert [row["event"] for row in result.rows] == ["lost"]
+        table = {"a": {"brokerAddrs": {"0": peer.address}, "cluster": "C"}}
+        with RemotingPeer(broker({106: json.dumps({"brokerAddrTable": table}).encode()})) as names:
+            words = ("follow", "--namesrv", names.address, "--store", tmp_path / "{broker}", "--once", "--json")
+            assert run(*words).code == 2
+            result = run(*words, "--broker", "z")
+            assert result.code == 2 and "no broker to follow" in result.err
+    assert list(tmp_path.iterdir()) == []
+
+
 def test_all_brokers_of_a_name_server(
     run: Run, tmp_path: Path, golden_master: GoldenMaster, line: LoopbackMaster
 ) -> None:
