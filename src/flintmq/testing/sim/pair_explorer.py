@@ -195,7 +195,7 @@ class PairExplorer:
         follower = make_follower(self.case, disk, lines.dial)
         follower.open()
         calls = disk.calls
-        store = follower._store
+        store = follower.steps.store
         assert store is not None
         begin, end = self._check_log(store, disk, promised, torn=torn)
         self._check_derived(store, disk)
@@ -267,7 +267,7 @@ class PairExplorer:
         if not same:
             return
         self.followed += 1
-        store = follower._store
+        store = follower.steps.store
         assert store is not None
         if master.end > master.begin:
             now_begin, data = log_on(disk)
@@ -286,22 +286,22 @@ class PairExplorer:
 
         It can in our last record, or by nothing being there.
         """
-        assert follower._store is not None
-        raw = follower._store.raw
+        assert follower.steps.store is not None
+        raw = follower.steps.store.raw
         at = raw.last_record if raw.last_record is not None else end
-        begin, data = log_on(follower._store.effects)  # type: ignore[arg-type]
+        begin, data = log_on(follower.steps.store.effects)  # type: ignore[arg-type]
         return not (master.begin <= at and end <= master.end and data[at - begin : end - begin] == master.data[at:end])
 
     def _run_on(self, follower: Follower, master: MasterLog) -> None:
         """Take the follower's steps until nothing more comes."""
         quiet = 0
         for _ in range(MOST_STEPS):
-            if follower._line is None and not follower.connect_once():
+            if follower.steps.line is None and not follower.steps.connect_once():
                 continue
             before = follower.end
-            follower.receive_once()
-            follower.report_once()
-            quiet = 0 if follower.end != before or not follower._resumed else quiet + 1
+            follower.steps.receive_once()
+            follower.steps.report_once()
+            quiet = 0 if follower.end != before or not follower.steps.resumed else quiet + 1
             if quiet > 3 or (quiet and master.end and follower.end == master.end):
                 return
         raise WrongCopyError(f"does not get anywhere in {MOST_STEPS} steps: {follower.state}")
