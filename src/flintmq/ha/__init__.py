@@ -11,6 +11,7 @@ begin          finds the offset at which an empty follower begins
 overlap        compares what the master sends with what is here
 adoption       decides whether a directory may be followed into
 resync         finds where two logs part
+progress       notes for other processes how far a follower is
 follower_steps follows one master into one store, step by step
 follower       a follower as its user has it, of any thread
 

@@ -28,6 +28,7 @@ from flintmq.ha.broker_tables import BrokerTables
 from flintmq.ha.connection import POLL_S, Dial, MasterConnection, parse_master
 from flintmq.ha.follower_line import SILENCE_S, Received
 from flintmq.ha.overlap import Overlap, QueueGapCheck, judge_silence
+from flintmq.ha.progress import ProgressNotes
 from flintmq.ha.resync import PartingSearch
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.store_url import local_only
@@ -137,6 +138,7 @@ class FollowerSteps:
         self._dials_failed = self._silent_lines = 0
         self._waits = 0
         self._frames = self._heartbeats = self._bytes = self._sessions = 0
+        self._notes: ProgressNotes | None = None  # written by `loop` only
         self.stopping = threading.Event()
         self._last: FollowerStats | None = None
         self.state = "opening"
@@ -179,12 +181,14 @@ class FollowerSteps:
         """
         while not self.stopping.is_set() and not self.done:
             if self.line is None and not (self.resync_once() and self.connect_once()):
+                self._note_progress()
                 self.stopping.wait(self.wait_s())
                 self._take_tables()
                 continue
             self.receive_once()
             self.report_once()
             self._take_tables()
+            self._note_progress()
 
     def wait_s(self) -> float:
         """Return the seconds to wait before the next line is tried."""
@@ -211,6 +215,8 @@ class FollowerSteps:
         if self._tables is not None:
             self._tables.stop()
         store = self.store
+        if self._notes is not None:
+            self._note_progress(last=True)
         self._drop_line()
         if store is not None:
             store.raw.discard()
@@ -476,6 +482,16 @@ class FollowerSteps:
             self._lost(_text(error))
             return
         self._notice_caught_up(self._effects.monotonic())
+
+    def _note_progress(self, *, last: bool = False) -> None:
+        """Note for other processes how far it is, now and then."""
+        if self.store is None:
+            return
+        if self._notes is None:
+            self._notes = ProgressNotes(self._root, self._effects)
+        facts = None if self._tables is None else self._tables.facts
+        line = None if self.line is None else self.line.line
+        self._notes.take(line, caught_up=self.caught_up, master_end=None if facts is None else facts.end, last=last)
 
     def _take_tables(self) -> None:
         if self._tables is None or self.store is None:
