@@ -22,7 +22,16 @@ from typing import Any, Final, NamedTuple
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError, ReplicationError, StoreError, UsageError
-from flintmq.ha.adoption import check_past, cut_of, is_new, note_begin, note_compared, note_cut, unsure_from
+from flintmq.ha.adoption import (
+    check_file_size,
+    check_past,
+    cut_of,
+    is_new,
+    note_begin,
+    note_compared,
+    note_cut,
+    unsure_from,
+)
 from flintmq.ha.begin import ANSWER_S, BeginSearch, report_for
 from flintmq.ha.broker_tables import BrokerTables
 from flintmq.ha.connection import POLL_S, Dial, MasterConnection, parse_master
@@ -282,6 +291,8 @@ class FollowerSteps:
             facts = self._tables.facts
             if facts is None:
                 return False
+            if (size := facts.file_size) is not None:
+                check_file_size(self._root, size, config, self._effects)
             self._given = config, facts.peer
             self._begin = facts.begin if self._begin == "first" and facts.begin else self._begin
         return True
