@@ -43,9 +43,9 @@ def check_past(root: str, config: StoreConfig, effects: Effects, *, adopt: bool)
 
 
 def check_file_size(root: str, size: int, config: StoreConfig, effects: Effects) -> None:
-    """Check that the log's files, if there are any, have the size of the broker's. Nothing is changed.
+    """Check that the log's files, if there are any, have the size of the broker's.
 
-    The line does not tell it: another size would be noticed where the broker's first file ends.
+    Nothing is changed. The line does not tell the size: another would be noticed where the broker's first file ends.
 
     Args:
         root: of the store.
