@@ -1,13 +1,20 @@
-"""Fixtures for replication: the recorded masters."""
+"""Fixtures for replication: the recorded masters, and a simulated line to them."""
 
 from __future__ import annotations
 
 import pytest
 
 from tests.compat.replication import VERSIONS, GoldenMaster
+from tests.ha.simulated import SimulatedMaster, SimulatedTime
 
 
 @pytest.fixture(scope="session", params=VERSIONS)
 def master(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> GoldenMaster:
     """Each recorded master in turn, unpacked once; read it only."""
     return GoldenMaster(request.param, tmp_path_factory.mktemp("ha"))
+
+
+@pytest.fixture
+def sim(master: GoldenMaster) -> SimulatedMaster:
+    """A simulated line to the recorded master."""
+    return SimulatedMaster(master.log, master.file_size, SimulatedTime())

@@ -14,6 +14,7 @@ from typing import Any
 
 from flintmq.ha.follower import Follower
 from flintmq.storage.filesystem import Effects
+from tests.compat.replication import GoldenMaster
 
 HEADER = struct.Struct(">qi")
 REPORT = struct.Struct(">q")
@@ -156,11 +157,12 @@ class Driven:
         self.follower.open()
 
     def step(self) -> None:
-        if not self.follower.connected and not (self.follower.resync_once() and self.follower.connect_once()):
-            self.time.now += self.follower.wait_s()
+        steps = self.follower.steps
+        if not steps.connected and not (steps.resync_once() and steps.connect_once()):
+            self.time.now += steps.wait_s()
             return
-        self.follower.receive_once()
-        self.follower.report_once()
+        steps.receive_once()
+        steps.report_once()
 
     def until(self, reached: Callable[[], bool]) -> None:
         for _ in range(STEPS):
@@ -184,3 +186,24 @@ def driven(path: Path, master: SimulatedMaster, sizes: dict[str, Any], **more: A
         yield one
     finally:
         one.follower.close()
+
+
+def log_of(store: Path) -> tuple[int | None, bytes]:
+    """Log offset of the first file of a store, and the bytes of all, without the zeros at their end."""
+    files = sorted(path for path in (store / "commitlog").iterdir() if path.is_file())
+    return (int(files[0].name), b"".join(path.read_bytes() for path in files).rstrip(b"\0")) if files else (None, b"")
+
+
+def record_end(master: GoldenMaster, number: int) -> int:
+    at, size = master.records[number]
+    return at + size
+
+
+def followed(path: Path, master: GoldenMaster, sim: SimulatedMaster, records: int) -> tuple[int | None, bytes]:
+    """Follow so many records, and stop; return the log."""
+    whole, sim.end = sim.end, record_end(master, records - 1)
+    with driven(path, sim, master.config, ack=True) as one:
+        one.catch_up(sim.end)
+    sim.end = whole
+    del sim.asked[:]
+    return log_of(path)

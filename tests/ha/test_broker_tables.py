@@ -53,18 +53,22 @@ def tables_of(asked: Asked, every_s: float = 60.0) -> BrokerTables:
 
 def opened(root: Path, tables: BrokerTables) -> MessageStore:
     """A store in role SLAVE with the broker's tables."""
-    config, _ = tables.begin(str(root), StoreConfig.from_keys({"brokerRole": "SLAVE"}))
+    config = tables.begin(str(root), StoreConfig.from_keys({"brokerRole": "SLAVE"}))
+    tables.save(str(root))
     assert tables.facts is not None
     return MessageStore(root, config, peer=tables.facts.peer)
 
 
 def test_the_brokers_sizes_count_unless_they_are_given(tmp_path: Path):
     asked = Asked(facts({}, messageDelayLevel="1s 9s"))
-    config, files = tables_of(asked).begin(str(tmp_path / "a"), StoreConfig.from_keys({"maxIndexNum": 77}))
+    tables = tables_of(asked)
+    config = tables.begin(str(tmp_path / "a"), StoreConfig.from_keys({"maxIndexNum": 77}))
+    assert not (tmp_path / "a").exists()
+    files = tables.save(str(tmp_path / "a"))
     assert (config.mapped_file_size_commit_log, config.max_index_num, config.max_hash_slot_num) == (65536, 77, 500)
     assert config.message_delay_level == "1s 9s" and files == ["topics.json", "consumerOffset.json"]
     (tmp_path / "b/commitlog").mkdir(parents=True)
-    config, _ = tables_of(asked).begin(str(tmp_path / "b"), StoreConfig.from_keys({}))
+    config = tables_of(asked).begin(str(tmp_path / "b"), StoreConfig.from_keys({}))
     assert "mappedFileSizeCommitLog" not in config.given, "a store that is there has sizes of its own"
     assert config.message_delay_level == "1s 9s"
 
@@ -72,8 +76,8 @@ def test_the_brokers_sizes_count_unless_they_are_given(tmp_path: Path):
 def test_a_store_that_is_there_gets_the_tables_once_the_logs_agree(tmp_path: Path):
     MessageStore(tmp_path, SIZES).close()
     tables = tables_of(Asked(facts({"A": {"topicName": "A"}})))
-    config, files = tables.begin(str(tmp_path), StoreConfig.from_keys({"brokerRole": "SLAVE"}))
-    assert files == [] and not (tmp_path / "config").exists()
+    config = tables.begin(str(tmp_path), StoreConfig.from_keys({"brokerRole": "SLAVE"}))
+    assert tables.save(str(tmp_path)) == [] and not (tmp_path / "config").exists()
     with MessageStore(tmp_path, config) as store:
         tables.start(store)
         assert tables.take(store, agreed=False) is None and read_config(str(tmp_path)).topics == {}

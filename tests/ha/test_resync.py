@@ -13,14 +13,8 @@ from flintmq.errors import DivergedError, UsageError
 from flintmq.storage.filesystem import REAL
 from flintmq.store.layout import followed
 from tests.compat.replication import GoldenMaster, queue_units
-from tests.ha.simulated import SimulatedMaster, SimulatedTime, driven
-from tests.ha.test_follower import log_of, other_times, record_end
-
-
-@pytest.fixture
-def sim(master: GoldenMaster) -> SimulatedMaster:
-    """A simulated line to the recorded master."""
-    return SimulatedMaster(master.log, master.file_size, SimulatedTime())
+from tests.ha.simulated import SimulatedMaster, driven, log_of, record_end
+from tests.ha.test_follower_steps import other_times
 
 
 def other_past(path: Path, master: GoldenMaster, sim: SimulatedMaster, first: int, last: int) -> bytes:

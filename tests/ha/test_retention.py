@@ -72,8 +72,8 @@ def test_files_that_go_while_the_last_record_is_compared(tmp_path: Path, master:
     sim.end, sim.piece = master.file_size + 60, piece
     with driven(tmp_path / "copy", sim, master.config | RULES, ack=True) as one:
         if begun := piece < 1000:
-            one.follower.connect_once()
-            one.follower.receive_once()  # a part of the record
+            one.follower.steps.connect_once()
+            one.follower.steps.receive_once()  # a part of the record
             assert one.follower.state == "comparing"
         expire(one.follower, 1)
         assert one.follower.store.raw.begin == master.file_size and one.follower.store.raw.last_record is None

@@ -48,7 +48,7 @@ STAGING = "copy"
 REPORT = "copy.jsonl"
 CHUNK = 1 << 20
 DERIVED = (directories.QUEUES, directories.EXT_QUEUES, directories.BATCH_QUEUES, directories.INDEX)
-NOT_OURS = ("lock", "abort", "quarantine", directories.COPYING, directories.COPIED)
+NOT_OURS = ("lock", "abort", "quarantine", "flintmq.following", directories.COPYING, directories.COPIED)
 """Files of the process that has the store open, files that a broker never reads, and those of an earlier copy."""
 
 

@@ -11,7 +11,9 @@ begin          finds the offset at which an empty follower begins
 overlap        compares what the master sends with what is here
 adoption       decides whether a directory may be followed into
 resync         finds where two logs part
-follower       follows one master into one store
+progress       notes for other processes how far a follower is
+follower_steps follows one master into one store, step by step
+follower       a follower as its user has it, of any thread
 
 master_line    the master's side of a line, without I/O
 acks           puts that wait until replicas have them
@@ -24,9 +26,6 @@ broker_tables  keeps them in a follower's store
 name_server    finds brokers and their replication ports
 fleet          follows all brokers of a name server
 
-master_line    the master's side of a line, without I/O
-acks           puts that wait until replicas have them
-listener       lets followers have the log of a store
 registration   registers a listener at a name server
 
 Importing this package opens no socket.

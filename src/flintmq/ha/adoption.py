@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from flintmq.config.keys import StoreConfig
-from flintmq.errors import CorruptStoreError, UsageError
+from flintmq.errors import CorruptStoreError, ReplicationError, UsageError
 from flintmq.storage.filesystem import Effects
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.layout import directories, followed
@@ -31,7 +31,7 @@ def check_past(root: str, config: StoreConfig, effects: Effects, *, adopt: bool)
         StoreAccessError: a directory may not be read.
     """
     found = None if adopt else followed.read(root, effects)
-    if adopt or (found is not None and found.mastered_at is None) or not _has_log(root, config, effects):
+    if adopt or (found is not None and found.mastered_at is None) or is_new(root, config, effects):
         return
     if found is None:
         text = f"{root}: a log that no follower has written"
@@ -40,6 +40,31 @@ def check_past(root: str, config: StoreConfig, effects: Effects, *, adopt: bool)
     raise UsageError(
         f"{text}; follow into a new directory, or give --adopt to go on here if its last record is the master's"
     )
+
+
+def check_file_size(root: str, size: int, config: StoreConfig, effects: Effects) -> None:
+    """Check that the log's files, if there are any, have the size of the broker's.
+
+    Nothing is changed. The line does not tell the size: another would be noticed where the broker's first file ends.
+
+    Args:
+        root: of the store.
+        size: bytes of a log file of the broker, as it says.
+        config: the keys that are known.
+        effects: the disk.
+
+    Raises:
+        ReplicationError: ("geometry") they have another.
+        StoreAccessError: a directory may not be read.
+    """
+    listed = directories.log_directories(root, config, effects)
+    found = LogFiles.discover([each.path for each in listed], effects=effects)
+    if found.files and found.file_size != size:
+        raise ReplicationError(
+            "geometry",
+            f"{root}: its log files have {found.file_size} bytes, and the broker's have {size}; follow into a new "
+            "directory, without --set mappedFileSizeCommitLog",
+        )
 
 
 def note_begin(root: str, now: Followed, effects: Effects) -> None:
@@ -112,6 +137,11 @@ def note_compared(root: str, effects: Effects) -> None:
         followed.write(root, replace(found, unsure_from=None), effects)
 
 
-def _has_log(root: str, config: StoreConfig, effects: Effects) -> bool:
+def is_new(root: str, config: StoreConfig, effects: Effects) -> bool:
+    """Return whether a directory holds no file of a log, or is not there.
+
+    Raises:
+        StoreAccessError: a directory may not be read.
+    """
     listed = directories.log_directories(root, config, effects)
-    return bool(LogFiles.discover([each.path for each in listed], effects=effects).files)
+    return not LogFiles.discover([each.path for each in listed], effects=effects).files

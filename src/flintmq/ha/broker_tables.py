@@ -68,25 +68,21 @@ class BrokerTables:
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
 
-    def begin(self, root: str, config: StoreConfig) -> tuple[StoreConfig, list[str]]:
-        """Ask for the first time, and write the tables of a new store, which is not open.
+    def begin(self, root: str, config: StoreConfig) -> StoreConfig:
+        """Ask for the first time; nothing is written.
 
-        A store that is there gets them from `take`.
+        A new store gets the tables from `save`, one that is there from `take`.
 
         Args:
-            root: of the store; made if it is missing.
+            root: of the store.
             config: of the follower.
 
         Returns:
-            The configuration, with the broker's values of the keys that were not given and that decide on bytes; and
-            the names of the files that changed.
+            The configuration, with the broker's values of the keys that were not given and that decide on bytes.
 
         Raises:
             ReplicationError: it refuses, cannot be followed, or has another size of log files.
-            OSError: it cannot be reached; or the disk refused.
-            StoreLockedError, StoreAccessError: as for `metadata.save`.
-
-        Durability: on return.
+            OSError: it cannot be reached.
         """
         facts = self._fetch(self.address)
         keys = facts.store_keys
@@ -97,14 +93,31 @@ class BrokerTables:
                 f"{self.address}: its log files have {size} bytes, and {FILE_SIZE} is given as "
                 f"{config.mapped_file_size_commit_log}; leave it out, and the broker's counts",
             )
-        written = []
         if self.effects.is_dir(os.path.join(root, directories.LOG)):
             keys = {key: value for key, value in keys.items() if not any(word in key.lower() for word in _SIZES)}
             self._came = facts
-        else:
-            written = metadata.save(root, facts.tables, self.effects, facts.peer)
         self.facts = facts
-        return config.with_keys({key: value for key, value in keys.items() if key not in config.given}), written
+        return config.with_keys({key: value for key, value in keys.items() if key not in config.given})
+
+    def save(self, root: str) -> list[str]:
+        """Write the tables that came into a new store, which is not open.
+
+        A store that was there when the broker was asked waits for `take`.
+
+        Args:
+            root: of the store; made if it is missing.
+
+        Returns:
+            Names of the files that changed.
+
+        Raises:
+            OSError, StoreLockedError, StoreAccessError: as for `metadata.save`.
+
+        Durability: on return.
+        """
+        if self.facts is None or self._came is not None:
+            return []
+        return metadata.save(root, self.facts.tables, self.effects, self.facts.peer)
 
     def start(self, store: MessageStore) -> None:
         """Have the open store keep the broker's tables, and go on asking."""

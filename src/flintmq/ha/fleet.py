@@ -29,7 +29,9 @@ Event = dict[str, Any]
 class FollowsOne(Protocol):
     """The part of `Follower` that a fleet uses."""
 
-    state: str
+    @property
+    def state(self) -> str:
+        """State, as `Follower` has it."""
 
     def run(self, stopping: threading.Event | None = None) -> None:
         """Follow until stopped, or until it is done or refused."""

@@ -1,78 +1,27 @@
 """Follows the log of one master into one store: `flintmq follow`, `flintmq.ha.Follower`.
 
-The store is open in role SLAVE and gets the master's bytes at the master's offsets. One thread runs three steps:
-
-    connect_once   opens a line. An empty follower first finds where to begin (`begin`); any other reports the begin of
-                   its last whole record, and has what comes compared with it (`overlap`) before it stores a byte.
-    receive_once   takes what one read brings: compares it, or appends it
-    report_once    reports the end of what is whole, if it moved, and each 5 s in any case
-
-Without `ack` the follower is a tap: it repeats its first report, so that a SYNC_MASTER never takes it for a replica. A
-lost line is opened again after 0.2 to 5 s. What a master cannot mend by sending again ends the follower: a
-ReplicationError, with nothing changed that it had before.
+The store is open in role SLAVE and gets the master's bytes at the master's offsets. One thread takes the steps
+(`follower_steps`); this module is what any thread has of it: start and stop, views, waits, numbers.
 """
 
 from __future__ import annotations
 
 import os
-import random
 import threading
 from collections.abc import Callable, Mapping
-from typing import Any, Final, NamedTuple, Self
+from typing import Final, Self
 
 from flintmq.config.keys import StoreConfig
-from flintmq.errors import FlintError, ReplicationError, StoreError, UsageError
-from flintmq.ha.adoption import check_past, cut_of, note_begin, note_compared, note_cut, unsure_from
-from flintmq.ha.begin import ANSWER_S, BeginSearch, report_for
+from flintmq.errors import FlintError, UsageError
 from flintmq.ha.broker_tables import BrokerTables
-from flintmq.ha.connection import POLL_S, Dial, MasterConnection, dial, parse_master
-from flintmq.ha.follower_line import SILENCE_S, Received
-from flintmq.ha.overlap import Overlap, QueueGapCheck, judge_silence
-from flintmq.ha.resync import PartingSearch
+from flintmq.ha.connection import Dial, dial
+from flintmq.ha.follower_steps import Event, FollowerStats, FollowerSteps, FollowOptions
 from flintmq.storage.filesystem import REAL, Effects
-from flintmq.storage.store_url import local_only
-from flintmq.store.layout.followed import Followed
 from flintmq.store.layout.store_config import given_config
 from flintmq.store.message_store import MessageStore
 from flintmq.store.view import StoreView
 
-FIRST_WAIT_S: Final = 0.2
-LONGEST_WAIT_S: Final = 5.0
-"""Between two attempts to open a line, the wait doubles from the first to the longest."""
-QUIET_S: Final = 0.2
-"""Seconds without bytes of the log after which the follower has caught up."""
-ONCE_S: Final = 1.0
-"""Seconds without them after which `once` is done; and after a heartbeat, for a master that has nothing there."""
-ATTEMPTS: Final = 3
-"""With `once`, attempts to reach a master; in any case, lines in a row without an answer until it is refused."""
-DISPATCH_S: Final = 600.0
 FLUSHES: Final = {None: None, "SYNC": "SYNC_FLUSH", "ASYNC": "ASYNC_FLUSH"}
-
-Event = dict[str, Any]
-
-
-class FollowerStats(NamedTuple):
-    """Counters of a follower since it was opened.
-
-    Attributes:
-        end: log offset after the last byte received.
-        whole: log offset after the last whole record.
-        acknowledged: the last report; -1 before the first.
-        frames, heartbeats, bytes: received in all.
-        sessions: lines that were opened to follow.
-        refusals: 1 if the master was refused.
-        lag_ms: our clock minus the store time of the last whole record; 0 while caught up.
-    """
-
-    end: int
-    whole: int
-    acknowledged: int
-    frames: int
-    heartbeats: int
-    bytes: int
-    sessions: int
-    refusals: int
-    lag_ms: int
 
 
 class Follower:
@@ -101,8 +50,7 @@ class Follower:
         ConfigError: an unknown key or an impossible value.
 
     Attributes:
-        state: "opening", "connecting", "comparing", "following", "refused" or "closed".
-        error: the error that ended it; None if none did.
+        steps: its steps, for simulations, which take them one by one.
 
     Thread: `stop`, `wait_caught_up`, `view` and the numbers may be used from any; the steps from one.
     """
@@ -130,38 +78,17 @@ class Follower:
             raise UsageError(f"begin={begin!r} is neither first, last nor the log offset of a file")
         if flush not in FLUSHES:
             raise UsageError(f"flush={flush!r}; give SYNC or ASYNC")
-        self.path, self.master, self.address = path, master, parse_master(master)
-        self._root = os.path.abspath(local_only(path))
-        self._begin, self._ack, self._once, self._adopt = begin, ack, once, adopt
-        self._resync, self._confirmed = resync, confirmed
+        self.path, self.master = path, master
         keys = {"brokerRole": "SLAVE"} | ({"flushDiskType": FLUSHES[flush]} if flush else {})
-        self._config = given_config(config, False, {}).with_keys(keys)
-        self._sync = self._config.flush_disk_type == "SYNC_FLUSH"
-        self._on_event, self._effects, self._dial, self._services = on_event, effects, dial, services
-        self._tables = BrokerTables(config_from, effects) if config_from is not None else None
-        self._store: MessageStore | None = None
-        self._given = self._config, ""  # what the store was opened with
-        self._unsure: int | None = None  # from here on a power cut may have taken bytes that no checksum covers
-        self._line: MasterConnection | None = None
-        self._overlap: Overlap | None = None
-        self._gap: QueueGapCheck | None = None
-        self._held = bytearray()  # bytes after a gap that hold no whole record yet
-        self._unanswered_since: float | None = None  # the first heartbeat of a master that sent nothing to compare
-        self._resumed = False
-        self._data_at = 0.0  # when bytes of the log last came
-        self._caught_up_at = -1  # end of the log of the last event `caught_up`
-        self._reachable = True
-        self._dials_failed = self._silent_lines = 0
-        self._waits = 0
-        self._frames = self._heartbeats = self._bytes = self._sessions = 0
+        slave = given_config(config, False, {}).with_keys(keys)
+        options = FollowOptions(
+            path, master, begin, slave, ack, adopt, resync, confirmed, once, effects, dial, services
+        )
+        tables = BrokerTables(config_from, effects) if config_from is not None else None
+        self.steps = FollowerSteps(options, tables, self._take)
+        self._on_event = on_event
         self._changed = threading.Condition()
-        self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
-        self._last: FollowerStats | None = None
-        self.state = "opening"
-        self.error: BaseException | None = None
-
-    # -- for its user -----------------------------------------------------------------------------------------------
 
     def __enter__(self) -> Self:
         """Open the store, and follow in a thread of its own.
@@ -185,13 +112,15 @@ class Follower:
 
         May be called again. Thread: any but its own.
         """
-        self._stopping.set()
+        self.steps.stopping.set()
         if self._thread is not None:
             self._thread.join()
         self.close()
 
     def run(self, stopping: threading.Event | None = None) -> None:
         """Open the store and follow, in this thread, until stopped or, with `once`, until caught up.
+
+        In a new directory nothing is made until the master answers.
 
         Args:
             stopping: set when it is to stop.
@@ -201,12 +130,11 @@ class Follower:
             FlintError: of the store.
             UsageError: with `once`, nobody answers at the master's address.
         """
-        self._stopping = stopping or self._stopping
+        self.steps.stopping = stopping or self.steps.stopping
         try:
-            self.open(patient=not self._once)
-            self._loop()
+            self.steps.run()
         except (FlintError, OSError) as error:
-            self._refused(error)
+            self.steps.refused(error)
             raise
         finally:
             self.close()
@@ -238,23 +166,33 @@ class Follower:
         """The store, for `get`, `query`, consumers and statistics; it takes no puts.
 
         Raises:
-            UsageError: the follower is closed.
+            UsageError: the follower is closed; or a `run` into a new directory waits for its master.
         """
-        return self._opened()
+        return self.steps.opened()
 
     def view(self) -> StoreView:
         """Return a read-only view of what is whole now.
 
         Raises:
-            UsageError: the follower is closed.
+            UsageError: as `store`.
             StoreAccessError: a file may not be read.
         """
-        return self._opened().view()
+        return self.steps.opened().view()
+
+    @property
+    def state(self) -> str:
+        """State: "opening", "connecting", "comparing", "following", "refused" or "closed"."""
+        return self.steps.state
+
+    @property
+    def error(self) -> BaseException | None:
+        """The error that ended it; None if none did."""
+        return self.steps.error
 
     @property
     def caught_up(self) -> bool:
         """True if the last byte that the master sent is here, and no more came for a moment."""
-        return self._resumed and self._caught_up_at == self.whole
+        return self.steps.caught_up
 
     @property
     def end(self) -> int:
@@ -264,7 +202,7 @@ class Follower:
     @property
     def whole(self) -> int:
         """Log offset after the last whole record; readers, queues and index see the log up to it."""
-        return self.stats().whole if self._store is None else self._store.raw.end
+        return self.steps.whole
 
     @property
     def lag_ms(self) -> int:
@@ -273,24 +211,7 @@ class Follower:
 
     def stats(self) -> FollowerStats:
         """Return counters, also after the end."""
-        store = self._store
-        if store is None:
-            return self._last or FollowerStats(0, 0, -1, 0, 0, 0, 0, 0, 0)
-        raw, line = store.raw, None if self._line is None else self._line.line
-        lag = 0 if self.caught_up else max(0, self._effects.now_ms() - raw.last_time)
-        return FollowerStats(
-            end=raw.received,
-            whole=raw.end,
-            acknowledged=-1 if line is None else line.reported,
-            frames=self._frames + (line.frames if line else 0),
-            heartbeats=self._heartbeats + (line.heartbeats if line else 0),
-            bytes=self._bytes + (line.bytes if line else 0),
-            sessions=self._sessions,
-            refusals=int(isinstance(self.error, ReplicationError)),
-            lag_ms=lag,
-        )
-
-    # -- the loop ---------------------------------------------------------------------------------------------------
+        return self.steps.stats()
 
     def open(self, *, patient: bool = False) -> None:
         """Take the broker's tables if they are asked for, and open the store.
@@ -303,459 +224,26 @@ class Follower:
             UsageError: it cannot be reached.
             FlintError: as for MessageStore.
         """
-        check_past(self._root, self._config, self._effects, adopt=self._adopt)
-        if self._tables is None:
-            self._open_store(self._config)
-        elif not self._open_with(self._tables, patient):
-            return
-        raw = self._opened().raw
-        self._event("opened", begin=raw.begin, end=None if raw.begin is None else raw.end)
-        self.state = "connecting"
-
-    def _open_store(self, config: StoreConfig, peer: str = "5.3.3") -> MessageStore:
-        """Open the store; a cut that is under way is done."""
-        cut = cut_of(self._root, self._effects)
-        self._given = config, peer
-        self._store = MessageStore(
-            self.path, config, effects=self._effects, peer=peer, cut_at=cut, services=self._services
-        )
-        raw = self._store.raw
-        if raw.begin is not None:
-            self._note_begin(raw.begin)
-        self._unsure = unsure_from(self._root, self._effects)
-        return self._store
-
-    def _open_with(self, tables: BrokerTables, patient: bool) -> bool:
-        """Take the broker's tables, and open the store; return False if it was stopped before."""
-        written, config = self._first_tables(tables, patient)
-        if tables.facts is None:
-            return False
-        begin = tables.facts.begin
-        self._begin = begin if self._begin == "first" and begin else self._begin
-        store = self._open_store(config, tables.facts.peer)
-        tables.start(store)
-        if written:
-            self._event("metadata", files=written)
-        return True
-
-    def _first_tables(self, tables: BrokerTables, patient: bool) -> tuple[list[str], StoreConfig]:
-        """Ask the broker until it answers, or a stop."""
-        config, written, failed = self._config, list[str](), 0
-        while not self._stopping.is_set():
-            try:
-                config, written = tables.begin(self._root, self._config)
-                break
-            except (ConnectionError, TimeoutError) as error:
-                failed += 1
-                if failed >= ATTEMPTS and (self._once or not patient):
-                    text = f"{_text(error)}; give a broker's listenPort with --config-from"
-                    raise UsageError(text) from error
-                if failed == 1:
-                    self._event("lost", reason=_text(error))
-            self._stopping.wait(self.wait_s())
-        self._waits = 0
-        return written, config
+        self.steps.open(patient=patient)
 
     def close(self) -> None:
         """Close the line and the store. May be called again."""
-        if self._tables is not None:
-            self._tables.stop()
-        store = self._store
-        if store is None:
-            return
-        self._drop_line()
-        store.raw.discard()
-        self._last = self.stats()
-        end, self._store = store.raw.end, None
-        store.close()
-        if self.state != "refused":
-            self.state = "closed"
-        self._event("closed", end=end)
+        self.steps.close()
+        with self._changed:
+            self._changed.notify_all()
 
     def _loop_quietly(self) -> None:
         try:
-            self._loop()
+            self.steps.loop()
         except (FlintError, OSError) as error:
-            self._refused(error)
+            self.steps.refused(error)
         except BaseException as error:  # a bug, or the user's own `on_event`: who waits must not wait for ever
-            self._refused(error)
+            self.steps.refused(error)
             raise
 
-    def _loop(self) -> None:
-        while not self._stopping.is_set() and not self.done:
-            if self._line is None and not (self.resync_once() and self.connect_once()):
-                self._stopping.wait(self.wait_s())
-                self._take_tables()
-                continue
-            self.receive_once()
-            self.report_once()
-            self._take_tables()
-
-    def wait_s(self) -> float:
-        """Return the seconds to wait before the next line is tried."""
-        longest = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(self._waits, 10))
-        self._waits += 1
-        return longest * random.uniform(0.75, 1.0)
-
-    @property
-    def connected(self) -> bool:
-        """True if a line is open."""
-        return self._line is not None
-
-    @property
-    def done(self) -> bool:
-        """True if `once` was asked for and it has caught up."""
-        if not self._once or self._line is None or not self.caught_up:
-            return False
-        if self._opened().raw.begin is None:
-            return self._line.line.heartbeats >= 2
-        return self._effects.monotonic() - self._data_at >= ONCE_S
-
-    # -- steps ------------------------------------------------------------------------------------------------------
-
-    def resync_once(self) -> bool:
-        """Drop what the master does not have, if that was asked for and not done yet.
-
-        Returns:
-            False if the line was lost meanwhile.
-
-        Raises:
-            DivergedError: the logs have nothing in common.
-            UsageError: something would be dropped, and that is not confirmed.
-            FlintError: of the store.
-        """
-        if not self._resync:
-            return True
-        store = self._opened()
-        try:
-            tail = PartingSearch(self._ask, store.raw, self._effects, self._stopping.is_set, self._unsure).tail()
-        except OSError as error:
-            self._lost(_text(error))
-            return False
-        if self._stopping.is_set():
-            return False
-        self._resync = False
-        if tail is None:
-            return True
-        self._event("resync", **tail._asdict())
-        if not self._confirmed:
-            raise UsageError(
-                f"{self._root}: {tail.records} messages from log offset {tail.begin} to {tail.end} are not in the "
-                f"master's log, the first one stored at {tail.since}; give --yes to move them to quarantine/"
-            )
-        note_cut(self._root, tail.begin, self._effects)
-        self._store = None
-        store.close()
-        store = self._open_store(*self._given)
-        if self._tables is not None:
-            store.follow_tables({})
-        return True
-
-    def connect_once(self) -> bool:
-        """Open a line to the master; return whether there is one.
-
-        Raises:
-            ReplicationError: the master is refused.
-            UsageError: with `once`, nobody answered three times.
-        """
-        raw = self._opened().raw
-        self.state = "connecting"
-        try:
-            if raw.begin is None:
-                line = BeginSearch(self._ask, raw.file_size, self._stopping.is_set).line_at(self._begin)
-                self._follow_on(line)
-                self._resume()
-            else:
-                known = raw.end if raw.last_record is None else raw.last_record
-                if self._unsure is not None and known:
-                    known = min(known, max(self._unsure, raw.begin))
-                asked = report_for(known)
-                self._follow_on(self._ask(asked, asked))
-                self._overlap = Overlap(asked, raw.end, raw.read) if asked < raw.end else None
-                self.state = "comparing"
-        except OSError as error:
-            if isinstance(error, TimeoutError) and not self._dials_failed and not self._stopping.is_set():
-                self._count_silence()
-            self._lost(_text(error))
-            return False
-        return True
-
-    def receive_once(self, seconds: float = POLL_S) -> None:
-        """Take what one read brings, or wait so many seconds for it.
-
-        Raises:
-            ReplicationError: the master is refused.
-            FlintError: the store cannot go on.
-            OSError: likewise.
-        """
-        line = self._line
-        if line is None:
-            return
-        try:
-            got = line.receive(seconds)
-        except OSError as error:
-            self._lost(_text(error))
-            return
-        now = self._effects.monotonic()
-        if got is not None:
-            self._silent_lines = 0
-            try:
-                self._take(line, got, now)
-            except (FlintError, OSError):
-                self._report_last()
-                raise
-            if got.refusal is not None:
-                self._report_last()
-                raise got.refusal
-        elif line.line.silent(now):
-            self._lost(f"the master sent nothing for {SILENCE_S:.0f} s")
-            return
-        if not self._resumed and self._unanswered_since is not None and now - self._unanswered_since >= ONCE_S:
-            self._explain_silence()
-        self._notice_caught_up(now)
-
-    def report_once(self) -> None:
-        """Report to the master, if the time has come, or there is more to acknowledge.
-
-        Raises:
-            StoreError: the disk refused to flush.
-        """
-        line = self._line
-        if line is None:
-            return
-        offset = self._to_report(line)
-        if not line.line.report_due(offset, self._effects.monotonic(), more=line.full):
-            return
-        self._flush_below(offset)
-        try:
-            line.report(offset)
-        except OSError as error:
-            self._lost(_text(error))
-            return
-        self._notice_caught_up(self._effects.monotonic())
-
-    def _take_tables(self) -> None:
-        if self._tables is None:
-            return
-        event = self._tables.take(self._opened(), agreed=self._resumed)
-        if event is not None:
-            self._event(event.pop("event"), **event)
-
-    # -- a line -----------------------------------------------------------------------------------------------------
-
-    def _ask(self, report: int, due: int | None) -> MasterConnection:
-        """Open a line with a first report.
-
-        Raises:
-            OSError: nobody answers.
-            StoreError: the disk refused to flush.
-            UsageError: with `once`, for the third time.
-        """
-        raw = self._opened().raw
-        self._flush_below(report)
-        try:
-            line = MasterConnection.open(self.address, report, due, raw.file_size, self._dial, self._effects)
-        except OSError as error:
-            self._dials_failed += 1
-            if self._once and self._dials_failed >= ATTEMPTS:
-                raise UsageError(
-                    f"{self.master}: nobody answers there ({_text(error)}); give a broker's HA port"
-                ) from error
-            raise
-        self._dials_failed = 0
-        return line
-
-    def _follow_on(self, line: MasterConnection) -> None:
-        """Use a line from now on."""
-        self._line, self._sessions, self._reachable = line, self._sessions + 1, True
-        self._resumed, self._unanswered_since, self._data_at = False, None, self._effects.monotonic()
-        self._caught_up_at = -1
-        self._overlap = self._gap = None
-        self._held.clear()
-        self._event("connected", report=line.line.reported)
-
-    def _take(self, line: MasterConnection, got: Received, now: float) -> None:
-        """Compare or append what came."""
-        if got.heartbeats and not got.size and not self._resumed and self._unanswered_since is None:
-            self._unanswered_since = now
-        if not got.size or got.offset is None:
-            return
-        self._data_at, self._unanswered_since = now, None
-        offset, data = got.offset, line.buffer[: got.size]
-        if self._overlap is not None:
-            try:
-                same = self._overlap.compare(offset, data)
-            except UsageError:
-                if (self._opened().raw.begin or 0) <= self._overlap.at:
-                    raise
-                self._lost("old files were deleted here, and with them the record that was compared")
-                return
-            if not self._overlap.agreed:
-                return
-            self._overlap, offset, data = None, offset + same, data[same:]
-        if self._gap is not None:
-            self._held += data
-            if not self._gap.check(memoryview(self._held)):
-                return
-            offset, data = offset + len(data) - len(self._held), memoryview(bytes(self._held))
-            self._gap = None
-            self._held.clear()
-        if not self._resumed:
-            self._resume()
-        self._append(offset, data)
-
-    def _append(self, offset: int, data: memoryview) -> None:
-        """Append bytes of the log, file by file."""
-        raw = self._opened().raw
-        if data and raw.begin is None:
-            begin = 0 if offset == 1 else offset
-            self._note_begin(begin)
-            raw.begin_at(begin)
-        if data and offset == 1 and raw.received == 0:
-            raw.append_raw(0, b"\0")  # a report cannot ask for byte 0, the high byte of the first record's size
-        at = 0
-        while at < len(data):
-            room = raw.file_size - (offset + at) % raw.file_size
-            raw.append_raw(offset + at, data[at : at + room])
-            at += room
-
-    def _note_begin(self, begin: int) -> None:
-        """Note, before the first byte, that this is a copy, and of whom."""
-        now = Followed(self.master, begin, self._opened().raw.file_size, str(self._begin))
-        note_begin(self._root, now, self._effects)
-
-    def _resume(self) -> None:
-        """Begin to follow: nothing that the master sent disagrees."""
-        if self._unsure is not None:
-            note_compared(self._root, self._effects)
-            self._unsure = None
-        self._resumed, self._waits, self.state = True, 0, "following"
-        self._event("resumed", end=self._opened().raw.end)
-        self._take_tables()
-
-    def _explain_silence(self) -> None:
-        """Find out why the master has nothing where our log ends, and go on if nothing is wrong.
-
-        Raises:
-            ReplicationError: it has another log, a shorter one, or has deleted what is next.
-        """
-        raw = self._opened().raw
-        end, size = raw.end, raw.file_size
-        with_records = raw.last_record is not None
-        if self._unsure is not None:  # noted in the file still; the next start of the follower tries again
-            text = f"the master has deleted the log from offset {self._unsure} on, so only the last record is compared"
-            self._unsure = None
-            self._lost(text)
-            return
-        self._drop_line()
-        if with_records and not self._opened().wait_dispatched(DISPATCH_S):
-            raise StoreError(f"{self._root}: queues are not dispatched up to offset {end}; run flintmq verify")
-        try:
-            search = BeginSearch(self._ask, size, self._stopping.is_set)
-            line = search.line_if_there(end, ANSWER_S) if with_records and end % size == 0 else None
-            there = line is not None
-            if line is None:
-                asked, last = search.last_file()
-                asked.close()
-                judge_silence(last, end)
-                line = self._ask(report_for(end), report_for(end))
-        except OSError as error:
-            self._lost(_text(error))
-            return
-        self._follow_on(line)
-        self._gap = QueueGapCheck(raw.next_offsets(), end, size) if with_records else None
-        if not there:
-            self._resume()
-
-    def _to_report(self, line: MasterConnection) -> int:
-        """Return the offset that is due as a report."""
-        if not self._ack or not self._resumed:
-            return line.line.reported
-        return max(line.line.reported, self._opened().raw.end)
-
-    def _flush_below(self, report: int) -> None:
-        """Make durable what a report names.
-
-        A master takes the first one, too, for an acknowledgement.
-        """
-        raw = self._opened().raw
-        if self._sync and raw.durable < report <= raw.end:
-            raw.flush()
-
-    def _report_last(self) -> None:
-        """Acknowledge what is whole before the end."""
-        if self._line is not None:
-            self._line.full = False
-        if self._line is not None and self._to_report(self._line) > self._line.line.reported:
-            self.report_once()
-
-    def _notice_caught_up(self, now: float) -> None:
-        line, raw = self._line, self._opened().raw
-        if line is None or not self._resumed or self._caught_up_at == raw.end:
-            return
-        if now - self._data_at < QUIET_S or not line.line.between_frames or raw.received != raw.end:
-            return
-        if line.line.reported < self._to_report(line):
-            return
-        self._caught_up_at = raw.end
-        self._event("caught_up", end=raw.end)
-
-    def _lost(self, reason: str) -> None:
-        """Close the line, for now.
-
-        Raises:
-            ReplicationError: it has connected and not answered too often.
-        """
-        line = self._line.line if self._line is not None else None
-        if line is not None and not line.heard_any and line.silent(self._effects.monotonic()):
-            self._count_silence()
-        self._drop_line()
-        self._opened().raw.discard()
-        if self._reachable and not self._stopping.is_set():
-            self._event("lost", reason=reason)
-        self._reachable = False
-        self.state = "connecting"
-
-    def _count_silence(self) -> None:
-        """Count a line on which nothing came.
-
-        Raises:
-            ReplicationError: they are too many in a row.
-        """
-        self._silent_lines += 1
-        if self._silent_lines >= ATTEMPTS:
-            text = f"{self.master} accepts connections and does not answer; give a master's HA port"
-            raise ReplicationError("protocol", text)
-
-    def _drop_line(self) -> None:
-        if self._line is not None:
-            line = self._line.line
-            self._frames, self._heartbeats = self._frames + line.frames, self._heartbeats + line.heartbeats
-            self._bytes += line.bytes
-            self._line.close()
-        self._line, self._overlap, self._gap, self._resumed = None, None, None, False
-        self._held.clear()
-
-    def _refused(self, error: BaseException) -> None:
-        self.error, self.state = error, "refused"
-        if not isinstance(error, UsageError):
-            self._event(
-                "refused", reason=error.reason if isinstance(error, ReplicationError) else "store", detail=_text(error)
-            )
-
-    def _event(self, name: str, **fields: Any) -> None:
+    def _take(self, event: Event) -> None:
+        """Wake who waits, and pass an event on."""
         with self._changed:
             self._changed.notify_all()
         if self._on_event is not None:
-            self._on_event({"event": name, **fields})
-
-    def _opened(self) -> MessageStore:
-        if self._store is None:
-            raise UsageError(f"{os.fspath(self.path)}: this follower is closed")
-        return self._store
-
-
-def _text(error: BaseException) -> str:
-    """Return an error as one line."""
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return " ".join(str(text).split()) or type(error).__name__
+            self._on_event(event)

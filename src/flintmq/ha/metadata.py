@@ -78,6 +78,12 @@ class BrokerFacts:
         return next((peer for first, peer in _VERSIONS if self.version >= first), "5.3.3")
 
     @property
+    def file_size(self) -> int | None:
+        """Bytes of a log file; None if the broker does not tell."""
+        size = self.store_keys.get("mappedFileSizeCommitLog")
+        return None if size is None else int(size)
+
+    @property
     def store_keys(self) -> dict[str, str]:
         """The keys of its configuration on which the bytes of its files depend.
 

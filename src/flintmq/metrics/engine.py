@@ -8,16 +8,22 @@ from flintmq.metrics.families import labels_of, storage_labels
 from flintmq.metrics.page import ENGINE_METRICS, Page
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from flintmq.store.append.stats import StoreStats
+    from flintmq.store.listening import FollowerInfo
 
 
-def engine_metrics(stats: StoreStats, *, broker: str = "", cluster: str = "") -> str:
+def engine_metrics(
+    stats: StoreStats, *, broker: str = "", cluster: str = "", followers: Sequence[FollowerInfo] | None = None
+) -> str:
     """Return the statistics of an open store as Prometheus text.
 
     Args:
         stats: from MessageStore.stats(); numbers of puts and gets begin with 0 when the store is opened.
         broker: value of the label node_id.
         cluster: value of the label cluster.
+        followers: from `store.ha.followers()`, of a store that listens; ask before `stats`.
 
     Returns:
         The text, version 0.0.4.
@@ -44,4 +50,11 @@ def engine_metrics(stats: StoreStats, *, broker: str = "", cluster: str = "") ->
     page.add("flintmq_process_memory_bytes", stats.memory_bytes, labels)
     page.add("flintmq_mapped_bytes", stats.mapped_bytes, labels)
     page.add("flintmq_open_seconds", stats.seconds, labels)
+    if followers is not None:
+        page.add("flintmq_listener_followers", len(followers), labels)
+    for one in followers or ():
+        if one.sent >= 0:  # it has reported
+            of = {**labels, "follower": "{}:{}".format(*one.address)}
+            page.add("flintmq_listener_unsent_bytes", max(0, stats.log_end - one.sent), of)
+            page.add("flintmq_listener_unacknowledged_bytes", max(0, stats.log_end - one.acknowledged), of)
     return page.text()

@@ -43,6 +43,20 @@ def add_presence(page: Page, member: Member, up: bool) -> None:
     page.add("flintmq_store_up", int(up), {**labels_of(member.broker, member.cluster), "store": member.path})
 
 
+def add_copy(page: Page, member: Member, figures: StoreFigures) -> None:
+    """Add how far a copy of a master's log is; of each copy, also if another store of its broker is further."""
+    copy, labels = figures.copy, {**labels_of(member.broker, member.cluster), "store": member.path}
+    if copy is None:
+        return
+    page.add("flintmq_follower_connected", int(copy.connected), labels)
+    if copy.lag_ms is not None:
+        page.add("flintmq_follower_lag_seconds", copy.lag_ms / 1000, labels)
+    if copy.behind is not None:
+        page.add("flintmq_follower_behind_bytes", copy.behind, labels)
+    if copy.heard_ms is not None:
+        page.add("flintmq_follower_last_contact_timestamp_seconds", copy.heard_ms / 1000, labels)
+
+
 def add_figures(page: Page, member: Member, figures: StoreFigures) -> None:
     """Add the figures of one store."""
     labels = labels_of(member.broker, member.cluster)

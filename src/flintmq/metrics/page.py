@@ -31,6 +31,10 @@ STORE_METRICS = {
     "flintmq_log_damaged": "1 if the log's end is damage or unordered write-back, not the end of what was written.",
     "flintmq_log_begin_offset": "Log offset of the first byte.",
     "flintmq_log_end_offset": "Log offset after the last record.",
+    "flintmq_follower_connected": "Of a copy: 1 while a follower keeps it and the master answers, else 0.",
+    "flintmq_follower_lag_seconds": "Of a copy: time for which it may lack messages of its master; 0 if it has all.",
+    "flintmq_follower_behind_bytes": "Of a copy: bytes of the master's log that it lacks, if that is known.",
+    "flintmq_follower_last_contact_timestamp_seconds": "Of a copy: Unix time at which the master last sent a byte.",
     "flintmq_topic_messages": "Messages of a topic that can be read.",
     "flintmq_topic_queues": "Queues of a topic.",
     "flintmq_topic_largest_queue_messages": "Messages of the topic's largest queue.",
@@ -59,6 +63,9 @@ ENGINE_METRICS = {
     "flintmq_process_memory_bytes": "Memory of the process without mapped files.",
     "flintmq_mapped_bytes": "Memory of the process in mapped files.",
     "flintmq_open_seconds": "Time since the store was opened.",
+    "flintmq_listener_followers": "Followers that are connected to the store.",
+    "flintmq_listener_unsent_bytes": "Bytes of the log that a follower was not sent yet.",
+    "flintmq_listener_unacknowledged_bytes": "Bytes of the log that a follower has not reported; a tap reports none.",
 }
 """Name -> help of the metrics of an open MessageStore; those that end with _total are counters."""
 

@@ -12,10 +12,11 @@ from dataclasses import dataclass
 
 from flintmq.cluster.member import Member
 from flintmq.config.keys import StoreConfig
-from flintmq.errors import CorruptStoreError, FormatError
+from flintmq.errors import CorruptStoreError, FlintError, FormatError
 from flintmq.forensics.inspect import Inspection, OffsetSummary, inspect_messages
 from flintmq.forensics.retention_plan import Known, RetentionPlan, plan_of
 from flintmq.store.commitlog.snapshot import Snapshot
+from flintmq.store.layout import followed, following
 from flintmq.store.layout.directories import open_root
 from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.read.queue_lookup import QueueLookup
@@ -40,6 +41,23 @@ class GroupLag:
 
 
 @dataclass(frozen=True, slots=True)
+class CopyState:
+    """How far a copy of a master's log is, as its follower noted it and its files show.
+
+    Attributes:
+        connected: a follower has the store open, and its master answers.
+        lag_ms: ms for which the copy may lack messages of its master; None if nobody knows.
+        behind: bytes of the master's log that it lacks; None likewise.
+        heard_ms: when the master last sent a byte, Unix time in ms; None likewise.
+    """
+
+    connected: bool
+    lag_ms: int | None = None
+    behind: int | None = None
+    heard_ms: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class StoreFigures:
     """One store at one moment.
 
@@ -53,6 +71,7 @@ class StoreFigures:
         dispatch_behind: bytes after the last dispatched record.
         disk_bytes: bytes in use on the store's file system; None on object storage.
         retention: what retention deletes next; None on object storage.
+        copy: how far a follower is; None: the store is no copy of a master's log.
     """
 
     at_ms: int
@@ -64,6 +83,7 @@ class StoreFigures:
     dispatch_behind: int
     disk_bytes: int | None
     retention: RetentionPlan | None
+    copy: CopyState | None = None
 
 
 class StoreWatch:
@@ -108,6 +128,7 @@ class StoreWatch:
             dispatch_behind=lookup.dispatch_behind(),
             disk_bytes=effects.disk_used_bytes(snapshot.root) if local else None,
             retention=plan_of(lookup, known=self._cuts) if local else None,
+            copy=_copy_state(snapshot, content, effects.now_ms()) if local else None,
             seconds=time.monotonic() - begin,
         )
 
@@ -181,3 +202,23 @@ def _flush_behind(snapshot: Snapshot) -> int | None:
     if facts.clean and not facts.live:
         return 0
     return None if facts.mark.flushed is None else max(0, snapshot.end - facts.mark.flushed)
+
+
+def _copy_state(snapshot: Snapshot, content: Inspection, now_ms: int) -> CopyState | None:
+    """Return how far a copy is; None for a store that is none, or was opened as a master since."""
+    root, effects = snapshot.root, snapshot.effects
+    try:
+        of = followed.read(root, effects)
+    except FlintError:
+        return None
+    if of is None or of.mastered_at is not None:
+        return None
+    note = following.read(root, effects)
+    if note is None:
+        return CopyState(False)
+    connected = note.connected and content.live and note.is_fresh(now_ms)
+    has_all = connected and note.caught_up
+    since = max(note.complete_ms, content.log.last_time or 0)
+    lag = 0 if has_all else max(0, now_ms - since) if since else None
+    known = 0 if has_all else None if note.master_end < 0 else max(0, note.master_end - content.log.end)
+    return CopyState(connected, lag, known, note.heard_ms or None)

@@ -18,7 +18,7 @@ from flintmq.cluster.same_log import furthest
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError, NotAStoreError
 from flintmq.metrics.background import BackgroundCall
-from flintmq.metrics.families import add_figures, add_presence
+from flintmq.metrics.families import add_copy, add_figures, add_presence
 from flintmq.metrics.page import STORE_METRICS, Page
 from flintmq.metrics.store import StoreFigures, StoreWatch
 from flintmq.storage.mutex import Lock
@@ -101,6 +101,8 @@ class StoresWatch:
         chosen = _one_of_each(answers, failures)
         for member in sorted({**answers, **failures}, key=lambda member: (member.broker, member.path)):
             add_presence(page, member, member not in failures)
+            if member in answers:
+                add_copy(page, member, answers[member])
             if member in chosen:
                 add_figures(page, member, answers[member])
         self._tell(failures)

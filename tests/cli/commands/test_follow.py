@@ -127,7 +127,17 @@ def test_what_cannot_be_used(run: Run, tmp_path: Path, words: list[str], message
 
 def test_nobody_listens(run: Run, tmp_path: Path) -> None:
     result = run("follow", f"127.0.0.1:{free_port()}", "--store", tmp_path / "s", "--once")
-    assert result.code == 2 and "nobody answers there" in result.err
+    assert result.code == 2 and "nobody answers there" in result.err and not (tmp_path / "s").exists()
+    assert result.err.splitlines()[:-1] == ["flintmq: lost: reason Connection refused"]
+
+
+def test_a_stop_before_the_master_answers_leaves_nothing(tmp_path: Path) -> None:
+    with process(tmp_path, f"127.0.0.1:{free_port()}", "--store", tmp_path / "a" / "s") as one:
+        one.wait("lost")
+        one.child.send_signal(signal.SIGINT)
+        assert one.child.wait(30) == 0
+        assert [event["event"] for event in one.events()] == ["lost"]
+    assert not (tmp_path / "a").exists()
 
 
 def test_a_refusal_has_an_exit_code_and_a_reason(

@@ -118,11 +118,52 @@ def test_a_broker_that_refuses_ends_it_before_it_begins(
     assert not (tmp_path / "s").exists() and line.reports == []
 
 
+def test_a_copy_with_files_of_another_size_is_refused_before_a_byte_comes(
+    run: Run, tmp_path: Path, golden_master: GoldenMaster, line: LoopbackMaster
+) -> None:
+    """Begun without the broker's configuration, and of less than one of its files."""
+    wrong = {key: value for key, value in golden_master.config.items() if key != "haListenPort"}
+    wrong["mappedFileSizeCommitLog"] = golden_master.file_size * 2
+    sets = [word for key, value in wrong.items() for word in ("--set", f"{key}={value}")]
+    line.end = sum(golden_master.records[20])
+    assert run("follow", line.address, "--store", tmp_path / "s", "--once", *sets).code == 0
+    before, asked = log_of(tmp_path / "s"), list(line.reports)
+    with RemotingPeer(whole_broker(golden_master, line)) as peer:
+        words = ("follow", line.address, "--store", tmp_path / "s", "--config-from", peer.address, "--json")
+        result = run(*words)
+        assert result.code == 12 and [row.get("reason") for row in result.rows] == ["geometry"]
+        for size in (golden_master.file_size, golden_master.file_size * 2):
+            assert f"have {size}" in result.err
+        assert log_of(tmp_path / "s") == before and line.reports == asked
+    with RemotingPeer(broker({**recorded(golden_master.version), 26: b""})) as silent:
+        words = ("follow", line.address, "--store", tmp_path / "s", "--config-from", silent.address, "--once")
+        assert run(*words).code == 0, "a broker that does not tell"
+
+
 def test_a_broker_that_is_not_there(run: Run, tmp_path: Path, line: LoopbackMaster) -> None:
     with socket.create_server(("127.0.0.1", 0)) as one:
         nobody = f"127.0.0.1:{one.getsockname()[1]}"
     result = run("follow", line.address, "--store", tmp_path / "s", "--config-from", nobody, "--once", "--json")
     assert result.code == 2 and "--config-from" in result.err and not (tmp_path / "s").exists()
+
+
+def test_brokers_whose_replication_port_does_not_answer_leave_no_directory(
+    run: Run, tmp_path: Path, golden_master: GoldenMaster, line: LoopbackMaster
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as one:
+        line.address = nobody = f"127.0.0.1:{one.getsockname()[1]}"
+    with RemotingPeer(whole_broker(golden_master, line)) as peer:
+        words = ("follow", nobody, "--store", tmp_path / "s", "--config-from", peer.address, "--once", "--json")
+        result = run(*words)
+        assert result.code == 2 and "nobody answers there" in result.err
+        assert [row["event"] for row in result.rows] == ["lost"]
+        table = {"a": {"brokerAddrs": {"0": peer.address}, "cluster": "C"}}
+        with RemotingPeer(broker({106: json.dumps({"brokerAddrTable": table}).encode()})) as names:
+            words = ("follow", "--namesrv", names.address, "--store", tmp_path / "{broker}", "--once", "--json")
+            assert run(*words).code == 2
+            result = run(*words, "--broker", "z")
+            assert result.code == 2 and "no broker to follow" in result.err
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_all_brokers_of_a_name_server(

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flintmq.ha import connection, follower_line, overlap
-from flintmq.ha.follower import Follower
+from flintmq.ha.follower_steps import FollowerSteps
 from flintmq.store.append import raw_log
 from flintmq.store.append.raw_log import RawLog
 from flintmq.store.recovery import truncate
@@ -65,42 +65,40 @@ def test_under_sync_the_first_report_of_a_line_names_only_what_is_on_disk():
     run = PairRun(PairCase(1, "ext4", "SYNC", True, "first", False, False, ops), SimDisk(1, "ext4"))
     with silenced():
         run.go()
-    assert run.follower is not None and run.follower._store is not None
-    raw = run.follower._store.raw
+    assert run.follower is not None and run.follower.steps.store is not None
+    raw = run.follower.steps.store.raw
     assert raw.last_record is not None and run._wires[-1].first == raw.last_record <= raw.durable
     assert run.complaints == []
 
 
 def acknowledges_what_came(patched: pytest.MonkeyPatch) -> None:
-    def to_report(self: Follower, line: Any) -> int:
-        return (
-            max(line.line.reported, self._opened().raw.received) if self._ack and self._resumed else line.line.reported
-        )
+    def to_report(self: FollowerSteps, line: Any) -> int:
+        return max(line.line.reported, self.opened().raw.received) if self._ack and self.resumed else line.line.reported
 
-    patched.setattr(Follower, "_to_report", to_report)
+    patched.setattr(FollowerSteps, "_to_report", to_report)
 
 
 def acknowledges_before_the_sync(patched: pytest.MonkeyPatch) -> None:
-    patched.setattr(Follower, "_flush_below", lambda self, report: None)
+    patched.setattr(FollowerSteps, "_flush_below", lambda self, report: None)
 
 
 def first_report_before_the_sync(patched: pytest.MonkeyPatch) -> None:
     """Found by the explorer: the first report of a line is an acknowledgement, too."""
-    ask = Follower._ask
+    ask = FollowerSteps._ask
 
-    def wrong(self: Follower, report: int, due: int | None) -> Any:
+    def wrong(self: FollowerSteps, report: int, due: int | None) -> Any:
         with pytest.MonkeyPatch.context() as inner:
-            inner.setattr(Follower, "_flush_below", lambda self, report: None)
+            inner.setattr(FollowerSteps, "_flush_below", lambda self, report: None)
             return ask(self, report, due)
 
-    patched.setattr(Follower, "_ask", wrong)
+    patched.setattr(FollowerSteps, "_ask", wrong)
 
 
 def taps_too_much(patched: pytest.MonkeyPatch) -> None:
-    def to_report(self: Follower, line: Any) -> int:
-        return max(line.line.reported, self._opened().raw.end) if self._resumed else line.line.reported
+    def to_report(self: FollowerSteps, line: Any) -> int:
+        return max(line.line.reported, self.opened().raw.end) if self.resumed else line.line.reported
 
-    patched.setattr(Follower, "_to_report", to_report)
+    patched.setattr(FollowerSteps, "_to_report", to_report)
 
 
 def appends_at_another_place(patched: pytest.MonkeyPatch) -> None:
@@ -130,7 +128,7 @@ def accepts_another_past(patched: pytest.MonkeyPatch) -> None:
 
 
 def follows_a_shorter_log(patched: pytest.MonkeyPatch) -> None:
-    patched.setattr("flintmq.ha.follower.judge_silence", lambda last, end: None)
+    patched.setattr("flintmq.ha.follower_steps.judge_silence", lambda last, end: None)
 
 
 def goes_on_after_damage(patched: pytest.MonkeyPatch) -> None:
@@ -148,7 +146,7 @@ def believes_every_header(patched: pytest.MonkeyPatch) -> None:
 
 
 def does_not_note_that_it_is_a_copy(patched: pytest.MonkeyPatch) -> None:
-    patched.setattr(Follower, "_note_begin", lambda self, begin: None)
+    patched.setattr(FollowerSteps, "_note_begin", lambda self, begin: None)
 
 
 def publishes_what_is_not_whole(patched: pytest.MonkeyPatch) -> None:

@@ -62,6 +62,8 @@ _NAMES: Final = {
     "abort": TEXT,
     "abort.bak": TEXT,
     "lock": TEXT,
+    "flintmq.follow": TEXT,
+    "flintmq.following": TEXT,
     "flintmq.queues": TEXT,
     "flintmq.puts": TEXT,
     directories.COPIED: TEXT,

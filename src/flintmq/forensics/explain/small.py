@@ -19,6 +19,8 @@ _TEXTS: Final = {
     "abort": "there while a store runs: process, boot of the machine, mounting; left over, the stop was not clean",
     "abort.bak": "the content of an earlier abort; nobody reads it",
     "lock": "locked by a running store; the content means nothing",
+    "flintmq.follow": "of a copy that flintmq follow keeps: whose log it is, and where it begins",
+    "flintmq.following": "how far the follower was at one moment, for those who watch; nothing depends on it",
     "flintmq.queues": "where each queue ended at the last clean stop: topic, queue, queue offset",
     "flintmq.puts": "how far replays and streaming queries have put",
     "flintmq.copied": "of a copy on object storage: what was copied, and when it was whole",

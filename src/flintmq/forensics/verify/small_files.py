@@ -48,6 +48,7 @@ ROOT_NAMES: Final = frozenset(
         directories.COPIED,
         directories.COPYING,
         "flintmq.follow",
+        "flintmq.following",
         "flintmq.mark",
         "flintmq.puts",
         "flintmq.queues",

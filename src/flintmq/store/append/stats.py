@@ -48,6 +48,7 @@ class StoreStats:
         mapped_bytes: pages of mapped files that are in the process's memory.
         mapped_files: files of the log that are mapped now.
         mapped_virtual_bytes: their size in the address space, whether in memory or not.
+        log_end: log offset after the last record.
     """
 
     seconds: float
@@ -69,6 +70,7 @@ class StoreStats:
     mapped_bytes: int
     mapped_files: int = 0
     mapped_virtual_bytes: int = 0
+    log_end: int = 0
 
     @property
     def put_average_size(self) -> float:
@@ -202,6 +204,7 @@ class Counters:
                 mapped_bytes=resident,
                 mapped_files=mapped[0],
                 mapped_virtual_bytes=mapped[1],
+                log_end=log.end,
             )
 
 

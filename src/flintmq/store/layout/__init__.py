@@ -7,6 +7,7 @@ store_config   completes a configuration from the files on disk
 mark           is the value of flintmq.mark: how far log, queues and index are on disk
 small_files    writes abort, checkpoint and flintmq.mark
 followed       is the file of a store that is a copy of a master's log
+following      is the file in which a follower notes how far it is
 config_reader  reads the files of config/ that a broker keeps
 config_writer  replaces the files of config/ as a whole
 """

@@ -7,12 +7,13 @@ pages            keeps every version of a file's pages
 names            keeps directories and the journal of changes
 states           numbers the states that a power cut may leave
 run              runs a store's lives by a seed
-explorer         stops a life at every call, recovers and compares
+cut_explorer     stops a run at every call, and has each state judged
+explorer         recovers a store's states, and compares them with what was promised
 faults           fails every call of a case
 long_run         runs cases one after another, and resumes
 pair_wire        is a line to a master, in memory
 pair_run         runs the lives of a master and its follower by a seed
-pair_explorer    stops the follower's machine at every call, recovers and follows on
+pair_explorer    recovers a follower's states, and follows on
 pair_long_run    runs cases of pairs one after another
 crash            is the command line
 contract         checks a store against the ledger of puts and answers

@@ -9,21 +9,20 @@ a master may be opened on it. Now and then recovery itself is stopped.
 
 from __future__ import annotations
 
-import gc
 import random
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Self
 
-from flintmq.errors import DivergedError, FlintError, OffsetGoneError
+from flintmq.errors import DivergedError, OffsetGoneError
 from flintmq.format import record
 from flintmq.ha.follower import Follower
 from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
 from flintmq.testing.sim import slow_read
 from flintmq.testing.sim.contract import ContractReport, check_derived, config_of, placed
-from flintmq.testing.sim.disk import Image, PowerCut, SimDisk
+from flintmq.testing.sim.cut_explorer import CutExplorer, EnoughError, Judged
+from flintmq.testing.sim.disk import Image, SimDisk
 from flintmq.testing.sim.pair_run import (
     BATCH,
     FILE_SIZE,
@@ -37,10 +36,7 @@ from flintmq.testing.sim.pair_run import (
 )
 from flintmq.testing.sim.pair_wire import MasterLog, PlainLine, SimWire
 from flintmq.testing.sim.run import GEOMETRY, STORE
-from flintmq.testing.sim.states import Uncertain
-from flintmq.testing.sim.tracebacks import portable_traceback
 
-DEEPEST: Final = 2
 FOLLOWED: Final = 0.35
 """Share of the states that are followed on."""
 MOST_STEPS: Final = 200
@@ -50,127 +46,64 @@ class WrongCopyError(AssertionError):
     """A promise of the follower that does not hold."""
 
 
-@dataclass(frozen=True)
-class PairFailure:
-    """A state after which a promise does not hold.
-
-    Attributes:
-        seed, model, cut, state: identify it.
-        depth: 1, or more if recovery itself was stopped.
-        what: the violation.
-    """
-
-    seed: int
-    model: str
-    cut: int
-    state: int
-    depth: int
-    what: str
-
-    @property
-    def replay(self) -> str:
-        """The command that makes the state again."""
-        return (
-            f"python -m flintmq.testing.sim.crash --pairs --seed {self.seed} --model {self.model} --cut {self.cut} "
-            f"--state {self.state}"
-        )
-
-
 @dataclass
-class PairExplorer:
-    """Explores one case of a master and its follower.
+class PairExplorer(CutExplorer[PairCase, PairRun, Promised]):
+    """Explores one case of a master and its follower, at every call of the follower's disk.
 
     Args:
-        case: the case.
-        per_cut: most states at one call of the follower's disk.
-        cut, state: only this call, and only this state of it; None for all.
+        case, per_cut, cut, state: see CutExplorer.
         most: stop after so many states.
 
     Attributes:
-        counts: depth -> different states of power cuts that were recovered; 0 -> the same of kills.
-        torn: those among them with bytes above what was on disk that the power cut took, and that no checksum covers.
+        counts, failures, trace: see CutExplorer.
+        torn: states with bytes above what was on disk that the power cut took, and that no checksum covers.
         followed: states from which the master was followed to the end; `others`: those that had to refuse it;
             `mastered`: those that were opened as a master.
         refused: refusals during the case, by reason.
-        failures: the violations.
-        trace: of the follower's disk, at the end.
     """
 
-    case: PairCase
-    per_cut: int = 8
-    cut: int | None = None
-    state: int | None = None
+    DEEPEST: ClassVar[int] = 2
+    OPTIONS: ClassVar[str] = "--pairs "
+
     most: int | None = None
-    counts: Counter[int] = field(default_factory=Counter)
     torn: int = 0
     followed: int = 0
     others: int = 0
     mastered: int = 0
     refused: Counter[str] = field(default_factory=Counter)
-    failures: list[PairFailure] = field(default_factory=list)
-    trace: int = 0
-    _seen: set[int] = field(default_factory=set)
-    _last: tuple[int, int] = (0, -1)
 
-    def go(self) -> PairExplorer:
-        """Run the case and explore every call."""
-        self.run = PairRun(self.case, SimDisk(self.case.seed, self.case.model))
-        self.run.disk.at_call = self._at_call
-        try:
-            self.run.go()
-        except _EnoughError:
-            pass
-        except Exception:
-            self._fail(self.run.disk.calls, 0, 0, portable_traceback())
-        else:
-            self._at_call("end", "")
-        for complaint in self.run.complaints:
-            self._fail(self.run.disk.calls, 0, 0, complaint)
-        self.trace = self.run.disk.trace
+    def go(self) -> Self:
+        """Run the case and explore every call of the follower's disk."""
+        super().go()
         self.refused.update(self.run.refused)
         return self
 
+    def _lives(self, disk: SimDisk) -> PairRun:
+        return PairRun(self.case, disk)
+
+    def _promised(self, *, power: bool) -> Promised:
+        return self.run.promised(power=power)
+
     def _at_call(self, name: str, path: str) -> None:
-        disk = self.run.disk
-        now = id(disk), disk.generation
-        if now == self._last or self.cut not in (None, disk.calls):
-            return
-        self._last = now
-        for number, (image, promised) in enumerate(self._states(disk)):
-            if self.state in (None, number):
-                self._look(image, promised, disk.calls, number, 1)
+        super()._at_call(name, path)
         if self.most is not None and self.counts.total() >= self.most:
-            raise _EnoughError
+            raise EnoughError
 
-    def _states(self, disk: SimDisk) -> Iterator[tuple[Image, Promised]]:
-        """Yield the possible states: after a kill, and after a power cut."""
-        yield disk.shown(), self.run.promised(power=False)
-        chance = random.Random(f"{self.case.seed}-{disk.calls}")
-        uncertain, promised = Uncertain.of(disk), self.run.promised(power=True)
-        for state in uncertain.choose(self.per_cut, chance):
-            yield uncertain.image(state), promised
-
-    def _look(self, image: Image, promised: Promised, cut: int, number: int, depth: int) -> None:
-        """Recover one state and check it; now and then stop that recovery too."""
+    def _is_new(self, image: Image, promised: Promised, depth: int) -> bool:
         known = hash((tuple(image.files.items()), image.power, promised))
         if known in self._seen:
-            return
+            return False
         self._seen.add(known)
         self.counts[depth if image.power else 0] += 1
-        chance = random.Random(f"{self.case.seed}-{cut}-{number}-{depth}")
-        disk = SimDisk(self.case.seed, self.case.model, image, watched=False)
-        try:
-            if not image.power and depth == 1 and not self.run.torn:
-                self._check_killed(image)
-            calls = self._check(disk, promised, chance, torn=image.power or depth > 1 or self.run.torn)
-        except (AssertionError, FlintError, OSError, LookupError, ValueError, TypeError) as error:
-            lines = portable_traceback().splitlines()[-3:]
-            self._fail(cut, number, depth, f"{type(error).__name__}: {error} {lines[0].strip()}")
-            return
-        finally:
-            gc.collect(0)
-        if depth < DEEPEST and chance.random() < 0.25:
-            self._deeper(image, promised, cut, number, depth, chance, calls)
+        return True
+
+    def _judge(self, image: Image, promised: Promised, disk: SimDisk, chance: random.Random, depth: int) -> Judged:
+        if not image.power and depth == 1 and not self.run.torn:
+            self._check_killed(image)
+        return Judged(self._check(disk, promised, chance, torn=image.power or depth > 1 or self.run.torn))
+
+    def _recover(self, disk: SimDisk) -> None:
+        make_follower(self.case, disk, _Lines(self.run.master.log, disk).dial).open()
 
     def _check_killed(self, image: Image) -> None:
         """Check what a kill leaves, before anybody recovers it: the master's bytes, then zeros."""
@@ -195,7 +128,7 @@ class PairExplorer:
         follower = make_follower(self.case, disk, lines.dial)
         follower.open()
         calls = disk.calls
-        store = follower._store
+        store = follower.steps.store
         assert store is not None
         begin, end = self._check_log(store, disk, promised, torn=torn)
         self._check_derived(store, disk)
@@ -267,7 +200,7 @@ class PairExplorer:
         if not same:
             return
         self.followed += 1
-        store = follower._store
+        store = follower.steps.store
         assert store is not None
         if master.end > master.begin:
             now_begin, data = log_on(disk)
@@ -286,22 +219,22 @@ class PairExplorer:
 
         It can in our last record, or by nothing being there.
         """
-        assert follower._store is not None
-        raw = follower._store.raw
+        assert follower.steps.store is not None
+        raw = follower.steps.store.raw
         at = raw.last_record if raw.last_record is not None else end
-        begin, data = log_on(follower._store.effects)  # type: ignore[arg-type]
+        begin, data = log_on(follower.steps.store.effects)  # type: ignore[arg-type]
         return not (master.begin <= at and end <= master.end and data[at - begin : end - begin] == master.data[at:end])
 
     def _run_on(self, follower: Follower, master: MasterLog) -> None:
         """Take the follower's steps until nothing more comes."""
         quiet = 0
         for _ in range(MOST_STEPS):
-            if follower._line is None and not follower.connect_once():
+            if follower.steps.line is None and not follower.steps.connect_once():
                 continue
             before = follower.end
-            follower.receive_once()
-            follower.report_once()
-            quiet = 0 if follower.end != before or not follower._resumed else quiet + 1
+            follower.steps.receive_once()
+            follower.steps.report_once()
+            quiet = 0 if follower.end != before or not follower.steps.resumed else quiet + 1
             if quiet > 3 or (quiet and master.end and follower.end == master.end):
                 return
         raise WrongCopyError(f"does not get anywhere in {MOST_STEPS} steps: {follower.state}")
@@ -317,31 +250,6 @@ class PairExplorer:
                 _expect(
                     result.queue_offset == offset, f"{topic}/{queue_id} goes on at {result.queue_offset}, not {offset}"
                 )
-
-    def _deeper(
-        self, image: Image, promised: Promised, cut: int, number: int, depth: int, chance: random.Random, calls: int
-    ) -> None:
-        """Stop the recovery of a state at one of its calls, and explore the states after that."""
-        disk = SimDisk(chance.randrange(1 << 30), self.case.model, image)
-        disk.plan[chance.randint(1, max(calls, 1))] = "power"
-        follower = make_follower(self.case, disk, _Lines(self.run.master.log, disk).dial)
-        try:
-            follower.open()
-        except (PowerCut, OSError, FlintError):
-            pass
-        if chance.random() < 0.2:
-            self._look(disk.shown(), promised, cut, number, depth + 1)
-            return
-        uncertain = Uncertain.of(disk)
-        for state in list(uncertain.choose(8, chance))[-2:]:
-            self._look(uncertain.image(state), promised, cut, number, depth + 1)
-
-    def _fail(self, cut: int, number: int, depth: int, what: str) -> None:
-        self.failures.append(PairFailure(self.case.seed, self.case.model, cut, number, depth, what))
-
-
-class _EnoughError(BaseException):
-    """So many states as were asked for."""
 
 
 class _Lines:
@@ -373,4 +281,4 @@ def _agree(ours: bytes, theirs: bytes | bytearray, begin: int, lied: set[int]) -
     return all(begin + at in lied for at in range(len(ours)) if ours[at] != theirs[at])
 
 
-__all__ = ["PairExplorer", "PairFailure", "WrongCopyError"]
+__all__ = ["PairExplorer", "WrongCopyError"]

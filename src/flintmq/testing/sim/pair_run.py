@@ -328,26 +328,26 @@ class PairRun:
 
     def _step(self, name: str, op: Op) -> None:
         follower = self.follower
-        assert follower is not None and follower._store is not None
+        assert follower is not None and follower.steps.store is not None
         try:
             if name == "connect":
                 self._connected(follower)
             elif name == "receive":
                 for _ in range(op[1] if len(op) > 1 else 1):
                     if self._connected(follower):
-                        follower.receive_once()
+                        follower.steps.receive_once()
                         self._check()
             elif name == "report":
-                follower.report_once()
+                follower.steps.report_once()
             elif name == "close":
                 self._close(follower)
             else:
-                steps(follower._store).get(name, lambda: None)()
+                steps(follower.steps.store).get(name, lambda: None)()
         except ReplicationError as error:
             self._refused(follower, error)
 
     def _connected(self, follower: Follower) -> bool:
-        return follower._line is not None or follower.connect_once()
+        return follower.steps.line is not None or follower.steps.connect_once()
 
     def _close(self, follower: Follower) -> None:
         follower.close()
@@ -372,7 +372,7 @@ class PairRun:
 
     def promised(self, power: bool) -> Promised:
         """Return what must be there if the machine, or only the process, stops now."""
-        store = self.follower._store if self.follower is not None else None
+        store = self.follower.steps.store if self.follower is not None else None
         if store is not None and store._parts.raw is not None:
             raw = store.raw
             if raw.begin is not None and store._parts.files.files:
@@ -453,10 +453,10 @@ class PairRun:
     def _on_report(self, wire: SimWire, report: int) -> None:
         """Check a report when it is sent."""
         follower = self.follower
-        if follower is None or follower._store is None:
+        if follower is None or follower.steps.store is None:
             self.complaints.append(f"operation {self.at}: report {report} of no follower")
             return
-        raw = follower._store.raw
+        raw = follower.steps.store.raw
         probing = wire.first is None and raw.begin is None
         previous = wire.line.acknowledged
         if report < previous:
@@ -494,13 +494,13 @@ class PairRun:
                 self.complaints.append(f"operation {self.at}: refused an honest master: {error}")
         elif not lied and self.has_same_past(follower):
             self.complaints.append(f"operation {self.at}: refused the master of the same past: {error}")
-        follower._refused(error)
+        follower.steps.refused(error)
         self._close(follower)
 
     def has_same_past(self, follower: Follower) -> bool:
         """Return whether the master's log contains the follower's and can continue it."""
-        assert follower._store is not None
-        raw, log = follower._store.raw, self.master.log
+        assert follower.steps.store is not None
+        raw, log = follower.steps.store.raw, self.master.log
         if raw.begin is None:
             return True
         begin, data = log_on(self.disk)
@@ -509,13 +509,13 @@ class PairRun:
     def _check(self) -> None:
         """Check the follower's log in memory against the master that it follows."""
         follower = self.follower
-        if follower is None or follower._store is None:
+        if follower is None or follower.steps.store is None:
             return
-        if follower._line is None:
-            self._check_rest(follower._store.raw.end)
-        if not follower._resumed or not self._wires:
+        if follower.steps.line is None:
+            self._check_rest(follower.steps.store.raw.end)
+        if not follower.steps.resumed or not self._wires:
             return
-        raw, log = follower._store.raw, self._wires[-1].line.log
+        raw, log = follower.steps.store.raw, self._wires[-1].line.log
         if raw.begin is None:
             return
         begin, data = log_on(self.disk)

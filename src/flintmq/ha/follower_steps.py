@@ -1,0 +1,731 @@
+"""Takes the steps of a follower, one after the other, in one thread.
+
+    open           opens the store in role SLAVE; a new one, with `run`, once the master has answered
+    connect_once   opens a line. An empty follower first finds where to begin (`begin`); any other reports the begin of
+                   its last whole record, and has what comes compared with it (`overlap`) before it stores a byte.
+    receive_once   takes what one read brings: compares it, or appends it
+    report_once    reports the end of what is whole, if it moved, and each 5 s in any case
+
+Without `ack` the follower is a tap: it repeats its first report, so that a SYNC_MASTER never takes it for a replica. A
+lost line is opened again after 0.2 to 5 s. What a master cannot mend by sending again ends the follower: a
+ReplicationError, with nothing changed that it had before.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, NamedTuple
+
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import FlintError, ReplicationError, StoreError, UsageError
+from flintmq.ha.adoption import (
+    check_file_size,
+    check_past,
+    cut_of,
+    is_new,
+    note_begin,
+    note_compared,
+    note_cut,
+    unsure_from,
+)
+from flintmq.ha.begin import ANSWER_S, BeginSearch, report_for
+from flintmq.ha.broker_tables import BrokerTables
+from flintmq.ha.connection import POLL_S, Dial, MasterConnection, parse_master
+from flintmq.ha.follower_line import SILENCE_S, Received
+from flintmq.ha.overlap import Overlap, QueueGapCheck, judge_silence
+from flintmq.ha.progress import ProgressNotes
+from flintmq.ha.resync import PartingSearch
+from flintmq.storage.filesystem import Effects
+from flintmq.storage.store_url import local_only
+from flintmq.store.layout import directories
+from flintmq.store.layout.followed import Followed
+from flintmq.store.message_store import MessageStore
+from flintmq.store.recovery.lost_log import lost_directory
+
+FIRST_WAIT_S: Final = 0.2
+LONGEST_WAIT_S: Final = 5.0
+"""Between two attempts to open a line, the wait doubles from the first to the longest."""
+QUIET_S: Final = 0.2
+"""Seconds without bytes of the log after which the follower has caught up."""
+ONCE_S: Final = 1.0
+"""Seconds without them after which `once` is done; and after a heartbeat, for a master that has nothing there."""
+ATTEMPTS: Final = 3
+"""With `once`, attempts to reach a master; in any case, lines in a row without an answer until it is refused."""
+DISPATCH_S: Final = 600.0
+
+Event = dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class FollowOptions:
+    """The arguments of a `Follower`, which explains them; `config` is that of a slave."""
+
+    path: str | os.PathLike[str]
+    master: str
+    begin: str | int
+    config: StoreConfig
+    ack: bool
+    adopt: bool
+    resync: bool
+    confirmed: bool
+    once: bool
+    effects: Effects
+    dial: Dial
+    services: bool
+
+
+class FollowerStats(NamedTuple):
+    """Counters of a follower since it was opened.
+
+    Attributes:
+        end: log offset after the last byte received.
+        whole: log offset after the last whole record.
+        acknowledged: the last report; -1 before the first.
+        frames, heartbeats, bytes: received in all.
+        sessions: lines that were opened to follow.
+        refusals: 1 if the master was refused.
+        lag_ms: our clock minus the store time of the last whole record; 0 while caught up.
+    """
+
+    end: int
+    whole: int
+    acknowledged: int
+    frames: int
+    heartbeats: int
+    bytes: int
+    sessions: int
+    refusals: int
+    lag_ms: int
+
+
+class FollowerSteps:
+    """Takes the steps of one follower.
+
+    Args:
+        options: see `Follower`.
+        tables: of the broker; None: they are not asked for.
+        on_event: called with each event.
+
+    Raises:
+        UsageError: an address that is none.
+
+    Attributes:
+        state, error: see `Follower`.
+        stopping: set when it is to stop.
+        store: the open store; None before and after.
+        line: the open line; None if there is none.
+        resumed: True once nothing on this line disagrees, so that bytes are stored.
+
+    Thread: one; the numbers, `caught_up` and `state` may be read from any.
+    """
+
+    def __init__(self, options: FollowOptions, tables: BrokerTables | None, on_event: Callable[[Event], None]) -> None:
+        self.master, self.address = options.master, parse_master(options.master)
+        self._path, self._root = options.path, os.path.abspath(local_only(options.path))
+        self._begin, self._ack, self._once, self._adopt = options.begin, options.ack, options.once, options.adopt
+        self._resync, self._confirmed = options.resync, options.confirmed
+        self._config = options.config
+        self._sync = self._config.flush_disk_type == "SYNC_FLUSH"
+        self._effects, self._dial, self._services = options.effects, options.dial, options.services
+        self._tables, self._on_event = tables, on_event
+        self.store: MessageStore | None = None
+        self._given = self._config, "5.3.3"  # what the store is opened with
+        self._unsure: int | None = None  # from here on a power cut may have taken bytes that no checksum covers
+        self.line: MasterConnection | None = None
+        self._overlap: Overlap | None = None
+        self._gap: QueueGapCheck | None = None
+        self._held = bytearray()  # bytes after a gap that hold no whole record yet
+        self._unanswered_since: float | None = None  # the first heartbeat of a master that sent nothing to compare
+        self.resumed = False
+        self._data_at = 0.0  # when bytes of the log last came
+        self._caught_up_at = -1  # end of the log of the last event `caught_up`
+        self._reachable = True
+        self._dials_failed = self._silent_lines = 0
+        self._waits = 0
+        self._frames = self._heartbeats = self._bytes = self._sessions = 0
+        self._notes: ProgressNotes | None = None  # written by `loop` only
+        self.stopping = threading.Event()
+        self._last: FollowerStats | None = None
+        self.state = "opening"
+        self.error: BaseException | None = None
+
+    # -- the whole --------------------------------------------------------------------------------------------------
+
+    def open(self, *, patient: bool = False) -> None:
+        """Take the broker's tables if they are asked for, and open the store.
+
+        Args:
+            patient: wait for a broker that cannot be reached until a stop, instead of three attempts.
+
+        Raises:
+            ReplicationError: the broker refuses.
+            UsageError: it cannot be reached.
+            FlintError: as for MessageStore.
+        """
+        if self._prepare(patient):
+            self._open_prepared()
+
+    def run(self) -> None:
+        """Open the store, and follow until stopped or done.
+
+        In a new directory nothing is made until the master answers.
+
+        Raises:
+            As `Follower.run`.
+        """
+        if self._prepare(patient=not self._once):
+            if self._resync or not self._is_new():
+                self._open_prepared()
+            self.loop()
+
+    def loop(self) -> None:
+        """Take steps until stopped or done.
+
+        Raises:
+            As the steps.
+        """
+        while not self.stopping.is_set() and not self.done:
+            if self.line is None and not (self.resync_once() and self.connect_once()):
+                self._note_progress()
+                self.stopping.wait(self.wait_s())
+                self._take_tables()
+                continue
+            self.receive_once()
+            self.report_once()
+            self._take_tables()
+            self._note_progress()
+
+    def wait_s(self) -> float:
+        """Return the seconds to wait before the next line is tried."""
+        longest = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(self._waits, 10))
+        self._waits += 1
+        return longest * random.uniform(0.75, 1.0)
+
+    @property
+    def connected(self) -> bool:
+        """True if a line is open."""
+        return self.line is not None
+
+    @property
+    def done(self) -> bool:
+        """True if `once` was asked for and it has caught up."""
+        if not self._once or self.line is None or not self.caught_up:
+            return False
+        if self.opened().raw.begin is None:
+            return self.line.line.heartbeats >= 2
+        return self._effects.monotonic() - self._data_at >= ONCE_S
+
+    def close(self) -> None:
+        """Close the line and the store. May be called again."""
+        if self._tables is not None:
+            self._tables.stop()
+        store = self.store
+        if self._notes is not None:
+            self._note_progress(last=True)
+        self._drop_line()
+        if store is not None:
+            store.raw.discard()
+            self._last = self.stats()
+            end, self.store = store.raw.end, None
+            store.close()
+        if self.state != "refused":
+            self.state = "closed"
+        if store is not None:
+            self._event("closed", end=end)
+
+    def refused(self, error: BaseException) -> None:
+        """Note the error that ends the follower."""
+        self.error, self.state = error, "refused"
+        if not isinstance(error, UsageError):
+            self._event(
+                "refused", reason=error.reason if isinstance(error, ReplicationError) else "store", detail=_text(error)
+            )
+
+    # -- numbers ----------------------------------------------------------------------------------------------------
+
+    @property
+    def caught_up(self) -> bool:
+        """True if the last byte that the master sent is here, and no more came for a moment."""
+        return self.resumed and self._caught_up_at == self.whole
+
+    @property
+    def whole(self) -> int:
+        """Log offset after the last whole record."""
+        return self.stats().whole if self.store is None else self.store.raw.end
+
+    def stats(self) -> FollowerStats:
+        """Return counters, also after the end."""
+        store = self.store
+        if store is None:
+            refusals = int(isinstance(self.error, ReplicationError))
+            return self._last or FollowerStats(0, 0, -1, 0, 0, 0, 0, refusals, 0)
+        raw, line = store.raw, None if self.line is None else self.line.line
+        lag = 0 if self.caught_up else max(0, self._effects.now_ms() - raw.last_time)
+        return FollowerStats(
+            end=raw.received,
+            whole=raw.end,
+            acknowledged=-1 if line is None else line.reported,
+            frames=self._frames + (line.frames if line else 0),
+            heartbeats=self._heartbeats + (line.heartbeats if line else 0),
+            bytes=self._bytes + (line.bytes if line else 0),
+            sessions=self._sessions,
+            refusals=int(isinstance(self.error, ReplicationError)),
+            lag_ms=lag,
+        )
+
+    # -- opening ----------------------------------------------------------------------------------------------------
+
+    def _prepare(self, patient: bool) -> bool:
+        """Check the directory, and ask for the broker's tables; nothing is made.
+
+        Returns:
+            False if it was stopped before.
+        """
+        check_past(self._root, self._config, self._effects, adopt=self._adopt)
+        if self._tables is not None:
+            config = self._first_tables(self._tables, patient)
+            facts = self._tables.facts
+            if facts is None:
+                return False
+            if (size := facts.file_size) is not None:
+                check_file_size(self._root, size, config, self._effects)
+            self._given = config, facts.peer
+            self._begin = facts.begin if self._begin == "first" and facts.begin else self._begin
+        return True
+
+    def _is_new(self) -> bool:
+        """Return whether a store is still to be made in the directory.
+
+        Raises:
+            FlintError: none could be, or there was one.
+        """
+        lost_directory(self._root, self._given[0], self._effects)
+        directories.refuse_other_kinds(self._root, self._effects)
+        is_file = self._effects.size(self._root) is not None and not self._effects.is_dir(self._root)
+        return not is_file and is_new(self._root, self._given[0], self._effects)
+
+    def _open_prepared(self) -> None:
+        """Open the store, with the broker's tables if it is new."""
+        written = [] if self._tables is None else self._tables.save(self._root)
+        store = self._open_store(*self._given)
+        if self._tables is not None:
+            self._tables.start(store)
+        if written:
+            self._event("metadata", files=written)
+        raw = store.raw
+        self._event("opened", begin=raw.begin, end=None if raw.begin is None else raw.end)
+        self.state = "connecting"
+
+    def _open_store(self, config: StoreConfig, peer: str) -> MessageStore:
+        """Open the store; a cut that is under way is done."""
+        cut = cut_of(self._root, self._effects)
+        self.store = MessageStore(
+            self._path, config, effects=self._effects, peer=peer, cut_at=cut, services=self._services
+        )
+        raw = self.store.raw
+        if raw.begin is not None:
+            self._note_begin(raw.begin)
+        self._unsure = unsure_from(self._root, self._effects)
+        return self.store
+
+    def _first_tables(self, tables: BrokerTables, patient: bool) -> StoreConfig:
+        """Ask the broker until it answers, or a stop."""
+        config, failed = self._config, 0
+        while not self.stopping.is_set():
+            try:
+                config = tables.begin(self._root, self._config)
+                break
+            except (ConnectionError, TimeoutError) as error:
+                failed += 1
+                if failed >= ATTEMPTS and (self._once or not patient):
+                    text = f"{_text(error)}; give a broker's listenPort with --config-from"
+                    raise UsageError(text) from error
+                if failed == 1:
+                    self._event("lost", reason=_text(error))
+            self.stopping.wait(self.wait_s())
+        self._waits = 0
+        return config
+
+    # -- steps ------------------------------------------------------------------------------------------------------
+
+    def resync_once(self) -> bool:
+        """Drop what the master does not have, if that was asked for and not done yet.
+
+        Returns:
+            False if the line was lost meanwhile.
+
+        Raises:
+            DivergedError: the logs have nothing in common.
+            UsageError: something would be dropped, and that is not confirmed.
+            FlintError: of the store.
+        """
+        if not self._resync:
+            return True
+        store = self.opened()
+        try:
+            tail = PartingSearch(self._ask, store.raw, self._effects, self.stopping.is_set, self._unsure).tail()
+        except OSError as error:
+            self._lost(_text(error))
+            return False
+        if self.stopping.is_set():
+            return False
+        self._resync = False
+        if tail is None:
+            return True
+        self._event("resync", **tail._asdict())
+        if not self._confirmed:
+            raise UsageError(
+                f"{self._root}: {tail.records} messages from log offset {tail.begin} to {tail.end} are not in the "
+                f"master's log, the first one stored at {tail.since}; give --yes to move them to quarantine/"
+            )
+        note_cut(self._root, tail.begin, self._effects)
+        self.store = None
+        store.close()
+        store = self._open_store(*self._given)
+        if self._tables is not None:
+            store.follow_tables({})
+        return True
+
+    def connect_once(self) -> bool:
+        """Open a line to the master; return whether there is one.
+
+        Raises:
+            ReplicationError: the master is refused.
+            UsageError: with `once`, nobody answered three times.
+        """
+        raw = None if self.store is None else self.store.raw
+        self.state = "connecting"
+        try:
+            if raw is None or raw.begin is None:
+                line = BeginSearch(self._ask, self._file_size, self.stopping.is_set).line_at(self._begin)
+                asked = None
+            else:
+                known = raw.end if raw.last_record is None else raw.last_record
+                if self._unsure is not None and known:
+                    known = min(known, max(self._unsure, raw.begin))
+                asked = report_for(known)
+                line = self._ask(asked, asked)
+        except OSError as error:
+            if isinstance(error, TimeoutError) and not self._dials_failed and not self.stopping.is_set():
+                self._count_silence()
+            self._lost(_text(error))
+            return False
+        if raw is None and not self._open_for(line):
+            return False
+        self._follow_on(line)
+        if raw is None or asked is None:
+            self._resume()
+        else:
+            self._overlap = Overlap(asked, raw.end, raw.read) if asked < raw.end else None
+            self.state = "comparing"
+        return True
+
+    def _open_for(self, line: MasterConnection) -> bool:
+        """Open a new store, now that the master has answered.
+
+        Returns:
+            False if another process has made the copy meanwhile; the line is closed then, as after an error.
+        """
+        empty = False
+        try:
+            check_past(self._root, self._given[0], self._effects, adopt=self._adopt)
+            self._open_prepared()
+            empty = self.opened().raw.begin is None
+        finally:
+            if not empty:
+                line.close()
+        return empty
+
+    def receive_once(self, seconds: float = POLL_S) -> None:
+        """Take what one read brings, or wait so many seconds for it.
+
+        Raises:
+            ReplicationError: the master is refused.
+            FlintError: the store cannot go on.
+            OSError: likewise.
+        """
+        line = self.line
+        if line is None:
+            return
+        try:
+            got = line.receive(seconds)
+        except OSError as error:
+            self._lost(_text(error))
+            return
+        now = self._effects.monotonic()
+        if got is not None:
+            self._silent_lines = 0
+            try:
+                self._take(line, got, now)
+            except (FlintError, OSError):
+                self._report_last()
+                raise
+            if got.refusal is not None:
+                self._report_last()
+                raise got.refusal
+        elif line.line.silent(now):
+            self._lost(f"the master sent nothing for {SILENCE_S:.0f} s")
+            return
+        if not self.resumed and self._unanswered_since is not None and now - self._unanswered_since >= ONCE_S:
+            self._explain_silence()
+        self._notice_caught_up(now)
+
+    def report_once(self) -> None:
+        """Report to the master, if the time has come, or there is more to acknowledge.
+
+        Raises:
+            StoreError: the disk refused to flush.
+        """
+        line = self.line
+        if line is None:
+            return
+        offset = self._to_report(line)
+        if not line.line.report_due(offset, self._effects.monotonic(), more=line.full):
+            return
+        self._flush_below(offset)
+        try:
+            line.report(offset)
+        except OSError as error:
+            self._lost(_text(error))
+            return
+        self._notice_caught_up(self._effects.monotonic())
+
+    def _note_progress(self, *, last: bool = False) -> None:
+        """Note for other processes how far it is, now and then."""
+        if self.store is None:
+            return
+        if self._notes is None:
+            self._notes = ProgressNotes(self._root, self._effects)
+        facts = None if self._tables is None else self._tables.facts
+        line = None if self.line is None else self.line.line
+        self._notes.take(line, caught_up=self.caught_up, master_end=None if facts is None else facts.end, last=last)
+
+    def _take_tables(self) -> None:
+        if self._tables is None or self.store is None:
+            return
+        event = self._tables.take(self.store, agreed=self.resumed)
+        if event is not None:
+            self._event(event.pop("event"), **event)
+
+    # -- a line -----------------------------------------------------------------------------------------------------
+
+    def _ask(self, report: int, due: int | None) -> MasterConnection:
+        """Open a line with a first report.
+
+        Raises:
+            OSError: nobody answers.
+            StoreError: the disk refused to flush.
+            UsageError: with `once`, for the third time.
+        """
+        self._flush_below(report)
+        try:
+            line = MasterConnection.open(self.address, report, due, self._file_size, self._dial, self._effects)
+        except OSError as error:
+            self._dials_failed += 1
+            if self._once and self._dials_failed >= ATTEMPTS:
+                raise UsageError(
+                    f"{self.master}: nobody answers there ({_text(error)}); give a broker's HA port"
+                ) from error
+            raise
+        self._dials_failed = 0
+        return line
+
+    def _follow_on(self, line: MasterConnection) -> None:
+        """Use a line from now on."""
+        self.line, self._sessions, self._reachable = line, self._sessions + 1, True
+        self.resumed, self._unanswered_since, self._data_at = False, None, self._effects.monotonic()
+        self._caught_up_at = -1
+        self._overlap = self._gap = None
+        self._held.clear()
+        self._event("connected", report=line.line.reported)
+
+    def _take(self, line: MasterConnection, got: Received, now: float) -> None:
+        """Compare or append what came."""
+        if got.heartbeats and not got.size and not self.resumed and self._unanswered_since is None:
+            self._unanswered_since = now
+        if not got.size or got.offset is None:
+            return
+        self._data_at, self._unanswered_since = now, None
+        offset, data = got.offset, line.buffer[: got.size]
+        if self._overlap is not None:
+            try:
+                same = self._overlap.compare(offset, data)
+            except UsageError:
+                if (self.opened().raw.begin or 0) <= self._overlap.at:
+                    raise
+                self._lost("old files were deleted here, and with them the record that was compared")
+                return
+            if not self._overlap.agreed:
+                return
+            self._overlap, offset, data = None, offset + same, data[same:]
+        if self._gap is not None:
+            self._held += data
+            if not self._gap.check(memoryview(self._held)):
+                return
+            offset, data = offset + len(data) - len(self._held), memoryview(bytes(self._held))
+            self._gap = None
+            self._held.clear()
+        if not self.resumed:
+            self._resume()
+        self._append(offset, data)
+
+    def _append(self, offset: int, data: memoryview) -> None:
+        """Append bytes of the log, file by file."""
+        raw = self.opened().raw
+        if data and raw.begin is None:
+            begin = 0 if offset == 1 else offset
+            self._note_begin(begin)
+            raw.begin_at(begin)
+        if data and offset == 1 and raw.received == 0:
+            raw.append_raw(0, b"\0")  # a report cannot ask for byte 0, the high byte of the first record's size
+        at = 0
+        while at < len(data):
+            room = raw.file_size - (offset + at) % raw.file_size
+            raw.append_raw(offset + at, data[at : at + room])
+            at += room
+
+    def _note_begin(self, begin: int) -> None:
+        """Note, before the first byte, that this is a copy, and of whom."""
+        now = Followed(self.master, begin, self.opened().raw.file_size, str(self._begin))
+        note_begin(self._root, now, self._effects)
+
+    def _resume(self) -> None:
+        """Begin to follow: nothing that the master sent disagrees."""
+        if self._unsure is not None:
+            note_compared(self._root, self._effects)
+            self._unsure = None
+        self.resumed, self._waits, self.state = True, 0, "following"
+        self._event("resumed", end=self.opened().raw.end)
+        self._take_tables()
+
+    def _explain_silence(self) -> None:
+        """Find out why the master has nothing where our log ends, and go on if nothing is wrong.
+
+        Raises:
+            ReplicationError: it has another log, a shorter one, or has deleted what is next.
+        """
+        raw = self.opened().raw
+        end, size = raw.end, raw.file_size
+        with_records = raw.last_record is not None
+        if self._unsure is not None:  # noted in the file still; the next start of the follower tries again
+            text = f"the master has deleted the log from offset {self._unsure} on, so only the last record is compared"
+            self._unsure = None
+            self._lost(text)
+            return
+        self._drop_line()
+        if with_records and not self.opened().wait_dispatched(DISPATCH_S):
+            raise StoreError(f"{self._root}: queues are not dispatched up to offset {end}; run flintmq verify")
+        try:
+            search = BeginSearch(self._ask, size, self.stopping.is_set)
+            line = search.line_if_there(end, ANSWER_S) if with_records and end % size == 0 else None
+            there = line is not None
+            if line is None:
+                asked, last = search.last_file()
+                asked.close()
+                judge_silence(last, end)
+                line = self._ask(report_for(end), report_for(end))
+        except OSError as error:
+            self._lost(_text(error))
+            return
+        self._follow_on(line)
+        self._gap = QueueGapCheck(raw.next_offsets(), end, size) if with_records else None
+        if not there:
+            self._resume()
+
+    def _to_report(self, line: MasterConnection) -> int:
+        """Return the offset that is due as a report."""
+        if not self._ack or not self.resumed:
+            return line.line.reported
+        return max(line.line.reported, self.opened().raw.end)
+
+    def _flush_below(self, report: int) -> None:
+        """Make durable what a report names.
+
+        A master takes the first one, too, for an acknowledgement.
+        """
+        raw = None if self.store is None else self.store.raw
+        if raw is not None and self._sync and raw.durable < report <= raw.end:
+            raw.flush()
+
+    def _report_last(self) -> None:
+        """Acknowledge what is whole before the end."""
+        if self.line is not None:
+            self.line.full = False
+        if self.line is not None and self._to_report(self.line) > self.line.line.reported:
+            self.report_once()
+
+    def _notice_caught_up(self, now: float) -> None:
+        line, raw = self.line, self.opened().raw
+        if line is None or not self.resumed or self._caught_up_at == raw.end:
+            return
+        if now - self._data_at < QUIET_S or not line.line.between_frames or raw.received != raw.end:
+            return
+        if line.line.reported < self._to_report(line):
+            return
+        self._caught_up_at = raw.end
+        self._event("caught_up", end=raw.end)
+
+    def _lost(self, reason: str) -> None:
+        """Close the line, for now.
+
+        Raises:
+            ReplicationError: it has connected and not answered too often.
+        """
+        line = self.line.line if self.line is not None else None
+        if line is not None and not line.heard_any and line.silent(self._effects.monotonic()):
+            self._count_silence()
+        self._drop_line()
+        if self.store is not None:
+            self.store.raw.discard()
+        if self._reachable and not self.stopping.is_set():
+            self._event("lost", reason=reason)
+        self._reachable = False
+        self.state = "connecting"
+
+    def _count_silence(self) -> None:
+        """Count a line on which nothing came.
+
+        Raises:
+            ReplicationError: they are too many in a row.
+        """
+        self._silent_lines += 1
+        if self._silent_lines >= ATTEMPTS:
+            text = f"{self.master} accepts connections and does not answer; give a master's HA port"
+            raise ReplicationError("protocol", text)
+
+    def _drop_line(self) -> None:
+        if self.line is not None:
+            line = self.line.line
+            self._frames, self._heartbeats = self._frames + line.frames, self._heartbeats + line.heartbeats
+            self._bytes += line.bytes
+            self.line.close()
+        self.line, self._overlap, self._gap, self.resumed = None, None, None, False
+        self._held.clear()
+
+    def _event(self, name: str, **fields: Any) -> None:
+        self._on_event({"event": name, **fields})
+
+    @property
+    def _file_size(self) -> int:
+        """Bytes of a log file, of the store or of the one that is still to be made."""
+        return self._given[0].mapped_file_size_commit_log if self.store is None else self.store.raw.file_size
+
+    def opened(self) -> MessageStore:
+        """Return the open store.
+
+        Raises:
+            UsageError: there is none.
+        """
+        if self.store is None:
+            raise UsageError(f"{os.fspath(self._path)}: this follower is closed, or its master has not answered yet")
+        return self.store
+
+
+def _text(error: BaseException) -> str:
+    """Return an error as one line."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return " ".join(str(text).split()) or type(error).__name__
