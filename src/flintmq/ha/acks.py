@@ -125,6 +125,7 @@ class AckTable:
             needed, timeout_s, by_host, wake, monotonic
         )  # fmt: skip
         self.reached = -1
+        self.lane = None
         self._lock = Lock()
         self._opener = Signal()
         self._acks: dict[Hashable, tuple[str, int]] = {}
@@ -136,6 +137,10 @@ class AckTable:
         return len(self._waiting)
 
     # -- puts -------------------------------------------------------------------------------------------------------
+
+    def exchange(self, end: int) -> bool:
+        lane = self.lane
+        return lane is not None and lane.exchange(end, min(0.05, self.timeout_s))
 
     def request(self, end: int) -> ReplicaRequest:
         """Note that a put waits until replicas have the log below `end`; its time begins now."""

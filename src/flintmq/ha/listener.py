@@ -26,6 +26,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError, UsageError
 from flintmq.ha.acks import AckTable
 from flintmq.ha.frames import FRAME_HEADER
+from flintmq.ha.lending import EXCHANGE_S, Lending, may_lend
 from flintmq.ha.master_line import LineRules, LineState, MasterLine
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.mutex import Lock
@@ -57,7 +58,7 @@ def _leave_in_child() -> None:
 os.register_at_fork(after_in_child=_leave_in_child)
 
 
-class _Line:
+class Line:
     """One follower: its socket, the state of its line, and the frame that is being sent."""
 
     def __init__(self, sock: socket.socket, address: tuple[str, int], line: MasterLine, now: float) -> None:
@@ -67,6 +68,12 @@ class _Line:
         self.left = 0  # bytes of the body to send
         self.is_full = False  # the socket takes no more for now
         self.has_more = False  # frames may be due that were not sent in its last turn
+
+    def is_idle(self, end: int) -> bool:
+        """Return whether everything was sent and acknowledged, and the file has room for more."""
+        part = self.part
+        has_room = part is not None and part.start <= end < part.start + part.size
+        return has_room and not (self.is_full or self.head or self.left or self.has_more) and self.line.is_idle(end)
 
     def __str__(self) -> str:
         return "{}:{}".format(*self.address)
@@ -120,7 +127,7 @@ class HaListener:
                 monotonic=effects.monotonic,
             )
         self.replicas: Replicas | None = self._acks
-        self._lines: dict[int, _Line] = {}  # by descriptor
+        self._lines: dict[int, Line] = {}  # by descriptor
         self._looks, self._end = 0, -1
         self._accepts_from = 0.0
         self._is_asleep = self._is_rung = False
@@ -134,6 +141,10 @@ class HaListener:
             sock.setblocking(False)
         self._selector.register(self._server, selectors.EVENT_READ)
         self._selector.register(self._ear, selectors.EVENT_READ)
+        self._lending: Lending | None = None
+        if self._acks is not None and may_lend(options, config, effects):
+            self._lending = Lending(self._bell.fileno(), self._selector.fileno())
+            self._acks.lane = self._lending.lane
         self._service = ServiceThread("flintmq-ha", self._run, self._ring)
         _listening.add(self)
         if not self._networks and not ipaddress.ip_address(self.address[0].partition("%")[0]).is_loopback:
@@ -189,6 +200,9 @@ class HaListener:
             self._service.stop()
             if self._acks is not None:
                 self._acks.close()
+            if self._lending is not None:
+                self._lending.take_back(10.0)
+                self._lending.lane.close()
             for one in list(self._lines.values()):
                 self._drop(one)
             self._selector.close()
@@ -227,13 +241,20 @@ class HaListener:
         Thread: one at a time.
         """
         seconds = self._pause()
-        for key, events in self._selector.select(seconds):
+        ready = self._selector.select(seconds)
+        lending = self._lending
+        if lending is not None and lending.take_back() and (one := lending.absorb()) is not None:
+            if self._acks is not None:
+                self._acks.acknowledged(one, one.address[0], one.line.acknowledged)
+        for key, events in ready:
             if key.fileobj is self._server:
                 self._accept()
             elif key.fileobj is self._ear:
                 with suppress(BlockingIOError):
                     self._ear.recv(READ)
             elif (one := self._lines.get(key.fd)) is not None and one.sock is key.fileobj:
+                if lending is not None and lending.is_away(one):
+                    continue
                 if events & selectors.EVENT_READ:
                     self._do(one, self._read)  # which may end the line
                 if events & selectors.EVENT_WRITE and one.sock.fileno() >= 0:
@@ -248,7 +269,10 @@ class HaListener:
         self._looks = self._looks + 1 if end == self._end else 0
         self._end = end
         for one in list(self._lines.values()):
-            self._do(one, self._take_turn, end, now)
+            if lending is None or not lending.is_away(one):
+                self._do(one, self._take_turn, end, now)
+        if lending is not None:
+            lending.settle(list(self._lines.values()), end)
         if self.on_turn is not None:
             self.on_turn()
 
@@ -309,7 +333,7 @@ class HaListener:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         now = self._effects.monotonic()
         self._selector.register(sock, selectors.EVENT_READ)
-        self._lines[sock.fileno()] = _Line(sock, address, MasterLine(self._rules, now), now)
+        self._lines[sock.fileno()] = Line(sock, address, MasterLine(self._rules, now), now)
 
     def _may_come(self, host: str) -> bool:
         if not self._networks:
@@ -318,7 +342,7 @@ class HaListener:
         mapped = getattr(address, "ipv4_mapped", None)
         return any((mapped or address) in network for network in self._networks)
 
-    def _do(self, one: _Line, step: Callable[..., None], *args: object) -> None:
+    def _do(self, one: Line, step: Callable[..., None], *args: object) -> None:
         """Do something for one follower; an error ends its line, and no other's."""
         try:
             step(one, *args)
@@ -331,7 +355,7 @@ class HaListener:
             log.exception("%s: an error in the listener", one)
             self._end_line(one, "an error in the listener")
 
-    def _read(self, one: _Line) -> None:
+    def _read(self, one: Line) -> None:
         """Take what a follower reports.
 
         Raises:
@@ -355,7 +379,7 @@ class HaListener:
             if self._acks is not None:
                 self._acks.acknowledged(one, one.address[0], line.acknowledged)
 
-    def _take_turn(self, one: _Line, end: int, now: float) -> None:
+    def _take_turn(self, one: Line, end: int, now: float) -> None:
         """Send a follower what is due, and end a silent line.
 
         Raises:
@@ -383,7 +407,7 @@ class HaListener:
             one.head, one.left = FRAME_HEADER.pack(header), header.size
         one.has_more = True
 
-    def _open_part(self, one: _Line, offset: int) -> bool:
+    def _open_part(self, one: Line, offset: int) -> bool:
         """Hold the file with this log offset for a line; return False if it is not there any more."""
         part = one.part
         if part is not None and part.start <= offset < part.start + part.size:
@@ -394,7 +418,7 @@ class HaListener:
         one.part = self._source.open(offset)
         return one.part is not None
 
-    def _send(self, one: _Line) -> bool:
+    def _send(self, one: Line) -> bool:
         """Send the rest of the frame under way; return False if the socket takes no more for now.
 
         Raises:
@@ -419,14 +443,14 @@ class HaListener:
             return False
         return True
 
-    def _listen_for(self, one: _Line, *, writable: bool) -> None:
+    def _listen_for(self, one: Line, *, writable: bool) -> None:
         """Have the selector say when a full socket takes more, or no more."""
         if one.is_full != writable:
             one.is_full = writable
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if writable else 0)
             self._selector.modify(one.sock, events)
 
-    def _end_line(self, one: _Line, why: str, *, is_ours: bool = True) -> None:
+    def _end_line(self, one: Line, why: str, *, is_ours: bool = True) -> None:
         """Close a line and log why."""
         level = logging.WARNING if is_ours else logging.INFO
         log.log(level, "%s %s: %s", one, "is hung up on" if is_ours else "follows no longer", why)
@@ -438,7 +462,7 @@ class HaListener:
         if self.on_event is not None:
             self.on_event(event, fields)
 
-    def _drop(self, one: _Line) -> None:
+    def _drop(self, one: Line) -> None:
         """Close a line, and forget what it acknowledged."""
         if self._lines.pop(one.sock.fileno(), None) is None:
             return

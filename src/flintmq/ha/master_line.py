@@ -142,6 +142,15 @@ class MasterLine:
             return self.acknowledged > before
         return False
 
+    def is_idle(self, end: int) -> bool:
+        """Return whether everything was sent and acknowledged."""
+        return self.state is LineState.TRANSFER and not self._kept and self.report == self.acknowledged == self.sent == self.next == end
+
+    def exchanged(self, next_: int, sent: int, report: int, wrote: float, received: float) -> None:
+        self.next, self.sent = next_, sent
+        self.report = self.acknowledged = report
+        self._wrote, self._received = max(wrote, self._wrote), max(received, self._received)
+
     def frame(self, end: int, now: float) -> FrameHeader | None:
         """Return the header of the frame to send now; None: there is nothing to send.
 
