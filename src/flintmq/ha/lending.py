@@ -1,90 +1,113 @@
-"""Lends the one line of a listener to the threads that put.
+"""Lends the only line of a listener to the threads that put.
 
 A put that waits for one replica then sends its record by itself and waits for the report, in one compiled call
-(kernels/replica_lane.py). The listener's thread takes the line back at each of its turns, notes what was exchanged, does
-what is due, and lends it again if nothing is under way.
+(kernels/replica_lane.py). The listener's thread takes the line back, notes what was exchanged, does what is due, and
+lends the line again if nothing is under way on it. As long as puts send everything there is, it only looks whether that
+is so.
 """
 
 from __future__ import annotations
 
-import os
-from typing import TYPE_CHECKING, Final
+from collections.abc import Iterable
+from typing import Final
 
 from flintmq.config.keys import StoreConfig
-from flintmq.ha.frames import FRAME_HEADER, FrameHeader
-from flintmq.kernels.replica_lane import ReplicaLane, native
+from flintmq.ha.listener_line import Line
+from flintmq.ha.master_line import LineState
+from flintmq.kernels.replica_lane import LaneFacts, ReplicaLane, native
 from flintmq.storage.filesystem import Effects
 from flintmq.store.listening import ListenOptions
 
-if TYPE_CHECKING:
-    from flintmq.ha.listener import Line
-
-EXCHANGE_S: Final = 0.05
-"""Seconds that a put keeps a line at most; then it waits as others do."""
+LENT_S: Final = 0.05
+"""Seconds for which a line is lent at most; then the listener's thread takes it back and sees what is due."""
 
 
 def may_lend(options: ListenOptions, config: StoreConfig, effects: Effects) -> bool:
-    """Return whether lines may be lent: the files of the log have what a put appended, and all of it may be sent."""
-    return (
-        native()
-        and type(effects) is Effects
-        and config.broker_role == "SYNC_MASTER"
-        and config.in_sync_replicas == 2
-        and config.flush_disk_type == "ASYNC_FLUSH"
-        and not config.transient_store_pool_enable
-        and not config.ha_flow_control_enable
-        and not options.durable_only
-    )
+    """Return whether lines of a listener may be lent.
+
+    They may if one replica is waited for, and a record may be sent from its file as soon as it is appended, however
+    fast.
+    """
+    waits_for_one = config.broker_role == "SYNC_MASTER" and config.in_sync_replicas == 2
+    at_once = config.flush_disk_type == "ASYNC_FLUSH" and not config.transient_store_pool_enable
+    at_once = at_once and not options.durable_only and not config.ha_flow_control_enable
+    return waits_for_one and at_once and type(effects) is Effects and native()
 
 
 class Lending:
-    """The lane of a listener, and the line that it has.
+    """The lane of one listener, and the line that it has.
 
     Args:
-        bell: descriptor to which a byte is sent if the listener wanted the line and did not get it.
-        epoll: descriptor of the listener's selector.
+        bell: descriptor of a socket that wakes the listener's thread.
+        epoll: descriptor of its selector.
 
-    Thread: the listener's.
+    Attributes:
+        lane: for the threads that put.
+
+    Thread: the listener's, but for `acknowledged_by` (any) and `close` (after the listener's thread).
     """
 
     def __init__(self, bell: int, epoll: int) -> None:
         self.lane = ReplicaLane(bell)
         self._epoll = epoll
         self._lent: Line | None = None
-        self._is_held = False
+        self._is_held = False  # the listener's thread has the lane
+        self._until = 0.0
 
-    def take_back(self, seconds: float = 0.0) -> bool:
-        """Take the lane; return False if a put has it now, which rings when it ends."""
-        self._is_held = self._is_held or self.lane.take(seconds)
-        return self._is_held
+    def goes_on(self, end: int, now: float) -> bool:
+        """Return whether the threads that put send all there is to send, and nothing else is due."""
+        return self._lent is not None and now < self._until and self.lane.rests(end)
 
-    def is_away(self, one: Line) -> bool:
-        """Return whether a put has this line now."""
-        return one is self._lent and not self._is_held
+    def take_back(self) -> tuple[Line, LaneFacts] | None:
+        """Take the line from the threads that put.
 
-    def absorb(self) -> Line | None:
-        one, self._lent = self._lent, None
-        if one is None:
+        Returns:
+            The line, and what was exchanged; None if no line was lent, or a put has it now (`is_away`), which rings the
+            bell as soon as it is done.
+        """
+        self._is_held = self._is_held or self.lane.take(0.0)
+        one = self._lent
+        if one is None or not self._is_held:
             return None
         facts = self.lane.facts()
-        if facts.wrote:
-            if facts.next > facts.sent:
-                one.head = FRAME_HEADER.pack(FrameHeader(one.line.next, facts.next - one.line.next))[12 - facts.head_left :] if facts.head_left else b""
-                one.left = facts.next - facts.sent
-        one.line.exchanged(facts.next, facts.sent, facts.report, facts.wrote, facts.received)
-        return one
+        self._lent = None
+        return one, facts
 
-    def settle(self, lines: list[Line], end: int) -> None:
-        """Lend the line if it is the only one, and idle; give the lane free."""
+    def is_away(self, one: Line) -> bool:
+        """Return whether a put has this line now, so that nobody else may use it."""
+        return one is self._lent
+
+    def lend(self, lines: Iterable[Line], end: int, now: float) -> None:
+        """Lend the line if it is the only one that is sent the log, and nothing is under way on it.
+
+        Args:
+            lines: of the listener.
+            end: log offset up to which they were sent the log.
+            now: seconds.
+        """
         if not self._is_held:
             return
         self._is_held = False
-        going = [one for one in lines if one.line.sent >= 0]
-        if len(going) == 1 and going[0].is_idle(end):
-            one = going[0]
-            part = one.part
-            assert part is not None
-            self._lent = one
-            self.lane.lend(one.sock.fileno(), self._epoll, part.fd, part.start, part.size, one.line.rules.batch, one.line.next)
-        else:
-            self.lane.close()
+        sent = [one for one in lines if one.line.state is LineState.TRANSFER]
+        if len(sent) != 1 or not sent[0].rests(end):
+            self.lane.end()
+            return
+        one = sent[0]
+        part, batch = one.part, one.line.rules.batch
+        assert part is not None
+        self._until = min(now + LENT_S, one.line.due())
+        self._lent = one
+        self.lane.lend(one.sock.fileno(), self._epoll, part.fd, part.start, part.size, batch, end)
+
+    def acknowledged_by(self, one: Line) -> int:
+        """Return the log offset below which a follower has the log; -1 before its first report."""
+        known = one.line.acknowledged
+        return max(known, self.lane.acknowledged) if one is self._lent else known
+
+    def close(self) -> None:
+        """Lend nothing any more; return when no put has a line."""
+        self.lane.refuse()
+        while not self._is_held:
+            self._is_held = self.lane.take(1.0)
+        self._lent = None
+        self.lane.end()

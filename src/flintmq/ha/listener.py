@@ -4,6 +4,7 @@ One thread serves all lines with a selector: it accepts, reads reports, and send
 them. Bodies go from the page cache to the socket (sendfile), so that a follower which does not read costs the header of
 one frame. The thread looks at the log's end each millisecond while records come, sleeps when none come, and is woken
 by the service that dispatches the first ones; puts do not know of it, but for those that wait for replicas (`acks`).
+Where one replica is waited for and one follower is there, the threads that put use its line by themselves (`lending`).
 
 The port has neither authentication nor encryption: whoever reaches it can read the whole log, and whoever reports to it
 can answer puts that wait for replicas. So the address must be given, and networks may be.
@@ -26,13 +27,15 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError, UsageError
 from flintmq.ha.acks import AckTable
 from flintmq.ha.frames import FRAME_HEADER
-from flintmq.ha.lending import EXCHANGE_S, Lending, may_lend
+from flintmq.ha.lending import Lending, may_lend
+from flintmq.ha.listener_line import Line
 from flintmq.ha.master_line import LineRules, LineState, MasterLine
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.mutex import Lock
 from flintmq.storage.service_thread import ServiceThread
+from flintmq.kernels.replica_lane import LaneFacts
 from flintmq.store.append.replicas import Replicas
-from flintmq.store.listening import FollowerInfo, ListenOptions, LogPart, LogSource
+from flintmq.store.listening import FollowerInfo, ListenOptions, LogSource
 
 log = logging.getLogger("flintmq.ha")
 
@@ -56,27 +59,6 @@ def _leave_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_leave_in_child)
-
-
-class Line:
-    """One follower: its socket, the state of its line, and the frame that is being sent."""
-
-    def __init__(self, sock: socket.socket, address: tuple[str, int], line: MasterLine, now: float) -> None:
-        self.sock, self.address, self.line, self.since = sock, address, line, now
-        self.part: LogPart | None = None
-        self.head: bytes = b""
-        self.left = 0  # bytes of the body to send
-        self.is_full = False  # the socket takes no more for now
-        self.has_more = False  # frames may be due that were not sent in its last turn
-
-    def is_idle(self, end: int) -> bool:
-        """Return whether everything was sent and acknowledged, and the file has room for more."""
-        part = self.part
-        has_room = part is not None and part.start <= end < part.start + part.size
-        return has_room and not (self.is_full or self.head or self.left or self.has_more) and self.line.is_idle(end)
-
-    def __str__(self) -> str:
-        return "{}:{}".format(*self.address)
 
 
 class HaListener:
@@ -178,18 +160,13 @@ class HaListener:
     def followers(self) -> list[FollowerInfo]:
         """Return the followers that are there, oldest first."""
         now, end = self._effects.monotonic(), self._source.end()
-        return [
-            FollowerInfo(
-                one.address,
-                one.line.state.value,
-                one.line.sent,
-                one.line.acknowledged,
-                one.line.acknowledged >= 0 and end - one.line.acknowledged <= self._gap,
-                now - one.since,
-            )
-            for one in list(self._lines.values())
-            if one.line.state is not LineState.CLOSED
-        ]
+        lines = [one for one in list(self._lines.values()) if one.line.state is not LineState.CLOSED]
+        return [self._info(one, now, end) for one in lines]
+
+    def _info(self, one: Line, now: float, end: int) -> FollowerInfo:
+        known = one.line.acknowledged if self._lending is None else self._lending.acknowledged_by(one)
+        in_sync = known >= 0 and end - known <= self._gap
+        return FollowerInfo(one.address, one.line.state.value, max(one.line.sent, known), known, in_sync, now - one.since)
 
     def close(self) -> None:
         """Close all lines and free the port; puts that wait for replicas get FLUSH_SLAVE_TIMEOUT."""
@@ -201,8 +178,7 @@ class HaListener:
             if self._acks is not None:
                 self._acks.close()
             if self._lending is not None:
-                self._lending.take_back(10.0)
-                self._lending.lane.close()
+                self._lending.close()
             for one in list(self._lines.values()):
                 self._drop(one)
             self._selector.close()
@@ -211,6 +187,8 @@ class HaListener:
     def forked(self) -> None:
         """Close this process's copies of the sockets: it is a forked child."""
         self._is_closed = True
+        if self._lending is not None:
+            self._lending.lane.forget()
         for one in self._lines.values():
             one.sock.close()
         self._selector.close()  # unregisters nothing, which would reach the parent's
@@ -240,25 +218,14 @@ class HaListener:
 
         Thread: one at a time.
         """
-        seconds = self._pause()
-        ready = self._selector.select(seconds)
+        ready = self._selector.select(self._pause())
         lending = self._lending
-        if lending is not None and lending.take_back() and (one := lending.absorb()) is not None:
-            if self._acks is not None:
-                self._acks.acknowledged(one, one.address[0], one.line.acknowledged)
+        if lending is not None and not ready and not self._accepts_from and self._need_not_send(lending):
+            return
+        if lending is not None and (taken := lending.take_back()) is not None:
+            self._do(taken[0], self._absorb, taken[1])
         for key, events in ready:
-            if key.fileobj is self._server:
-                self._accept()
-            elif key.fileobj is self._ear:
-                with suppress(BlockingIOError):
-                    self._ear.recv(READ)
-            elif (one := self._lines.get(key.fd)) is not None and one.sock is key.fileobj:
-                if lending is not None and lending.is_away(one):
-                    continue
-                if events & selectors.EVENT_READ:
-                    self._do(one, self._read)  # which may end the line
-                if events & selectors.EVENT_WRITE and one.sock.fileno() >= 0:
-                    self._listen_for(one, writable=False)
+            self._handle(key, events)
         # Before the log's end is read: whoever appends from here on rings again. In every turn, because a signal
         # handler that raises may leave it set without a ring.
         self._is_asleep = self._is_rung = False
@@ -266,15 +233,47 @@ class HaListener:
         if self._accepts_from and now >= self._accepts_from:
             self._accepts_from = 0.0
             self._selector.register(self._server, selectors.EVENT_READ)
-        self._looks = self._looks + 1 if end == self._end else 0
-        self._end = end
-        for one in list(self._lines.values()):
-            if lending is None or not lending.is_away(one):
-                self._do(one, self._take_turn, end, now)
+        self._note_end(end)
+        for one in self._usable():
+            self._do(one, self._take_turn, end, now)
         if lending is not None:
-            lending.settle(list(self._lines.values()), end)
+            lending.lend(self._lines.values(), end, now)
         if self.on_turn is not None:
             self.on_turn()
+
+    def _need_not_send(self, lending: Lending) -> bool:
+        """Return whether threads that put send by themselves what there is, so that this turn is over."""
+        self._is_asleep = self._is_rung = False  # before the log's end is read, as in a whole turn
+        end = self._source.end()
+        if not lending.goes_on(end, self._effects.monotonic()):
+            return False
+        self._note_end(end)
+        if self.on_turn is not None:
+            self.on_turn()
+        return True
+
+    def _note_end(self, end: int) -> None:
+        """Count the looks at the log that found nothing new."""
+        self._looks = self._looks + 1 if end == self._end else 0
+        self._end = end
+
+    def _usable(self) -> list[Line]:
+        """Return the lines that no put has now."""
+        lending = self._lending
+        return [one for one in list(self._lines.values()) if lending is None or not lending.is_away(one)]
+
+    def _handle(self, key: selectors.SelectorKey, events: int) -> None:
+        """Do what a socket is ready for."""
+        if key.fileobj is self._server:
+            self._accept()
+        elif key.fileobj is self._ear:
+            with suppress(BlockingIOError):
+                self._ear.recv(READ)
+        elif (one := self._lines.get(key.fd)) is not None and one.sock is key.fileobj and one in self._usable():
+            if events & selectors.EVENT_READ:
+                self._do(one, self._read)  # which may end the line
+            if events & selectors.EVENT_WRITE and one.sock.fileno() >= 0:
+                self._listen_for(one, writable=False)
 
     def _pause(self) -> float | None:
         """Return the seconds to wait for an event at most; None: no limit."""
@@ -368,6 +367,10 @@ class HaListener:
         if not data:
             self._end_line(one, "it left", is_ours=False)
             return
+        self._take_bytes(one, data)
+
+    def _take_bytes(self, one: Line, data: bytes) -> None:
+        """Take bytes that came from a follower."""
         line, before = one.line, one.line.state
         changed = line.received(data, self._source.begin(), self._source.end(), self._effects.monotonic())
         if line.state is LineState.CLOSED:
@@ -378,6 +381,21 @@ class HaListener:
                 self._note("follower", address=str(one), offset=line.next)
             if self._acks is not None:
                 self._acks.acknowledged(one, one.address[0], line.acknowledged)
+
+    def _absorb(self, one: Line, facts: LaneFacts) -> None:
+        """Note what threads that put have exchanged with a follower.
+
+        Raises:
+            OSError: the line broke.
+        """
+        before = one.line.acknowledged
+        try:
+            one.absorb(facts)
+        finally:
+            if self._acks is not None and one.line.acknowledged > before:
+                self._acks.acknowledged(one, one.address[0], one.line.acknowledged)
+        if facts.raw:
+            self._take_bytes(one, facts.raw)
 
     def _take_turn(self, one: Line, end: int, now: float) -> None:
         """Send a follower what is due, and end a silent line.
