@@ -462,10 +462,11 @@ def test_the_listener_takes_the_lane_as_soon_as_a_put_is_done(ends: Ends):
     answers: list[bool] = []
     with beside(lambda: answers.append(ends.lane.exchange(START + 5, LONG_S))):
         assert ends.frame() == (START, 5)
-        assert not ends.lane.take(0) and not ends.lane.take(0.05) and ends.rung() == 0
+        assert not ends.lane.take(0.05) and not ends.lane.take(0) and ends.rung() == 0
         ends.report(START + 5)
         assert select.select([ends.ear], [], [], LONG_S)[0], "the bell rings"
-        assert ends.lane.take(0)
+        assert not ends.lane.exchange(START + 6, 0.02), "it is kept for the listener"
+        assert ends.lane.take(0) and not ends.lane.take(0)
     assert answers == [True] and ends.rung() == 1
     ends.lane.end()
     ends.lend(START + 5)
@@ -487,6 +488,56 @@ def test_a_put_waits_while_the_listener_has_the_lane(ends: Ends):
         assert answers == []
         ends.lane.lend(ends.near.fileno(), ends.epoll.fileno(), ends.fd, START, SIZE, BATCH, START)
     assert answers == [True]
+
+
+@needs_lane
+@pytest.mark.parametrize("seconds", [0, 0.001, 1])
+def test_puts_do_not_keep_the_lane_from_the_listener(ends: Ends, seconds: float):
+    """Four threads put without a pause; the listener takes the lane a hundred times, as it is given or waits for it."""
+    ends.lend()
+    over, gone, end, lock, done = threading.Event(), threading.Event(), START, threading.Lock(), 0
+    unanswered: list[int] = []
+
+    def follow() -> None:
+        while not gone.is_set():
+            if select.select([ends.far], [], [], 0.05)[0]:
+                ends.report(sum(ends.frame()))
+
+    def put() -> None:
+        nonlocal end, done
+        while not over.is_set():
+            with lock:
+                end += 1
+                mine = end
+            if not ends.lane.exchange(mine, 1.0):
+                unanswered.append(mine)
+            done += 1
+
+    with beside(follow):
+        threads = [threading.Thread(target=put) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for _ in range(100):
+            limit = time.monotonic() + LONG_S
+            while not ends.lane.take(seconds):
+                assert time.monotonic() < limit
+                if not seconds:
+                    assert select.select([ends.ear], [], [], LONG_S)[0], "the bell rings"
+                    ends.rung()
+            facts, before = ends.lane.facts(), done
+            assert facts.next == facts.sent == facts.report and not facts.raw
+            time.sleep(0.001)
+            assert ends.lane.facts() == facts and done <= before + 4, "nobody else has the line"
+            ends.lane.lend(
+                ends.near.fileno(), ends.epoll.fileno(), ends.fd, START, SIZE, BATCH, facts.sent
+            )  # fmt: skip
+            while done < before + 8:
+                time.sleep(0.0005)
+        over.set()
+        for thread in threads:
+            thread.join(LONG_S)
+        gone.set()
+    assert unanswered == []
 
 
 @needs_lane
@@ -516,15 +567,15 @@ def test_it_rests(ends: Ends):
     lane = ends.lane
     assert not lane.rests(START), "no line is lent"
     ends.lend()
-    assert lane.rests(START) and not lane.rests(START + 1) and not lane.rests(START - 1)
+    assert lane.rests(START) and not lane.rests(START + 1) and lane.rests(START - 1)
     answers: list[bool] = []
     with beside(lambda: answers.append(lane.exchange(START + 5, LONG_S))):
         ends.frame()
         assert lane.rests(START) and lane.rests(START + 9), "a put has the line"
         ends.report(START + 3)
         ends.report(START + 5)
-    assert answers == [True] and lane.rests(START + 5) and not lane.rests(START)
-    assert not lane.exchange(START + 9, 0.01) and not lane.rests(START + 9), "it was not acknowledged"
+    assert answers == [True] and lane.rests(START + 5) and not lane.rests(START + 6)
+    assert not lane.exchange(START + 9, 0.01) and not lane.rests(START), "it was not acknowledged"
 
 
 @needs_lane

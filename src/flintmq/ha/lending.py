@@ -108,6 +108,6 @@ class Lending:
         """Lend nothing any more; return when no put has a line."""
         self.lane.refuse()
         while not self._is_held:
-            self._is_held = self.lane.take(1.0)
+            self._is_held = self.lane.take(0.01)
         self._lent = None
         self.lane.end()

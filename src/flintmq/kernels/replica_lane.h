@@ -7,11 +7,12 @@
 #define FMQ_MOST (64 << 10) /* bytes of the largest frame */
 #define FMQ_RAW 256         /* bytes received at once, at most */
 
-/* Whoever holds `lock` may read and write everything; the listener's thread alone lends. `lent`, `acked`, `asked`, `wanted`
- * and `exchanges` are read and written by all threads. */
+/* Whoever holds `lock` may read and write everything; the listener's thread alone lends. `lent`, `acked`, `asked`,
+ * `wanted`, `given` and `exchanges` are read by all threads. */
 typedef struct {
     int32_t lock;    /* 0 free, 1 held, 2 held and waited for */
-    int32_t wanted;  /* the listener found it held: whoever releases it rings the bell */
+    int32_t wanted;  /* the listener found it held: whoever has it gives it to the listener, and rings the bell */
+    int32_t given;   /* it is held for the listener, which was given it and has not taken it yet */
     int32_t lent;    /* the facts below are those of a line that may be used */
     int sock, epoll, file, bell;
     int error;               /* of the line's socket; 0: none */
@@ -50,8 +51,28 @@ static inline int fmq_lane_lock(fmq_lane *lane, int64_t deadline) {
 static inline void fmq_lane_unlock(fmq_lane *lane) {
     if (swap32(&lane->lock, 0) == 2) syscall(SYS_futex, &lane->lock, FUTEX_WAKE_PRIVATE, 1, NULL, NULL, 0);
 }
-static inline void fmq_lane_ring(fmq_lane *lane) {
-    if (load32(&lane->wanted) && swap32(&lane->wanted, 0)) (void)!send(lane->bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+
+/* Release the lock after an exchange, or give it to the listener: puts that wait must not keep it from its turn. */
+static inline void fmq_lane_release(fmq_lane *lane) {
+    do {
+        if (swap32(&lane->wanted, 0)) {
+            store32(&lane->given, 1);
+            (void)!send(lane->bell, "", 1, MSG_DONTWAIT | MSG_NOSIGNAL);
+            return;
+        }
+        fmq_lane_unlock(lane);
+    } while (load32(&lane->wanted) && fmq_lane_lock(lane, 0)); /* the listener may have looked just before */
+}
+
+/* Take the lock for the listener, by `deadline` as for fmq_lane_lock; at 0 it is given to the listener later if it is not
+ * free. */
+static inline int fmq_lane_take(fmq_lane *lane, int64_t deadline) {
+    if (!swap32(&lane->given, 0)) {
+        store32(&lane->wanted, deadline == 0);
+        if (!fmq_lane_lock(lane, deadline)) return 0;
+    }
+    store32(&lane->wanted, 0);
+    return 1;
 }
 
 static inline void fmq_put_be(unsigned char *to, uint64_t number, int size) {
@@ -150,21 +171,21 @@ static inline int fmq_exchange(fmq_lane *lane, int64_t end, int64_t nanoseconds)
         lane->exchanges += done;
         fmq_watch(lane, EPOLLIN);
     }
-    fmq_lane_unlock(lane);
-    fmq_lane_ring(lane);
+    fmq_lane_release(lane);
     return done;
 }
 
-/* Return whether a put has the line now, or everything below `end` is sent and acknowledged and nothing else came. */
+/* Return whether a put has the line now, or everything below `end` at least was sent, all that was sent is acknowledged,
+ * and nothing else came. */
 static inline int fmq_lane_rests(fmq_lane *lane, int64_t end) {
     if (!load32(&lane->lent)) return 0;
     if (!fmq_lane_lock(lane, 0)) return 1;
-    int rests = fmq_is_whole(lane) && lane->next == end && lane->report == end;
+    int rests = fmq_is_whole(lane) && lane->next >= end && lane->report == lane->next;
     fmq_lane_unlock(lane);
     return rests;
 }
 #else
-static inline int fmq_lane_lock(fmq_lane *lane, int64_t deadline) { return 1; }
+static inline int fmq_lane_take(fmq_lane *lane, int64_t deadline) { return 1; }
 static inline void fmq_lane_unlock(fmq_lane *lane) {}
 static inline int fmq_exchange(fmq_lane *lane, int64_t end, int64_t nanoseconds) { return 0; }
 static inline int fmq_lane_rests(fmq_lane *lane, int64_t end) { return 0; }

@@ -81,7 +81,7 @@ class ReplicaLane:
         return done
 
     def rests(self, end: cython.longlong) -> bool:
-        """Return whether a put has the line now, or the follower has acknowledged all below `end`."""
+        """Return whether a put has the line now, or all below `end`, and all that was sent, is acknowledged."""
         return fmq_lane_rests(cython.address(self._lane), end)
 
     def take(self, seconds: cython.double) -> bool:
@@ -91,17 +91,15 @@ class ReplicaLane:
             seconds: how long to wait for one that has it; 0: not at all.
 
         Returns:
-            Whether the caller has it. If not, the bell rings as soon as the thread that has it is done.
+            Whether the caller has it. If not, and it did not wait, it is given the lane as soon as the thread that has it
+            is done: the bell rings, and the next call succeeds.
         """
         taken: cython.bint
         deadline: cython.longlong = 0
         if seconds > 0:
             deadline = fmq_now() + cython.cast(cython.longlong, seconds * 1e9)
-        store32(cython.address(self._lane.wanted), 1)  # before the look: a thread that releases it looks after that
         with cython.nogil:
-            taken = fmq_lane_lock(cython.address(self._lane), deadline)
-        if taken:
-            store32(cython.address(self._lane.wanted), 0)
+            taken = fmq_lane_take(cython.address(self._lane), deadline)
         return taken
 
     def facts(self):
@@ -166,4 +164,6 @@ class ReplicaLane:
         """Lend no line, whoever has the lane: it belongs to the parent of this process."""
         self.refuse()
         store64(cython.address(self._lane.acked), -1)
+        store32(cython.address(self._lane.wanted), 0)
+        store32(cython.address(self._lane.given), 0)
         store32(cython.address(self._lane.lock), 0)
