@@ -230,7 +230,9 @@ def test_dispatch_goes_on(tmp_path: Path):
 def test_a_follower_of_ours(tmp_path: Path):
     with open_sync(tmp_path / "master", PATIENT) as store:
         host, port = listener_of(store).address
-        with Follower(tmp_path / "slave", f"{host}:{port}", config={"mappedFileSizeCommitLog": 1 << 16}, ack=True) as to:
+        with Follower(
+            tmp_path / "slave", f"{host}:{port}", config={"mappedFileSizeCommitLog": 1 << 16}, ack=True
+        ) as to:
             lent(store)
             assert Counter(status(store) for _ in range(300)) == {OK: 300}
             assert exchanges(store) > 100

@@ -15,6 +15,8 @@ follower       follows one master into one store
 
 master_line    the master's side of a line, without I/O
 acks           puts that wait until replicas have them
+listener_line  one follower of a listener
+lending        lends a line to the threads that put
 listener       lets followers have the log of a store
 stored_log     the log of a store that another process may write, for a listener
 
@@ -26,6 +28,8 @@ fleet          follows all brokers of a name server
 
 master_line    the master's side of a line, without I/O
 acks           puts that wait until replicas have them
+listener_line  one follower of a listener
+lending        lends a line to the threads that put
 listener       lets followers have the log of a store
 registration   registers a listener at a name server
 

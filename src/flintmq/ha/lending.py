@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from typing import Final
 
 from flintmq.config.keys import StoreConfig
-from flintmq.ha.listener_line import Line
+from flintmq.ha.listener_line import ListenerLine
 from flintmq.ha.master_line import LineState
 from flintmq.kernels.replica_lane import LaneFacts, ReplicaLane, native
 from flintmq.storage.filesystem import Effects
@@ -50,7 +50,7 @@ class Lending:
     def __init__(self, bell: int, epoll: int) -> None:
         self.lane = ReplicaLane(bell)
         self._epoll = epoll
-        self._lent: Line | None = None
+        self._lent: ListenerLine | None = None
         self._is_held = False  # the listener's thread has the lane
         self._until = 0.0
 
@@ -58,7 +58,7 @@ class Lending:
         """Return whether the threads that put send all there is to send, and nothing else is due."""
         return self._lent is not None and now < self._until and self.lane.rests(end)
 
-    def take_back(self) -> tuple[Line, LaneFacts] | None:
+    def take_back(self) -> tuple[ListenerLine, LaneFacts] | None:
         """Take the line from the threads that put.
 
         Returns:
@@ -73,11 +73,11 @@ class Lending:
         self._lent = None
         return one, facts
 
-    def is_away(self, one: Line) -> bool:
+    def is_away(self, one: ListenerLine) -> bool:
         """Return whether a put has this line now, so that nobody else may use it."""
         return one is self._lent
 
-    def lend(self, lines: Iterable[Line], end: int, now: float) -> None:
+    def lend(self, lines: Iterable[ListenerLine], end: int, now: float) -> None:
         """Lend the line if it is the only one that is sent the log, and nothing is under way on it.
 
         Args:
@@ -99,7 +99,7 @@ class Lending:
         self._lent = one
         self.lane.lend(one.sock.fileno(), self._epoll, part.fd, part.start, part.size, batch, end)
 
-    def acknowledged_by(self, one: Line) -> int:
+    def acknowledged_by(self, one: ListenerLine) -> int:
         """Return the log offset below which a follower has the log; -1 before its first report."""
         known = one.line.acknowledged
         return max(known, self.lane.acknowledged) if one is self._lent else known

@@ -28,12 +28,12 @@ from flintmq.errors import FlintError, UsageError
 from flintmq.ha.acks import AckTable
 from flintmq.ha.frames import FRAME_HEADER
 from flintmq.ha.lending import Lending, may_lend
-from flintmq.ha.listener_line import Line
+from flintmq.ha.listener_line import ListenerLine
 from flintmq.ha.master_line import LineRules, LineState, MasterLine
+from flintmq.kernels.replica_lane import LaneFacts
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.mutex import Lock
 from flintmq.storage.service_thread import ServiceThread
-from flintmq.kernels.replica_lane import LaneFacts
 from flintmq.store.append.replicas import Replicas
 from flintmq.store.listening import FollowerInfo, ListenOptions, LogSource
 
@@ -109,7 +109,7 @@ class HaListener:
                 monotonic=effects.monotonic,
             )
         self.replicas: Replicas | None = self._acks
-        self._lines: dict[int, Line] = {}  # by descriptor
+        self._lines: dict[int, ListenerLine] = {}  # by descriptor
         self._looks, self._end = 0, -1
         self._accepts_from = 0.0
         self._is_asleep = self._is_rung = False
@@ -163,10 +163,11 @@ class HaListener:
         lines = [one for one in list(self._lines.values()) if one.line.state is not LineState.CLOSED]
         return [self._info(one, now, end) for one in lines]
 
-    def _info(self, one: Line, now: float, end: int) -> FollowerInfo:
+    def _info(self, one: ListenerLine, now: float, end: int) -> FollowerInfo:
         known = one.line.acknowledged if self._lending is None else self._lending.acknowledged_by(one)
         in_sync = known >= 0 and end - known <= self._gap
-        return FollowerInfo(one.address, one.line.state.value, max(one.line.sent, known), known, in_sync, now - one.since)
+        sent = max(one.line.sent, known)
+        return FollowerInfo(one.address, one.line.state.value, sent, known, in_sync, now - one.since)
 
     def close(self) -> None:
         """Close all lines and free the port; puts that wait for replicas get FLUSH_SLAVE_TIMEOUT."""
@@ -242,7 +243,7 @@ class HaListener:
             self.on_turn()
 
     def _need_not_send(self, lending: Lending) -> bool:
-        """Return whether threads that put send by themselves what there is, so that this turn is over."""
+        """Return whether puts send by themselves what there is, which ends this turn."""
         self._is_asleep = self._is_rung = False  # before the log's end is read, as in a whole turn
         end = self._source.end()
         if not lending.goes_on(end, self._effects.monotonic()):
@@ -257,7 +258,7 @@ class HaListener:
         self._looks = self._looks + 1 if end == self._end else 0
         self._end = end
 
-    def _usable(self) -> list[Line]:
+    def _usable(self) -> list[ListenerLine]:
         """Return the lines that no put has now."""
         lending = self._lending
         return [one for one in list(self._lines.values()) if lending is None or not lending.is_away(one)]
@@ -332,7 +333,7 @@ class HaListener:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         now = self._effects.monotonic()
         self._selector.register(sock, selectors.EVENT_READ)
-        self._lines[sock.fileno()] = Line(sock, address, MasterLine(self._rules, now), now)
+        self._lines[sock.fileno()] = ListenerLine(sock, address, MasterLine(self._rules, now), now)
 
     def _may_come(self, host: str) -> bool:
         if not self._networks:
@@ -341,7 +342,7 @@ class HaListener:
         mapped = getattr(address, "ipv4_mapped", None)
         return any((mapped or address) in network for network in self._networks)
 
-    def _do(self, one: Line, step: Callable[..., None], *args: object) -> None:
+    def _do(self, one: ListenerLine, step: Callable[..., None], *args: object) -> None:
         """Do something for one follower; an error ends its line, and no other's."""
         try:
             step(one, *args)
@@ -354,7 +355,7 @@ class HaListener:
             log.exception("%s: an error in the listener", one)
             self._end_line(one, "an error in the listener")
 
-    def _read(self, one: Line) -> None:
+    def _read(self, one: ListenerLine) -> None:
         """Take what a follower reports.
 
         Raises:
@@ -369,7 +370,7 @@ class HaListener:
             return
         self._take_bytes(one, data)
 
-    def _take_bytes(self, one: Line, data: bytes) -> None:
+    def _take_bytes(self, one: ListenerLine, data: bytes) -> None:
         """Take bytes that came from a follower."""
         line, before = one.line, one.line.state
         changed = line.received(data, self._source.begin(), self._source.end(), self._effects.monotonic())
@@ -382,7 +383,7 @@ class HaListener:
             if self._acks is not None:
                 self._acks.acknowledged(one, one.address[0], line.acknowledged)
 
-    def _absorb(self, one: Line, facts: LaneFacts) -> None:
+    def _absorb(self, one: ListenerLine, facts: LaneFacts) -> None:
         """Note what threads that put have exchanged with a follower.
 
         Raises:
@@ -397,7 +398,7 @@ class HaListener:
         if facts.raw:
             self._take_bytes(one, facts.raw)
 
-    def _take_turn(self, one: Line, end: int, now: float) -> None:
+    def _take_turn(self, one: ListenerLine, end: int, now: float) -> None:
         """Send a follower what is due, and end a silent line.
 
         Raises:
@@ -425,7 +426,7 @@ class HaListener:
             one.head, one.left = FRAME_HEADER.pack(header), header.size
         one.has_more = True
 
-    def _open_part(self, one: Line, offset: int) -> bool:
+    def _open_part(self, one: ListenerLine, offset: int) -> bool:
         """Hold the file with this log offset for a line; return False if it is not there any more."""
         part = one.part
         if part is not None and part.start <= offset < part.start + part.size:
@@ -436,7 +437,7 @@ class HaListener:
         one.part = self._source.open(offset)
         return one.part is not None
 
-    def _send(self, one: Line) -> bool:
+    def _send(self, one: ListenerLine) -> bool:
         """Send the rest of the frame under way; return False if the socket takes no more for now.
 
         Raises:
@@ -461,14 +462,14 @@ class HaListener:
             return False
         return True
 
-    def _listen_for(self, one: Line, *, writable: bool) -> None:
+    def _listen_for(self, one: ListenerLine, *, writable: bool) -> None:
         """Have the selector say when a full socket takes more, or no more."""
         if one.is_full != writable:
             one.is_full = writable
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if writable else 0)
             self._selector.modify(one.sock, events)
 
-    def _end_line(self, one: Line, why: str, *, is_ours: bool = True) -> None:
+    def _end_line(self, one: ListenerLine, why: str, *, is_ours: bool = True) -> None:
         """Close a line and log why."""
         level = logging.WARNING if is_ours else logging.INFO
         log.log(level, "%s %s: %s", one, "is hung up on" if is_ours else "follows no longer", why)
@@ -480,7 +481,7 @@ class HaListener:
         if self.on_event is not None:
             self.on_event(event, fields)
 
-    def _drop(self, one: Line) -> None:
+    def _drop(self, one: ListenerLine) -> None:
         """Close a line, and forget what it acknowledged."""
         if self._lines.pop(one.sock.fileno(), None) is None:
             return

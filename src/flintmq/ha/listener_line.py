@@ -1,4 +1,4 @@
-"""One follower of a listener: its socket, the state of its line, and the frame that is being sent."""
+"""One follower of a listener: its socket, its line, and the frame that is being sent."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from flintmq.kernels.replica_lane import LaneFacts
 from flintmq.store.listening import LogPart
 
 
-class Line:
+class ListenerLine:
     """One follower.
 
     Attributes:
@@ -36,7 +36,7 @@ class Line:
         return "{}:{}".format(*self.address)
 
     def rests(self, end: int) -> bool:
-        """Return whether all below `end` is acknowledged, nothing is under way, and the file has room for more."""
+        """Return whether all below `end` is acknowledged and the file has room for more."""
         part = self.part
         if part is None or not part.start <= end < part.start + part.size:
             return False

@@ -1,11 +1,13 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
-"""Sends a frame to a follower and waits for its report, in the thread that puts, without the GIL.
+"""Sends a frame to a follower and waits for its report, in the thread that puts.
+
+It takes one call, without the GIL.
 
 The listener's thread lends the lane a line on which nothing is under way. A thread that puts then sends its record by
 itself and waits for the acknowledgement, which saves the wake-ups of two threads
-(experiments/2026-11-25-replica-wait.md). Whatever else happens ends the call: the time is up, a signal came, the socket
-is full or broken, a report is odd. The lane keeps exactly which bytes went out and came; the listener's thread, where no
-signal handler runs, takes the lane back and goes on from there.
+(experiments/2026-11-25-replica-wait.md). Whatever else happens ends the call: the time is up, a signal came, the
+socket is full or broken, a report is odd. The lane keeps exactly which bytes went out and came; the listener's thread,
+where no signal handler runs, takes the lane back and goes on from there.
 
 Records are sent by `pread` and one `send`: they are in the file's pages as soon as they are appended.
 
@@ -81,7 +83,7 @@ class ReplicaLane:
         return done
 
     def rests(self, end: cython.longlong) -> bool:
-        """Return whether a put has the line now, or all below `end`, and all that was sent, is acknowledged."""
+        """Return whether a put has the line, or all below `end` and all sent is acknowledged."""
         return fmq_lane_rests(cython.address(self._lane), end)
 
     def take(self, seconds: cython.double) -> bool:
@@ -91,8 +93,8 @@ class ReplicaLane:
             seconds: how long to wait for one that has it; 0: not at all.
 
         Returns:
-            Whether the caller has it. If not, and it did not wait, it is given the lane as soon as the thread that has it
-            is done: the bell rings, and the next call succeeds.
+            Whether the caller has it. If not, and it did not wait, it is given the lane as soon as the thread that has
+            it is done: the bell rings, and the next call succeeds.
         """
         taken: cython.bint
         deadline: cython.longlong = 0
@@ -133,7 +135,9 @@ class ReplicaLane:
         batch: cython.longlong,
         sent: cython.longlong,
     ) -> None:
-        """Let the threads that put have a line, all of whose bytes are sent and acknowledged; release the lane.
+        """Let the threads that put have a line, and release the lane.
+
+        All bytes of the line are sent and acknowledged.
 
         Args:
             sock, epoll, file: descriptors of the socket, the selector that listens for reports, and the log file.
