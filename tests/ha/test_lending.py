@@ -288,6 +288,9 @@ def test_a_second_follower_comes_and_goes_amid_puts(tmp_path: Path):
             with replica(store) as other:
                 assert within(lambda: len(acknowledged(store)) == 2 and min(acknowledged(store)) >= 0)
                 assert within(lambda: other.end > other.begin and not is_lent(store))
+                before = exchanges(store)
+                time.sleep(0.05)
+                assert exchanges(store) == before and not is_lent(store)
             assert within(lambda: is_lent(store))
         over.set()
         thread.join(LIMIT_S)
