@@ -17,6 +17,8 @@ follower       a follower as its user has it, of any thread
 
 master_line    the master's side of a line, without I/O
 acks           puts that wait until replicas have them
+listener_line  one follower of a listener
+lending        lends a line to the threads that put
 listener       lets followers have the log of a store
 stored_log     the log of a store that another process may write, for a listener
 

@@ -18,13 +18,16 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from operator import attrgetter
-from typing import Any, TypeVar
+from typing import Any, Final, TypeVar
 
 from flintmq.kernels.handoff import INTERRUPTED, Signal
+from flintmq.kernels.replica_lane import ReplicaLane
 from flintmq.storage.mutex import Lock
 from flintmq.store.append.replicas import ReplicaRequest
 
 T = TypeVar("T")
+EXCHANGE_S: Final = 0.002
+"""Seconds that a put keeps a line at most: others may have records to send meanwhile."""
 _END = attrgetter("end")
 
 
@@ -107,6 +110,7 @@ class AckTable:
 
     Attributes:
         reached: log offset below which the required number of replicas have the log; -1: there are not so many.
+        lane: for threads that put, if they may use the line of the one replica themselves.
 
     Thread: any.
     """
@@ -125,6 +129,7 @@ class AckTable:
             needed, timeout_s, by_host, wake, monotonic
         )  # fmt: skip
         self.reached = -1
+        self.lane: ReplicaLane | None = None
         self._lock = Lock()
         self._opener = Signal()
         self._acks: dict[Hashable, tuple[str, int]] = {}
@@ -136,6 +141,15 @@ class AckTable:
         return len(self._waiting)
 
     # -- puts -------------------------------------------------------------------------------------------------------
+
+    def exchange(self, end: int) -> bool:
+        """Send a record to the one replica in this thread, and wait for its acknowledgement.
+
+        Returns:
+            Whether it was acknowledged. If not, a request must wait for it.
+        """
+        lane = self.lane
+        return lane is not None and lane.exchange(end, min(EXCHANGE_S, self.timeout_s))
 
     def request(self, end: int) -> ReplicaRequest:
         """Note that a put waits until replicas have the log below `end`; its time begins now."""

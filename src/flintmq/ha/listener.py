@@ -4,6 +4,7 @@ One thread serves all lines with a selector: it accepts, reads reports, and send
 them. Bodies go from the page cache to the socket (sendfile), so that a follower which does not read costs the header of
 one frame. The thread looks at the log's end each millisecond while records come, sleeps when none come, and is woken
 by the service that dispatches the first ones; puts do not know of it, but for those that wait for replicas (`acks`).
+Where one replica is waited for and one follower is there, the threads that put use its line by themselves (`lending`).
 
 The port has neither authentication nor encryption: whoever reaches it can read the whole log, and whoever reports to it
 can answer puts that wait for replicas. So the address must be given, and networks may be.
@@ -26,12 +27,15 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError, UsageError
 from flintmq.ha.acks import AckTable
 from flintmq.ha.frames import FRAME_HEADER
+from flintmq.ha.lending import Lending, may_lend
+from flintmq.ha.listener_line import ListenerLine
 from flintmq.ha.master_line import LineRules, LineState, MasterLine
+from flintmq.kernels.replica_lane import LaneFacts
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.mutex import Lock
 from flintmq.storage.service_thread import ServiceThread
 from flintmq.store.append.replicas import Replicas
-from flintmq.store.listening import FollowerInfo, ListenOptions, LogPart, LogSource
+from flintmq.store.listening import FollowerInfo, ListenOptions, LogSource
 
 log = logging.getLogger("flintmq.ha")
 
@@ -55,21 +59,6 @@ def _leave_in_child() -> None:
 
 
 os.register_at_fork(after_in_child=_leave_in_child)
-
-
-class _Line:
-    """One follower: its socket, the state of its line, and the frame that is being sent."""
-
-    def __init__(self, sock: socket.socket, address: tuple[str, int], line: MasterLine, now: float) -> None:
-        self.sock, self.address, self.line, self.since = sock, address, line, now
-        self.part: LogPart | None = None
-        self.head: bytes = b""
-        self.left = 0  # bytes of the body to send
-        self.is_full = False  # the socket takes no more for now
-        self.has_more = False  # frames may be due that were not sent in its last turn
-
-    def __str__(self) -> str:
-        return "{}:{}".format(*self.address)
 
 
 class HaListener:
@@ -120,7 +109,7 @@ class HaListener:
                 monotonic=effects.monotonic,
             )
         self.replicas: Replicas | None = self._acks
-        self._lines: dict[int, _Line] = {}  # by descriptor
+        self._lines: dict[int, ListenerLine] = {}  # by descriptor
         self._looks, self._end = 0, -1
         self._accepts_from = 0.0
         self._is_asleep = self._is_rung = False
@@ -134,6 +123,10 @@ class HaListener:
             sock.setblocking(False)
         self._selector.register(self._server, selectors.EVENT_READ)
         self._selector.register(self._ear, selectors.EVENT_READ)
+        self._lending: Lending | None = None
+        if self._acks is not None and may_lend(options, config, effects):
+            self._lending = Lending(self._bell.fileno(), self._selector.fileno())
+            self._acks.lane = self._lending.lane
         self._service = ServiceThread("flintmq-ha", self._run, self._ring)
         _listening.add(self)
         if not self._networks and not ipaddress.ip_address(self.address[0].partition("%")[0]).is_loopback:
@@ -167,18 +160,14 @@ class HaListener:
     def followers(self) -> list[FollowerInfo]:
         """Return the followers that are there, oldest first."""
         now, end = self._effects.monotonic(), self._source.end()
-        return [
-            FollowerInfo(
-                one.address,
-                one.line.state.value,
-                one.line.sent,
-                one.line.acknowledged,
-                one.line.acknowledged >= 0 and end - one.line.acknowledged <= self._gap,
-                now - one.since,
-            )
-            for one in list(self._lines.values())
-            if one.line.state is not LineState.CLOSED
-        ]
+        lines = [one for one in list(self._lines.values()) if one.line.state is not LineState.CLOSED]
+        return [self._info(one, now, end) for one in lines]
+
+    def _info(self, one: ListenerLine, now: float, end: int) -> FollowerInfo:
+        known = one.line.acknowledged if self._lending is None else self._lending.acknowledged_by(one)
+        in_sync = known >= 0 and end - known <= self._gap
+        sent = max(one.line.sent, known)
+        return FollowerInfo(one.address, one.line.state.value, sent, known, in_sync, now - one.since)
 
     def close(self) -> None:
         """Close all lines and free the port; puts that wait for replicas get FLUSH_SLAVE_TIMEOUT."""
@@ -189,6 +178,8 @@ class HaListener:
             self._service.stop()
             if self._acks is not None:
                 self._acks.close()
+            if self._lending is not None:
+                self._lending.close()
             for one in list(self._lines.values()):
                 self._drop(one)
             self._selector.close()
@@ -197,6 +188,8 @@ class HaListener:
     def forked(self) -> None:
         """Close this process's copies of the sockets: it is a forked child."""
         self._is_closed = True
+        if self._lending is not None:
+            self._lending.lane.forget()
         for one in self._lines.values():
             one.sock.close()
         self._selector.close()  # unregisters nothing, which would reach the parent's
@@ -226,18 +219,14 @@ class HaListener:
 
         Thread: one at a time.
         """
-        seconds = self._pause()
-        for key, events in self._selector.select(seconds):
-            if key.fileobj is self._server:
-                self._accept()
-            elif key.fileobj is self._ear:
-                with suppress(BlockingIOError):
-                    self._ear.recv(READ)
-            elif (one := self._lines.get(key.fd)) is not None and one.sock is key.fileobj:
-                if events & selectors.EVENT_READ:
-                    self._do(one, self._read)  # which may end the line
-                if events & selectors.EVENT_WRITE and one.sock.fileno() >= 0:
-                    self._listen_for(one, writable=False)
+        ready = self._selector.select(self._pause())
+        lending = self._lending
+        if lending is not None and not ready and not self._accepts_from and self._need_not_send(lending):
+            return
+        if lending is not None and (taken := lending.take_back()) is not None:
+            self._do(taken[0], self._absorb, taken[1])
+        for key, events in ready:
+            self._handle(key, events)
         # Before the log's end is read: whoever appends from here on rings again. In every turn, because a signal
         # handler that raises may leave it set without a ring.
         self._is_asleep = self._is_rung = False
@@ -245,12 +234,47 @@ class HaListener:
         if self._accepts_from and now >= self._accepts_from:
             self._accepts_from = 0.0
             self._selector.register(self._server, selectors.EVENT_READ)
-        self._looks = self._looks + 1 if end == self._end else 0
-        self._end = end
-        for one in list(self._lines.values()):
+        self._note_end(end)
+        for one in self._usable():
             self._do(one, self._take_turn, end, now)
+        if lending is not None:
+            lending.lend(self._lines.values(), end, now)
         if self.on_turn is not None:
             self.on_turn()
+
+    def _need_not_send(self, lending: Lending) -> bool:
+        """Return whether puts send by themselves what there is, which ends this turn."""
+        self._is_asleep = self._is_rung = False  # before the log's end is read, as in a whole turn
+        end = self._source.end()
+        if not lending.goes_on(end, self._effects.monotonic()):
+            return False
+        self._note_end(end)
+        if self.on_turn is not None:
+            self.on_turn()
+        return True
+
+    def _note_end(self, end: int) -> None:
+        """Count the looks at the log that found nothing new."""
+        self._looks = self._looks + 1 if end == self._end else 0
+        self._end = end
+
+    def _usable(self) -> list[ListenerLine]:
+        """Return the lines that no put has now."""
+        lending = self._lending
+        return [one for one in list(self._lines.values()) if lending is None or not lending.is_away(one)]
+
+    def _handle(self, key: selectors.SelectorKey, events: int) -> None:
+        """Do what a socket is ready for."""
+        if key.fileobj is self._server:
+            self._accept()
+        elif key.fileobj is self._ear:
+            with suppress(BlockingIOError):
+                self._ear.recv(READ)
+        elif (one := self._lines.get(key.fd)) is not None and one.sock is key.fileobj and one in self._usable():
+            if events & selectors.EVENT_READ:
+                self._do(one, self._read)  # which may end the line
+            if events & selectors.EVENT_WRITE and one.sock.fileno() >= 0:
+                self._listen_for(one, writable=False)
 
     def _pause(self) -> float | None:
         """Return the seconds to wait for an event at most; None: no limit."""
@@ -309,7 +333,7 @@ class HaListener:
         sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         now = self._effects.monotonic()
         self._selector.register(sock, selectors.EVENT_READ)
-        self._lines[sock.fileno()] = _Line(sock, address, MasterLine(self._rules, now), now)
+        self._lines[sock.fileno()] = ListenerLine(sock, address, MasterLine(self._rules, now), now)
 
     def _may_come(self, host: str) -> bool:
         if not self._networks:
@@ -318,7 +342,7 @@ class HaListener:
         mapped = getattr(address, "ipv4_mapped", None)
         return any((mapped or address) in network for network in self._networks)
 
-    def _do(self, one: _Line, step: Callable[..., None], *args: object) -> None:
+    def _do(self, one: ListenerLine, step: Callable[..., None], *args: object) -> None:
         """Do something for one follower; an error ends its line, and no other's."""
         try:
             step(one, *args)
@@ -331,7 +355,7 @@ class HaListener:
             log.exception("%s: an error in the listener", one)
             self._end_line(one, "an error in the listener")
 
-    def _read(self, one: _Line) -> None:
+    def _read(self, one: ListenerLine) -> None:
         """Take what a follower reports.
 
         Raises:
@@ -344,6 +368,10 @@ class HaListener:
         if not data:
             self._end_line(one, "it left", is_ours=False)
             return
+        self._take_bytes(one, data)
+
+    def _take_bytes(self, one: ListenerLine, data: bytes) -> None:
+        """Take bytes that came from a follower."""
         line, before = one.line, one.line.state
         changed = line.received(data, self._source.begin(), self._source.end(), self._effects.monotonic())
         if line.state is LineState.CLOSED:
@@ -355,7 +383,22 @@ class HaListener:
             if self._acks is not None:
                 self._acks.acknowledged(one, one.address[0], line.acknowledged)
 
-    def _take_turn(self, one: _Line, end: int, now: float) -> None:
+    def _absorb(self, one: ListenerLine, facts: LaneFacts) -> None:
+        """Note what threads that put have exchanged with a follower.
+
+        Raises:
+            OSError: the line broke.
+        """
+        before = one.line.acknowledged
+        try:
+            one.absorb(facts)
+        finally:
+            if self._acks is not None and one.line.acknowledged > before:
+                self._acks.acknowledged(one, one.address[0], one.line.acknowledged)
+        if facts.raw:
+            self._take_bytes(one, facts.raw)
+
+    def _take_turn(self, one: ListenerLine, end: int, now: float) -> None:
         """Send a follower what is due, and end a silent line.
 
         Raises:
@@ -383,7 +426,7 @@ class HaListener:
             one.head, one.left = FRAME_HEADER.pack(header), header.size
         one.has_more = True
 
-    def _open_part(self, one: _Line, offset: int) -> bool:
+    def _open_part(self, one: ListenerLine, offset: int) -> bool:
         """Hold the file with this log offset for a line; return False if it is not there any more."""
         part = one.part
         if part is not None and part.start <= offset < part.start + part.size:
@@ -394,7 +437,7 @@ class HaListener:
         one.part = self._source.open(offset)
         return one.part is not None
 
-    def _send(self, one: _Line) -> bool:
+    def _send(self, one: ListenerLine) -> bool:
         """Send the rest of the frame under way; return False if the socket takes no more for now.
 
         Raises:
@@ -419,14 +462,14 @@ class HaListener:
             return False
         return True
 
-    def _listen_for(self, one: _Line, *, writable: bool) -> None:
+    def _listen_for(self, one: ListenerLine, *, writable: bool) -> None:
         """Have the selector say when a full socket takes more, or no more."""
         if one.is_full != writable:
             one.is_full = writable
             events = selectors.EVENT_READ | (selectors.EVENT_WRITE if writable else 0)
             self._selector.modify(one.sock, events)
 
-    def _end_line(self, one: _Line, why: str, *, is_ours: bool = True) -> None:
+    def _end_line(self, one: ListenerLine, why: str, *, is_ours: bool = True) -> None:
         """Close a line and log why."""
         level = logging.WARNING if is_ours else logging.INFO
         log.log(level, "%s %s: %s", one, "is hung up on" if is_ours else "follows no longer", why)
@@ -438,7 +481,7 @@ class HaListener:
         if self.on_event is not None:
             self.on_event(event, fields)
 
-    def _drop(self, one: _Line) -> None:
+    def _drop(self, one: ListenerLine) -> None:
         """Close a line, and forget what it acknowledged."""
         if self._lines.pop(one.sock.fileno(), None) is None:
             return

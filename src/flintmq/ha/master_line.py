@@ -142,6 +142,25 @@ class MasterLine:
             return self.acknowledged > before
         return False
 
+    def rests(self, end: int) -> bool:
+        """Return whether all below `end` was sent and acknowledged, and no part of a report came."""
+        all_sent = self.state is LineState.TRANSFER and self.next == self.sent == end
+        return all_sent and self.report == self.acknowledged == end and not self._kept
+
+    def exchanged(self, next_: int, sent: int, report: int, wrote: float, received: float) -> None:
+        """Note frames and reports of a line that rested.
+
+        Args:
+            next_: log offset after the last frame.
+            sent: log offset after the last byte sent.
+            report: the last report; it names bytes that were sent.
+            wrote, received: seconds of the last byte sent, and of the last one received; 0: there was none.
+        """
+        assert self.next <= next_ and report <= sent <= next_
+        self.next, self.sent = next_, sent
+        self.report = self.acknowledged = report
+        self._wrote, self._received = max(self._wrote, wrote), max(self._received, received)
+
     def frame(self, end: int, now: float) -> FrameHeader | None:
         """Return the header of the frame to send now; None: there is nothing to send.
 

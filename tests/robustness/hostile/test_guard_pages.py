@@ -41,6 +41,7 @@ ONLY_WRITE = {
     "loop_puts",
     "ring",
     "call_stack",
+    "replica_lane",
 }
 
 

@@ -37,6 +37,13 @@ class Replicas(Protocol):
     Thread: any, for every method.
     """
 
+    def exchange(self, end: int) -> bool:
+        """Send the log below `end` in this thread, and wait for the acknowledgement.
+
+        Returns:
+            Whether it came. If not, or this is not possible now, a request must wait for it.
+        """
+
     def request(self, end: int) -> ReplicaRequest:
         """Note that a put waits for the log below `end`; its time (slaveTimeout) begins now."""
 

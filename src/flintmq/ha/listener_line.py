@@ -1,0 +1,56 @@
+"""One follower of a listener: its socket, its line, and the frame that is being sent."""
+
+from __future__ import annotations
+
+import os
+import socket
+
+from flintmq.ha.frames import FRAME_HEADER, FrameHeader
+from flintmq.ha.master_line import MasterLine
+from flintmq.kernels.replica_lane import LaneFacts
+from flintmq.store.listening import LogPart
+
+
+class ListenerLine:
+    """One follower.
+
+    Attributes:
+        sock, address, line: its socket, the other end's address, the state of its line.
+        since: seconds of the clock that never steps, at its acceptance.
+        part: the log file that it is sent from; None: none is held.
+        head: bytes of a frame's header to send.
+        left: bytes of the frame's body to send.
+        is_full: the socket takes no more for now.
+        has_more: frames may be due that were not sent in its last turn.
+    """
+
+    def __init__(self, sock: socket.socket, address: tuple[str, int], line: MasterLine, now: float) -> None:
+        self.sock, self.address, self.line, self.since = sock, address, line, now
+        self.part: LogPart | None = None
+        self.head: bytes = b""
+        self.left = 0
+        self.is_full = False
+        self.has_more = False
+
+    def __str__(self) -> str:
+        return "{}:{}".format(*self.address)
+
+    def rests(self, end: int) -> bool:
+        """Return whether all below `end` is acknowledged and the file has room for more."""
+        part = self.part
+        if part is None or not part.start <= end < part.start + part.size:
+            return False
+        return not (self.is_full or self.has_more or self.head or self.left) and self.line.rests(end)
+
+    def absorb(self, facts: LaneFacts) -> None:
+        """Note what threads that put have exchanged.
+
+        Raises:
+            OSError: the line broke.
+        """
+        if facts.wrote:
+            header = FRAME_HEADER.pack(FrameHeader(facts.begun, facts.next - facts.begun))
+            self.head, self.left = header[len(header) - facts.head_left :], facts.next - facts.sent
+        self.line.exchanged(facts.next, facts.sent, facts.report, facts.wrote, facts.received)
+        if facts.error:
+            raise OSError(facts.error, os.strerror(facts.error))
