@@ -27,7 +27,6 @@ metadata       a broker's configuration, topics, groups and offsets
 broker_tables  keeps them in a follower's store
 name_server    finds brokers and their replication ports
 fleet          follows all brokers of a name server
-
 registration   registers a listener at a name server
 
 Importing this package opens no socket.
