@@ -190,10 +190,10 @@ class HaListener:
         self._is_closed = True
         if self._lending is not None:
             self._lending.lane.forget()
+        self._close_sockets()  # first: whoever sees the end of a line may bind the port
         for one in self._lines.values():
             one.sock.close()
         self._selector.close()  # unregisters nothing, which would reach the parent's
-        self._close_sockets()
 
     def _close_sockets(self) -> None:
         for sock in (self._server, self._bell, self._ear):
@@ -270,7 +270,9 @@ class HaListener:
         elif key.fileobj is self._ear:
             with suppress(BlockingIOError):
                 self._ear.recv(READ)
-        elif (one := self._lines.get(key.fd)) is not None and one.sock is key.fileobj and one in self._usable():
+        elif (one := self._lines.get(key.fd)) is not None and one.sock is key.fileobj:
+            if self._lending is not None and self._lending.is_away(one):
+                return  # it is looked at when the put is done
             if events & selectors.EVENT_READ:
                 self._do(one, self._read)  # which may end the line
             if events & selectors.EVENT_WRITE and one.sock.fileno() >= 0:

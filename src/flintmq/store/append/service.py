@@ -182,7 +182,7 @@ class PutService:
             PUT_OK; FLUSH_DISK_TIMEOUT, or FLUSH_SLAVE_TIMEOUT, which tells more than the disk's and hides it.
         """
         replicas = self.replicas
-        if replicas is not None and replicas.exchange(end):  # nobody has to wait for the disk, too
+        if replicas is not None and replicas.exchange(end):  # which it does only under ASYNC_FLUSH
             self._carry_on()
             return OK
         request = replicas.request(end) if replicas is not None else None
