@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import errno
 import logging
+import signal
 import threading
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -401,7 +403,7 @@ def test_a_file_is_asked_for_once_and_not_after_the_log_went_past_it(tmp_path: P
     assert not service.step() and effects.count("create") == 2
     second = service.file_at(SIZE)  # asks for a third one, which is not made yet
     service.used(3 * SIZE)
-    assert service.allocate_once() is True and service.allocate_once() is False
+    assert service.allocate_once() is False
     assert effects.count("create") == 2 and service.step() is False
     service.stop()
     assert names(tmp_path) == [0, 1], "what is used stays"
@@ -474,3 +476,45 @@ def test_the_thread_outlives_an_error_of_a_step_ahead(tmp_path: Path, caplog: py
     service.stop()
     told = {(r.levelname, r.getMessage(), str(r.exc_info and r.exc_info[1])) for r in caplog.records}
     assert told == {("ERROR", "preparing log files ahead of the writer failed", "no pages")}
+
+
+class Alarm(Exception):
+    """Raised by the handler of a signal."""
+
+
+def raise_alarm(*_: object) -> None:
+    raise Alarm
+
+
+def test_a_handler_that_raises_amid_a_wait_stops_no_later_call(tmp_path: Path):
+    """The time of the signal changes from one turn to the next, so it falls between all steps of a call."""
+    made: list[int] = []
+
+    def make(start: int, window: int | None) -> Any:
+        made.append(start)
+        return SimpleNamespace(path=f"{start}")
+
+    service = AllocationService(make, 4096, Faulty(), wait_s=5)
+    service.start()
+    before, start, interrupted = signal.signal(signal.SIGALRM, raise_alarm), 0, 0
+    try:
+        for turn in range(3000):
+            try:
+                signal.setitimer(signal.ITIMER_REAL, 0.00002 + turn % 100 * 0.000002)
+                while True:
+                    service.file_at(start)
+                    start += 4096  # first, as the log takes a file before it says so
+                    service.used(start)
+            except Alarm:
+                interrupted += 1
+            began = time.monotonic()
+            assert service.file_at(start).path == f"{start}"
+            assert time.monotonic() - began < 4, turn
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+        with service._lock:
+            service._table.clear()
+        service.stop()
+    assert interrupted == 3000
+    assert made == list(range(0, made[-1] + 1, 4096)), "each file is made once, in order"

@@ -90,7 +90,7 @@ def test_the_engine_makes_its_locks_here():
     """A lock of the module threading would stay taken where a handler raises, from Python 3.14 on."""
     found = [
         str(path.relative_to(ENGINE))
-        for room in ("storage", "store")
+        for room in ("storage", "store", "ha")
         for path in sorted((ENGINE / room).rglob("*.py"))
         if path.name != "mutex.py"
         and re.search(r"threading\.R?Lock\b|threading\.Condition\(\)|from threading import", path.read_text())

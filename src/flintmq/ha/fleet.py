@@ -16,6 +16,7 @@ from typing import Any, Final, Protocol
 from flintmq.errors import FlintError, ReplicationError, UsageError
 from flintmq.ha import name_server
 from flintmq.ha.name_server import BrokerRoute
+from flintmq.storage.mutex import Lock
 
 EVERY_S: Final = 30.0
 RETRY_S: Final = 1.0
@@ -106,7 +107,7 @@ class Fleet:
         self.cluster, self.brokers, self.once = cluster, frozenset(brokers), once
         self.every_s, self.timeout_s = every_s, timeout_s
         self.members: dict[str, FleetMember] = {}
-        self._on_event, self._one_event = on_event, threading.Lock()
+        self._on_event, self._one_event = on_event, Lock()
         self._changed = threading.Event()  # a follower ended, or it is to stop
         self._lost: set[str | None] = set()  # brokers that do not answer; None: the name server
 

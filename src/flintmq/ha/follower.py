@@ -17,6 +17,7 @@ from flintmq.ha.broker_tables import BrokerTables
 from flintmq.ha.connection import Dial, dial
 from flintmq.ha.follower_steps import Event, FollowerStats, FollowerSteps, FollowOptions
 from flintmq.storage.filesystem import REAL, Effects
+from flintmq.storage.mutex import Condition
 from flintmq.store.layout.store_config import given_config
 from flintmq.store.message_store import MessageStore
 from flintmq.store.view import StoreView
@@ -87,7 +88,7 @@ class Follower:
         tables = BrokerTables(config_from, effects) if config_from is not None else None
         self.steps = FollowerSteps(options, tables, self._take)
         self._on_event = on_event
-        self._changed = threading.Condition()
+        self._changed = Condition()
         self._thread: threading.Thread | None = None
 
     def __enter__(self) -> Self:

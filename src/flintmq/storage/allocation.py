@@ -9,11 +9,11 @@ AllocateMappedFileService.
 from __future__ import annotations
 
 import errno
-import heapq
 import logging
-import threading
 from collections.abc import Callable
+from typing import Final
 
+from flintmq.kernels.handoff import INTERRUPTED, Latch, Signal
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.mapped_file import MappedFile
 from flintmq.storage.mutex import Lock
@@ -24,6 +24,8 @@ from flintmq.storage.warm_up import Ahead, WarmUp
 log = logging.getLogger("flintmq.allocation")
 
 WAIT_S = 5.0  # how long a put waits for a file
+IDLE_S: Final = 60.0
+"""Seconds for which the thread sleeps at most; whoever has work for it wakes it."""
 
 
 class AllocateRequest:
@@ -32,12 +34,12 @@ class AllocateRequest:
     Attributes:
         start: its log offset.
         window: bytes of it to allocate at once; None for the window of a file in use.
-        done: set when `file` or `error` is set.
+        done: opened once `file` or `error` is set.
     """
 
     def __init__(self, start: int, window: int | None) -> None:
         self.start, self.window = start, window
-        self.done = threading.Event()
+        self.done = Latch()
         self.file: MappedFile | None = None
         self.error: OSError | None = None
 
@@ -75,10 +77,11 @@ class AllocationService:
         self.warm, self.ahead, self.pool = warm, ahead, pool
         self.wait_s = wait_s
         self._lock = Lock()
-        self._table: dict[int, AllocateRequest] = {}  # by start: requested and not yet in use
-        self._queue: list[int] = []  # starts to make, lowest first
+        # By start: requested and not yet in use. One change adds a request: an interrupt leaves none half added.
+        self._table: dict[int, AllocateRequest] = {}
         self._full: list[MappedFile] = []
-        self._wake = threading.Event()
+        # No Event of `threading`: a handler that raises may leave its lock taken, and all puts would wait for ever.
+        self._wake = Signal()
         self.leaves_spares = self._failing = False
         self._service = ServiceThread("flintmq-allocation", self._run, self._wake.set)
 
@@ -102,10 +105,13 @@ class AllocationService:
             if start + self.file_size not in self._table:
                 self._submit(start + self.file_size, 0)
         if not self._service.is_started:
-            while not request.done.is_set() and self.allocate_once():
+            while not request.done.is_open and self.allocate_once():
                 pass
-        self._wake.set()
-        if not request.done.wait(self.wait_s):
+        self._wake.set()  # also where this file is there: the next one is to be made
+        until, left = self.effects.monotonic() + self.wait_s, self.wait_s
+        while not request.done.is_open and self._wake.set_and_wait(request.done, left) == INTERRUPTED:
+            left = until - self.effects.monotonic()
+        if not request.done.is_open:
             raise OSError(errno.ETIMEDOUT, f"not there after {self.wait_s:g} s")
         if request.error is not None:
             raise request.error
@@ -133,8 +139,11 @@ class AllocationService:
     def _submit(self, start: int, window: int | None) -> AllocateRequest:
         assert start not in self._table, "a second request would remove the file of the first"
         request = self._table[start] = AllocateRequest(start, window)
-        heapq.heappush(self._queue, start)
         return request
+
+    def _waiting(self) -> list[AllocateRequest]:
+        """Return the requests whose files are to be made, lowest first. The caller has the lock."""
+        return sorted((one for one in self._table.values() if not one.done.is_open), key=lambda one: one.start)
 
     # -- steps ------------------------------------------------------------------------------------------------------
 
@@ -146,29 +155,24 @@ class AllocationService:
         Thread: one at a time. Durability: the file exists after power loss.
         """
         with self._lock:
-            if not self._queue:
-                return False
-            request = self._table.get(heapq.heappop(self._queue))
-        if request is None:
-            return True
+            waiting = self._waiting()
+        if not waiting:
+            return False
+        request = waiting[0]
         began = self.effects.monotonic()
         try:
-            file = self._made(request)
+            file = self._made(request) if request.file is None else request.file  # an interrupt came after it was made
         except OSError as error:
             self._fail(request, error)
             return True
         except Exception as error:  # the writer must get the error, and the thread must live for the next request
             self._fail(request, OSError(errno.EIO, f"{type(error).__name__}: {error}"))
             return True
-        except BaseException:  # an interrupt, where no thread makes files
-            with self._lock:
-                heapq.heappush(self._queue, request.start)
-            raise
         log.info("made %s in %d ms", file.path, (self.effects.monotonic() - began) * 1000)
         self._failing = False
         with self._lock:
             request.file = file
-        request.done.set()
+        request.done.open()
         return True
 
     def _made(self, request: AllocateRequest) -> MappedFile:
@@ -190,13 +194,14 @@ class AllocationService:
             log.warning("the log file at offset %d cannot be made (%s)", request.start, error.strerror)
         self._failing = True
         with self._lock:
-            failed = [request, *(self._table[start] for start in self._queue if start in self._table)]
-            self._queue.clear()
+            failed = self._waiting()
             for one in failed:
                 del self._table[one.start]
+            if request not in failed:  # nobody asks for it any more
+                failed.append(request)
         for one in failed:
             one.error = error
-            one.done.set()
+            one.done.open()
 
     def step(self) -> bool:
         """Do one piece of work: a file, a step ahead of the writer, a full file.
@@ -229,7 +234,7 @@ class AllocationService:
         while self._full:
             self._full.pop().release()
         with self._lock:
-            left, self._queue = sorted(self._table.values(), key=lambda request: -request.start), []
+            left = sorted(self._table.values(), key=lambda request: -request.start)
             self._table = {}
         for request in left:
             if request.file is not None:
@@ -246,8 +251,7 @@ class AllocationService:
 
     def _run(self) -> None:
         while not self._service.stopping:
-            self._wake.wait()
-            self._wake.clear()
+            self._wake.wait(IDLE_S)
             try:
                 while not self._service.stopping and self.step():
                     pass

@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from flintmq.kernels.handoff import Signal
+
 
 class ServiceThread:
     """Runs a loop in a thread of its own until it is stopped.
@@ -12,15 +14,17 @@ class ServiceThread:
     Args:
         name: of the thread.
         run: the loop; it ends soon after `stopping` is set.
-        wake: wakes the loop where it waits.
+        wake: wakes the loop where it waits; None: it waits in `pause`.
 
     Attributes:
         stopping: the loop should end. Also true for a service that never gets a thread (`stop` before `start`).
     """
 
-    def __init__(self, name: str, run: Callable[[], None], wake: Callable[[], object]) -> None:
+    def __init__(self, name: str, run: Callable[[], None], wake: Callable[[], object] | None = None) -> None:
         self.name, self.stopping = name, False
-        self._run, self._wake = run, wake
+        # No Event of `threading`: a signal handler that raises may leave its lock taken, and a stop waits for ever.
+        self._signal = Signal()
+        self._run, self._wake = run, wake or self._signal.set
         self._thread: threading.Thread | None = None
 
     @property
@@ -38,6 +42,12 @@ class ServiceThread:
         assert self._thread is None, f"{self.name} would run twice, and each step is for one thread at a time"
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._thread.start()
+
+    def pause(self, seconds: float) -> bool:
+        """Sleep for so long, or until it should end; return whether it should. Thread: its own."""
+        if not self.stopping:
+            self._signal.wait(seconds)
+        return self.stopping
 
     def ask_to_stop(self) -> None:
         """Make the loop end after the current step, without waiting for it."""

@@ -14,10 +14,12 @@ import mmap
 import threading
 
 from flintmq.kernels import _select, walk
+from flintmq.kernels.handoff import Signal
 
 LEAST = 32 << 20  # bytes: a smaller range is not worth a thread
 STEP = 4 << 20  # bytes between checks whether to stop
 AHEAD, LEFT = 32 << 20, 8 << 20  # bytes: how far it goes before the reader; it is woken where this much is left
+IDLE_S = 60.0  # seconds that it sleeps at most; its reader wakes it
 AROUND = 1 << 16  # bytes that Linux maps at one page fault; if it maps fewer, the reader takes the remaining faults
 
 
@@ -36,7 +38,7 @@ class TouchAhead:
     def __init__(self, map_: mmap.mmap, begin: int, end: int, *, careful: bool = False) -> None:
         self._stopped, self._careful = False, careful
         self._until = begin + AHEAD
-        self._further = threading.Event()
+        self._further = Signal()  # an Event's lock stays taken if a signal handler raises amid `set`
         self._thread: threading.Thread | None = None
         if end - begin >= LEAST and _select.compiled():
             self._thread = threading.Thread(
@@ -47,8 +49,7 @@ class TouchAhead:
     def _touch(self, map_: mmap.mmap, begin: int, end: int) -> None:
         for at in range(begin, end, STEP):
             while at >= self._until and not self._stopped:
-                self._further.wait()
-                self._further.clear()
+                self._further.wait(IDLE_S)
             if self._stopped:
                 return
             if not self._careful:

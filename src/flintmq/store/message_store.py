@@ -658,7 +658,7 @@ class MessageStore(Putter):
         if parts.raw is not None:
             parts.raw.discard()  # a RocketMQ that opens the store finds a clean end
         with parts.log.lock:  # whoever puts now is through before the log is closed
-            if parts.state.closed.is_set():
+            if parts.state.closed:
                 return
             parts.state.close()
             self._fast = None

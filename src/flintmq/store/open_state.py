@@ -5,8 +5,6 @@ It must be open, in the process that opened it, and not inside another call of i
 
 from __future__ import annotations
 
-import threading
-
 from flintmq.errors import UsageError
 from flintmq.storage.lock import StoreLock
 from flintmq.store.reentry import refuse_handler
@@ -21,15 +19,14 @@ class OpenState:
 
     Attributes:
         closing: whether `close` has begun; set before `closed`, even if another thread does the rest.
-        closed: set once no further put can come.
+        closed: whether no further put can come.
 
     Thread: any.
     """
 
     def __init__(self, root: str, lock: StoreLock) -> None:
         self.root, self.lock = root, lock
-        self.closing = False
-        self.closed = threading.Event()
+        self.closing = self.closed = False
 
     def check(self) -> None:
         """Check that the store may be called.
@@ -50,8 +47,8 @@ class OpenState:
     def close(self) -> None:
         """Note that no further put can come."""
         self.closing = True
-        self.closed.set()
+        self.closed = True
 
     def __str__(self) -> str:
         """Return the state in a word or two."""
-        return "closed" if self.closed.is_set() else "open" if self.lock.held else "of another process"
+        return "closed" if self.closed else "open" if self.lock.held else "of another process"

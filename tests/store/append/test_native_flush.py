@@ -134,6 +134,8 @@ def test_a_child_forked_by_a_signal_handler_amid_a_wait_does_not_hang(flushing: 
 def test_puts_flush_themselves_once_the_threads_are_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The interpreter ends, and a handler of atexit still puts."""
     monkeypatch.setattr(native_flush, "_is_exiting", False)  # to be as it was afterwards
+    native_flush.end_all()  # threads of stores that other tests left
+    native_flush._is_exiting = False
     before = threads()
     store = open_small(tmp_path / "one", flushDiskType="SYNC_FLUSH")
 

@@ -6,7 +6,6 @@ It runs each flushIntervalConsumeQueue. Upstream: FlushConsumeQueueService, Stor
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 
 from flintmq.config.keys import StoreConfig
@@ -60,8 +59,7 @@ class Checkpointer:
         self._dispatch, self._failure, self._ownership, self._external = dispatch, failure, ownership, external
         self._flushed_time = flushed_time
         self._pause_s = max(config.flush_interval_consume_queue, LEAST_PAUSE_MS) / 1000
-        self._stop = threading.Event()
-        self._service = ServiceThread("flintmq-checkpoint", self._run, self._stop.set)
+        self._service = ServiceThread("flintmq-checkpoint", self._run)
 
     def write(self, closing: bool = False) -> None:
         """Sync queues and index, then write checkpoint and mark with what was synced before.
@@ -115,7 +113,7 @@ class Checkpointer:
     def _run(self) -> None:
         """Write a checkpoint at each interval if more is on disk or dispatched than before."""
         written = (-1, -1)
-        while not self._stop.wait(self._pause_s):
+        while not self._service.pause(self._pause_s):
             now = self._covered()
             if not self._ownership.is_ours() or now == written or self._failure:
                 continue

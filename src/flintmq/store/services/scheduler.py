@@ -7,7 +7,6 @@ StoreScheduledThread and similar services.
 from __future__ import annotations
 
 import logging
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -45,8 +44,7 @@ class Upkeep:
     def __init__(self, name: str, effects: Effects) -> None:
         self.effects = effects
         self._jobs: list[Job] = []
-        self._stop = threading.Event()
-        self._service = ServiceThread(name, self._run, self._stop.set)
+        self._service = ServiceThread(name, self._run)
 
     def every(self, interval_ms: int, step: Callable[[], bool], first_ms: int | None = None) -> None:
         """Add a step, first called after an interval or after `first_ms`. Before `start` only."""
@@ -57,7 +55,7 @@ class Upkeep:
     @property
     def stopping(self) -> bool:
         """True if a long step should end."""
-        return self._stop.is_set()
+        return self._service.stopping
 
     def run_once(self) -> float:
         """Call every job that is due; return the seconds until the next one is due.
@@ -65,7 +63,7 @@ class Upkeep:
         Thread: one at a time.
         """
         for job in self._jobs:
-            if self.effects.monotonic() < job.due or self._stop.is_set():
+            if self.effects.monotonic() < job.due or self.stopping:
                 continue
             more = False
             try:
@@ -90,5 +88,5 @@ class Upkeep:
         self._service.stop()
 
     def _run(self) -> None:
-        while not self._stop.wait(self.run_once()):
+        while not self._service.pause(self.run_once()):
             pass
