@@ -157,12 +157,12 @@ class Driven:
         self.follower.open()
 
     def step(self) -> None:
-        steps = self.follower.steps
-        if not steps.connected and not (steps.resync_once() and steps.connect_once()):
+        follower, steps = self.follower, self.follower.steps
+        if not steps.connected and not (steps.resync_once() and follower.connect_once()):
             self.time.now += steps.wait_s()
             return
-        steps.receive_once()
-        steps.report_once()
+        follower.receive_once()
+        follower.report_once()
 
     def until(self, reached: Callable[[], bool]) -> None:
         for _ in range(STEPS):

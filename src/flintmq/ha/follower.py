@@ -14,7 +14,7 @@ from typing import Final, Self
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError, UsageError
 from flintmq.ha.broker_tables import BrokerTables
-from flintmq.ha.connection import Dial, dial
+from flintmq.ha.connection import POLL_S, Dial, dial
 from flintmq.ha.follower_steps import Event, FollowerStats, FollowerSteps, FollowOptions
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.mutex import Condition
@@ -51,7 +51,7 @@ class Follower:
         ConfigError: an unknown key or an impossible value.
 
     Attributes:
-        steps: its steps, for simulations, which take them one by one.
+        steps: the state that the steps change; for simulations.
 
     Thread: `stop`, `wait_caught_up`, `view` and the numbers may be used from any; the steps from one.
     """
@@ -226,6 +226,18 @@ class Follower:
             FlintError: as for MessageStore.
         """
         self.steps.open(patient=patient)
+
+    def connect_once(self) -> bool:
+        """Open a line to the master; see `FollowerSteps.connect_once`. For simulations."""
+        return self.steps.connect_once()
+
+    def receive_once(self, seconds: float = POLL_S) -> None:
+        """Take what one read brings; see `FollowerSteps.receive_once`. For simulations."""
+        self.steps.receive_once(seconds)
+
+    def report_once(self) -> None:
+        """Report to the master if it is time; see `FollowerSteps.report_once`. For simulations."""
+        self.steps.report_once()
 
     def close(self) -> None:
         """Close the line and the store. May be called again."""

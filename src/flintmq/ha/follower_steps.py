@@ -156,16 +156,7 @@ class FollowerSteps:
     # -- the whole --------------------------------------------------------------------------------------------------
 
     def open(self, *, patient: bool = False) -> None:
-        """Take the broker's tables if they are asked for, and open the store.
-
-        Args:
-            patient: wait for a broker that cannot be reached until a stop, instead of three attempts.
-
-        Raises:
-            ReplicationError: the broker refuses.
-            UsageError: it cannot be reached.
-            FlintError: as for MessageStore.
-        """
+        """Open the store; see `Follower.open`."""
         if self._prepare(patient):
             self._open_prepared()
 
