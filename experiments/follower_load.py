@@ -3,7 +3,8 @@
     python experiments/follower_load.py [COUNT] [ROUNDS] [KIND...]
 
 Kinds: `none`; `java`, a Java slave; `flintmq`; `nice`, the same at the lowest priority; `pace-N`, which reads at most N
-MiB a second; `wait-N`, which waits N ms between its reads; `sink`, a loop that receives, throws away and reports, and
+MiB a second; `wait-N`, which waits N ms between its reads;
+`keys-KEY=VALUE+KEY=VALUE`, with these of RocketMQ's keys; `sink`, a loop that receives, throws away and reports, and
 has nothing of FlintMQ; `sink-N`, the same at N MiB a second. Microseconds a put, the median of the rounds, which take
 the kinds in turn; and MiB a second that the follower had received when the master had put all.
 """
@@ -72,7 +73,7 @@ def connected(port: int) -> socket.socket:
         time.sleep(0.05)
 
 
-def follow(store: str, port: int, pace: float, wait: float) -> None:
+def follow(store: str, port: int, pace: float, wait: float, keys: dict[str, str]) -> None:
     """Follow with FlintMQ, until the standard input ends."""
     from flintmq.ha import Follower, connection
 
@@ -88,7 +89,7 @@ def follow(store: str, port: int, pace: float, wait: float) -> None:
 
     if pace or wait:
         connection._Tcp.recv_into = slower  # type: ignore[method-assign]
-    with Follower(store, f"127.0.0.1:{port}", ack=True):
+    with Follower(store, f"127.0.0.1:{port}", config=keys, ack=True):
         sys.stdin.read()
 
 
@@ -98,7 +99,9 @@ def peer(kind: str, store: str, port: int) -> None:
         sink(port, float(number or 0) * (1 << 20))
     if name == "nice":
         os.nice(19)
-    follow(store, port, float(number) * (1 << 20) if name == "pace" else 0, int(number) / 1000 if name == "wait" else 0)
+    pace, wait = float(number) * (1 << 20) if name == "pace" else 0, int(number) / 1000 if name == "wait" else 0
+    keys = dict(one.split("=") for one in number.split("+")) if name == "keys" else {}
+    follow(store, port, pace, wait, keys)
 
 
 # -- rounds ------------------------------------------------------------------------------------------------------------
