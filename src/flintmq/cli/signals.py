@@ -15,6 +15,8 @@ import threading
 from collections.abc import Iterator
 from types import FrameType
 
+from flintmq.storage.stop_event import StopEvent
+
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -61,7 +63,7 @@ def stop_event() -> threading.Event:
 
     For a job that finishes its round before it ends.
     """
-    stop = threading.Event()
+    stop = StopEvent()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())
     return stop

@@ -21,6 +21,7 @@ from flintmq.ha import metadata
 from flintmq.ha.metadata import BrokerFacts
 from flintmq.ha.remoting import split_address
 from flintmq.storage.filesystem import Effects
+from flintmq.storage.stop_event import StopEvent
 from flintmq.store.layout import directories
 from flintmq.store.message_store import MessageStore
 
@@ -65,7 +66,7 @@ class BrokerTables:
         self._every_s, self._fetch = every_s, fetch
         self._came: BrokerFacts | Exception | None = None  # single assignments of two threads need no lock
         self._there = True
-        self._stopping = threading.Event()
+        self._stopping = StopEvent()
         self._thread: threading.Thread | None = None
 
     def begin(self, root: str, config: StoreConfig) -> StoreConfig:

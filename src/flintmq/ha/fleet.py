@@ -17,6 +17,7 @@ from flintmq.errors import FlintError, ReplicationError, UsageError
 from flintmq.ha import name_server
 from flintmq.ha.name_server import BrokerRoute
 from flintmq.storage.mutex import Lock
+from flintmq.storage.stop_event import StopEvent
 
 EVERY_S: Final = 30.0
 RETRY_S: Final = 1.0
@@ -57,7 +58,7 @@ class FleetMember:
     address: str | None = None
     follower: FollowsOne | None = None
     thread: threading.Thread | None = None
-    stopping: threading.Event = field(default_factory=threading.Event)
+    stopping: threading.Event = field(default_factory=StopEvent)
     error: BaseException | None = None
 
     @property
@@ -108,7 +109,7 @@ class Fleet:
         self.every_s, self.timeout_s = every_s, timeout_s
         self.members: dict[str, FleetMember] = {}
         self._on_event, self._one_event = on_event, Lock()
-        self._changed = threading.Event()  # a follower ended, or it is to stop
+        self._changed = False  # a follower ended, or it is to stop
         self._lost: set[str | None] = set()  # brokers that do not answer; None: the name server
 
     def run(self, stopping: threading.Event) -> None:
@@ -236,7 +237,7 @@ class Fleet:
             member.error = error
             raise
         finally:
-            self._changed.set()
+            self._changed = True
 
     def _refused(self, route: BrokerRoute, error: FlintError) -> FleetMember:
         reason = error.reason if isinstance(error, ReplicationError) else "config"
@@ -258,7 +259,7 @@ class Fleet:
         left = seconds
         while left > 0 and not stopping.wait(min(left, 0.2)):
             left -= 0.2
-            if self._changed.is_set():
-                self._changed.clear()
+            if self._changed:
+                self._changed = False
                 if self._is_over():
                     return

@@ -40,6 +40,7 @@ from flintmq.ha.overlap import Overlap, QueueGapCheck, judge_silence
 from flintmq.ha.progress import ProgressNotes
 from flintmq.ha.resync import PartingSearch
 from flintmq.storage.filesystem import Effects
+from flintmq.storage.stop_event import StopEvent
 from flintmq.storage.store_url import local_only
 from flintmq.store.layout import directories
 from flintmq.store.layout.followed import Followed
@@ -148,7 +149,7 @@ class FollowerSteps:
         self._waits = 0
         self._frames = self._heartbeats = self._bytes = self._sessions = 0
         self._notes: ProgressNotes | None = None  # written by `loop` only
-        self.stopping = threading.Event()
+        self.stopping: threading.Event = StopEvent()
         self._last: FollowerStats | None = None
         self.state = "opening"
         self.error: BaseException | None = None

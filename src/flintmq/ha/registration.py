@@ -19,6 +19,7 @@ from flintmq.errors import ReplicationError, UsageError
 from flintmq.format import config_json
 from flintmq.ha.name_server import ask_routes, name_servers
 from flintmq.ha.remoting import RemotingClient, join_address, split_address
+from flintmq.storage.stop_event import StopEvent
 
 log = logging.getLogger("flintmq.ha")
 
@@ -70,7 +71,7 @@ class Registration:
         self._every_s = every_s
         self._clients = [RemotingClient(address, timeout_s=timeout_s) for address in name_servers(servers)]
         self._begun: set[str] = set()  # name servers whose connection has the registration
-        self._stopping = threading.Event()
+        self._stopping = StopEvent()
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:

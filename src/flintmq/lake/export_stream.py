@@ -41,6 +41,7 @@ from flintmq.lake.stream_source import Offsets, PartTask, StreamSource
 from flintmq.lake.target import ExportTarget, Manifest, StoreProgress, locked
 from flintmq.lake.task_folders import TaskFolders
 from flintmq.lake.workers import Threads, Workers
+from flintmq.storage.stop_event import StopEvent
 from flintmq.storage.store_url import absolute, outside_store
 from flintmq.store.commitlog.report import Report
 
@@ -81,7 +82,7 @@ def export_stream(
     """
     options = ExportOptions.of(root, config, choices)
     files = options.files
-    stop = stop or threading.Event()
+    stop = stop or StopEvent()
     for path in places_of(options.read):
         outside_store(out, path, config, urls=True)
         for place in filter(None, (options.checkpoint, options.dead_letters)):

@@ -7,6 +7,7 @@ dispatch_lock      locks queues and index against a second dispatcher
 overlay            shows the disk with planned changes
 tree               walks a local directory tree completely, or raises
 mutex              makes locks that no interrupt leaves taken
+stop_event         asks loops to end, also from a signal handler
 whole_file         writes a file as a whole, durably
 versioned_json     keeps state in a small JSON file that names its version
 staging            makes a directory beside its target, then renames it

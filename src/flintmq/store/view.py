@@ -20,6 +20,7 @@ from flintmq.errors import CorruptStoreError, FormatError, MessageNotFoundError,
 from flintmq.format.message_id import parse_offset_msg_id
 from flintmq.message import StoredMessage, stored_message
 from flintmq.storage.filesystem import REAL, Effects
+from flintmq.storage.stop_event import StopEvent
 from flintmq.storage.store_url import effects_for
 from flintmq.store.commitlog.end_of_log import Verdict
 from flintmq.store.commitlog.report import Report
@@ -305,7 +306,7 @@ class StoreView:
         Raises:
             CorruptStoreError: (while iterating) damage, or the log was truncated below messages already returned.
         """
-        stop = stop or threading.Event()
+        stop = stop or StopEvent()
         snapshot = self._now.snapshot
         begin = snapshot.log.min_offset if begin is None else begin
         # At the end no record begins yet, and a search would find the next one in the next file.

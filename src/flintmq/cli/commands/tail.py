@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import select
 import sys
-import threading
 from collections.abc import Iterator
 from itertools import chain, islice
 from typing import TYPE_CHECKING, Annotated
@@ -27,6 +26,7 @@ from flintmq.cli.options import (
 from flintmq.cli.output import Output, output
 from flintmq.cli.values import parse_tags, store_config, time_range
 from flintmq.errors import UsageError
+from flintmq.storage.stop_event import StopEvent
 
 if TYPE_CHECKING:
     from flintmq.forensics.topic_tail import TopicTail
@@ -39,7 +39,7 @@ EPILOG = examples(
 LINES = 10
 
 
-class ReaderGone(threading.Event):
+class ReaderGone(StopEvent):
     """Set once the reader of our output has gone, noticed also while nothing is printed."""
 
     def wait(self, timeout: float | None = None) -> bool:

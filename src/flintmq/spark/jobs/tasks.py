@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 from flintmq import errors
 from flintmq.errors import CorruptStoreError, FlintError, StoreError
 from flintmq.spark.worker import freeze_once
+from flintmq.storage.stop_event import StopEvent
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -181,7 +182,7 @@ def _watching(spark: SparkSession, count: int, progress: Progress | None) -> Ite
     except AttributeError:  # Spark Connect has none
         yield
         return
-    over = threading.Event()
+    over = StopEvent()
 
     def watch() -> None:
         while not over.wait(POLL_SECONDS):

@@ -18,7 +18,6 @@ from __future__ import annotations
 import errno
 import itertools
 import os
-import threading
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
@@ -27,7 +26,7 @@ from flintmq.format import batch_queue, consume_queue, consume_queue_ext, record
 from flintmq.format.consume_queue import record_offset_at
 from flintmq.kernels import group_units
 from flintmq.storage.filesystem import REAL, Effects
-from flintmq.storage.mutex import Lock
+from flintmq.storage.mutex import Condition
 from flintmq.store.commitlog.report import Report
 from flintmq.store.consumequeue.reader import UnitFile
 
@@ -122,9 +121,8 @@ class OpenFiles:
         self.known: dict[str, bytes] = {}
         self._known_bytes = 0
         self._again: dict[str, bytes] = {}  # path -> its first bytes, which the next flush writes once more
-        self._lock = Lock()
+        self._lock = Condition()  # one that nobody but its owner can release
         self._syncing = ""  # the path whose descriptor `flush` uses without the lock; it must not be closed
-        self._synced = threading.Condition(self._lock)
 
     def write(self, path: str, file_size: int, data: bytes | memoryview, position: int) -> None:
         """Write to a file of full size, created if it is missing."""
@@ -281,7 +279,7 @@ class OpenFiles:
         finally:
             with self._lock:
                 self._syncing = ""
-                self._synced.notify_all()
+                self._lock.notify_all()
             if kept < 0:
                 self.effects.close(fd)
 
@@ -289,7 +287,7 @@ class OpenFiles:
         """Close a file that is deleted, without an fsync."""
         with self._lock:
             while self._syncing == path:
-                self._synced.wait()
+                self._lock.wait()
             fd = self.open.pop(path, -1)
             if fd >= 0:
                 self.effects.close(fd)
@@ -310,7 +308,7 @@ class OpenFiles:
         """Close all files without an fsync: code that makes a whole tree syncs it once, at its end."""
         with self._lock:
             while self._syncing:
-                self._synced.wait()
+                self._lock.wait()
             while self.open:
                 self.effects.close(self.open.popitem()[1])
 

@@ -38,6 +38,7 @@ from flintmq.spark.jobs.rebuild import PlannedIndexFile, share_out, stage_range
 from flintmq.spark.jobs.staged import Stage
 from flintmq.spark.jobs.tasks import parallelism, run_tasks
 from flintmq.storage.dispatch_lock import DispatchLock
+from flintmq.storage.stop_event import StopEvent
 from flintmq.storage.store_url import absolute, outside_store
 from flintmq.store.commitlog.log_end import LogEnd, find_end, refuse_damaged_ends
 from flintmq.store.commitlog.report import Report
@@ -135,7 +136,7 @@ def dispatch(
     lock = DispatchLock(into)
     try:
         job = _Dispatch(spark, plan, config or StoreConfig(), access, max_bytes, anew)
-        stop, until = stop or threading.Event(), None
+        stop, until = stop or StopEvent(), None
         while True:
             last = stop.is_set()  # read before the round, which then takes all records written before the stop
             more = job.round(until)
