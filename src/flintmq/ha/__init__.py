@@ -12,6 +12,8 @@ overlap        compares what the master sends with what is here
 adoption       decides whether a directory may be followed into
 resync         finds where two logs part
 progress       notes for other processes how far a follower is
+pauses         waits between attempts, which a stop ends
+follower_store opens a follower's store, and cuts its end off
 follower_steps follows one master into one store, step by step
 follower       a follower as its user has it, of any thread
 

@@ -15,7 +15,8 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError, UsageError
 from flintmq.ha.broker_tables import BrokerTables
 from flintmq.ha.connection import POLL_S, Dial, dial
-from flintmq.ha.follower_steps import Event, FollowerStats, FollowerSteps, FollowOptions
+from flintmq.ha.follower_steps import FollowerStats, FollowerSteps
+from flintmq.ha.follower_store import Event, FollowOptions
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.mutex import Condition
 from flintmq.store.layout.store_config import given_config

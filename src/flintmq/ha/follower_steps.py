@@ -13,70 +13,26 @@ ReplicationError, with nothing changed that it had before.
 
 from __future__ import annotations
 
-import os
-import random
 import threading
-from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, NamedTuple
 
-from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError, ReplicationError, StoreError, UsageError
-from flintmq.ha.adoption import (
-    check_file_size,
-    check_past,
-    cut_of,
-    is_new,
-    note_begin,
-    note_compared,
-    note_cut,
-    unsure_from,
-)
 from flintmq.ha.begin import ANSWER_S, BeginSearch, report_for
 from flintmq.ha.broker_tables import BrokerTables
-from flintmq.ha.connection import POLL_S, Dial, MasterConnection, parse_master
+from flintmq.ha.connection import POLL_S, MasterConnection, parse_master
 from flintmq.ha.follower_line import SILENCE_S, Received
+from flintmq.ha.follower_store import ATTEMPTS, FollowerStore, FollowOptions, OnEvent, one_line
 from flintmq.ha.overlap import Overlap, QueueGapCheck, judge_silence
+from flintmq.ha.pauses import Pauses
 from flintmq.ha.progress import ProgressNotes
 from flintmq.ha.resync import PartingSearch
-from flintmq.storage.filesystem import Effects
-from flintmq.storage.stop_event import StopEvent
-from flintmq.storage.store_url import local_only
-from flintmq.store.layout import directories
-from flintmq.store.layout.followed import Followed
 from flintmq.store.message_store import MessageStore
-from flintmq.store.recovery.lost_log import lost_directory
 
-FIRST_WAIT_S: Final = 0.2
-LONGEST_WAIT_S: Final = 5.0
-"""Between two attempts to open a line, the wait doubles from the first to the longest."""
 QUIET_S: Final = 0.2
 """Seconds without bytes of the log after which the follower has caught up."""
 ONCE_S: Final = 1.0
 """Seconds without them after which `once` is done; and after a heartbeat, for a master that has nothing there."""
-ATTEMPTS: Final = 3
-"""With `once`, attempts to reach a master; in any case, lines in a row without an answer until it is refused."""
 DISPATCH_S: Final = 600.0
-
-Event = dict[str, Any]
-
-
-@dataclass(frozen=True, slots=True)
-class FollowOptions:
-    """The arguments of a `Follower`, which explains them; `config` is that of a slave."""
-
-    path: str | os.PathLike[str]
-    master: str
-    begin: str | int
-    config: StoreConfig
-    ack: bool
-    adopt: bool
-    resync: bool
-    confirmed: bool
-    once: bool
-    effects: Effects
-    dial: Dial
-    services: bool
 
 
 class FollowerStats(NamedTuple):
@@ -116,26 +72,25 @@ class FollowerSteps:
 
     Attributes:
         state, error: see `Follower`.
-        stopping: set when it is to stop.
-        store: the open store; None before and after.
         line: the open line; None if there is none.
         resumed: True once nothing on this line disagrees, so that bytes are stored.
 
     Thread: one; the numbers, `caught_up` and `state` may be read from any.
     """
 
-    def __init__(self, options: FollowOptions, tables: BrokerTables | None, on_event: Callable[[Event], None]) -> None:
+    def __init__(self, options: FollowOptions, tables: BrokerTables | None, on_event: OnEvent) -> None:
         self.master, self.address = options.master, parse_master(options.master)
-        self._path, self._root = options.path, os.path.abspath(local_only(options.path))
-        self._begin, self._ack, self._once, self._adopt = options.begin, options.ack, options.once, options.adopt
-        self._resync, self._confirmed = options.resync, options.confirmed
-        self._config = options.config
-        self._sync = self._config.flush_disk_type == "SYNC_FLUSH"
-        self._effects, self._dial, self._services = options.effects, options.dial, options.services
+        self._ack, self._once, self._resync, self._confirmed = (
+            options.ack,
+            options.once,
+            options.resync,
+            options.confirmed,
+        )
+        self._sync = options.config.flush_disk_type == "SYNC_FLUSH"
+        self._effects, self._dial = options.effects, options.dial
         self._tables, self._on_event = tables, on_event
-        self.store: MessageStore | None = None
-        self._given = self._config, "5.3.3"  # what the store is opened with
-        self._unsure: int | None = None  # from here on a power cut may have taken bytes that no checksum covers
+        self._pauses = Pauses()
+        self._copy = FollowerStore(options, tables, self._pauses, on_event)
         self.line: MasterConnection | None = None
         self._overlap: Overlap | None = None
         self._gap: QueueGapCheck | None = None
@@ -146,10 +101,8 @@ class FollowerSteps:
         self._caught_up_at = -1  # end of the log of the last event `caught_up`
         self._reachable = True
         self._dials_failed = self._silent_lines = 0
-        self._waits = 0
         self._frames = self._heartbeats = self._bytes = self._sessions = 0
         self._notes: ProgressNotes | None = None  # written by `loop` only
-        self.stopping: threading.Event = StopEvent()
         self._last: FollowerStats | None = None
         self.state = "opening"
         self.error: BaseException | None = None
@@ -158,7 +111,7 @@ class FollowerSteps:
 
     def open(self, *, patient: bool = False) -> None:
         """Open the store; see `Follower.open`."""
-        if self._prepare(patient):
+        if self._copy.prepare(patient):
             self._open_prepared()
 
     def run(self) -> None:
@@ -169,10 +122,14 @@ class FollowerSteps:
         Raises:
             As `Follower.run`.
         """
-        if self._prepare(patient=not self._once):
-            if self._resync or not self._is_new():
+        if self._copy.prepare(patient=not self._once):
+            if self._resync or not self._copy.is_new():
                 self._open_prepared()
             self.loop()
+
+    def _open_prepared(self) -> None:
+        self._copy.open()
+        self.state = "connecting"
 
     def loop(self) -> None:
         """Take steps until stopped or done.
@@ -183,7 +140,7 @@ class FollowerSteps:
         while not self.stopping.is_set() and not self.done:
             if self.line is None and not (self.resync_once() and self.connect_once()):
                 self._note_progress()
-                self.stopping.wait(self.wait_s())
+                self._pauses.take()
                 self._take_tables()
                 continue
             self.receive_once()
@@ -193,9 +150,29 @@ class FollowerSteps:
 
     def wait_s(self) -> float:
         """Return the seconds to wait before the next line is tried."""
-        longest = min(LONGEST_WAIT_S, FIRST_WAIT_S * 2.0 ** min(self._waits, 10))
-        self._waits += 1
-        return longest * random.uniform(0.75, 1.0)
+        return self._pauses.next_s()
+
+    @property
+    def stopping(self) -> threading.Event:
+        """Set when it is to stop."""
+        return self._pauses.stopping
+
+    @stopping.setter
+    def stopping(self, event: threading.Event) -> None:
+        self._pauses.stopping = event
+
+    @property
+    def store(self) -> MessageStore | None:
+        """The open store; None before and after."""
+        return self._copy.store
+
+    def opened(self) -> MessageStore:
+        """Return the open store.
+
+        Raises:
+            UsageError: there is none.
+        """
+        return self._copy.opened()
 
     @property
     def connected(self) -> bool:
@@ -222,7 +199,7 @@ class FollowerSteps:
         if store is not None:
             store.raw.discard()
             self._last = self.stats()
-            end, self.store = store.raw.end, None
+            end, self._copy.store = store.raw.end, None
             store.close()
         if self.state != "refused":
             self.state = "closed"
@@ -234,7 +211,9 @@ class FollowerSteps:
         self.error, self.state = error, "refused"
         if not isinstance(error, UsageError):
             self._event(
-                "refused", reason=error.reason if isinstance(error, ReplicationError) else "store", detail=_text(error)
+                "refused",
+                reason=error.reason if isinstance(error, ReplicationError) else "store",
+                detail=one_line(error),
             )
 
     # -- numbers ----------------------------------------------------------------------------------------------------
@@ -269,79 +248,6 @@ class FollowerSteps:
             lag_ms=lag,
         )
 
-    # -- opening ----------------------------------------------------------------------------------------------------
-
-    def _prepare(self, patient: bool) -> bool:
-        """Check the directory, and ask for the broker's tables; nothing is made.
-
-        Returns:
-            False if it was stopped before.
-        """
-        check_past(self._root, self._config, self._effects, adopt=self._adopt)
-        if self._tables is not None:
-            config = self._first_tables(self._tables, patient)
-            facts = self._tables.facts
-            if facts is None:
-                return False
-            if (size := facts.file_size) is not None:
-                check_file_size(self._root, size, config, self._effects)
-            self._given = config, facts.peer
-            self._begin = facts.begin if self._begin == "first" and facts.begin else self._begin
-        return True
-
-    def _is_new(self) -> bool:
-        """Return whether a store is still to be made in the directory.
-
-        Raises:
-            FlintError: none could be, or there was one.
-        """
-        lost_directory(self._root, self._given[0], self._effects)
-        directories.refuse_other_kinds(self._root, self._effects)
-        is_file = self._effects.size(self._root) is not None and not self._effects.is_dir(self._root)
-        return not is_file and is_new(self._root, self._given[0], self._effects)
-
-    def _open_prepared(self) -> None:
-        """Open the store, with the broker's tables if it is new."""
-        written = [] if self._tables is None else self._tables.save(self._root)
-        store = self._open_store(*self._given)
-        if self._tables is not None:
-            self._tables.start(store)
-        if written:
-            self._event("metadata", files=written)
-        raw = store.raw
-        self._event("opened", begin=raw.begin, end=None if raw.begin is None else raw.end)
-        self.state = "connecting"
-
-    def _open_store(self, config: StoreConfig, peer: str) -> MessageStore:
-        """Open the store; a cut that is under way is done."""
-        cut = cut_of(self._root, self._effects)
-        self.store = MessageStore(
-            self._path, config, effects=self._effects, peer=peer, cut_at=cut, services=self._services
-        )
-        raw = self.store.raw
-        if raw.begin is not None:
-            self._note_begin(raw.begin)
-        self._unsure = unsure_from(self._root, self._effects)
-        return self.store
-
-    def _first_tables(self, tables: BrokerTables, patient: bool) -> StoreConfig:
-        """Ask the broker until it answers, or a stop."""
-        config, failed = self._config, 0
-        while not self.stopping.is_set():
-            try:
-                config = tables.begin(self._root, self._config)
-                break
-            except (ConnectionError, TimeoutError) as error:
-                failed += 1
-                if failed >= ATTEMPTS and (self._once or not patient):
-                    text = f"{_text(error)}; give a broker's listenPort with --config-from"
-                    raise UsageError(text) from error
-                if failed == 1:
-                    self._event("lost", reason=_text(error))
-            self.stopping.wait(self.wait_s())
-        self._waits = 0
-        return config
-
     # -- steps ------------------------------------------------------------------------------------------------------
 
     def resync_once(self) -> bool:
@@ -359,9 +265,9 @@ class FollowerSteps:
             return True
         store = self.opened()
         try:
-            tail = PartingSearch(self._ask, store.raw, self._effects, self.stopping.is_set, self._unsure).tail()
+            tail = PartingSearch(self._ask, store.raw, self._effects, self.stopping.is_set, self._copy.unsure).tail()
         except OSError as error:
-            self._lost(_text(error))
+            self._lost(one_line(error))
             return False
         if self.stopping.is_set():
             return False
@@ -371,15 +277,10 @@ class FollowerSteps:
         self._event("resync", **tail._asdict())
         if not self._confirmed:
             raise UsageError(
-                f"{self._root}: {tail.records} messages from log offset {tail.begin} to {tail.end} are not in the "
+                f"{self._copy.root}: {tail.records} messages from log offset {tail.begin} to {tail.end} are not in the "
                 f"master's log, the first one stored at {tail.since}; give --yes to move them to quarantine/"
             )
-        note_cut(self._root, tail.begin, self._effects)
-        self.store = None
-        store.close()
-        store = self._open_store(*self._given)
-        if self._tables is not None:
-            store.follow_tables({})
+        self._copy.cut(tail.begin)
         return True
 
     def connect_once(self) -> bool:
@@ -393,18 +294,18 @@ class FollowerSteps:
         self.state = "connecting"
         try:
             if raw is None or raw.begin is None:
-                line = BeginSearch(self._ask, self._file_size, self.stopping.is_set).line_at(self._begin)
+                line = BeginSearch(self._ask, self._copy.file_size, self.stopping.is_set).line_at(self._copy.begin)
                 asked = None
             else:
                 known = raw.end if raw.last_record is None else raw.last_record
-                if self._unsure is not None and known:
-                    known = min(known, max(self._unsure, raw.begin))
+                if self._copy.unsure is not None and known:
+                    known = min(known, max(self._copy.unsure, raw.begin))
                 asked = report_for(known)
                 line = self._ask(asked, asked)
         except OSError as error:
             if isinstance(error, TimeoutError) and not self._dials_failed and not self.stopping.is_set():
                 self._count_silence()
-            self._lost(_text(error))
+            self._lost(one_line(error))
             return False
         if raw is None and not self._open_for(line):
             return False
@@ -424,7 +325,7 @@ class FollowerSteps:
         """
         empty = False
         try:
-            check_past(self._root, self._given[0], self._effects, adopt=self._adopt)
+            self._copy.check_past()
             self._open_prepared()
             empty = self.opened().raw.begin is None
         finally:
@@ -446,7 +347,7 @@ class FollowerSteps:
         try:
             got = line.receive(seconds)
         except OSError as error:
-            self._lost(_text(error))
+            self._lost(one_line(error))
             return
         now = self._effects.monotonic()
         if got is not None:
@@ -482,7 +383,7 @@ class FollowerSteps:
         try:
             line.report(offset)
         except OSError as error:
-            self._lost(_text(error))
+            self._lost(one_line(error))
             return
         self._notice_caught_up(self._effects.monotonic())
 
@@ -491,7 +392,7 @@ class FollowerSteps:
         if self.store is None:
             return
         if self._notes is None:
-            self._notes = ProgressNotes(self._root, self._effects)
+            self._notes = ProgressNotes(self._copy.root, self._effects)
         facts = None if self._tables is None else self._tables.facts
         line = None if self.line is None else self.line.line
         self._notes.take(line, caught_up=self.caught_up, master_end=None if facts is None else facts.end, last=last)
@@ -515,12 +416,12 @@ class FollowerSteps:
         """
         self._flush_below(report)
         try:
-            line = MasterConnection.open(self.address, report, due, self._file_size, self._dial, self._effects)
+            line = MasterConnection.open(self.address, report, due, self._copy.file_size, self._dial, self._effects)
         except OSError as error:
             self._dials_failed += 1
             if self._once and self._dials_failed >= ATTEMPTS:
                 raise UsageError(
-                    f"{self.master}: nobody answers there ({_text(error)}); give a broker's HA port"
+                    f"{self.master}: nobody answers there ({one_line(error)}); give a broker's HA port"
                 ) from error
             raise
         self._dials_failed = 0
@@ -570,7 +471,7 @@ class FollowerSteps:
         raw = self.opened().raw
         if data and raw.begin is None:
             begin = 0 if offset == 1 else offset
-            self._note_begin(begin)
+            self._copy.note_begin(begin)
             raw.begin_at(begin)
         if data and offset == 1 and raw.received == 0:
             raw.append_raw(0, b"\0")  # a report cannot ask for byte 0, the high byte of the first record's size
@@ -580,17 +481,11 @@ class FollowerSteps:
             raw.append_raw(offset + at, data[at : at + room])
             at += room
 
-    def _note_begin(self, begin: int) -> None:
-        """Note, before the first byte, that this is a copy, and of whom."""
-        now = Followed(self.master, begin, self.opened().raw.file_size, str(self._begin))
-        note_begin(self._root, now, self._effects)
-
     def _resume(self) -> None:
         """Begin to follow: nothing that the master sent disagrees."""
-        if self._unsure is not None:
-            note_compared(self._root, self._effects)
-            self._unsure = None
-        self.resumed, self._waits, self.state = True, 0, "following"
+        self._copy.note_compared()
+        self._pauses.reset()
+        self.resumed, self.state = True, "following"
         self._event("resumed", end=self.opened().raw.end)
         self._take_tables()
 
@@ -603,14 +498,13 @@ class FollowerSteps:
         raw = self.opened().raw
         end, size = raw.end, raw.file_size
         with_records = raw.last_record is not None
-        if self._unsure is not None:  # noted in the file still; the next start of the follower tries again
-            text = f"the master has deleted the log from offset {self._unsure} on, so only the last record is compared"
-            self._unsure = None
-            self._lost(text)
+        if self._copy.unsure is not None:  # noted in the file still; the next start of the follower tries again
+            unsure, self._copy.unsure = self._copy.unsure, None
+            self._lost(f"the master has deleted the log from offset {unsure} on, so only the last record is compared")
             return
         self._drop_line()
         if with_records and not self.opened().wait_dispatched(DISPATCH_S):
-            raise StoreError(f"{self._root}: queues are not dispatched up to offset {end}; run flintmq verify")
+            raise StoreError(f"{self._copy.root}: queues are not dispatched up to offset {end}; run flintmq verify")
         try:
             search = BeginSearch(self._ask, size, self.stopping.is_set)
             line = search.line_if_there(end, ANSWER_S) if with_records and end % size == 0 else None
@@ -621,7 +515,7 @@ class FollowerSteps:
                 judge_silence(last, end)
                 line = self._ask(report_for(end), report_for(end))
         except OSError as error:
-            self._lost(_text(error))
+            self._lost(one_line(error))
             return
         self._follow_on(line)
         self._gap = QueueGapCheck(raw.next_offsets(), end, size) if with_records else None
@@ -700,24 +594,3 @@ class FollowerSteps:
 
     def _event(self, name: str, **fields: Any) -> None:
         self._on_event({"event": name, **fields})
-
-    @property
-    def _file_size(self) -> int:
-        """Bytes of a log file, of the store or of the one that is still to be made."""
-        return self._given[0].mapped_file_size_commit_log if self.store is None else self.store.raw.file_size
-
-    def opened(self) -> MessageStore:
-        """Return the open store.
-
-        Raises:
-            UsageError: there is none.
-        """
-        if self.store is None:
-            raise UsageError(f"{os.fspath(self._path)}: this follower is closed, or its master has not answered yet")
-        return self.store
-
-
-def _text(error: BaseException) -> str:
-    """Return an error as one line."""
-    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
-    return " ".join(str(text).split()) or type(error).__name__

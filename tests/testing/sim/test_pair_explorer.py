@@ -9,6 +9,7 @@ import pytest
 
 from flintmq.ha import connection, follower_line, overlap
 from flintmq.ha.follower_steps import FollowerSteps
+from flintmq.ha.follower_store import FollowerStore
 from flintmq.store.append import raw_log
 from flintmq.store.append.raw_log import RawLog
 from flintmq.store.recovery import truncate
@@ -146,7 +147,7 @@ def believes_every_header(patched: pytest.MonkeyPatch) -> None:
 
 
 def does_not_note_that_it_is_a_copy(patched: pytest.MonkeyPatch) -> None:
-    patched.setattr(FollowerSteps, "_note_begin", lambda self, begin: None)
+    patched.setattr(FollowerStore, "note_begin", lambda self, begin: None)
 
 
 def publishes_what_is_not_whole(patched: pytest.MonkeyPatch) -> None:

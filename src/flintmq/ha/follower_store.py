@@ -1,0 +1,230 @@
+"""Opens the store of a follower, after a look at what is there, and cuts its end off.
+
+Nothing is made in a new directory before the master, and the broker whose tables are asked for, have answered. Before
+the first byte is stored, `flintmq.follow` says that the directory is a copy, and of whom.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final
+
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import UsageError
+from flintmq.ha.adoption import (
+    check_file_size,
+    check_past,
+    cut_of,
+    is_new,
+    note_begin,
+    note_compared,
+    note_cut,
+    unsure_from,
+)
+from flintmq.ha.broker_tables import BrokerTables
+from flintmq.ha.connection import Dial
+from flintmq.ha.pauses import Pauses
+from flintmq.storage.filesystem import Effects
+from flintmq.storage.store_url import local_only
+from flintmq.store.layout import directories
+from flintmq.store.layout.followed import Followed
+from flintmq.store.message_store import MessageStore
+from flintmq.store.recovery.lost_log import lost_directory
+
+ATTEMPTS: Final = 3
+"""Attempts to reach somebody who must answer now; in any case, lines in a row without an answer until it is refused."""
+
+Event = dict[str, Any]
+OnEvent = Callable[[Event], None]
+
+
+@dataclass(frozen=True, slots=True)
+class FollowOptions:
+    """The arguments of a `Follower`, which explains them; `config` is that of a slave."""
+
+    path: str | os.PathLike[str]
+    master: str
+    begin: str | int
+    config: StoreConfig
+    ack: bool
+    adopt: bool
+    resync: bool
+    confirmed: bool
+    once: bool
+    effects: Effects
+    dial: Dial
+    services: bool
+
+
+class FollowerStore:
+    """Opens the store of one follower.
+
+    Args:
+        options: see `Follower`.
+        tables: of the broker; None: they are not asked for.
+        pauses: between two attempts to reach the broker.
+        on_event: called with each event.
+
+    Attributes:
+        root: the directory, absolute.
+        begin: where an empty store begins; the broker may know better than "first".
+        store: the open store; None before and after.
+        unsure: from this log offset on a power cut may have taken bytes that no checksum covers; None: from nowhere.
+
+    Thread: one; `store` may be read from any.
+    """
+
+    def __init__(self, options: FollowOptions, tables: BrokerTables | None, pauses: Pauses, on_event: OnEvent) -> None:
+        self._options, self._tables, self._pauses, self._on_event = options, tables, pauses, on_event
+        self._effects = options.effects
+        self.root = os.path.abspath(local_only(options.path))
+        self.begin = options.begin
+        self._given = options.config, "5.3.3"  # what the store is opened with
+        self.store: MessageStore | None = None
+        self.unsure: int | None = None
+
+    def opened(self) -> MessageStore:
+        """Return the open store.
+
+        Raises:
+            UsageError: there is none.
+        """
+        if self.store is None:
+            path = os.fspath(self._options.path)
+            raise UsageError(f"{path}: this follower is closed, or its master has not answered yet")
+        return self.store
+
+    @property
+    def file_size(self) -> int:
+        """Bytes of a log file, of the store or of the one that is still to be made."""
+        return self._given[0].mapped_file_size_commit_log if self.store is None else self.store.raw.file_size
+
+    def prepare(self, patient: bool) -> bool:
+        """Check the directory, and ask for the broker's tables; nothing is made.
+
+        Args:
+            patient: wait for a broker that cannot be reached until a stop, instead of three attempts.
+
+        Returns:
+            False if it was stopped before.
+
+        Raises:
+            ReplicationError: the broker refuses, or its log has files of another size.
+            UsageError: it cannot be reached; or the directory is no copy.
+            FlintError: as of `check_past`.
+        """
+        self.check_past()
+        if self._tables is not None:
+            config = self._first_tables(self._tables, patient)
+            facts = self._tables.facts
+            if facts is None:
+                return False
+            if (size := facts.file_size) is not None:
+                check_file_size(self.root, size, config, self._effects)
+            self._given = config, facts.peer
+            self.begin = facts.begin if self.begin == "first" and facts.begin else self.begin
+        return True
+
+    def check_past(self) -> None:
+        """Check that the directory is new, a copy, or to be adopted.
+
+        Raises:
+            FlintError: as of `adoption.check_past`.
+        """
+        check_past(self.root, self._given[0], self._effects, adopt=self._options.adopt)
+
+    def is_new(self) -> bool:
+        """Return whether a store is still to be made in the directory.
+
+        Raises:
+            FlintError: none could be, or there was one.
+        """
+        lost_directory(self.root, self._given[0], self._effects)
+        directories.refuse_other_kinds(self.root, self._effects)
+        is_file = self._effects.size(self.root) is not None and not self._effects.is_dir(self.root)
+        return not is_file and is_new(self.root, self._given[0], self._effects)
+
+    def open(self) -> None:
+        """Open the store, with the broker's tables if it is new.
+
+        Raises:
+            FlintError: as for MessageStore.
+        """
+        written = [] if self._tables is None else self._tables.save(self.root)
+        store = self._open()
+        if self._tables is not None:
+            self._tables.start(store)
+        if written:
+            self._on_event({"event": "metadata", "files": written})
+        raw = store.raw
+        self._on_event({"event": "opened", "begin": raw.begin, "end": None if raw.begin is None else raw.end})
+
+    def note_begin(self, begin: int) -> None:
+        """Note, before the first byte, that this is a copy, and of whom."""
+        now = Followed(self._options.master, begin, self.opened().raw.file_size, str(self.begin))
+        note_begin(self.root, now, self._effects)
+
+    def note_compared(self) -> None:
+        """Note that the master's log agrees with all that a power cut may have changed."""
+        if self.unsure is not None:
+            note_compared(self.root, self._effects)
+            self.unsure = None
+
+    def cut(self, at: int) -> None:
+        """Move what is stored from a log offset on to `quarantine/`, and open the store again.
+
+        A cut that a stop interrupts is done by the next opening.
+
+        Raises:
+            FlintError: as for MessageStore.
+        """
+        store = self.opened()
+        note_cut(self.root, at, self._effects)
+        self.store = None
+        store.close()
+        store = self._open()
+        if self._tables is not None:
+            store.follow_tables({})
+
+    def _open(self) -> MessageStore:
+        """Open the store; a cut that is under way is done."""
+        options, (config, peer) = self._options, self._given
+        self.store = MessageStore(
+            options.path,
+            config,
+            effects=self._effects,
+            peer=peer,
+            cut_at=cut_of(self.root, self._effects),
+            services=options.services,
+        )
+        raw = self.store.raw
+        if raw.begin is not None:
+            self.note_begin(raw.begin)
+        self.unsure = unsure_from(self.root, self._effects)
+        return self.store
+
+    def _first_tables(self, tables: BrokerTables, patient: bool) -> StoreConfig:
+        """Ask the broker until it answers, or a stop."""
+        config, failed = self._options.config, 0
+        while not self._pauses.stopping.is_set():
+            try:
+                config = tables.begin(self.root, config)
+                break
+            except (ConnectionError, TimeoutError) as error:
+                failed += 1
+                if failed >= ATTEMPTS and (self._options.once or not patient):
+                    text = f"{one_line(error)}; give a broker's listenPort with --config-from"
+                    raise UsageError(text) from error
+                if failed == 1:
+                    self._on_event({"event": "lost", "reason": one_line(error)})
+            self._pauses.take()
+        self._pauses.reset()
+        return config
+
+
+def one_line(error: BaseException) -> str:
+    """Return an error as one line."""
+    text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
+    return " ".join(str(text).split()) or type(error).__name__

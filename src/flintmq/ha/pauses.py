@@ -1,0 +1,41 @@
+"""The waits of a follower between two attempts, which a stop ends."""
+
+from __future__ import annotations
+
+import random
+import threading
+from typing import Final
+
+from flintmq.storage.stop_event import StopEvent
+
+FIRST_S: Final = 0.2
+LONGEST_S: Final = 5.0
+"""Between two attempts the wait doubles from the first to the longest."""
+
+
+class Pauses:
+    """Waits longer after each attempt in vain.
+
+    Attributes:
+        stopping: set when the follower is to stop; it ends a wait, and all that come.
+
+    Thread: one; `stopping` may be set by any.
+    """
+
+    def __init__(self) -> None:
+        self.stopping: threading.Event = StopEvent()
+        self._taken = 0
+
+    def next_s(self) -> float:
+        """Return the seconds to wait before the next attempt."""
+        longest = min(LONGEST_S, FIRST_S * 2.0 ** min(self._taken, 10))
+        self._taken += 1
+        return longest * random.uniform(0.75, 1.0)
+
+    def take(self) -> None:
+        """Wait before the next attempt, or until it is to stop."""
+        self.stopping.wait(self.next_s())
+
+    def reset(self) -> None:
+        """Begin with the first again: an attempt succeeded."""
+        self._taken = 0
