@@ -10,8 +10,40 @@ from collections.abc import Callable
 
 import pytest
 
+from flintmq.ha import acks as acks_module
 from flintmq.ha.acks import AckTable
+from flintmq.message import PutMessageStatus, PutResult
 from flintmq.store.append.replicas import ReplicaRequest
+
+
+class Uncompiled:
+    """Stands for ReplicaPuts where kernels are not compiled."""
+
+    def __init__(self, *_: object) -> None:
+        raise NotImplementedError
+
+
+@pytest.fixture(autouse=True, params=["as it is", "uncompiled"])
+def puts_of_loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both kinds of puts of an event loop."""
+    if request.param == "uncompiled":
+        monkeypatch.setattr(acks_module, "ReplicaPuts", Uncompiled)
+
+
+def stored(end: int) -> PutResult:
+    """A put whose record ends there."""
+    return PutResult(PutMessageStatus.PUT_OK, physical_offset=0, size=end)
+
+
+def put(acks: AckTable, end: int) -> asyncio.Future[PutResult]:
+    """A put of the loop that runs."""
+    return acks.future(stored(end), asyncio.get_running_loop(), lambda: None)
+
+
+def is_done(result: PutResult) -> bool:
+    """Whether replicas have it."""
+    assert result.status.name in ("PUT_OK", "FLUSH_SLAVE_TIMEOUT")
+    return result.status.name == "PUT_OK"
 
 
 def table(needed: int = 1, seconds: float = 30, **options: bool) -> AckTable:
@@ -149,16 +181,15 @@ def test_each_put_rings():
 def test_the_puts_of_a_turn_ring_once_after_the_last():
     rings: list[int] = []
     acks = AckTable(1, 5, wake=lambda: rings.append(len(made)))
-    made: list[asyncio.Future[bool]] = []
+    made: list[asyncio.Future[PutResult]] = []
 
     async def main() -> None:
-        loop = asyncio.get_running_loop()
         for turn in (3, 6):
-            made.extend(acks.future(end, loop, True, False) for end in range(3))
+            made.extend(put(acks, end) for end in range(1, 4))
             assert len(made) == turn
             await asyncio.sleep(0)
         acks.acknowledged("a", "h", 10)
-        assert await asyncio.gather(*made) == [True] * 6
+        assert [is_done(one) for one in await asyncio.gather(*made)] == [True] * 6
 
     asyncio.run(main())
     assert rings == [3, 6]
@@ -172,9 +203,9 @@ def run(acks: AckTable, ends: list[int], meanwhile: Callable[[], None]) -> list[
 
     async def main() -> list[tuple[int, bool]]:
         loop, found = asyncio.get_running_loop(), list[tuple[int, bool]]()
-        futures = [(end, acks.future(end, loop, True, False)) for end in ends]
+        futures = [(end, put(acks, end)) for end in ends]
         for end, future in futures:
-            future.add_done_callback(lambda one, end=end: found.append((end, one.result())))
+            future.add_done_callback(lambda one, end=end: found.append((end, is_done(one.result()))))
         await asyncio.gather(loop.run_in_executor(None, meanwhile), *(future for _, future in futures))
         return found
 
@@ -205,15 +236,88 @@ def test_a_loop_and_a_table_that_is_closed():
     assert run(acks, [30], lambda: None) == [(30, False)]
 
 
+def test_an_acknowledgement_within_a_turn_answers_a_part_of_it():
+    acks, found = table(seconds=0.3), list[tuple[int, bool]]()
+
+    async def main() -> None:
+        futures = [put(acks, end) for end in (10, 20, 30, 40)]
+        for end, future in zip((10, 20, 30, 40), futures, strict=True):
+            future.add_done_callback(lambda one, end=end: found.append((end, is_done(one.result()))))
+        await asyncio.sleep(0)
+        acks.acknowledged("a", "h", 20)
+        await asyncio.sleep(0.01)
+        assert found == [(10, True), (20, True)]
+        futures += [put(acks, end) for end in (50, 60)]
+        acks.acknowledged("a", "h", 35)
+        await asyncio.sleep(0.01)
+        assert found[2:] == [(30, True)]
+        assert [is_done(one) for one in await asyncio.gather(*futures[3:])] == [False] * 3
+        assert found[3:] == [(40, False)]
+
+    asyncio.run(asyncio.wait_for(main(), 10))
+
+
+def test_what_replicas_had_before_the_turn_ended_is_answered_at_its_end():
+    acks = table()
+
+    async def main() -> None:
+        first, second = put(acks, 10), put(acks, 20)
+        acks.acknowledged("a", "h", 10)  # the listener was awake, and sent it
+        assert is_done(await first)
+        assert not second.done()
+        acks.acknowledged("a", "h", 20)
+        assert is_done(await second)
+
+    asyncio.run(asyncio.wait_for(main(), 10))
+
+
+def test_a_table_that_is_closed_within_a_turn_refuses_all_of_it():
+    acks = table()
+
+    async def main() -> None:
+        before, now = put(acks, 10), put(acks, 20)
+        await asyncio.sleep(0)
+        late = put(acks, 30)
+        acks.close()
+        after = put(acks, 40)
+        assert [is_done(one) for one in await asyncio.gather(before, now, late, after)] == [False] * 4
+
+    asyncio.run(asyncio.wait_for(main(), 10))
+
+
+def test_a_task_that_puts_again_when_it_is_answered():
+    """Each step puts the next message within the callback that answers the one before."""
+    acks, ends = table(), iter(range(1, 10_000))
+
+    async def work() -> int:
+        return sum([is_done(await put(acks, next(ends))) for _ in range(50)])
+
+    async def main() -> list[int]:
+        loop, over = asyncio.get_running_loop(), threading.Event()
+
+        def acknowledge() -> None:
+            while not over.wait(0.0005):
+                acks.acknowledged("a", "h", 10_000)
+                acks.gone("a")
+
+        helper = loop.run_in_executor(None, acknowledge)
+        try:
+            return await asyncio.gather(*(work() for _ in range(20)))
+        finally:
+            over.set()
+            await helper
+
+    assert asyncio.run(asyncio.wait_for(main(), 20)) == [50] * 20
+
+
 def test_a_cancelled_put_holds_up_none():
     acks = table()
 
     async def main() -> bool:
-        loop = asyncio.get_running_loop()
-        first, second = acks.future(10, loop, True, False), acks.future(20, loop, True, False)
+        first, second = put(acks, 10), put(acks, 20)
         first.cancel()
         acks.acknowledged("a", "h", 20)
-        return await asyncio.wait_for(second, 10)
+        return is_done(await asyncio.wait_for(second, 10))
 
     assert asyncio.run(main())
 
@@ -222,7 +326,7 @@ def test_a_loop_that_has_ended_is_left_out():
     acks = table()
 
     async def leave() -> None:
-        acks.future(10, asyncio.get_running_loop(), True, False)
+        put(acks, 10)
 
     for _ in range(3):
         asyncio.run(leave())
@@ -246,10 +350,8 @@ def test_many_threads_and_loops_with_acknowledgements_in_any_order():
                 early.append(end)
 
     async def loop_waits(mine: list[int]) -> None:
-        loop = asyncio.get_running_loop()
-
         async def one(end: int) -> None:
-            if not await acks.future(end, loop, True, False) or have(end) < 2:
+            if not is_done(await put(acks, end)) or have(end) < 2:
                 early.append(end)
 
         await asyncio.gather(*(one(end) for end in mine))

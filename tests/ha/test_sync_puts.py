@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import errno
+import os
 import random
 import signal
 import threading
@@ -16,8 +17,9 @@ from typing import Any
 
 import pytest
 
-from flintmq.errors import ConfigError
+from flintmq.errors import ConfigError, UsageError
 from flintmq.ha import Follower, master_line
+from flintmq.kernels import compiled
 from flintmq.message import Message, Outcome, PutMessageStatus, PutResult, PutRule
 from flintmq.store.message_store import MessageStore
 from tests.ha.lines import LIMIT_S, Line, within
@@ -141,6 +143,72 @@ def test_a_store_that_waits_for_nobody_keeps_its_fast_way(tmp_path: Path):
     for keys, fast in ((PATIENT, False), (SYNC | {"inSyncReplicas": 1}, True), ({"brokerRole": "ASYNC_MASTER"}, True)):
         with open_sync(tmp_path / str(keys), keys) as store:
             assert (store.quick is not None) is fast
+
+
+def slow_puts(monkeypatch: pytest.MonkeyPatch) -> list[Message]:
+    """The messages that `put_async` leaves to its slow way, as they come."""
+    taken, slowly = list[Message](), MessageStore._put_async_slowly
+
+    def put(store: MessageStore, message: Message, tried: bool) -> Any:
+        taken.append(message)
+        return slowly(store, message, tried)
+
+    monkeypatch.setattr(MessageStore, "_put_async_slowly", put)
+    return taken
+
+
+@pytest.mark.skipif(not compiled(), reason="kernels run uncompiled")
+def test_puts_of_a_loop_take_the_fast_way(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    slow = slow_puts(monkeypatch)
+
+    async def puts(store: MessageStore, count: int) -> list[PutResult]:
+        return await asyncio.gather(*(store.put_async(message(n)) for n in range(count)))
+
+    with open_sync(tmp_path, PATIENT | {"mappedFileSizeCommitLog": 1 << 20}) as store:
+        with replicas(store):
+            results = asyncio.run(puts(store, 200))
+            assert len(slow) == 1, "the first of a loop finds out"
+            results += asyncio.run(puts(store, 200))
+            assert len(slow) == 2, "another loop has puts of its own"
+            assert {one.status for one in results} == {OK}
+            assert [one.queue_offset for one in results] == list(range(400))
+            ends = [one.physical_offset + one.size for one in results]
+            assert [one.physical_offset for one in results[1:]] == ends[:-1]
+    with open_sync(tmp_path, IMPATIENT | {"mappedFileSizeCommitLog": 1 << 20}) as store:
+        assert {one.status for one in asyncio.run(puts(store, 50))} == {LATE}
+
+
+@pytest.mark.skipif(not compiled(), reason="kernels run uncompiled")
+def test_a_loop_in_a_forked_child_and_after_close(tmp_path: Path):
+    async def again(store: MessageStore) -> None:
+        with pytest.raises(UsageError):
+            await store.put_async(message(9))
+
+    async def main(store: MessageStore) -> None:
+        assert (await store.put_async(message(1))).status is OK
+        assert (await store.put_async(message(2))).status is OK
+        store.close()
+        await again(store)
+
+    store = open_sync(tmp_path, PATIENT)
+    with replicas(store):
+
+        async def fork() -> None:
+            for number in (1, 2):
+                assert (await store.put_async(message(number))).status is OK
+            if (child := os.fork()) == 0:
+                try:
+                    with pytest.raises(RuntimeError):  # asyncio's: a forked child runs no loop of its parent's
+                        store.put_async(message(9))
+                    asyncio.run(again(store))
+                    os._exit(0)
+                finally:
+                    os._exit(1)
+            assert os.waitpid(child, 0)[1] == 0
+            assert (await store.put_async(message(3))).status is OK
+
+        asyncio.run(fork())
+        asyncio.run(main(store))
 
 
 def test_a_liar_releases_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -18,14 +18,16 @@ from collections import deque
 from collections.abc import Callable, Hashable
 from contextlib import suppress
 from operator import attrgetter
-from typing import Any, Final, TypeVar
+from typing import Final, cast
 
 from flintmq.kernels.handoff import INTERRUPTED, Signal
+from flintmq.kernels.loop_puts import ReplicaPuts
 from flintmq.kernels.replica_lane import ReplicaLane
+from flintmq.message import PutMessageStatus, PutResult
 from flintmq.storage.mutex import Lock
 from flintmq.store.append.replicas import ReplicaRequest
 
-T = TypeVar("T")
+LATE: Final = PutMessageStatus.FLUSH_SLAVE_TIMEOUT
 EXCHANGE_S: Final = 0.002
 """Seconds that a put keeps a line at most: others may have records to send meanwhile."""
 _END = attrgetter("end")
@@ -34,50 +36,51 @@ _END = attrgetter("end")
 class AckedPuts:
     """Puts of one event loop that wait for replicas; their ends increase.
 
-    Thread: the loop's, but for `call`.
+    What `kernels.loop_puts.ReplicaPuts` does where kernels are compiled.
+
+    Args:
+        loop: the loop.
+        late: status of a put whose time is up.
+        timeout_s: how long a put waits.
+        send: called at the end of a turn of the loop, so that the records of all its puts go in one frame; returns the
+            log offset that enough replicas have by now.
+
+    Thread: the loop's.
     """
 
-    def __init__(self, loop: asyncio.AbstractEventLoop, wake: Callable[[], None]) -> None:
-        self.loop, self._wake = loop, wake
-        self._puts: deque[tuple[int, float, asyncio.Future[Any], object, object]] = deque()
+    def __init__(
+        self, loop: asyncio.AbstractEventLoop, late: PutMessageStatus, timeout_s: float, send: Callable[[], int]
+    ) -> None:
+        self.loop, self._late, self._timeout_s, self._send = loop, late, timeout_s, send
+        self._puts: deque[tuple[int, float, asyncio.Future[PutResult], PutResult]] = deque()
         self._timer: asyncio.TimerHandle | None = None
-        self._will_wake = False
+        self._is_armed = False
 
     def __bool__(self) -> bool:
         return bool(self._puts)
 
-    def add(self, end: int, timeout: float, done: T, late: T) -> asyncio.Future[T]:
-        """Return the answer to a put: `done`, or `late` after so many seconds."""
-        future, deadline = self.loop.create_future(), self.loop.time() + timeout
-        self._puts.append((end, deadline, future, done, late))
+    def add(self, result: PutResult) -> asyncio.Future[PutResult]:
+        """Return the future of a put that is stored."""
+        future: asyncio.Future[PutResult] = self.loop.create_future()
+        deadline = self.loop.time() + self._timeout_s
+        self._puts.append((result.physical_offset + result.size, deadline, future, result))
         if self._timer is None:
             self._timer = self.loop.call_at(deadline, self.expire)
+        if not self._is_armed:
+            self._is_armed = True
+            self.loop.call_soon(self._hand_in)
         return future
 
-    def wake_soon(self) -> None:
-        """Have the records sent at the end of this turn of the loop.
-
-        Those of all its puts then go in one frame.
-        """
-        if not self._will_wake:
-            self._will_wake = True
-            self.loop.call_soon(self._wake_now)
-
-    def _wake_now(self) -> None:
-        self._will_wake = False
-        self._wake()
-
-    def call(self, answer: Callable[..., None], *args: int) -> None:
-        """Have the loop call a method of this object. Thread: any."""
-        with suppress(RuntimeError):  # the loop is closed, and no put waits any more
-            self.loop.call_soon_threadsafe(answer, *args)
+    def _hand_in(self) -> None:
+        self._is_armed = False
+        self.complete(self._send())
 
     def complete(self, reached: int) -> None:
         """Answer the puts below an offset: replicas have them."""
         while self._puts and self._puts[0][0] <= reached:
-            _, _, future, done, _ = self._puts.popleft()
+            _, _, future, result = self._puts.popleft()
             if not future.done():  # cancelled
-                future.set_result(done)
+                future.set_result(result)
 
     def expire(self) -> None:
         """Answer the puts whose time is up: it is not known that replicas have them."""
@@ -93,9 +96,9 @@ class AckedPuts:
             self._refuse()
 
     def _refuse(self) -> None:
-        _, _, future, _, late = self._puts.popleft()
+        _, _, future, result = self._puts.popleft()
         if not future.done():
-            future.set_result(late)
+            future.set_result(result.with_status(self._late))
 
 
 class AckTable:
@@ -111,6 +114,7 @@ class AckTable:
     Attributes:
         reached: log offset below which the required number of replicas have the log; -1: there are not so many.
         lane: for threads that put, if they may use the line of the one replica themselves.
+        loop_puts: of the event loop that put last, for the fast way of `put_async`; None where nothing is compiled.
 
     Thread: any.
     """
@@ -134,7 +138,8 @@ class AckTable:
         self._opener = Signal()
         self._acks: dict[Hashable, tuple[str, int]] = {}
         self._waiting: list[ReplicaRequest] = []  # by their ends
-        self._loops: dict[asyncio.AbstractEventLoop, AckedPuts] = {}
+        self._loops: dict[asyncio.AbstractEventLoop, AckedPuts | ReplicaPuts] = {}
+        self.loop_puts: ReplicaPuts | None = None
         self._is_closed = False
 
     def __len__(self) -> int:
@@ -183,25 +188,37 @@ class AckTable:
                     del self._waiting[at]
                     return
 
-    def future(self, end: int, loop: asyncio.AbstractEventLoop, done: T, late: T) -> asyncio.Future[T]:
-        """Return the answer to a put of an event loop: `done`, or `late` if its time is up.
-
-        Its time begins now. Called in the loop's thread.
-        """
+    def future(
+        self, result: PutResult, loop: asyncio.AbstractEventLoop, readable: Callable[[], None]
+    ) -> asyncio.Future[PutResult]:
+        """Return the future of a put of an event loop; see `Replicas.future`."""
         with self._lock:
-            puts = self._loops.get(loop)
-            if puts is None:
-                self._loops = {one: kept for one, kept in self._loops.items() if not one.is_closed()}
-                puts = self._loops[loop] = AckedPuts(loop, self.wake)
-            future = puts.add(end, self.timeout_s, done, late)
-            reached, is_closed = self.reached, self._is_closed
+            puts = self._loops.get(loop) or self._watch(loop, readable)
+            is_closed = self._is_closed
+        future = puts.add(result)
         if is_closed:
             puts.refuse_all()
-        elif end <= reached:
-            puts.complete(reached)
-        else:
-            puts.wake_soon()
-        return future
+        elif isinstance(puts, ReplicaPuts):
+            self.loop_puts = puts
+        return cast("asyncio.Future[PutResult]", future)
+
+    def _watch(self, loop: asyncio.AbstractEventLoop, readable: Callable[[], None]) -> AckedPuts | ReplicaPuts:
+        """Return the puts of a loop that has none yet."""
+
+        def send() -> int:
+            readable()
+            self.wake()
+            with self._lock:
+                return self.reached
+
+        puts: AckedPuts | ReplicaPuts
+        try:
+            puts = ReplicaPuts(loop, asyncio.get_running_loop, LATE, self.timeout_s, send)
+        except NotImplementedError:
+            puts = AckedPuts(loop, LATE, self.timeout_s, send)
+        self._loops = {one: kept for one, kept in self._loops.items() if not one.is_closed()}
+        self._loops[loop] = puts
+        return puts
 
     # -- lines ------------------------------------------------------------------------------------------------------
 
@@ -216,7 +233,7 @@ class AckTable:
                 request.done = True
             for puts in self._loops.values():
                 if puts:
-                    puts.call(puts.complete, self.reached)
+                    _have(puts, puts.complete, self.reached)
         if taken:
             self._opener.set()
             self._opener.wait(0, [request.latch for request in taken])
@@ -248,4 +265,10 @@ class AckTable:
         for request in taken:
             request.latch.open()
         for puts in loops:
-            puts.call(puts.refuse_all)
+            _have(puts, puts.refuse_all)
+
+
+def _have(puts: AckedPuts | ReplicaPuts, answer: Callable[..., None], *args: int) -> None:
+    """Have the loop of these puts call a method of theirs. Thread: any."""
+    with suppress(RuntimeError):  # the loop is closed, and no put waits any more
+        puts.loop.call_soon_threadsafe(answer, *args)

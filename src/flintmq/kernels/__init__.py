@@ -28,7 +28,7 @@ fetch            checks and fetches the records of a queue for a get
 fast_get         answers a plain get in one call; holds the kept units of a running queue
 handoff          hands work to a waiting thread without the GIL
 flusher          syncs the log for groups of puts in a thread without the GIL
-loop_puts        answers the puts that an event loop awaits
+loop_puts        answers the puts that an event loop awaits, from the disk or from replicas
 replica_lane     sends a put's record to a follower and waits for its report, without the GIL
 call_stack       looks for frames of the engine in the call stack
 only_file        reads the only file of a directory

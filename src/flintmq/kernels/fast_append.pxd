@@ -89,7 +89,7 @@ cdef class LoopWaits:
 
 cdef class Putter:
     cdef Appender _quick
-    cdef bint _is_quick
+    cdef bint _is_quick, _is_async_quick
     cdef public bint waits
     cdef public PutListener after_put
     cdef public DurableWait flusher

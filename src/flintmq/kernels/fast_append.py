@@ -548,8 +548,8 @@ class Putter:
     """The entry of puts, the base class of MessageStore, so that `put` is one compiled call.
 
     Attributes:
-        quick: the appender while plain messages may go the fast way; else None. Setting it again only opens or closes
-            the way: the appender stays, because without a GIL another thread may be about to use it.
+        quick: the appender while plain messages may go the fast way of `put`; else None. Closing the way leaves it
+            there, because without a GIL another thread may be about to use it.
         waits: a message with `wait` waits for the disk after it is stored.
         after_put: woken after messages that do not wait.
         flusher: waits for the disk without the GIL; None: `_settle` waits.
@@ -561,11 +561,14 @@ class Putter:
         """The appender, or None."""
         return self._quick if self._is_quick else None
 
-    @quick.setter
-    def quick(self, value: Appender | None) -> None:
-        if value is not None:
-            self._quick = value
-        self._is_quick = value is not None
+    def open_ways(self, appender: Appender, put: bool) -> None:
+        """Open the fast way to `put_async`, and to `put` if it may."""
+        self._quick = appender
+        self._is_quick, self._is_async_quick = put, True
+
+    def close_ways(self) -> None:
+        """Close both."""
+        self._is_quick = self._is_async_quick = False
 
     def put(self, message: Message):
         """Store one message.
@@ -607,7 +610,7 @@ class Putter:
         """
         with cython.critical_section(self):  # as its setter: another thread's loop may replace it
             loop_puts: LoopWaits = self.loop_puts
-        if not self._is_quick or loop_puts is None or not message.wait or not loop_puts.is_running():
+        if not self._is_async_quick or loop_puts is None or not message.wait or not loop_puts.is_running():
             return self._put_async_slowly(message, False)
         result = self._quick.append(message)
         if result is None:

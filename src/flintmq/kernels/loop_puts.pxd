@@ -28,18 +28,31 @@ cdef class PutFuture:
 cdef class Turn:
     cdef list futures
     cdef int64_t since, end
+    cdef Py_ssize_t settled  # so many of its futures are done
 
-cdef class LoopPuts(LoopWaits):
+cdef class LoopTurns(LoopWaits):
     cdef readonly object loop
-    cdef Flusher _flusher
-    cdef fmq_loop *_node
     cdef list _futures  # of this turn
     cdef object _turns, _late, _running, _soon, _timer
     cdef bint _is_armed, _is_over
     cdef int64_t _timeout
-    cdef int _pid
-    cpdef bint is_running(self) except -1
     cpdef object add(self, PutResult result)
-    cdef object _settle(self, list futures, bint durable)
+    cdef object _begin(self, object loop, object running, object late, double timeout_s)
+    cdef object _request(self, Turn turn)
+    cdef object _give_up(self, Turn turn)
+    cdef object _settle(self, list futures, Py_ssize_t at, int64_t reached)
     cdef object _step_all(self, list futures)
     cdef object _watch(self, int64_t since)
+
+cdef class LoopPuts(LoopTurns):
+    cdef Flusher _flusher
+    cdef fmq_loop *_node
+    cdef int _pid
+    cpdef bint is_running(self) except -1
+    cdef object _answer(self, Turn turn, int64_t durable)
+
+cdef class ReplicaPuts(LoopTurns):
+    cdef object _send
+    cdef int64_t _reached
+    cpdef bint is_running(self) except -1
+    cdef list _answer(self, int64_t reached)

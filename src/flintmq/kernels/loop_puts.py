@@ -1,9 +1,10 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
-"""Puts that an event loop waits for, answered by the flusher (kernels/flusher.py).
+"""Answers the puts that an event loop awaits: once they are on disk, or on replicas.
 
-The puts of one turn of the loop form a group: the first of them schedules one call, which hands the group in. The
-flusher rings the loop's event descriptor once the group is on disk, and one callback of the loop answers all of it. It
-steps the tasks that wait itself: a call of `call_soon` for each future takes as long as the put.
+The puts of one turn of the loop form a group: the first of them schedules one call, which hands the group in. One
+callback of the loop answers all of it once it is on disk, for which the flusher rings the loop's event descriptor, or
+once enough replicas have it. It steps the tasks that wait itself: a call of `call_soon` for each future takes as long
+as the put.
 """
 
 import cython
@@ -160,62 +161,35 @@ class Turn:
     """The puts of one turn of a loop, when their wait began, and their end in the log."""
 
 
-@cython.final
-@cython.no_gc_clear
 @cython.cclass
-class LoopPuts(LoopWaits):
-    """The puts of one event loop.
+class LoopTurns(LoopWaits):
+    """Keeps the puts of one event loop, turn by turn.
 
-    Args:
-        flusher: of the store.
-        loop: the loop. This thread runs it.
-        running: returns the loop that this thread runs (asyncio.get_running_loop).
-        late: status of a put that is not known to be on disk.
-        timeout_s: how long a put waits (syncFlushTimeout).
-
-    Raises:
-        OSError: no event descriptor is left.
-        NotImplementedError: the loop watches no descriptors.
+    The base class of those that wait for the disk (kernels/flusher.py), and of those that wait for replicas
+    (ha/acks.py).
 
     Thread: the loop's.
     """
 
-    def __init__(self, flusher: Flusher, loop, running, late, timeout_s: float) -> None:
+    def _begin(self, loop, running, late, timeout_s):
         if not cython.compiled:
-            raise NotImplementedError("LoopPuts is compiled")
+            raise NotImplementedError("LoopPuts and ReplicaPuts are compiled")
         from collections import deque
 
-        self._flusher, self.loop, self._running, self._late = flusher, loop, running, late
+        self.loop, self._running, self._late = loop, running, late
         self._soon, self._futures, self._turns = loop.call_soon, [], deque()
-        self._timeout, self._pid = cython.cast(cython.longlong, timeout_s * 1e9), getpid()
-        self._node = cython.cast(cython.pointer(fmq_loop), calloc(1, cython.sizeof(fmq_loop)))
-        if self._node == cython.NULL:
-            raise MemoryError("no room for an event loop")
-        self._node.event = fmq_event()
-        if self._node.event < 0:
-            raise OSError("no event descriptor is left")
-        loop.add_reader(self._node.event, self.complete)
-        flusher._link(self._node)
+        self._timeout = cython.cast(cython.longlong, timeout_s * 1e9)
 
-    def __dealloc__(self):
-        if cython.compiled:
-            if self._node != cython.NULL:
-                if self._node.event >= 0:
-                    # In a forked child the thread is gone, and may have held its lock for good.
-                    if self._flusher is not None and self._pid == getpid():
-                        self._flusher._unlink(self._node)
-                    close(self._node.event)
-                free(self._node)
+    def _request(self, turn):
+        """Have a turn's records made safe. It is the last of `_turns`."""
+        raise NotImplementedError
 
-    def is_running(self):
-        """Return whether this thread runs the loop, and the flusher still answers.
+    def _give_up(self, turn):
+        """Give the futures of a turn that has waited too long their results.
 
-        Raises:
-            RuntimeError: it runs none.
+        It is no more one of `_turns`.
         """
-        if self._running() is not self.loop or self._is_over:
-            return False
-        return load32(cython.address(self._flusher._ended)) == 0
+        raise NotImplementedError
 
     def add(self, result):
         """Return the future of a put that is stored."""
@@ -229,50 +203,29 @@ class LoopPuts(LoopWaits):
         return future
 
     def hand_in(self) -> None:
-        """Request a sync for the puts of this turn."""
+        """Request the answer to the puts of this turn."""
         turn: Turn = Turn.__new__(Turn)
         turn.futures, self._futures, self._is_armed = self._futures, [], False
+        if not turn.futures:  # all were refused meanwhile
+            return
         last: PutFuture = turn.futures[len(turn.futures) - 1]
         turn.end, turn.since = last._end, fmq_now()
         self._turns.append(turn)
-        self._flusher._publish(last._end, last._result.store_timestamp)
-        self._flusher._want(self._node)
-        if self._timer is None:
+        self._request(turn)
+        if self._timer is None and self._turns:
             self._watch(turn.since)
 
-    def complete(self) -> None:
-        """Answer the puts that are on disk, and all if nothing will be synced any more."""
-        turn: Turn
-        if self._is_over:
-            return
-        fmq_take_event(self._node.event)
-        over: cython.bint = load32(cython.address(self._flusher._ended)) != 0
-        failed: cython.bint = load32(cython.address(self._flusher._failed)) != 0
-        durable: cython.longlong = load64(self._flusher._flushed)
-        ready: list = []
-        while self._turns:
-            turn = self._turns[0]
-            if turn.end > durable and not failed and not over:
-                break
-            self._turns.popleft()
-            self._flusher._count(turn.since, len(turn.futures))
-            self._settle(turn.futures, turn.end <= durable)
-            ready.extend(turn.futures)
-        try:
-            self._step_all(ready)
-        finally:
-            if over and not self._turns and not self._futures:
-                self.detach()
-
-    def _settle(self, futures, durable):
-        """Give each future its result.
+    def _settle(self, futures, at, reached):
+        """Give each future from `at` on its result: what ends below `reached` is safe.
 
         No Python code runs here, so no signal can interrupt it and leave a put without a result.
         """
         one: PutFuture
-        for one in futures:
+        i: cython.Py_ssize_t
+        for i in range(at, len(futures)):
+            one = futures[i]
             if one._state == _PENDING:
-                if not durable:
+                if one._end > reached:
                     one._result = one._result.with_status(self._late)
                 one._state = _DONE
 
@@ -309,9 +262,8 @@ class LoopPuts(LoopWaits):
             if fmq_now() < turn.since + self._timeout:
                 break
             self._turns.popleft()
-            self._flusher._count(turn.since, len(turn.futures))
-            self._settle(turn.futures, turn.end <= load64(self._flusher._flushed))
-            ready.extend(turn.futures)
+            self._give_up(turn)
+            ready.extend(turn.futures[turn.settled :])
         try:
             if self._turns:
                 turn = self._turns[0]
@@ -322,6 +274,97 @@ class LoopPuts(LoopWaits):
     def _watch(self, since):
         """Set the timer for a turn that waits since then."""
         self._timer = self.loop.call_later(max(since + self._timeout - fmq_now(), 0) / 1e9, self.expire)
+
+
+@cython.final
+@cython.no_gc_clear
+@cython.cclass
+class LoopPuts(LoopTurns):
+    """The puts of one event loop that wait for the disk.
+
+    Args:
+        flusher: of the store.
+        loop: the loop. This thread runs it.
+        running: returns the loop that this thread runs (asyncio.get_running_loop).
+        late: status of a put that is not known to be on disk.
+        timeout_s: how long a put waits (syncFlushTimeout).
+
+    Raises:
+        OSError: no event descriptor is left.
+        NotImplementedError: the loop watches no descriptors.
+
+    Thread: the loop's.
+    """
+
+    def __init__(self, flusher: Flusher, loop, running, late, timeout_s: float) -> None:
+        self._begin(loop, running, late, timeout_s)
+        self._flusher, self._pid = flusher, getpid()
+        self._node = cython.cast(cython.pointer(fmq_loop), calloc(1, cython.sizeof(fmq_loop)))
+        if self._node == cython.NULL:
+            raise MemoryError("no room for an event loop")
+        self._node.event = fmq_event()
+        if self._node.event < 0:
+            raise OSError("no event descriptor is left")
+        loop.add_reader(self._node.event, self.complete)
+        flusher._link(self._node)
+
+    def __dealloc__(self):
+        if cython.compiled:
+            if self._node != cython.NULL:
+                if self._node.event >= 0:
+                    # In a forked child the thread is gone, and may have held its lock for good.
+                    if self._flusher is not None and self._pid == getpid():
+                        self._flusher._unlink(self._node)
+                    close(self._node.event)
+                free(self._node)
+
+    def is_running(self):
+        """Return whether this thread runs the loop, and the flusher still answers.
+
+        Raises:
+            RuntimeError: it runs none.
+        """
+        if self._running() is not self.loop or self._is_over:
+            return False
+        return load32(cython.address(self._flusher._ended)) == 0
+
+    def _request(self, turn):
+        """Request a sync."""
+        last: PutFuture = turn.futures[len(turn.futures) - 1]
+        self._flusher._publish(turn.end, last._result.store_timestamp)
+        self._flusher._want(self._node)
+
+    def _give_up(self, turn):
+        """Give the futures of a turn that has waited too long their results."""
+        self._answer(turn, load64(self._flusher._flushed))
+
+    def _answer(self, turn, durable):
+        """Give the futures of a turn their results: all are durable, or none is known to be."""
+        self._flusher._count(turn.since, len(turn.futures))
+        self._settle(turn.futures, 0, turn.end if turn.end <= durable else -1)
+
+    def complete(self) -> None:
+        """Answer the puts that are on disk, and all if nothing will be synced any more."""
+        turn: Turn
+        if self._is_over:
+            return
+        fmq_take_event(self._node.event)
+        over: cython.bint = load32(cython.address(self._flusher._ended)) != 0
+        failed: cython.bint = load32(cython.address(self._flusher._failed)) != 0
+        durable: cython.longlong = load64(self._flusher._flushed)
+        ready: list = []
+        while self._turns:
+            turn = self._turns[0]
+            if turn.end > durable and not failed and not over:
+                break
+            self._turns.popleft()
+            self._answer(turn, durable)
+            ready.extend(turn.futures)
+        try:
+            self._step_all(ready)
+        finally:
+            if over and not self._turns and not self._futures:
+                self.detach()
 
     def detach(self) -> None:
         """Take the event from the loop; later puts of this loop need other LoopPuts."""
@@ -335,3 +378,85 @@ class LoopPuts(LoopWaits):
             self._flusher._unlink(self._node)
             close(self._node.event)
             self._node.event = -1
+
+
+@cython.final
+@cython.cclass
+class ReplicaPuts(LoopTurns):
+    """The puts of one event loop that wait for replicas.
+
+    Args:
+        loop: the loop. This thread runs it.
+        running: returns the loop that this thread runs (asyncio.get_running_loop).
+        late: status of a put that is not known to be on enough replicas.
+        timeout_s: how long a put waits (slaveTimeout).
+        send: called at the end of a turn; has the records sent, and returns the log offset that enough replicas have
+            by now.
+
+    Raises:
+        NotImplementedError: it is not compiled.
+
+    Thread: the loop's; any may ask whether puts wait (`bool`).
+    """
+
+    def __init__(self, loop, running, late, timeout_s: float, send) -> None:
+        self._begin(loop, running, late, timeout_s)
+        self._send, self._reached = send, -1
+
+    def __bool__(self) -> bool:
+        return bool(self._turns) or bool(self._futures)
+
+    def is_running(self):
+        """Return whether this thread runs the loop, and replicas are waited for.
+
+        Raises:
+            RuntimeError: it runs none.
+        """
+        return self._running() is self.loop and not self._is_over
+
+    def _request(self, turn):
+        """Have the records sent; those that replicas have meanwhile are answered at once."""
+        self.complete(self._send())
+
+    def complete(self, reached: cython.longlong) -> None:
+        """Answer the puts below a log offset: replicas have them."""
+        self._step_all(self._answer(reached))
+
+    def _answer(self, reached):
+        """Give the futures of puts below a log offset their results, and return these."""
+        turn: Turn
+        one: PutFuture
+        count: cython.Py_ssize_t
+        ready: list = []
+        self._reached = max(self._reached, reached)
+        while self._turns:
+            turn = self._turns[0]
+            count = len(turn.futures)
+            while turn.settled < count:
+                one = turn.futures[turn.settled]
+                if one._end > reached:
+                    return ready
+                if one._state == _PENDING:
+                    one._state = _DONE
+                turn.settled += 1
+                ready.append(one)
+            self._turns.popleft()
+        return ready
+
+    def _give_up(self, turn):
+        """Give the futures of a turn that has waited too long their results."""
+        self._settle(turn.futures, turn.settled, self._reached)
+
+    def refuse_all(self) -> None:
+        """Answer all puts, and each later one elsewhere: no replica will have them."""
+        turn: Turn
+        ready: list = []
+        self._is_over = True
+        while self._turns:
+            turn = self._turns.popleft()
+            self._settle(turn.futures, turn.settled, -1)
+            ready.extend(turn.futures[turn.settled :])
+        last, self._futures = self._futures, []
+        self._settle(last, 0, -1)
+        ready.extend(last)
+        self._step_all(ready)

@@ -155,11 +155,11 @@ class MessageStore(Putter):
         self.config, self.recovered, self.ha = parts.config, parts.recovered, parts.ha
         self.waits = parts.puts.waits
         self.after_put, self.flusher, self.loop_puts = parts.puts.after_put, None, None
-        # The fast way is closed for a slave, which accepts no puts, and if each put must wake the flush service or
-        # waits for replicas.
-        slow = self.config.wake_flush_when_put_message or self.config.broker_role == "SLAVE"
-        slow = slow or parts.puts.replicas is not None
-        self.quick = None if slow else parts.log.appender
+        # The fast way is closed for a slave, which accepts no puts, and if each put must wake the flush service. To
+        # puts that wait for replicas it is open by `put_async` only.
+        self.close_ways()
+        if not (self.config.wake_flush_when_put_message or self.config.broker_role == "SLAVE"):
+            self.open_ways(parts.log.appender, put=parts.puts.replicas is None)
         self._fast = None if self._external else parts.reader.fast
         if services:
             try:
@@ -190,8 +190,7 @@ class MessageStore(Putter):
         parts = self._parts
         parts.state.check()
         waiting = parts.puts.put_async(message, self.quick, tried)
-        loops = parts.flush.loops  # read once: another thread may replace it
-        self.loop_puts = loops[-1] if loops else None
+        self.loop_puts = parts.puts.loop_puts
         return waiting
 
     def put_many(
@@ -645,7 +644,8 @@ class MessageStore(Putter):
         amid = reentered(self.root)
         if amid and not state.closing:
             state.begin_closing()
-            self.quick = self._fast = None
+            self.close_ways()
+            self._fast = None
             self._closer = threading.Thread(target=self._close, name="flintmq-close")
             self._closer.start()  # no daemon: the interpreter waits for it
         elif not amid and self._closer is not None:

@@ -105,12 +105,10 @@ def replicated(
 
     It waits for the disk under SYNC_FLUSH only. The status of the replicas hides that of the disk.
     """
-    end = result.physical_offset + result.size
-    acknowledged = replicas.future(end, loop, result, result.with_status(PutMessageStatus.FLUSH_SLAVE_TIMEOUT))
-    flushed = flushed_future(puts.flush, end, result, loop) if puts.flush.sync else None
-    puts.make_readable()
-    if flushed is None:
+    acknowledged = replicas.future(result, loop, puts.make_readable)
+    if not puts.flush.sync:
         return acknowledged
+    flushed = flushed_future(puts.flush, result.physical_offset + result.size, result, loop)
 
     async def settled() -> PutResult:
         final = await flushed

@@ -5,14 +5,16 @@ A store has none unless it listens for followers; the listener of `flintmq.ha` p
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol
 
 from flintmq.kernels.handoff import Latch
 
 if TYPE_CHECKING:
     import asyncio
+    from collections.abc import Callable
 
-T = TypeVar("T")
+    from flintmq.kernels.fast_append import LoopWaits
+    from flintmq.message import PutResult
 
 
 class ReplicaRequest:
@@ -50,10 +52,21 @@ class Replicas(Protocol):
     def wait(self, request: ReplicaRequest) -> bool:
         """Have its record sent, and wait for a request; return False if its time is up."""
 
-    def future(self, end: int, loop: asyncio.AbstractEventLoop, done: T, late: T) -> asyncio.Future[T]:
-        """Return the answer to a put of an event loop: `done`, or `late` if its time is up.
+    @property
+    def loop_puts(self) -> LoopWaits | None:
+        """The puts of the event loop that put last, for the fast way; None: there is none."""
 
-        Its record is sent at the end of the loop's turn. Called in the loop's thread.
+    def future(
+        self, result: PutResult, loop: asyncio.AbstractEventLoop, readable: Callable[[], None]
+    ) -> asyncio.Future[PutResult]:
+        """Return the future of a put of an event loop.
+
+        Its result is that of the put, with FLUSH_SLAVE_TIMEOUT if its time is up.
+
+        Args:
+            result: of a put that is stored. Its record is sent at the end of the loop's turn.
+            loop: the loop. This thread runs it.
+            readable: called before, so that the records of the turn may be sent; the same for all calls.
         """
 
     def wake(self) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 from flintmq.config.keys import StoreConfig
 from flintmq.format.index import PEER_533
-from flintmq.kernels.fast_append import Appender
+from flintmq.kernels.fast_append import Appender, LoopWaits
 from flintmq.message import ColumnsResult, Message, PutMessageStatus, PutResult
 from flintmq.store.append.after_put import AfterPut
 from flintmq.store.append.batch import put_batch
@@ -144,6 +144,14 @@ class PutService:
                 self._carry_on()
             waiting = self._async.answered(result, loop)
         return waiting
+
+    @property
+    def loop_puts(self) -> LoopWaits | None:
+        """The puts of the event loop that put last, for its fast way; None: there is none."""
+        if self.replicas is not None:  # a put that waits for the disk, too, takes the slow way
+            return None if self.flush.sync else self.replicas.loop_puts
+        loops = self.flush.loops  # read once: another thread may replace it
+        return loops[-1] if loops else None
 
     def _append(self, message: Message, tried: bool) -> PutResult:
         """Append a message, or return the reason of its refusal."""
