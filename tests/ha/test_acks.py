@@ -23,10 +23,10 @@ class Uncompiled:
         raise NotImplementedError
 
 
-@pytest.fixture(autouse=True, params=["as it is", "uncompiled"])
+@pytest.fixture(autouse=True, params=["kernel", "python"])
 def puts_of_loops(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both kinds of puts of an event loop."""
-    if request.param == "uncompiled":
+    if request.param == "python":
         monkeypatch.setattr(acks_module, "ReplicaPuts", Uncompiled)
 
 
@@ -308,6 +308,28 @@ def test_a_task_that_puts_again_when_it_is_answered():
             await helper
 
     assert asyncio.run(asyncio.wait_for(main(), 20)) == [50] * 20
+
+
+def test_time_is_up_too_where_a_signal_handler_raised_amid_the_sending():
+    raised: list[BaseException] = []
+
+    def wake() -> None:
+        if not raised:
+            raised.append(TimeoutError("of a handler"))
+            raise raised[0]
+
+    acks = AckTable(1, 0.1, wake=wake)
+
+    async def main() -> None:
+        seen: list[object] = []
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: seen.append(context["exception"]))
+        first = put(acks, 10)
+        await asyncio.sleep(0.01)
+        second = put(acks, 20)
+        assert [is_done(one) for one in await asyncio.gather(first, second)] == [False] * 2
+        assert seen == raised
+
+    asyncio.run(asyncio.wait_for(main(), 10))
 
 
 def test_a_cancelled_put_holds_up_none():

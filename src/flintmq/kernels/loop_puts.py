@@ -211,9 +211,11 @@ class LoopTurns(LoopWaits):
         last: PutFuture = turn.futures[len(turn.futures) - 1]
         turn.end, turn.since = last._end, fmq_now()
         self._turns.append(turn)
-        self._request(turn)
-        if self._timer is None and self._turns:
-            self._watch(turn.since)
+        try:
+            self._request(turn)
+        finally:  # also if a signal handler raised: the time of its puts runs all the same
+            if self._timer is None and self._turns:
+                self._watch(turn.since)
 
     def _settle(self, futures, at, reached):
         """Give each future from `at` on its result: what ends below `reached` is safe.
