@@ -344,6 +344,22 @@ def test_a_cancelled_put_holds_up_none():
     assert asyncio.run(main())
 
 
+def test_all_puts_of_a_loop_are_kept_together():
+    """Else those of the fast way would wait where no acknowledgement is looked for."""
+    acks = table()
+
+    async def main() -> None:
+        for end in (10, 20, 30):
+            future = put(acks, end)
+            acks.acknowledged("a", "h", end)
+            assert is_done(await future)
+            kept.append(next(iter(acks._loops.values())))
+
+    kept: list[object] = []
+    asyncio.run(main())
+    assert kept[0] is kept[1] is kept[2]
+
+
 def test_a_loop_that_has_ended_is_left_out():
     acks = table()
 

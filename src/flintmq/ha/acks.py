@@ -36,7 +36,7 @@ _END = attrgetter("end")
 class AckedPuts:
     """Puts of one event loop that wait for replicas; their ends increase.
 
-    What `kernels.loop_puts.ReplicaPuts` does where kernels are compiled.
+    The form of `kernels.loop_puts.ReplicaPuts` for uncompiled kernels.
 
     Args:
         loop: the loop.
@@ -193,7 +193,9 @@ class AckTable:
     ) -> asyncio.Future[PutResult]:
         """Return the future of a put of an event loop; see `Replicas.future`."""
         with self._lock:
-            puts = self._loops.get(loop) or self._watch(loop, readable)
+            puts = self._loops.get(loop)
+            if puts is None:  # one without puts that wait is false
+                puts = self._watch(loop, readable)
             is_closed = self._is_closed
         future = puts.add(result)
         if is_closed:
