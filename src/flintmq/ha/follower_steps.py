@@ -80,12 +80,8 @@ class FollowerSteps:
 
     def __init__(self, options: FollowOptions, tables: BrokerTables | None, on_event: OnEvent) -> None:
         self.master, self.address = options.master, parse_master(options.master)
-        self._ack, self._once, self._resync, self._confirmed = (
-            options.ack,
-            options.once,
-            options.resync,
-            options.confirmed,
-        )
+        self._ack, self._once = options.ack, options.once
+        self._resync, self._confirmed = options.resync, options.confirmed
         self._sync = options.config.flush_disk_type == "SYNC_FLUSH"
         self._effects, self._dial = options.effects, options.dial
         self._tables, self._on_event = tables, on_event
