@@ -39,7 +39,7 @@ def storm(module: str, name: str, signals: int, seconds: int) -> subprocess.Comp
 
 
 def test_a_handler_sets_it_while_its_own_thread_waits() -> None:
-    # The Event of `threading` hangs here within some hundred signals: its `set` waits for the lock of its own `wait`.
+    # The Event of `threading` hangs here within ten seconds: its `set` waits for the lock of its own `wait`.
     done = storm("flintmq.storage.stop_event", "StopEvent", 20_000, 60)
     assert done.stdout == "20000\n", done.stderr
 
