@@ -35,8 +35,7 @@ LINE_S = 600
 WARM = 400_000
 """Puts of a Java master before its puts are timed, so that Java has compiled its code."""
 WARM_BESIDE = 1_500_000
-"""The same where it shares the processors with a follower: 300,000 puts were timed while Java's compiler still worked,
-for five seconds of processor time in all, and the ratio was what the follower left to the compiler."""
+"""The same where it shares the processors with a follower: after 300,000 puts Java's compiler still works there."""
 
 
 def free_port() -> int:

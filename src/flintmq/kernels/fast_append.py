@@ -594,10 +594,11 @@ class Putter:
         return self._put_slowly(message)
 
     def put_async(self, message: Message):
-        """Store one message, and wait for the disk without a thread.
+        """Store one message, and wait for the disk and for replicas without a thread.
 
         The message is appended before this returns, so messages are stored in the order of the calls. The result comes
-        when its group is durable; cancelling the wait undoes nothing.
+        when its group is durable, and under SYNC_MASTER when enough replicas have it; cancelling the wait undoes
+        nothing.
 
         Returns:
             An awaitable of the result of `put`.
