@@ -38,6 +38,9 @@ timed in the same way (HA7), it makes as many: its first puts, into new files, t
 WARM_BESIDE = 1_500_000
 """The same where it shares the processors with a follower: after 300,000 puts Java's compiler still works there."""
 
+FILL = 200_000
+"""Puts of 100 B that fill the sockets of followers which do not read: 40 MB of log, where a socket takes 4."""
+
 
 def free_port() -> int:
     with socket.socket() as one:
@@ -486,8 +489,11 @@ def ha7(context: Context) -> list[Result]:
 
 
 def ha8(context: Context) -> list[Result]:
-    """HA8: puts beside 32 followers that are connected and do not read."""
-    # Long runs, because the sockets are filled once, and many, because runs of one case differ by a half.
+    """HA8: puts beside 32 followers that are connected and do not read.
+
+    What fits into their sockets is sent first, and not timed with the puts: that is work for a follower that reads.
+    """
+    # Many rounds, because runs of one case differ by a half.
     count, rounds = (50_000, 0) if context.quick else (2_000_000, 21)
 
     def puts(followers: int) -> Cost:
@@ -498,21 +504,29 @@ def ha8(context: Context) -> list[Result]:
             for _ in range(followers):
                 line = open_.enter_context(socket.create_connection(("127.0.0.1", port)))
                 line.sendall(struct.pack(">q", store.stats().log_bytes))  # the log's end; silent from then on
-            time.sleep(0.2)
+            filling = time.process_time()
+            for _ in range(FILL):
+                store.put(Message("Bench", body))
+            store.wait_dispatched()
+            sent = None
+            while sent != (sent := [one.sent for one in store.ha.followers()]):
+                time.sleep(0.2)
+            assert len(sent) == followers and all(one < store.stats().log_bytes for one in sent), "a socket has room"
+            filling = time.process_time() - filling
             before, began = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()
             for _ in range(count):
                 store.put(Message("Bench", body))
             store.wait_dispatched()
             took, after = time.perf_counter() - began, resource.getrusage(resource.RUSAGE_SELF)
             used = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-            return {"us": took / count * 1e6, "cpu us": used / count * 1e6}
+            return {"us": took / count * 1e6, "cpu us": used / count * 1e6, "filling cpu s": filling}
 
     found = medians(context, {"idle": lambda: puts(32), "alone": lambda: puts(0)}, rounds)
     detail = {f"{who} {key}": round(value, 3) for who, cost in found.items() for key, value in cost.items()}
     return [
         Result("HA8", "puts beside 32 followers that do not read: time / without any",
                found["idle"]["us"] / found["alone"]["us"], 1.02, at_most=True, moonshot=1,
-               bound="what fits into their sockets is sent at first", detail=detail),
+               bound="nothing is sent: the listener sleeps", detail=detail),
     ]  # fmt: skip
 
 
