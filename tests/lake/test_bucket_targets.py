@@ -13,6 +13,7 @@ pytest.importorskip("deltalake", reason="needs the extra delta")
 from pyiceberg.utils.config import Config
 
 import flintmq
+from flintmq.config.keys import StoreConfig
 from flintmq.config.s3 import S3Options
 from flintmq.errors import StoreAccessError, StoreError, UsageError
 from flintmq.lake import export_once
@@ -31,6 +32,14 @@ FORMATS = ["parquet", "delta", "iceberg"]
 def server():
     with running() as server:
         yield server
+
+
+def test_a_server_that_refuses_says_so(objects, tmp_path):
+    """The error is the server's, not that of the look for a manifest which was not written."""
+    write_store(tmp_path / "store", 3)
+    config = StoreConfig().with_keys(objects.keys)  # nobody may write without keys there
+    with pytest.raises(StoreAccessError, match="403 Forbidden"):
+        export_once.export(str(tmp_path / "store"), "s3://stores/refused/lake", config, to="parquet")
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ import json
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from flintmq.errors import StoreError
+from flintmq.errors import StoreAccessError, StoreError
 from flintmq.lake.table_folder import BucketFolder
 from flintmq.lake.target import MANIFEST, ExportTarget, Manifest, StagedFile, encoded
 
@@ -84,10 +84,10 @@ class BucketTarget(ExportTarget):
         decides = json.dumps({**json.loads(encoded(manifest)), _STAGED: staged}, ensure_ascii=False)
         try:
             self._bucket.claim(manifest.number, decides.encode("utf-8", "surrogatepass"))
-        except StoreError:
+        except StoreError as refused:
             # A client whose put succeeded, and whose answer was lost, tries again and meets its own object.
-            if self._decided(manifest.number)[1] != staged:
-                raise
+            if not self._is_decided_by(manifest.number, staged):
+                raise refused from refused.__cause__
         self._complete(manifest, staged)
 
     def _decided(self, number: int) -> tuple[Manifest, list[str]]:
@@ -99,6 +99,13 @@ class BucketTarget(ExportTarget):
             return Manifest.of(value)
 
         return self.manifest_of(number, build), found
+
+    def _is_decided_by(self, number: int, staged: Sequence[str]) -> bool:
+        """Return whether these staged files decided an export; not if nobody can say."""
+        try:
+            return self._decided(number)[1] == staged
+        except StoreAccessError:
+            return False
 
     def _is_complete(self, number: int) -> bool:
         return self.folder.holds(f"export={number}/{MANIFEST}")

@@ -12,6 +12,7 @@ import pytest
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import CorruptStoreError, UsageError
 from flintmq.forensics.verify.run import verify
+from flintmq.lake import export_once
 from flintmq.message import Message
 from flintmq.spark.jobs.export.job import export
 from flintmq.spark.jobs.replay import job
@@ -19,6 +20,7 @@ from flintmq.spark.jobs.replay.job import replay
 from flintmq.spark.jobs.stats.job import stats
 from flintmq.store.message_store import MessageStore
 from tests.spark.jobs.replay.replaying import SMALL, bulk, held, tasks_as_calls, without_offsets
+from tests.support.object_server import BUCKET, KEYS
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
 
@@ -197,15 +199,40 @@ def test_targets_are_checked(golden: Any, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("url", ["s3://bucket/store", "hdfs://h/store", "dbfs:/store"])
-def test_urls_that_cannot_be_read_are_refused(
+def test_urls_that_cannot_be_used_are_refused(
     golden: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, url: str
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    for call in (lambda: bulk(url, tmp_path / "new"), lambda: bulk(golden("basic").path, url),  # type: ignore[arg-type]
-                 lambda: stats(None, url)):  # type: ignore[arg-type]  # fmt: skip
-        with pytest.raises(UsageError, match=f"{url}.*director"):
-            call()
+    with pytest.raises(UsageError, match=f"{url}.*director"):
+        bulk(golden("basic").path, url)  # type: ignore[arg-type]
+    if url.startswith("dbfs"):
+        for call in (lambda: bulk(url, tmp_path / "new"), lambda: stats(None, url)):  # type: ignore[arg-type]
+            with pytest.raises(UsageError, match=f"{url}.*director"):
+                call()
     assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.spark
+def test_a_store_on_object_storage(golden: Any, tmp_path: Path, spark: Any, objects: Any) -> None:
+    store, config, into = golden("basic"), SMALL.with_keys(objects.keys), str(tmp_path / "new")
+    url = objects.put(store.path, "replay/store")
+    assert replay(spark, url, into, config).rows == 3000
+    assert held(into) == held(store.path)
+    assert replay(spark, url, into, config).rows == 0
+
+
+@pytest.mark.parametrize("kind", ["parquet", "delta"])
+def test_a_table_on_object_storage(
+    golden: Any, tmp_path: Path, objects: Any, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    pytest.importorskip("deltalake", reason="needs the extra delta")
+    for name, value in {**KEYS, "AWS_ENDPOINT_URL": objects.endpoint, "AWS_REGION": "us-east-1"}.items():
+        monkeypatch.setenv(name, value)
+    store, lake, into = golden("basic"), f"s3://{BUCKET}/replay/{kind}", str(tmp_path / "new")
+    export_once.export(str(store.path), lake, StoreConfig.from_keys(store.config), to=kind)  # type: ignore[arg-type]
+    assert bulk(lake, tmp_path / "new").rows == 3000  # type: ignore[arg-type]
+    assert held(into) == held(store.path)
+    assert bulk(lake, tmp_path / "new").rows == 0  # type: ignore[arg-type]
 
 
 def test_a_source_by_url_is_the_same_source(golden: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -10,12 +11,15 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from flintmq import Message, MessageStore
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreAccessError, UsageError
+from flintmq.lake.export_once import export
 from flintmq.spark.jobs.replay.source import open_source, rows_of
 from flintmq.store.commitlog.report import Report
 from tests.spark.jobs.replay.test_rows import batch_of
+from tests.support.object_server import BUCKET, KEYS, Server, running
 
 
 def table(root: Path, *files: list[int]) -> Path:
@@ -93,3 +97,92 @@ def test_a_directory_that_may_not_be_listed_is_told_and_not_left_out(
     with pytest.raises(StoreAccessError, match="check its permissions") as told:
         open_source(str(root), StoreConfig())
     assert refused in str(told.value)
+
+
+def stored(root: Path, bodies: list[str]) -> Path:
+    with MessageStore(root) as store:
+        for body in bodies:
+            store.put(Message("T", body.encode()))
+    return root
+
+
+def bodies_of(path: str | Path, config: StoreConfig | None = None) -> list[str]:
+    source = open_source(str(path), config or StoreConfig())
+    chunks = source.chunks(0, 1 << 30)
+    rows = [batch for chunk in chunks for batch in rows_of(source, chunk, Report())]
+    return [body.decode(errors="backslashreplace") for batch in rows for body in batch.column("body").to_pylist()]
+
+
+@pytest.mark.parametrize("to", ["parquet", "delta"])
+def test_a_table_of_several_stores_is_refused(tmp_path: Path, to: str) -> None:
+    """Their offsets say nothing of each other: new messages of one would be taken for replayed ones."""
+    pytest.importorskip("deltalake", reason="needs the extra delta")
+    stored(tmp_path / "a" / "store", ["a"]), stored(tmp_path / "b" / "store", ["b", "c"])
+    export(str(tmp_path / "{broker}" / "store"), str(tmp_path / "lake"), to=to)
+    with pytest.raises(UsageError, match=f"{tmp_path / 'lake'}: the table has messages of several stores.*one by one"):
+        open_source(str(tmp_path / "lake"), StoreConfig())
+
+
+@pytest.mark.parametrize("to", ["parquet", "delta"])
+def test_a_table_of_one_of_several_stores(tmp_path: Path, to: str) -> None:
+    pytest.importorskip("deltalake", reason="needs the extra delta")
+    stored(tmp_path / "a" / "store", ["a", "b"])
+    export(str(tmp_path / "{broker}" / "store"), str(tmp_path / "lake"), to=to)
+    stored(tmp_path / "a" / "store", ["c"])
+    export(str(tmp_path / "{broker}" / "store"), str(tmp_path / "lake"), to=to)
+    assert bodies_of(tmp_path / "lake") == ["a", "b", "c"]
+
+
+def test_rows_of_an_unknown_store_are_refused(tmp_path: Path) -> None:
+    rows = pa.Table.from_batches([batch_of({"physical_offset": 0, "size": 1})])
+    (tmp_path / "export=1").mkdir()
+    unknown = rows.append_column("broker", pa.array([None], pa.string()))
+    pq.write_table(unknown, tmp_path / "export=1" / "a.parquet")
+    with pytest.raises(UsageError, match="of an unknown one"):
+        open_source(str(tmp_path), StoreConfig())
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[Server]:
+    for package in ("moto", "flask", "deltalake", "obstore"):
+        pytest.importorskip(package, reason=f"{package} is not installed")
+    with running() as server:
+        yield server
+
+
+@pytest.fixture
+def bucket(server: Server, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> str:
+    """The URL of a folder in a bucket, whose server and keys the environment names."""
+    for name, value in {**KEYS, "AWS_ENDPOINT_URL": server.endpoint, "AWS_REGION": "us-east-1"}.items():
+        monkeypatch.setenv(name, value)
+    return f"s3://{BUCKET}/{tmp_path.name}"
+
+
+@pytest.mark.parametrize("to", ["parquet", "delta"])
+def test_a_table_on_object_storage(bucket: str, tmp_path: Path, to: str) -> None:
+    root = stored(tmp_path / "store", ["a", "订单"])
+    export(str(root), f"{bucket}/lake", to=to)
+    stored(root, ["c"])
+    export(str(root), f"{bucket}/lake", to=to)
+    assert open_source(f"{bucket}/lake", StoreConfig()).kind == to
+    assert bodies_of(f"{bucket}/lake") == bodies_of(root) == ["a", "订单", "c"]
+
+
+def test_a_table_of_several_stores_on_object_storage(bucket: str, tmp_path: Path) -> None:
+    stored(tmp_path / "a" / "store", ["a"]), stored(tmp_path / "b" / "store", ["b"])
+    export(str(tmp_path / "{broker}" / "store"), f"{bucket}/lake", to="parquet")
+    with pytest.raises(UsageError, match=f"{bucket}/lake: the table has messages of several stores"):
+        open_source(f"{bucket}/lake", StoreConfig())
+
+
+def test_a_store_on_object_storage(server: Server, golden: object, tmp_path: Path) -> None:
+    store = golden("config")  # type: ignore[operator]
+    url, config = server.put(store.path, "replayed"), StoreConfig().with_keys({**store.config, **server.keys})
+    there, here = open_source(url, config), open_source(str(store.path), config)
+    assert there.kind == "store" and bodies_of(url, config) == bodies_of(store.path, config)
+    assert there.queue_counts() == here.queue_counts() and here.queue_counts()
+
+
+def test_nothing_on_object_storage(bucket: str) -> None:
+    with pytest.raises(UsageError, match="none is there"):
+        open_source(f"{bucket}/nothing", StoreConfig())

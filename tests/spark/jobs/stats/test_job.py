@@ -14,6 +14,7 @@ import pytest
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 
 from flintmq import Message, MessageStore
+from flintmq.config.keys import StoreConfig
 from flintmq.errors import CorruptStoreError, UsageError
 from flintmq.spark.jobs.stats.job import stats
 from flintmq.spark.jobs.stats.page import MARK, page
@@ -175,3 +176,31 @@ def test_several_stores_are_counted_together(spark: Any, golden: Any, tmp_path: 
     assert "Brokers" in text and "the stores of 2 brokers" in text and "\u5e93\u5b58" in text
     with pytest.raises(UsageError, match="inside the store"):
         stats(spark, f"{tmp_path}/data/*/store", str(tmp_path / "data" / "broker-a" / "store" / "page.html"))
+
+
+@pytest.mark.parametrize("name", ["basic", "config"])
+def test_a_store_on_object_storage(spark: Any, golden: Any, objects: Any, tmp_path: Path, name: str) -> None:
+    store, out = golden(name), tmp_path / "s3.html"
+    url, config = objects.put(store.path, f"stats/{name}"), StoreConfig().with_keys({**store.config, **objects.keys})
+    there = stats(spark, url, str(out), config)
+    here = stats(spark, str(store.path), config=config)
+    assert there.store == url
+    assert replace(there, store=here.store, made=here.made) == here
+    assert here.messages == len(store.rows) and there.lags == here.lags
+    assert out.read_text(encoding="utf-8").startswith(MARK)
+
+
+def test_several_stores_here_and_on_object_storage(spark: Any, golden: Any, objects: Any, tmp_path: Path) -> None:
+    basic, config = golden("basic"), golden("config")
+    manifest = tmp_path / "cluster.toml"
+    url = objects.put(config.path, "stats/b")
+    manifest.write_text(
+        f'[[stores]]\nbroker = "a"\nstore = "{basic.path}"\n[[stores]]\nbroker = "b"\nstore = "{url}"\n',
+        encoding="utf-8",
+    )
+    found = stats(spark, manifest, config=StoreConfig().with_keys(objects.keys))
+    assert [(one["broker"], one["messages"]) for one in found.brokers] == [
+        ("a", len(basic.rows)),
+        ("b", len(config.rows)),
+    ]
+    assert found.lags == stats(spark, str(config.path)).lags

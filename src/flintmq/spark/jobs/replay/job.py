@@ -27,7 +27,7 @@ from flintmq.spark.jobs.replay.source import CHUNK_BYTES, Chunk, ReplaySource, S
 from flintmq.spark.jobs.replay.tasks import matching
 from flintmq.spark.jobs.tasks import Progress, parallelism
 from flintmq.storage.staging import bring_in, staging_for, sweep
-from flintmq.storage.store_url import local_only, local_source, outside_store
+from flintmq.storage.store_url import absolute, local_only, outside_store
 from flintmq.store.commitlog.report import Report
 from flintmq.store.message_store import MessageStore
 
@@ -100,10 +100,11 @@ def replay(
     Args:
         spark: the session. Workers must see `source` and `into` under the same paths as the driver. None is enough to
             put messages of a store one by one without a condition: then this process does all of it.
-        source: a store, a Delta table or a directory of exports to Parquet.
+        source: a store, a Delta table or a directory of exports to Parquet; or the URL of one.
         into: a directory that is empty or does not exist: it becomes a new store, by a bulk load. Or a store that no
             process has open: messages are put after those that it has.
-        config: RocketMQ's keys for the target store. The source uses only maxMessageSize of them.
+        config: RocketMQ's keys for the target store. The source uses only maxMessageSize and those of object
+            storage of them.
         where: only messages that meet this condition in Spark's SQL on the columns of the schema.
         live: put one by one also into a new store, with the present store times.
         speed: "max"; of puts one by one also "original": with the time between them that was between their store times,
@@ -128,7 +129,7 @@ def replay(
 
     Durability: everything, on return.
     """
-    config, into, source = config or StoreConfig(), os.path.abspath(local_only(into)), local_source(source)
+    config, into, source = config or StoreConfig(), os.path.abspath(local_only(into)), absolute(source)
     pace = Pace.parse(speed)
     checked_peer(peer)
     if where is not None and not where.strip():
@@ -144,7 +145,7 @@ def replay(
     if not (live or exists) and config.store_path_commit_log:
         raise UsageError(f"storePathCommitLog: a new store gets its log in {into}/commitlog; leave the key out")
     sizes = {"maxMessageSize": config.max_message_size} if "maxMessageSize" in config.given else {}
-    read = open_source(source, StoreConfig.from_keys(sizes), fail_on_data_loss, access)
+    read = open_source(source, StoreConfig(s3=config.s3).with_keys(sizes), fail_on_data_loss, access)
     writer_id = f"replay of {source}"
     writer_id += (" with system topics" if system_topics else "") + (f" where {where.strip()}" if where else "")
     job = _Job(

@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import os
 import zlib
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
 
@@ -21,15 +21,18 @@ import pyarrow.parquet as pq
 
 from flintmq.arrow.schema import FIRST_COLUMNS, SPARK_SCHEMA
 from flintmq.config.keys import StoreConfig
-from flintmq.errors import MissingExtraError, StoreAccessError, UsageError
+from flintmq.config.s3 import S3Options
+from flintmq.errors import MissingExtraError, NotAStoreError, StoreAccessError, UsageError
 from flintmq.format.record import COMPRESSED, COMPRESSION_MASK, INNER_BATCH, NEED_UNWRAP
 from flintmq.lake.explode import exploded
 from flintmq.lake.options import ReadOptions
 from flintmq.lake.scan import ScanPlan, plan_scan, scan_range
 from flintmq.lake.splits import LogRange, equal_ranges
+from flintmq.lake.table_rows import open_table
 from flintmq.lake.target import ExportTarget
+from flintmq.objects.object_file import readable
 from flintmq.storage.filesystem import REAL
-from flintmq.storage.store_url import local_source
+from flintmq.storage.store_url import absolute, effects_for, is_remote
 from flintmq.storage.tree import walk_tree
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.report import Report
@@ -37,6 +40,7 @@ from flintmq.store.layout.config_reader import read_config
 
 CHUNK_BYTES = 96 << 20  # approximate; a task holds a chunk of a table in memory, to sort it
 BATCH_ROWS = 16_384
+BROKER = "broker"  # the column of tables of several stores
 _UNPACKED = INNER_BATCH | NEED_UNWRAP | COMPRESSED | COMPRESSION_MASK
 
 
@@ -76,7 +80,9 @@ class ReplaySource:
 
     def queue_counts(self) -> dict[str, int]:
         """Return the number of queues of each topic, from the store's own settings."""
-        return {name: topic.write_queues for name, topic in read_config(self.plan.options.path).topics.items()}
+        read = self.plan.options
+        topics = read_config(read.path, effects_for(read.path, read.config.s3)).topics
+        return {name: topic.write_queues for name, topic in topics.items()}
 
 
 @dataclass(frozen=True)
@@ -91,10 +97,17 @@ class TableFile:
 
 @dataclass(frozen=True)
 class TableSource:
-    """Parquet files with the columns of the schema; columns that a file lacks are null."""
+    """Parquet files with the columns of the schema; columns that a file lacks are null.
+
+    Attributes:
+        files: the files, by their paths or URLs.
+        kind: "parquet" or "delta".
+        s3: how to reach URLs.
+    """
 
     files: tuple[TableFile, ...]
     kind: str
+    s3: S3Options = field(default_factory=S3Options)
 
     @property
     def begin(self) -> int:
@@ -117,7 +130,7 @@ class TableSource:
 
     def stored(self, chunk: Chunk, report: Report) -> Iterator[pa.RecordBatch]:
         """Yield the rows of a chunk in log order."""
-        tables = [rows for path in chunk.files for rows in _rows_between(path, chunk.begin, chunk.end)]
+        tables = [rows for path in chunk.files for rows in _rows_between(path, chunk.begin, chunk.end, self.s3)]
         if not tables:
             return
         table = pa.concat_tables(tables)
@@ -138,8 +151,8 @@ def open_source(path: str, config: StoreConfig, fail_on_data_loss: bool = True, 
     """Open the source of a replay.
 
     Args:
-        path: a store, a Delta table, or a directory of exports to Parquet.
-        config: RocketMQ's keys, for settings that a store's files do not show.
+        path: a store, a Delta table, or a directory of exports to Parquet; or the URL of one.
+        config: RocketMQ's keys, for settings that a store's files do not show, and those of object storage.
         fail_on_data_loss: damage in a store's log is an error; otherwise it is skipped.
         access: "pread" or "map".
 
@@ -148,17 +161,37 @@ def open_source(path: str, config: StoreConfig, fail_on_data_loss: bool = True, 
         NotAStoreError, UnsupportedFormatError, StoreAccessError: it cannot be read.
         MissingExtraError: a Delta table, and deltalake is not installed.
     """
-    root = local_source(path)
+    root = absolute(path)
+    options = ReadOptions(path=root, fail_on_data_loss=fail_on_data_loss, access=access, config=config)
+    if is_remote(root):
+        return _open_url(options)
     if os.path.isdir(os.path.join(root, "_delta_log")):
-        return TableSource(_table_files(_delta_files(root)), "delta")
+        return TableSource(_table_files(root, _delta_files(root), config.s3), "delta")
     exports = [name for name in REAL.listdir(root) if ExportTarget.is_own(name)]
     if exports:
         found = [os.path.join(root, name) for name in exports]
-        return TableSource(_table_files([file for folder in found for file in _parquet_files(folder)]), "parquet")
+        files = [file for folder in found for file in _parquet_files(folder)]
+        return TableSource(_table_files(root, files, config.s3), "parquet")
     if not os.path.isdir(root):
         raise UsageError(f"{root}: there is no such directory; give a store, a Delta table or an export to Parquet")
-    options = ReadOptions(path=root, fail_on_data_loss=fail_on_data_loss, access=access, config=config)
     return ReplaySource(plan_scan(options, Report()))
+
+
+def _open_url(options: ReadOptions) -> Source:
+    """Open a source on object storage: a store, or else a table."""
+    url, s3 = options.path, options.config.s3
+    try:
+        return ReplaySource(plan_scan(options, Report()))
+    except NotAStoreError:
+        try:
+            _, table = open_table(url, s3=s3)
+        except UsageError:
+            raise UsageError(f"{url}: give a store, a Delta table or an export to Parquet; none is there") from None
+    if table.to == "iceberg":
+        raise UsageError(
+            f"{url}: an Iceberg table is not replayed; give a store, a Delta table or an export to Parquet"
+        )
+    return TableSource(_table_files(url, table.files, s3), table.to, s3)
 
 
 def rows_of(source: Source, chunk: Chunk, report: Report) -> Iterator[pa.RecordBatch]:
@@ -211,10 +244,10 @@ def _parted(group: list[TableFile], begin: int, chunk_bytes: int) -> list[Chunk]
     return [part for part in parts if part.files]
 
 
-def _rows_between(path: str, begin: int, end: int) -> Iterator[pa.Table]:
+def _rows_between(path: str, begin: int, end: int, s3: S3Options) -> Iterator[pa.Table]:
     """Yield the rows of a file with log offsets in [begin, end); other row groups are not read."""
     try:
-        with pq.ParquetFile(path) as file:
+        with readable(path, s3) as place, pq.ParquetFile(place) as file:
             for group in range(file.num_row_groups):
                 least, most = _span(file.metadata.row_group(group))
                 if most < begin or least >= end:
@@ -230,18 +263,24 @@ def _rows_between(path: str, begin: int, end: int) -> Iterator[pa.Table]:
 
 def _with_all_columns(table: pa.Table) -> pa.Table:
     """Give the rows of a file all columns of the schema; those added later are null."""
-    for field in SPARK_SCHEMA:
-        if field.name not in table.column_names:
-            table = table.append_column(field, pa.nulls(table.num_rows, field.type))
+    for column in SPARK_SCHEMA:
+        if column.name not in table.column_names:
+            table = table.append_column(column, pa.nulls(table.num_rows, column.type))
     return table.select(SPARK_SCHEMA.names).cast(SPARK_SCHEMA)
 
 
-def _table_files(paths: list[str]) -> tuple[TableFile, ...]:
-    """Read the footers of the files."""
-    found = []
+def _table_files(root: str, paths: Iterable[str], s3: S3Options) -> tuple[TableFile, ...]:
+    """Read the footers of the files.
+
+    Raises:
+        UsageError: a file lacks columns that every export has; the rows are of several stores, whose offsets say
+            nothing of each other: messages that came later would be taken for replayed ones.
+        StoreAccessError: a file cannot be read.
+    """
+    found, brokers = [], set[str | None]()
     for path in paths:
         try:
-            with pq.ParquetFile(path) as file:
+            with readable(path, s3) as place, pq.ParquetFile(place) as file:
                 missing = [name for name in FIRST_COLUMNS if name not in file.schema_arrow.names]
                 if missing:
                     raise UsageError(
@@ -249,11 +288,18 @@ def _table_files(paths: list[str]) -> tuple[TableFile, ...]:
                     )
                 groups = [file.metadata.row_group(group) for group in range(file.num_row_groups)]
                 spans = [_span(group) for group in groups if group.num_rows]
+                if BROKER in file.schema_arrow.names:
+                    brokers.update(file.read(columns=[BROKER]).column(0).unique().to_pylist())  # it has no statistics
         except (OSError, pa.ArrowException) as error:
             raise StoreAccessError(f"{path}: not a readable Parquet file ({_line(error)}); export anew") from error
         if spans:
             size = sum(group.total_byte_size for group in groups)
             found.append(TableFile(path, min(s[0] for s in spans), max(s[1] for s in spans), size))
+        if len(brokers) > 1 or None in brokers:
+            raise UsageError(
+                f"{root}: the table has messages of several stores, or of an unknown one; a replay takes those of "
+                "one: replay the stores themselves, one by one"
+            )
     return tuple(found)
 
 

@@ -26,7 +26,7 @@ from flintmq.spark.jobs.stats.lag import Lag, consumer_lag, merged
 from flintmq.spark.jobs.stats.page import MARK, page, templates_page
 from flintmq.spark.jobs.stats.statistics import Statistics, statistics
 from flintmq.spark.jobs.tasks import Progress, parallelism, run_tasks
-from flintmq.storage.store_url import local_source, outside_store
+from flintmq.storage.store_url import absolute, effects_for, outside_store
 from flintmq.storage.whole_file import new_file
 from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.commitlog.predicate import Predicate
@@ -56,8 +56,8 @@ def stats(
 
     Args:
         spark: the session. Workers must see `root` under the same path as the driver.
-        root: directory of the store, at rest or being written; records written after the job begins are not counted.
-            Or several stores (a list, a pattern, a manifest), counted together, with a table of brokers.
+        root: directory or URL of the store, at rest or being written; records written after the job begins are not
+            counted. Or several stores (a list, a pattern, a manifest), counted together, with a table of brokers.
         out: the HTML file; an existing report is replaced, any other file is left unchanged. None writes none.
         config: RocketMQ's keys, for settings that the files do not show.
         topics: only these.
@@ -76,7 +76,7 @@ def stats(
     """
     many = names_many(root, config)
     options = ReadOptions(
-        path=text_of(root) if many else local_source(str(root)),
+        path=text_of(root) if many else absolute(str(root)),
         stores=root if many else None,
         predicate=Predicate(topics=None if topics is None else frozenset(topics), since=since, until=until),
         fail_on_data_loss=fail_on_data_loss,
@@ -86,7 +86,6 @@ def stats(
     report = Report()
     parts = [StoreCount(member, plan) for member, plan in plans_of(options, report)]
     for part in parts:
-        local_source(part.plan.options.path)
         if out is not None:
             check_target(out, part.plan.options.path, config)
     if out is not None:
@@ -136,8 +135,9 @@ class StoreCount:
 
     @property
     def is_live(self) -> bool:
-        """True if a process writes the store."""
-        return read_facts(self.plan.options.path).live
+        """True if a process writes the store; of object storage nobody can say."""
+        read = self.plan.options
+        return read_facts(read.path, effects_for(read.path, read.config.s3)).live
 
     def tasks(self, cores: int, most: int) -> list[tuple[StoreCount, LogRange]]:
         """Divide the store among tasks."""

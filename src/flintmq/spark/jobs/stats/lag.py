@@ -60,14 +60,14 @@ def consumer_lag(root: str, config: StoreConfig, end_in_log: Callable[[str, int]
     """Return the lag of each group on each topic for which it has offsets, the largest first.
 
     Args:
-        root: directory of the store.
+        root: directory or URL of the store.
         config: RocketMQ's keys.
         end_in_log: returns the queue offset after the last message of a queue in the log, if there is one.
 
     Raises:
         StoreAccessError: a directory or file may not be read.
     """
-    lookup = QueueLookup(Snapshot(root, config))
+    lookup = QueueLookup(Snapshot.open(root, config))
     broker = lookup.snapshot.broker
     found = [(key, offsets) for key, offsets in broker.consumer_offsets.items()]
     found += [(key, {0: offset}) for key, offset in broker.lmq_offsets.items()]
