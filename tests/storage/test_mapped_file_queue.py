@@ -22,6 +22,7 @@ def queue_of(folder: Path, files: int, first: int = 0, effects: Faulty | None = 
     for number in range(files):
         file = queue.append_file(first + number * SIZE)
         file.wrote = SIZE if number < files - 1 else SIZE // 2
+        file.reserve(file.wrote)
         file.view[: file.wrote] = bytes([number + 1]) * file.wrote
     return queue
 

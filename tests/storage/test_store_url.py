@@ -18,7 +18,6 @@ from flintmq.storage.store_url import (
     effects_for,
     is_remote,
     local_only,
-    local_source,
     outside_store,
     store_path,
 )
@@ -132,15 +131,6 @@ def test_who_would_write_to_a_url_is_told_what_to_do_instead():
 
 def test_a_file_url_can_be_written_to(tmp_path):
     assert local_only(f"file://{tmp_path}/x") == f"{tmp_path}/x"
-
-
-def test_a_source_that_must_be_a_directory_is_its_absolute_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
-    monkeypatch.chdir(tmp_path)
-    assert local_source("a/../b") == local_source(f"file://{tmp_path}/b") == str(tmp_path / "b")
-    with pytest.raises(UsageError) as told:
-        local_source(URL)
-    advice = "this reads directories only; copy it to one first (`flintmq copy URL --into DIR`)"
-    assert str(told.value) == f"'{URL}': {advice}"
 
 
 def test_directories_of_the_configuration_are_of_the_store(tmp_path: Path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import logging
 import mmap
 import os
@@ -10,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
+from flintmq import Message, MessageStore
 from flintmq.storage import mapped_file, warm_up
-from flintmq.storage.mapped_file import MappedFile
+from flintmq.storage.mapped_file import ASK, MappedFile
 from flintmq.storage.warm_up import AHEAD_S, PAGE, STEP, Ahead, WarmUp
 from tests.support.faults import Faulty
 
@@ -163,12 +165,45 @@ def test_a_fast_writer_finds_its_pages_ready(tmp_path: Path):
     assert work(ahead) == 0, "one put is no hurry"
     effects.seconds += 0.01
     file.reserve(2 << 20)  # 200 MB a second: 20 MB in AHEAD_S, from 2 MB on
-    assert work(ahead) == 5 and effects.count("populate") == 5
+    assert work(ahead) == 10 and effects.count("populate") == 10
     effects.seconds += 0.01
     file.reserve(4 << 20)
     assert work(ahead) == 1, "only what is new"
     assert not any(file.view[: 8 * STEP])
     file.close()
+
+
+def test_the_first_window_of_a_new_file_is_followed_too(tmp_path: Path):
+    """A new file came with its first window reserved, so nobody was told of the writer for 64 MiB."""
+    effects = Clock()
+    file = MappedFile.create(str(tmp_path / "0"), 0, 32 * STEP, effects)
+    assert file.allocated == 32 * STEP
+    ahead = Ahead(effects)
+    file.on_reserve(ahead.asked)
+    for end in range(1000, 8 << 20, 1000):  # 400 MB a second, as a log puts
+        effects.seconds += 1000 / 400e6
+        if end > file.reserved:
+            file.reserve(end)
+            work(ahead)
+    assert min(position for _, position, _ in effects.ranges) < 2 << 20, effects.ranges
+    file.close()
+
+
+def test_a_put_tells_its_position_from_the_first_byte_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    told: list[int] = []
+    asked = Ahead.asked
+
+    def noted(self: Ahead, file: MappedFile, position: int) -> bool:
+        told.append(position)
+        return asked(self, file, position)
+
+    monkeypatch.setattr(Ahead, "asked", noted)
+    with MessageStore(tmp_path / "store") as store:
+        for _ in range(3000):
+            assert store.put(Message("Orders", bytes(1000))).status.name == "PUT_OK"
+    assert 0 < told[0] < ASK
+    gaps = [later - before for before, later in itertools.pairwise(told)]
+    assert len(told) >= 3 and max(gaps) < ASK + 10_000, told
 
 
 def test_a_slow_writer_gets_nothing_that_a_flush_would_write_in_vain(tmp_path: Path):
@@ -292,5 +327,5 @@ def test_a_file_that_was_opened_again_amid_a_page_is_followed_too(tmp_path: Path
         at += 1 << 20
         file.reserve(at)
         work(ahead)
-    assert effects.count("populate") >= 8 and file.allocated == 8 * STEP
+    assert effects.count("populate") >= 7 and file.allocated == 8 * STEP
     file.close()

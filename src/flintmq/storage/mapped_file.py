@@ -75,7 +75,8 @@ class MappedFile(AppendTarget):
             effects.close(fd)
             effects.unlink(path)
             raise
-        file.reserved = file.allocated = first
+        # Not `reserved`: the writer asks from the first byte on, else nobody could follow it through the first window.
+        file.allocated = first
         return file
 
     @staticmethod

@@ -148,20 +148,6 @@ def local_only(path: str | os.PathLike[str]) -> str:
     return text
 
 
-def local_source(path: str | os.PathLike[str]) -> str:
-    """Return the absolute path of a directory for code that cannot read object storage.
-
-    Raises:
-        UsageError: it is a URL of object storage, or of another kind.
-    """
-    text = store_path(path)
-    if is_remote(text):
-        raise UsageError(
-            f"{short(text)}: this reads directories only; copy it to one first (`flintmq copy URL --into DIR`)"
-        )
-    return os.path.abspath(text)
-
-
 def outside_store(
     target: str | os.PathLike[str],
     root: str | os.PathLike[str],

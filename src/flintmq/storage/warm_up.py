@@ -17,7 +17,9 @@ from flintmq.storage.mapped_file import WINDOW, MappedFile
 log = logging.getLogger("flintmq.warmup")
 
 PAGE = 4096
-STEP = 4 << 20  # bytes made present at once: long enough to be cheap, short enough to give way
+# Bytes made present at once: long enough to be cheap, short enough that a flush, which makes present pages read-only
+# again, meets few that are not used yet (experiments/2026-11-25-pages-ahead.md).
+STEP = 2 << 20
 AHEAD_S = 0.1  # seconds of writing to populate ahead
 SLOW = STEP / AHEAD_S  # bytes a second; a slower writer takes its page faults itself
 
