@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from data import SIZES, sized
+from engine_sums import NUMBERS, duckdb_sum, polars_sum
 from harness import Context, Result, figures, measure
-from read_lines import NUMBERS, duckdb_sum, polars_sum
 from spark_session import load, session
 
 FOLDER = str(Path(__file__).resolve().parent)
@@ -23,8 +23,8 @@ spark_sum(session("start", master="local[2]"), sys.argv[2])
 LOCAL_SCRIPT = """
 import sys
 sys.path.insert(0, sys.argv[1])
-import read_lines
-getattr(read_lines, sys.argv[3])(sys.argv[2], "map")
+import engine_sums
+getattr(engine_sums, sys.argv[3])(sys.argv[2], "map")
 """
 
 

@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from data import SIZES, Memcpy, sized
+from engine_sums import NUMBERS, duckdb_sum, polars_sum
 from harness import Context, Result, figures, measure
 
 from flintmq import scan_arrow
@@ -15,7 +16,6 @@ from flintmq.store.commitlog.walk import LogWalk
 
 # A scan that maps is compared with a copy that maps too.
 PEERS = {"map": "memcpy mapping anew", "pread": "memcpy"}
-NUMBERS = ["queue_id", "queue_offset", "store_timestamp", "size"]
 
 
 def p9b(context: Context) -> list[Result]:
@@ -149,24 +149,6 @@ def p11q(context: Context) -> list[Result]:
                 )
             )
     return results
-
-
-def duckdb_sum(path: Any, access: str) -> Any:
-    import duckdb
-
-    reader = scan_arrow(path, columns=NUMBERS, access=access)  # noqa: F841 (DuckDB finds it by name)
-    return duckdb.sql(
-        "SELECT queue_id, count(*), sum(queue_offset), sum(size), epoch_ms(max(store_timestamp)) FROM reader GROUP BY 1"
-    ).fetchall()
-
-
-def polars_sum(path: Any, access: str) -> Any:
-    import polars as pl
-
-    frame = pl.concat([pl.from_arrow(batch) for batch in scan_arrow(path, columns=NUMBERS, access=access)])
-    return frame.group_by("queue_id").agg(  # type: ignore[union-attr]
-        pl.len(), pl.sum("queue_offset"), pl.sum("size"), pl.max("store_timestamp")
-    )
 
 
 def p12(context: Context) -> list[Result]:

@@ -14,6 +14,8 @@ from pathlib import Path
 
 import pytest
 
+from flintmq.testing import write_store
+
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "flintmq"
 FOLDERS = ("src", "tests", "bench", "docs", "examples", "experiments", ".ci", ".github")
@@ -273,6 +275,16 @@ def test_imports_stay_light(module: str, forbidden: list[str]):
     loaded = {name.partition(".")[0] for name in json.loads(done.stdout)}
     assert module in loaded
     assert loaded & set(forbidden) == set()
+
+
+def test_a_scan_starts_without_pandas_and_lake(tmp_path: Path):
+    """They took half of the time that a small question to a store took; pyarrow imports pandas for a list of values."""
+    written = write_store(tmp_path / "store", 100, topics=2)
+    code = "import json, sys, flintmq\nprint(flintmq.scan_arrow(sys.argv[1]).read_all().num_rows, *sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code, written.path], capture_output=True, text=True, check=True)
+    rows, *loaded = done.stdout.split()
+    assert int(rows) == 100 and "flintmq.arrow.scan" in loaded
+    assert [name for name in loaded if name == "pandas" or name.startswith("flintmq.lake")] == []
 
 
 def test_links_lead_somewhere():

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -15,9 +16,11 @@ from flintmq.arrow.schema import MS, US
 from flintmq.cluster.members import Stores
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
-from flintmq.lake.history import History
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.report import Report
+
+if TYPE_CHECKING:
+    from flintmq.lake.history import History
 
 
 class HistoryFrame:
@@ -47,6 +50,9 @@ class HistoryFrame:
         return pa.RecordBatchReader.from_batches(schema, _rows(opened, schema, report))
 
     def _open(self, predicate: Predicate) -> History:
+        # Not above: lake/ is a third of what a scan imports, and few scans have a history.
+        from flintmq.lake.history import History
+
         return History.open(
             self.path,
             self.table,
