@@ -18,6 +18,7 @@ from flintmq.lake.splits import (
     resolve_cuts,
     shares,
     split_count,
+    walk_count,
     wanted_runs,
 )
 from flintmq.store.commitlog.files import LogFiles
@@ -153,6 +154,13 @@ def test_a_record_inside_a_body_does_not_pass(golden, tmp_path):
 )
 def test_split_count(span, cores, least, count):
     assert split_count(span, cores, least) == count
+
+
+@pytest.mark.parametrize(
+    ("span", "cores", "count"), [(4 << 30, 2, 4), (1, 2, 1), (16 << 20, 2, 2), (10 << 30, 2, 10), (10 << 30, 16, 32)]
+)
+def test_walk_count(span, cores, count):
+    assert walk_count(span, cores) == count
 
 
 @pytest.mark.parametrize("count", [1, 2, 7, 61])

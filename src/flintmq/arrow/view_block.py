@@ -34,9 +34,7 @@ _CODES = {
 }
 _NAMED_VIEWS = {"tags": kernel.TAGS_VIEW, "keys": kernel.KEYS_VIEW, "msg_id": kernel.UNIQ_KEY_VIEW}
 # From buffers: pa.array of a list imports pandas where that is installed, a fifth of a second of every start.
-_MAGIC = pa.Array.from_buffers(
-    pa.string(), 2, [None, pa.py_buffer(struct.pack("=3i", 0, 2, 4)), pa.py_buffer(b"V1V2")]
-)
+_MAGIC = pa.Array.from_buffers(pa.string(), 2, [None, pa.py_buffer(struct.pack("=3i", 0, 2, 4)), pa.py_buffer(b"V1V2")])
 _VIEW_KINDS = frozenset((kernel.BODY_VIEW, *range(kernel.PROPERTY_VIEWS, kernel.UNIQ_KEY_VIEW + 1)))
 _INLINE = 12  # bytes of a text that is within its view
 _WORD = pa.binary(16)

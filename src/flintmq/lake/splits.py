@@ -26,6 +26,9 @@ from flintmq.store.commitlog.zones import Skip
 SPLIT_BYTES_LEAST = 8 << 20  # a task for less costs more than its read
 SAMPLES, SAMPLE_BYTES = 4, 64 << 10  # of the log, to estimate the size of records
 SPLIT_BYTES_MOST = 128 << 20  # as spark.sql.files.maxPartitionBytes
+# Of a task that walks the log and gives Spark no rows, some 0.2 s from memory: what Spark adds to a task, 10 ms, was a
+# third of a rebuild with the size above (experiments/2026-11-25-tasks-that-walk.md).
+WALK_BYTES_MOST = 1 << 30
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,11 +45,23 @@ class LogRange:
     wanted: bool = False
 
 
-def split_count(span: int, cores: int, least: int = 1) -> int:
-    """Return how many ranges to make: as many for each core, none tiny, none huge, or `least`."""
-    a_core = max(2, -(-span // (SPLIT_BYTES_MOST * cores)))  # one range more, and all cores but one wait for it
+def split_count(span: int, cores: int, least: int = 1, most_bytes: int = SPLIT_BYTES_MOST) -> int:
+    """Return how many ranges to make: as many for each core, none tiny, none huge, or `least`.
+
+    Args:
+        span: bytes of log.
+        cores: tasks that run at the same time.
+        least: ranges at least, however small.
+        most_bytes: of a range; a huge one has more.
+    """
+    a_core = max(2, -(-span // (most_bytes * cores)))  # one range more, and all cores but one wait for it
     wanted = cores * a_core
     return max(least, min(wanted, span // SPLIT_BYTES_LEAST), 1)
+
+
+def walk_count(span: int, cores: int) -> int:
+    """Return how many ranges to make for tasks that walk them and give Spark no rows."""
+    return split_count(span, cores, most_bytes=WALK_BYTES_MOST)
 
 
 def estimated_records(log: LogFiles, begin: int, end: int) -> int:

@@ -44,7 +44,8 @@ def in_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     monkeypatch.setattr(job.ranges, "PIECE", 4096)
     monkeypatch.setattr(job, "run_tasks", call)
     monkeypatch.setattr(job, "parallelism", lambda spark: 2)
-    monkeypatch.setattr(job, "split_count", lambda span, cores: request.param)
+    for name in ("walk_count", "split_count"):
+        monkeypatch.setattr(job, name, lambda span, cores: request.param)
     return lambda *words, **named: job.compare(None, *words, **named)  # type: ignore[arg-type]
 
 
@@ -145,7 +146,8 @@ def test_a_cut_within_a_message_is_refused(pair: tuple[Path, Path]) -> None:
 def test_on_spark(spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left, right, wanted = planted(2, 6_000)
     a, b = written(tmp_path / "a", left), written(tmp_path / "b", right)
-    monkeypatch.setattr(job, "split_count", lambda span, cores: 3)
+    for name in ("walk_count", "split_count"):
+        monkeypatch.setattr(job, name, lambda span, cores: 3)
     steps: list[tuple[int, int]] = []
     for by in ("offset", "message"):  # the log is smaller than a piece, so the first is one task
         found = job.compare(spark, str(a), str(b), by=by, progress=lambda *step: steps.append(step))

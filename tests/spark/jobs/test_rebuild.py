@@ -24,7 +24,7 @@ def in_process(monkeypatch):
             job, "run_tasks", lambda spark, task, items, progress: [(task(i), task(i))[1] for i in items]
         )
         monkeypatch.setattr(job, "parallelism", lambda spark: 2)
-        monkeypatch.setattr(job, "split_count", lambda span, cores: count)
+        monkeypatch.setattr(job, "walk_count", lambda span, cores: count)
         return lambda *args, **named: job.rebuild(None, *args, **named)
 
     return with_ranges

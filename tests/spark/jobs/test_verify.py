@@ -17,7 +17,7 @@ def in_process(monkeypatch):
     def with_ranges(count, cores=2):
         monkeypatch.setattr(job, "run_tasks", lambda spark, task, items, progress: [task(item) for item in items])
         monkeypatch.setattr(job, "parallelism", lambda spark: cores)
-        monkeypatch.setattr(job, "split_count", lambda span, cores: count)
+        monkeypatch.setattr(job, "walk_count", lambda span, cores: count)
         return lambda *args, **named: job.verify(None, *args, **named)
 
     return with_ranges

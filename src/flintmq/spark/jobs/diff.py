@@ -19,7 +19,7 @@ from flintmq.forensics.diff.by_message import SUM_MASK, Block, BlockSum, block_o
 from flintmq.forensics.diff.reading import PartSummary, Progress, messages, summary_of
 from flintmq.forensics.diff.run import Comparison
 from flintmq.forensics.diff.run import compare as compare_in
-from flintmq.lake.splits import LogRange, check_end, files_of, resolve_cuts, shares, split_count
+from flintmq.lake.splits import LogRange, check_end, files_of, resolve_cuts, shares, split_count, walk_count
 from flintmq.message import StoredMessage
 from flintmq.spark.jobs.tasks import parallelism, run_tasks, scaled
 from flintmq.storage.store_url import absolute
@@ -93,7 +93,7 @@ class SparkPair:
     def ranges_that_differ(self, begin: int, end: int, progress: Progress | None) -> Iterator[tuple[int, int]]:
         """Yield the ranges in which the bytes differ; the logs are cut between pieces."""
         a, b = (store.log for store in self.stores)
-        count = split_count(end - begin, parallelism(self.spark))
+        count = walk_count(end - begin, parallelism(self.spark))
         wanted = (begin + (end - begin) * number // count for number in range(1, count))
         cuts = sorted({begin, end, *(max(begin, at - at % ranges.PIECE) for at in wanted)}) if begin < end else []
         tasks = [(files_of(a, part), files_of(b, part), part) for part in (LogRange(*cut) for cut in pairwise(cuts))]

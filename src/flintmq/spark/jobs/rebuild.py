@@ -34,7 +34,7 @@ from flintmq.forensics.rebuild import (
     queue_writer,
 )
 from flintmq.format.index import PEER_533
-from flintmq.lake.splits import LogRange, check_end, resolve_cuts, shares, split_count
+from flintmq.lake.splits import LogRange, check_end, resolve_cuts, shares, walk_count
 from flintmq.spark.jobs import staged
 from flintmq.spark.jobs.staged import Stage
 from flintmq.spark.jobs.tasks import parallelism, run_tasks, scaled
@@ -91,7 +91,7 @@ def rebuild(
         os.mkdir(stages_path(plan))
         end = find_end(plan.log, plan.facts, report).offset
         span = max(0, end - plan.log.min_offset)
-        ranges = shares(plan.log, 0, end, split_count(span, parallelism(spark)))
+        ranges = shares(plan.log, 0, end, walk_count(span, parallelism(spark)))
         done = Rebuilt(log_bytes=span)
 
         answers = run_tasks(

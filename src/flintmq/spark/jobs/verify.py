@@ -33,7 +33,7 @@ from flintmq.forensics.verify.queue_set import QueueSet
 from flintmq.forensics.verify.run import PIECE_BYTES, Verification, VerifyResult, VerifyRun
 from flintmq.format.batch_queue import BatchUnit
 from flintmq.format.index import PEER_533, PEER_540
-from flintmq.lake.splits import LogRange, check_end, resolve_cuts, shares, split_count
+from flintmq.lake.splits import LogRange, check_end, resolve_cuts, shares, walk_count
 from flintmq.spark.jobs import staged
 from flintmq.spark.jobs.staged import Stage
 from flintmq.spark.jobs.tasks import Progress, parallelism, run_tasks, scaled
@@ -168,7 +168,7 @@ class SparkRun(VerifyRun):
             self.scratch,
             access,
         )
-        parts = shares(self.log, begin, log_end.offset, split_count(span, parallelism(self.spark)))
+        parts = shares(self.log, begin, log_end.offset, walk_count(span, parallelism(self.spark)))
         work = [None, *parts]  # the index first: it takes longest
         index, *ranges = run_tasks(self.spark, partial(first_stage, plan), work, scaled(progress, span, 0, 0.7))
         for answer in [*ranges, index]:
