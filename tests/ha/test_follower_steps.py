@@ -99,6 +99,20 @@ def test_what_the_master_writes_later_comes_and_is_caught_up_again(
         assert one.names().count("caught_up") == 2 and one.follower.caught_up
 
 
+@pytest.mark.parametrize("piece", [5, 12, 12 + 60])
+def test_the_first_bytes_of_more_end_being_caught_up(
+    tmp_path: Path, master: GoldenMaster, sim: SimulatedMaster, piece: int
+):
+    """Bytes of a header, a header without its body, a header and some of a record."""
+    sim.end = record_end(master, 3)
+    with driven(tmp_path / "s", sim, master.config) as one:
+        one.catch_up(sim.end)
+        sim.end, sim.piece = record_end(master, 9), piece
+        one.follower.receive_once()
+        assert one.follower.whole == record_end(master, 3) and not one.follower.caught_up
+        assert one.follower.lag_ms > 0 and not one.follower.wait_caught_up(0)
+
+
 def test_a_flood_of_heartbeats_is_not_answered(tmp_path: Path, master: GoldenMaster, sim: SimulatedMaster):
     sim.spoil = lambda number, head, body: (HEADER.pack(HEADER.unpack(head)[0], 0) * 20_000) + head + body
     with driven(tmp_path / "s", sim, master.config, ack=True) as one:

@@ -217,7 +217,12 @@ class FollowerSteps:
     @property
     def caught_up(self) -> bool:
         """True if the last byte that the master sent is here, and no more came for a moment."""
-        return self.resumed and self._caught_up_at == self.whole
+        connection = self.line
+        if connection is None or not self.resumed or self._caught_up_at != self.whole:
+            return False
+        # The first bytes of a record or frame that is still to come change neither `whole` nor `_caught_up_at`.
+        line = connection.line
+        return line.between_frames and line.due == self._caught_up_at
 
     @property
     def whole(self) -> int:
