@@ -24,7 +24,7 @@ from flintmq.message import Message, Outcome, PutMessageStatus, PutResult, PutRu
 from flintmq.store.message_store import MessageStore
 from tests.ha.lines import LIMIT_S, Line, within
 from tests.support.engine import FIRST_LOG, message
-from tests.support.faults import Faulty
+from tests.support.faults import Faulty, close_unclean
 
 OK, LATE, UNFLUSHED = (
     PutMessageStatus.PUT_OK,
@@ -420,7 +420,7 @@ def test_the_status_of_replicas_hides_that_of_the_disk(tmp_path: Path):
                 tmp_path / kind / str(acknowledged), IMPATIENT | {"flushDiskType": "SYNC_FLUSH"}, effects=effects
             )
             with ExitStack() as stack:
-                stack.callback(store.close)
+                stack.callback(close_unclean, store)
                 assert status(store, wait=False) is OK
                 store.flush()  # the file is there, and no sync under way
                 if acknowledged:

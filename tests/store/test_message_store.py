@@ -20,7 +20,7 @@ from flintmq.storage.lock import is_live
 from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.message_store import MessageStore
 from tests.support.engine import FIRST_LOG, check_derived, message, open_small, put_all, records
-from tests.support.faults import Faulty
+from tests.support.faults import Faulty, close_unclean, unclean
 
 OK = PutMessageStatus.PUT_OK
 
@@ -248,7 +248,26 @@ def test_put_many_after_a_failed_flush_is_unknown(tmp_path: Path):
     effects.refuse("sync", FIRST_LOG, times=1)
     results = store.put_many([message(1), Message("a/b", b"x"), message(2)])
     assert [r.outcome for r in results] == [Outcome.UNKNOWN, Outcome.FAILED, Outcome.UNKNOWN]
-    store.close()
+    close_unclean(store)
+
+
+@pytest.mark.parametrize("call", ["sync", "rename"])
+def test_a_close_that_could_not_write_all_says_so(tmp_path: Path, call: str):
+    """The log under ASYNC_FLUSH, whose puts are answered already; or a file of the next start."""
+    effects = Faulty()
+    with unclean(), open_small(tmp_path, effects, flushIntervalCommitLog=60_000) as store:
+        put_all(store, 1)
+        effects.refuse(call, FIRST_LOG if call == "sync" else "checkpoint")
+    store.close()  # it is closed, and told that
+    assert (tmp_path / "abort").exists()
+
+
+def test_an_exception_that_leaves_a_block_is_not_hidden_by_the_close(tmp_path: Path):
+    effects = Faulty()
+    with pytest.raises(LookupError, match="the user's"), open_small(tmp_path, effects) as store:
+        put_all(store, 1)
+        effects.refuse("sync", FIRST_LOG)
+        raise LookupError("the user's")
 
 
 # -- named cases -------------------------------------------------------------------------------------------------------

@@ -11,11 +11,26 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+import pytest
+
+from flintmq.errors import StoreError
 from flintmq.storage.filesystem import Effects
+from flintmq.store.message_store import MessageStore
 
 FAULTS = ("allocate", "create", "open_write", "pwrite", "sync", "sync_dir", "rename", "unlink", "mkdirs", "truncate",
           "map_write", "drop_cache", "populate", "advise_random", "advise_needed", "advise_huge", "lock_memory",
           "unlock_memory")  # fmt: skip
+
+
+def unclean() -> Any:
+    """Expect that a store cannot be stopped cleanly where this block ends, and that its close says so."""
+    return pytest.raises(StoreError, match="could not be stopped cleanly")
+
+
+def close_unclean(store: MessageStore) -> None:
+    """Close a store whose disk failed."""
+    with unclean():
+        store.close()
 
 
 @dataclass

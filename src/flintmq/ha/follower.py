@@ -9,10 +9,11 @@ from __future__ import annotations
 import os
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from typing import Final, Self
 
 from flintmq.config.keys import StoreConfig
-from flintmq.errors import FlintError, UsageError
+from flintmq.errors import FlintError, StoreError, UsageError
 from flintmq.ha.broker_tables import BrokerTables
 from flintmq.ha.connection import POLL_S, Dial, dial
 from flintmq.ha.follower_steps import FollowerStats, FollowerSteps
@@ -103,14 +104,21 @@ class Follower:
         self._thread.start()
         return self
 
-    def __exit__(self, *_: object) -> None:
-        """Stop it."""
-        self.stop()
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """Stop it; raise what `stop` raises unless an exception is under way, which says more."""
+        try:
+            self.stop()
+        except StoreError:
+            if kind is None:
+                raise
 
     def stop(self) -> None:
         """Stop following, and close the store cleanly.
 
-        What is whole is on disk, in queues and index.
+        What is whole is on disk, in queues and index, unless it raises.
+
+        Raises:
+            StoreError: the disk refused, now or before; see `MessageStore.close`.
 
         May be called again. Thread: any but its own.
         """
@@ -135,11 +143,13 @@ class Follower:
         self.steps.stopping = stopping or self.steps.stopping
         try:
             self.steps.run()
-        except (FlintError, OSError) as error:
-            self.steps.refused(error)
+        except BaseException as error:
+            if isinstance(error, (FlintError, OSError)):
+                self.steps.refused(error)
+            with suppress(StoreError):  # it is logged, and what ended the follower says more
+                self.close()
             raise
-        finally:
-            self.close()
+        self.close()
 
     def wait_caught_up(self, timeout: float | None = None) -> bool:
         """Wait until all that the master has is here.
@@ -241,10 +251,16 @@ class Follower:
         self.steps.report_once()
 
     def close(self) -> None:
-        """Close the line and the store. May be called again."""
-        self.steps.close()
-        with self._changed:
-            self._changed.notify_all()
+        """Close the line and the store. May be called again.
+
+        Raises:
+            StoreError: as for `stop`.
+        """
+        try:
+            self.steps.close()
+        finally:
+            with self._changed:
+                self._changed.notify_all()
 
     def _loop_quietly(self) -> None:
         try:

@@ -185,7 +185,11 @@ class FollowerSteps:
         return self._effects.monotonic() - self._data_at >= ONCE_S
 
     def close(self) -> None:
-        """Close the line and the store. May be called again."""
+        """Close the line and the store. May be called again.
+
+        Raises:
+            StoreError: both are closed, and the disk refused; see `MessageStore.close`.
+        """
         if self._tables is not None:
             self._tables.stop()
         store = self.store
@@ -196,7 +200,12 @@ class FollowerSteps:
             store.raw.discard()
             self._last = self.stats()
             end, self._copy.store = store.raw.end, None
-            store.close()
+            try:
+                store.close()
+            except StoreError as error:
+                if self.state != "refused":
+                    self.refused(error)
+                raise
         if self.state != "refused":
             self.state = "closed"
         if store is not None:

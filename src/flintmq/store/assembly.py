@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 
 from flintmq.config.key_effects import without_effect
 from flintmq.config.keys import StoreConfig
-from flintmq.errors import StoreLockedError
+from flintmq.errors import StoreError, StoreLockedError
 from flintmq.storage.dispatch_lock import ExternalClaim, holder
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.lock import StoreLock
@@ -22,7 +22,7 @@ from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store import listening
 from flintmq.store.append.after_put import AfterPut, DispatchAndFlush
 from flintmq.store.append.commit_log import CommitLog
-from flintmq.store.append.disk_failure import DiskFailure
+from flintmq.store.append.disk_failure import DiskFailure, reason_of
 from flintmq.store.append.flush import FlushService
 from flintmq.store.append.pool_commit import CommitService
 from flintmq.store.append.raw_log import RawLog
@@ -575,6 +575,9 @@ def stop(parts: StoreParts, external: bool) -> None:
     Each step needs the one before: the pool is committed before the log is flushed, the log is flushed before it is
     dispatched to its end, and only then is their progress written. `abort` is removed last: as long as it exists, a
     start knows that a step may be missing.
+
+    Raises:
+        StoreError: all is stopped and closed, and the disk refused, now or before: what was put last may not be on it.
     """
     if parts.ha is not None:  # first: puts that wait for replicas are answered
         parts.ha.close()
@@ -585,6 +588,7 @@ def stop(parts: StoreParts, external: bool) -> None:
         parts.commits.stop()
     parts.flush.stop()
     parts.dispatch.stop()
+    refused = ""
     try:
         undispatched = parts.dispatch.stopped_at or parts.dispatch.waits_for  # the next start dispatches the rest
         if not parts.failure and undispatched is None:
@@ -597,6 +601,15 @@ def stop(parts: StoreParts, external: bool) -> None:
             parts.small.remove_abort()
     except OSError as error:
         parts.small.distrust_page_cache()
-        log.error("%s: could not be stopped cleanly (%s)", parts.small.root, error)
+        refused = reason_of(error)
     finally:
         parts.opened.close()
+    if parts.failure or refused:
+        reason = parts.failure.reason or refused
+        text = (
+            f"{parts.small.root}: could not be stopped cleanly ({reason}), so the last puts and offsets may not be on "
+            "disk; mend that and open the store again, which recovers what is"
+        )
+        if refused:  # a failed sync is in the log already
+            log.error("%s", text)
+        raise StoreError(text)

@@ -137,6 +137,7 @@ class MessageStore(Putter):
             raise UsageError("direct_io=True writes from the transient pool; set transientStorePoolEnable too")
         self._external, self._services = dispatch == "external", services
         self._closer: threading.Thread | None = None
+        self._refused_close: StoreError | None = None
         self._groups: dict[tuple[str, str], ConsumerGroup] = {}
         parts = self._parts = assembly.assemble(
             assembly.Choices(
@@ -631,27 +632,40 @@ class MessageStore(Putter):
     def close(self) -> None:
         """Flush and dispatch everything, then mark the store as stopped cleanly.
 
-        After a failed fsync the store stays marked as stopped uncleanly. May be called again. A forked child may call
-        it, without effect. In a signal handler it does not wait for the interrupted code: if that is a call of this
-        store, another thread closes the store when that call is over, and a later `close`, or the end of the
-        interpreter, waits for it.
+        May be called again. A forked child may call it, without effect. In a signal handler it does not wait for the
+        interrupted code: if that is a call of this store, another thread closes the store when that call is over, and
+        a later `close`, or the end of the interpreter, waits for it.
 
-        Thread: any. Durability: everything that was put.
+        Raises:
+            StoreError: a sync failed, now or before, or a file of the next start could not be written. The store is
+                closed and marked as stopped uncleanly; the next start recovers what is on disk. At the end of a `with`
+                block that an exception leaves, it is logged instead.
+
+        Thread: any. Durability: everything that was put, unless it raises.
         """
-        state = self._parts.state
+        state, amid = self._parts.state, reentered(self.root)
         if not state.lock.held:
-            return
-        amid = reentered(self.root)
-        if amid and not state.closing:
+            pass  # closed before, or a forked child's
+        elif amid and not state.closing:
             state.begin_closing()
             self.close_ways()
             self._fast = None
-            self._closer = threading.Thread(target=self._close, name="flintmq-close")
+            self._closer = threading.Thread(target=self._close_aside, name="flintmq-close")
             self._closer.start()  # no daemon: the interpreter waits for it
         elif not amid and self._closer is not None:
             self._closer.join()
         elif not amid:
             self._close()
+        refused, self._refused_close = self._refused_close, None
+        if refused is not None:
+            raise refused
+
+    def _close_aside(self) -> None:
+        """Close the store in a thread of its own; the next `close` tells what the disk refused."""
+        try:
+            self._close()
+        except StoreError as error:
+            self._refused_close = error
 
     def _close(self) -> None:
         parts = self._parts
@@ -679,9 +693,13 @@ class MessageStore(Putter):
         """Return the store."""
         return self
 
-    def __exit__(self, *error: object) -> None:
-        """Close it."""
-        self.close()
+    def __exit__(self, kind: type[BaseException] | None, *error: object) -> None:
+        """Close it; raise what `close` raises unless an exception is under way, which says more."""
+        try:
+            self.close()
+        except StoreError:
+            if kind is None:
+                raise
 
 
 lockless(MessageStore.put_many.__code__)

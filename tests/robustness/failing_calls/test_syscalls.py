@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from flintmq.errors import StoreError
 from flintmq.message import PutMessageStatus
 from tests.support.engine import check_derived, open_small, put_all, records, tree
 
@@ -21,14 +22,20 @@ FIRST_FILE = "commitlog/" + "0" * 20
 
 WRITER = r"""
 import json, os, sys
-from flintmq import Message, MessageStore
+from flintmq import Message, MessageStore, StoreError
 root, config, count = sys.argv[1], json.loads(sys.argv[2]), int(sys.argv[3])
 store = MessageStore(root, config=config, unique_keys=False)
 for n in range(count):
     r = store.put(Message("T", b"%06d" % n + bytes(300), keys=f"k{n}"))
     print(json.dumps([r.status.name, r.outcome.value, r.queue_offset, r.physical_offset]), flush=True)
-store.close()
-print(json.dumps(os.path.exists(os.path.join(root, "abort"))), flush=True)
+unclean = False
+try:
+    store.close()
+except StoreError:
+    unclean = True
+abort = os.path.exists(os.path.join(root, "abort"))
+assert abort is unclean, "the close tells what it leaves"
+print(json.dumps(abort), flush=True)
 """
 CONFIG = {
     "mappedFileSizeCommitLog": 4096, "mappedFileSizeConsumeQueue": 200, "maxHashSlotNum": 8, "maxIndexNum": 32,
@@ -188,6 +195,23 @@ def test_line_2_a_sync_that_fails_ends_an_async_store_too(tmp_path: Path):
     with open_small(tmp_path / "store") as store:
         assert [m.queue_offset for m in store] == list(range(good)), "the kernel has all that was acknowledged"
     check_derived(tmp_path / "store")
+
+
+def test_a_command_whose_last_sync_fails_says_so(tmp_path: Path):
+    """ASYNC_FLUSH: the message was answered before, and the close that syncs it is all that can tell."""
+    assert STRACE is not None
+    root = tmp_path / "store"
+    with open_small(root) as store:  # its file is synced when it is made
+        put_all(store, 1)
+    words = [STRACE, "-f", "-o", os.devnull, "-P", str(root / FIRST_FILE), "-e", "trace=fdatasync"]
+    rule = ["-e", "inject=fdatasync:error=EIO"]
+    done = subprocess.run(
+        [*words, *rule, sys.executable, "-m", "flintmq", "put", str(root), "T", "body"],
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    [told] = [line for line in done.stderr.splitlines() if "could not be stopped cleanly" in line]
+    assert done.returncode == StoreError.exit_code and "Input/output error" in told
+    assert (root / "abort").exists()
 
 
 def test_line_3_a_commit_from_the_pool_that_fails_ends_all_puts(tmp_path: Path):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ast
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -32,6 +34,15 @@ def test_it_applies_and_its_killers_exist(mutant: Mutant):
         tree = ast.parse((ROOT / file).read_text(encoding="utf-8"))
         functions = {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
         assert name.partition("[")[0] in functions, killer
+
+
+def test_pytest_knows_each_killer_by_its_whole_name():
+    """A killer whose parameters got other names would run no test, and kill nothing."""
+    killers = sorted({killer for mutant in MUTANTS for killer in mutant.killers})
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", "-p", "no:cacheprovider", *killers]
+    listed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    assert listed.returncode == 0, listed.stdout[-500:] + listed.stderr[-500:]
+    assert set(killers) <= set(listed.stdout.splitlines())
 
 
 def test_a_patch_that_the_sources_have_outgrown_says_so(tmp_path: Path):

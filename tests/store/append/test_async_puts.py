@@ -16,7 +16,7 @@ from flintmq.errors import UsageError
 from flintmq.message import Message, Outcome, PutMessageStatus, PutResult
 from flintmq.store.message_store import MessageStore
 from tests.support.engine import FIRST_LOG, check_derived, message, open_small
-from tests.support.faults import Faulty
+from tests.support.faults import Faulty, unclean
 
 OK = PutMessageStatus.PUT_OK
 LATE = PutMessageStatus.FLUSH_DISK_TIMEOUT
@@ -81,7 +81,7 @@ def test_nothing_is_answered_before_the_sync_that_covers_it(tmp_path: Path):
 
 def test_a_failed_sync_is_told_to_everybody(tmp_path: Path):
     effects = Faulty()
-    with open_sync(tmp_path, effects) as store:
+    with unclean(), open_sync(tmp_path, effects) as store:
         store.put(message(0))
         effects.refuse("sync", FIRST_LOG, error=errno.EIO)
         results = asyncio.run(put_all(store, 20))

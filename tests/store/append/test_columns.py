@@ -22,7 +22,7 @@ from flintmq.store.append.columns import put_columns
 from flintmq.store.append.commit_log import CommitLog, LogState
 from flintmq.store.message_store import MessageStore
 from tests.support.engine import FILE_SIZE, KEYS, check_derived, open_small, records
-from tests.support.faults import Faulty
+from tests.support.faults import Faulty, unclean
 
 NOW = 1_700_000_000_000
 MAP = pa.map_(pa.string(), pa.string())
@@ -217,7 +217,7 @@ def test_puts_of_others_come_between_and_take_nothing_apart(tmp_path: Path):
 @pytest.mark.parametrize("disk", ["SYNC_FLUSH", "ASYNC_FLUSH"])
 def test_the_store_answers_when_the_disk_has_them(tmp_path: Path, disk: str):
     effects = Faulty()
-    with open_small(tmp_path / "s", effects, flushDiskType=disk) as store:
+    with unclean(), open_small(tmp_path / "s", effects, flushDiskType=disk) as store:
         result = store.put_columns("T", bodies(*[b"x"] * 10))
         assert result.outcome is Outcome.OK
         assert (store._parts.files.flushed_where == result.end) or disk == "ASYNC_FLUSH"

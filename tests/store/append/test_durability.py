@@ -13,7 +13,7 @@ from flintmq.errors import StoreError
 from flintmq.format import checkpoint
 from flintmq.message import GetMessageStatus, Message, Outcome, PutMessageStatus
 from tests.support.engine import FIRST_LOG, check_derived, message, open_small, put_all, records
-from tests.support.faults import Faulty
+from tests.support.faults import Faulty, close_unclean
 from tests.support.interrupts import interrupted_at
 
 OK = PutMessageStatus.PUT_OK
@@ -64,7 +64,7 @@ def test_d1_a_failed_flush_is_never_ok_and_ends_all_puts(tmp_path: Path):
         store.flush()
     assert [m.queue_offset for m in store.get("T", 0, 0).messages] == [0, 1, 2], "reading goes on"
     time.sleep(0.05)
-    store.close()
+    close_unclean(store)
     assert effects.count("sync", FIRST_LOG) == syncs, "no sync is tried again"
     assert (tmp_path / "abort").exists()
     with open_small(tmp_path) as again:
@@ -90,7 +90,7 @@ def test_d1_with_many_threads_waiting(tmp_path: Path, error: int):
     for thread in threads:
         thread.join()
     flushed = store._parts.files.flushed_where
-    store.close()
+    close_unclean(store)
     assert {status for status, _ in told} <= {
         OK, PutMessageStatus.FLUSH_DISK_TIMEOUT, PutMessageStatus.SERVICE_NOT_AVAILABLE,
     }  # fmt: skip
@@ -109,7 +109,7 @@ def test_an_async_store_too_takes_no_puts_after_a_failed_flush(tmp_path: Path):
     while store.put(message(2)).status is OK and time.monotonic() < limit:
         time.sleep(0.01)
     assert store.put(message(2)).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
-    store.close()
+    close_unclean(store)
     assert (tmp_path / "abort").exists()
 
 
@@ -118,7 +118,7 @@ def test_the_last_flush_of_a_stop_may_fail(tmp_path: Path):
     store = open_small(tmp_path, effects, flushIntervalCommitLog=60_000)
     put_all(store, 1)
     effects.refuse("sync", FIRST_LOG)
-    store.close()
+    close_unclean(store)
     assert (tmp_path / "abort").exists(), "not flushed: not stopped cleanly"
 
 
@@ -135,7 +135,7 @@ def test_a_queue_or_index_that_cannot_be_flushed_is_not_called_flushed(tmp_path:
     while not effects.refused and where == "consumequeue" and time.monotonic() < limit:
         time.sleep(0.01)
     time.sleep(0.05)
-    store.close()
+    close_unclean(store)
     assert effects.refused
     times = checkpoint.decode((tmp_path / "checkpoint").read_bytes()) if (tmp_path / "checkpoint").exists() else None
     assert (tmp_path / "abort").exists() or times is None or times.logics_timestamp == 0

@@ -22,6 +22,7 @@ from flintmq.kernels.flusher import native
 from flintmq.message import Message, PutMessageStatus, PutResult
 from flintmq.store.message_store import MessageStore
 from tests.support.engine import check_derived, message, open_small
+from tests.support.faults import close_unclean
 
 pytestmark = pytest.mark.skipif(not native(), reason="kernels run uncompiled, or this system has no futex")
 OK, LATE = PutMessageStatus.PUT_OK, PutMessageStatus.FLUSH_DISK_TIMEOUT
@@ -146,7 +147,7 @@ def test_a_failed_sync_is_told_to_everybody(tmp_path: Path, gate: Gate):
     os.dup2(real, fd)
     assert statuses(results) == {LATE}
     assert statuses(asyncio.run(put_all(store, 2))) == {PutMessageStatus.SERVICE_NOT_AVAILABLE}
-    store.close()
+    close_unclean(store)
     assert (tmp_path / "abort").exists()
 
 
@@ -382,7 +383,7 @@ def test_no_signal_comes_between_the_end_of_a_wait_and_its_answer(tmp_path: Path
     os.close(real)
     assert all(task.done() for task in tasks) and statuses([task.result() for task in tasks]) == {LATE}
     loop.close()
-    store.close()
+    close_unclean(store)
 
 
 async def _await_put(store: MessageStore) -> PutResult:

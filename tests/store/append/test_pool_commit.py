@@ -17,7 +17,7 @@ from flintmq.storage import transient_pool
 from flintmq.store.message_store import MessageStore
 from flintmq.store.view import open_store
 from tests.support.engine import KEYS, check_derived, message, put_all, records
-from tests.support.faults import Faulty
+from tests.support.faults import Faulty, unclean
 
 OK = PutMessageStatus.PUT_OK
 NEVER = {"commitIntervalCommitLog": "100000", "commitCommitLogThoroughInterval": "100000"}
@@ -119,7 +119,7 @@ def test_d31_sync_flush_commits_first(tmp_path: Path):
 
 def test_a_commit_that_fails_poisons(tmp_path: Path):
     effects = Faulty()
-    with open_pool(tmp_path, effects, **NEVER) as store:
+    with unclean(), open_pool(tmp_path, effects, **NEVER) as store:
         put_all(store, 3)
         effects.refuse("pwrite", "commitlog", error=errno.EIO, times=1)
         assert not store._parts.commits.commit_once()  # type: ignore[union-attr]

@@ -11,7 +11,7 @@ from flintmq.errors import UsageError
 from flintmq.message import Message, PutMessageStatus
 from flintmq.store.message_store import MessageStore
 from tests.support.engine import FIRST_LOG, open_small
-from tests.support.faults import Faulty
+from tests.support.faults import Faulty, close_unclean
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_all_of_a_batch_is_unknown_after_a_failed_sync(tmp_path: Path):
     effects.refuse("sync", FIRST_LOG)
     assert {r.status for r in store.put_batch([Message("T")] * 3)} == {PutMessageStatus.FLUSH_DISK_TIMEOUT}
     assert {r.status for r in store.put_batch([Message("T")] * 3)} == {PutMessageStatus.SERVICE_NOT_AVAILABLE}
-    store.close()
+    close_unclean(store)
 
 
 def test_a_full_disk_stores_nothing_of_a_batch(tmp_path: Path):

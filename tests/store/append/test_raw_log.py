@@ -25,7 +25,7 @@ from flintmq.store.layout.config_reader import read_config
 from flintmq.store.message_store import MessageStore
 from tests.compat.replication import VERSIONS, GoldenMaster, queue_units
 from tests.compat.stores import Golden
-from tests.support.faults import Faulty
+from tests.support.faults import Faulty, unclean
 
 
 @pytest.fixture(scope="module", params=VERSIONS)
@@ -301,7 +301,7 @@ def test_a_file_that_cannot_be_made_is_an_error_and_what_came_stays(tmp_path: Pa
 
 def test_a_failed_sync_ends_it(tmp_path: Path, master: GoldenMaster):
     disk = Faulty()
-    with open_slave(tmp_path, master, effects=disk) as store:
+    with unclean(), open_slave(tmp_path, master, effects=disk) as store:
         send(store.raw, master.log, 1000)
         disk.refuse("sync", "commitlog")
         with pytest.raises(StoreError, match="flushed"):

@@ -23,6 +23,7 @@ from flintmq.store.message_store import MessageStore
 from flintmq.store.services.dispatch_service import DispatchService
 from flintmq.store.services.housekeeping import Housekeeping
 from tests.support.engine import KEYS, expected_units, message, open_small, put_all, units
+from tests.support.faults import close_unclean
 
 OK, LATE = PutMessageStatus.PUT_OK, PutMessageStatus.FLUSH_DISK_TIMEOUT
 PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
@@ -69,7 +70,7 @@ def test_housekeeping_that_can_open_nothing_tries_again(
     disk.refusing = 0
     assert (store.put(message(2, "T0")).status is OK) is (number != errno.EIO)
     store.flush() if number != errno.EIO else None
-    store.close()
+    (close_unclean if number == errno.EIO else MessageStore.close)(store)
     assert (tmp_path / "abort").exists() is (number == errno.EIO), "a clean stop where no sync failed"
 
 
@@ -263,7 +264,7 @@ def test_no_thread_ends_without_a_word(
             type(error).__name__ in r.getMessage() + str(r.exc_info) or str(error) in r.getMessage()
             for r in caplog.records
         )
-        store.close()
+        (close_unclean if store._parts.failure else MessageStore.close)(store)
 
 
 def test_a_pool_s_commit_that_fails_oddly_poisons(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -275,4 +276,4 @@ def test_a_pool_s_commit_that_fails_oddly_poisons(tmp_path: Path, monkeypatch: p
         store.put(Message("T", b"x" * 300))
         time.sleep(0.01)
     assert hit and "MemoryError" in store._parts.failure.reason
-    store.close()
+    close_unclean(store)

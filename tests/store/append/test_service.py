@@ -10,7 +10,7 @@ import pytest
 from flintmq.message import Message, PutMessageStatus
 from flintmq.store.append.after_put import AfterPut, DispatchAndFlush
 from tests.support.engine import FIRST_LOG, message, open_small
-from tests.support.faults import Faulty
+from tests.support.faults import Faulty, close_unclean
 
 OK = PutMessageStatus.PUT_OK
 
@@ -44,7 +44,7 @@ def test_all_of_many_are_unknown_after_a_failed_sync(tmp_path: Path):
     assert {r.status for r in results} == {PutMessageStatus.FLUSH_DISK_TIMEOUT}
     assert store.stats().puts_refused == {"FLUSH_DISK_TIMEOUT": 2}
     assert store.put(message(3)).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
-    store.close()
+    close_unclean(store)
 
 
 def test_a_slave_takes_nothing(tmp_path: Path):

@@ -17,6 +17,7 @@ from flintmq.message import Message, PutMessageStatus
 from flintmq.storage.filesystem import Effects
 from flintmq.store.message_store import MessageStore
 from tests.support.engine import message, open_small, put_all
+from tests.support.faults import close_unclean
 
 LONG_S = 25.0  # how long each of them would wait
 SOON_S = 15.0  # from here on nobody woke it; the machine may be slow
@@ -120,7 +121,7 @@ def test_each_wait_ends(end: str, tmp_path: Path) -> None:
         thread.join(SOON_S)
     assert found == {name: WAITS[name][1][end] for name in waits}
     assert max(took.values()) - began < SOON_S
-    store.close()
+    (close_unclean if end == "poisoned" else MessageStore.close)(store)
 
 
 def test_a_wait_for_dispatch_ends_when_the_thread_halts(tmp_path: Path) -> None:

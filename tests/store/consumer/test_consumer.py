@@ -13,7 +13,7 @@ from flintmq.format import config_json
 from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
 from tests.support.engine import open_small, put_all
-from tests.support.faults import Faulty
+from tests.support.faults import Faulty, close_unclean, unclean
 from tests.support.interrupts import interrupted_at
 
 
@@ -143,7 +143,7 @@ def test_commit_of_chosen_offsets(store):
 
 def test_commit_tells_when_it_is_not_durable(tmp_path):
     disk = Faulty()
-    with open_small(tmp_path, disk) as store:
+    with unclean(), open_small(tmp_path, disk) as store:
         fill(store, [3])
         consumer = store.consumer("G", "T")
         consumer.poll(1)
@@ -344,6 +344,7 @@ def test_a_store_whose_sync_failed_gives_nothing_behind_a_unit_that_is_gone(stor
         assert consumer.poll(32) == [] and consumer.position(0) == 3
     with store.consumer("H", "T") as consumer:
         assert [m.queue_offset for m in consumer.poll(32)] == [0, 1, 2]
+    close_unclean(store)
 
 
 def test_an_offset_behind_the_end_goes_back_to_it(store, caplog):

@@ -17,6 +17,7 @@ from flintmq.testing import damage
 from tests.store.index.test_durable_point import NEVER, left, marked
 from tests.support.crashed import BEGIN, Clock
 from tests.support.engine import KEYS, check_derived, open_small, put_all, records
+from tests.support.faults import unclean
 
 CONFIG = StoreConfig.from_keys(KEYS)
 FULL = 32
@@ -107,7 +108,7 @@ def test_what_could_not_be_synced_is_asked_of_the_disk_by_the_next_start(tmp_pat
     """Found by the explorer, seed 1073742223: the page cache showed the items, no later sync wrote them, and a power
     cut took what the mark then counted."""
     disk = Clock()
-    with open_small(tmp_path, disk, **NEVER) as store:
+    with unclean(), open_small(tmp_path, disk, **NEVER) as store:
         put_all(store, 10)
         marked(store)
         disk.refuse("sync", "index", times=1)

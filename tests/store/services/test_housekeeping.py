@@ -15,7 +15,7 @@ from flintmq.message import Message
 from flintmq.store.layout.config_reader import read_config
 from flintmq.store.services.housekeeping import ConfigTables, Housekeeping, KnownTopics
 from tests.support.engine import FIRST_LOG, open_small
-from tests.support.faults import Faulty
+from tests.support.faults import Faulty, close_unclean
 
 
 def test_a_put_makes_its_topic(tmp_path):
@@ -79,7 +79,7 @@ def test_a_poisoned_store_writes_no_offsets(tmp_path):
     store.commit_offset("g", "T", 0, 1)
     disk.refuse("sync", "commitlog")
     store._parts.housekeeping.save_once()
-    store.close()
+    close_unclean(store)
     assert not (tmp_path / "s/config").exists()
 
 

@@ -14,6 +14,7 @@ from flintmq.message import PutMessageStatus
 from flintmq.store.message_store import MessageStore
 from flintmq.store.services.checkpointer import Checkpointer
 from tests.support.engine import FILE_SIZE, KEYS, message, open_small, put_all
+from tests.support.faults import close_unclean
 
 OK, NOT_AVAILABLE = PutMessageStatus.PUT_OK, PutMessageStatus.SERVICE_NOT_AVAILABLE
 
@@ -66,7 +67,7 @@ def test_it_is_noticed_and_nothing_is_made_again(
     assert sum("removed or replaced" in record.getMessage() for record in caplog.records) == 1, "one line"
     with pytest.raises(StoreError, match="removed or replaced"):
         store.flush()
-    store.close()
+    close_unclean(store)
     assert (root / "commitlog").exists() == there
     assert not there or not any(path.stat().st_size for path in (root / "commitlog").glob("0" * 20))
     if gone == "the log":

@@ -13,6 +13,7 @@ from flintmq.errors import StoreError
 from flintmq.message import PutMessageStatus
 from flintmq.store.message_store import MessageStore
 from tests.support.engine import FILE_SIZE, message, open_small, put_all, records
+from tests.support.faults import close_unclean
 
 NOT_AVAILABLE = PutMessageStatus.SERVICE_NOT_AVAILABLE
 
@@ -73,7 +74,7 @@ def test_nothing_is_acknowledged_once_it_is_noticed(
     wait_until_files_are_made(store)
     before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path.name != "abort"}
     (tmp_path / "commitlog" / "another's").write_bytes(b"")
-    store.close()
+    close_unclean(store)
     after = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file() and path.name != "abort"}
     after.pop(tmp_path / "commitlog" / "another's")
     assert after == before, "closing wrote, or removed a file made ahead, which may be another's"
@@ -86,6 +87,6 @@ def test_the_store_opens_again_and_has_what_was_acknowledged(tmp_path: Path) -> 
     put_all(store, 30)
     (tmp_path / "lock").unlink()
     by_the_second(store)
-    store.close()
+    close_unclean(store)
     with open_small(tmp_path) as again:
         assert again.get("T", 0, 0).max_offset == 30 and again.put(message(30)).queue_offset == 30

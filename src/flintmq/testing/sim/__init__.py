@@ -14,6 +14,7 @@ long_run         runs cases one after another, and resumes
 pair_wire        is a line to a master, in memory
 pair_run         runs the lives of a master and its follower by a seed
 pair_explorer    recovers a follower's states, and follows on
+pair_faults      fails each call of a follower's disk
 pair_long_run    runs cases of pairs one after another
 crash            is the command line
 contract         checks a store against the ledger of puts and answers

@@ -9,12 +9,13 @@ a master may be opened on it. Now and then recovery itself is stopped.
 
 from __future__ import annotations
 
+import gc
 import random
 from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Self
 
-from flintmq.errors import DivergedError, OffsetGoneError
+from flintmq.errors import DivergedError, FlintError, OffsetGoneError
 from flintmq.format import record
 from flintmq.ha.follower import Follower
 from flintmq.message import Message
@@ -77,6 +78,16 @@ class PairExplorer(CutExplorer[PairCase, PairRun, Promised]):
         super().go()
         self.refused.update(self.run.refused)
         return self
+
+    def judged(self, image: Image, promised: Promised, chance: random.Random) -> str:
+        """Recover a state of `run`, and check it; return the violation, or an empty text."""
+        disk = SimDisk(self.case.seed, self.case.model, image, watched=False)
+        try:
+            return self._judge(image, promised, disk, chance, 1).wrong
+        except (AssertionError, FlintError, OSError) as error:
+            return f"{type(error).__name__}: {error}"
+        finally:
+            gc.collect(0)  # as for each state of `go`
 
     def _lives(self, disk: SimDisk) -> PairRun:
         return PairRun(self.case, disk)

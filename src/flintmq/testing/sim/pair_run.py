@@ -286,9 +286,9 @@ class PairRun:
         """Make the master."""
         self.master = SimMaster(self.case)
 
-    def go(self) -> None:
-        """Run the operations."""
-        for number, op in enumerate(self.case.ops):
+    def go(self, ops: list[Op] | None = None) -> None:
+        """Run the operations of the case, or others after them."""
+        for number, op in enumerate(self.case.ops if ops is None else ops):
             self.at = number
             self._do(op[0], number, op)
             self._check()
@@ -320,7 +320,7 @@ class PairRun:
         elif name == "lie":
             self._begin_lie(op[1], op[2])
         elif name == "kill":
-            self._dead()
+            self.dead()
         elif name == "cut":
             self._cut_power(number)
         elif self.opened():
@@ -383,13 +383,14 @@ class PairRun:
             return Promised(self._end_after_cut, reported)
         return Promised(self._end_after_kill, self._reported)
 
-    def _dead(self) -> None:
+    def dead(self) -> None:
+        """Kill the follower."""
         self.promised(power=True)
         self.follower = None
         self._forget_line()
 
     def _cut_power(self, number: int) -> None:
-        self._dead()
+        self.dead()
         chance = random.Random(f"{self.case.seed}-cut-{number}")
         uncertain = Uncertain.of(self.disk)
         states = list(uncertain.choose(6, chance))

@@ -201,7 +201,9 @@ class SimRun:
         elif name in ("poll", "consumed"):
             self._consume(name, f"T{op[1]}", op[2])
         elif name == "close":
-            self.store.close()
+            self.now(power=True)  # a closed store knows no more where its log begins
+            with suppress(FlintError):
+                self.store.close()
             self.dead()  # of a poisoned store, not all that it took is safe
         else:
             step = steps(self.store).get(name)

@@ -1,0 +1,53 @@
+"""Each call of a follower's disk fails, once and for good (short form)."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+
+import pytest
+
+from flintmq.ha.follower_steps import FollowerSteps
+from flintmq.store.append.raw_log import RawLog
+from flintmq.store.recovery import truncate
+from flintmq.testing.sim.disk import MODELS
+from flintmq.testing.sim.faults import Swept
+from flintmq.testing.sim.long_run import silenced
+from flintmq.testing.sim.pair_faults import sweep
+from flintmq.testing.sim.pair_run import Op, PairCase
+
+PUTS: list[Op] = [("put", 300, 0, 0), ("put", 5000, 0, 1), ("put", 40, 1, 0)]
+OPS: list[Op] = [
+    *PUTS, ("receive", 2), ("report",), *PUTS, ("line", 5000), ("receive", 8), ("report",), ("dispatch",),
+    ("checkpoint",), *PUTS, ("receive", 12), ("report",), ("close",), *PUTS[:1], ("receive", 6), ("report",),
+]  # fmt: skip
+ALL = os.environ.get("FLINTMQ_HOSTILE") == "all"
+CASES = [(seed, model) for seed in (0, 1) for model in MODELS] if ALL else [(0, "ext4"), (1, "posix")]
+
+
+def swept(seed: int, model: str, **more: bool) -> Swept:
+    case = PairCase(seed, model, ("SYNC", "ASYNC")[seed], True, "first", bool(seed), bool(seed), OPS)
+    with silenced():
+        return sweep(case, **more)
+
+
+@pytest.mark.parametrize(("seed", "model"), CASES)
+def test_no_call_that_fails_costs_what_was_reported(seed: int, model: str):
+    found = swept(seed, model)
+    assert found.failures == []
+    assert found.runs > 300 and found.states > 3 * found.runs
+
+
+def reports_what_was_not_synced(patched: pytest.MonkeyPatch) -> None:
+    patched.setattr(RawLog, "_check_disk", lambda self: None)
+    patched.setattr(FollowerSteps, "_flush_below", lambda self, report: None)
+
+
+def keeps_a_torn_tail(patched: pytest.MonkeyPatch) -> None:
+    patched.setattr(truncate, "_zero", lambda *asked: None)
+
+
+@pytest.mark.parametrize("fault", [reports_what_was_not_synced, keeps_a_torn_tail])
+def test_a_wrong_follower_is_found(fault: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch):
+    fault(monkeypatch)
+    assert swept(0, "ext4").failures
