@@ -266,7 +266,9 @@ class PutRule(Enum):
     TOPIC = (
         "topic",
         PutMessageStatus.MESSAGE_ILLEGAL,
-        ("a topic has 1 to 127 bytes (%RETRY% and %DLQ% 255), no slash and no byte 0, and is not . or ..; rename it"),
+        (
+            "a topic is Unicode of 1 to 127 bytes (%RETRY% and %DLQ% 255), no /, no byte 0, and not . or ..; rename it"
+        ),
     )
     BODY_SIZE = (
         "body-size",
@@ -281,7 +283,7 @@ class PutRule(Enum):
     PROPERTY_TEXT = (
         "property-text",
         PutMessageStatus.MESSAGE_ILLEGAL,
-        ("a byte 0, 1 or 2 is in a tag, a key or a property; remove it"),
+        ("a byte 0, 1 or 2, or text that is no Unicode, is in a tag, a key or a property; remove it"),
     )
     PROPERTIES_SIZE = (
         "properties-size",

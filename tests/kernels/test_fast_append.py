@@ -306,14 +306,28 @@ def test_the_child_of_a_fork_puts_nothing(log: Log):
     assert not log.appender.forked and log.appender.append(Message("T", b"x")) is not None
 
 
-def test_two_names_of_one_topic_share_its_queues(log: Log):
-    """Text that has no UTF-8 is stored with question marks, as Java does."""
-    assert [log.log.append(Message(name, b"x")).queue_offset for name in ("a?", "a\ud800", "a?", "a\ud800")] == [
-        0,
-        1,
-        2,
-        3,
-    ]
+HALVES = ["\ud800", "\udfff", "caf\udce9"]  # the last is Latin 1 on a command line
+
+
+@pytest.mark.parametrize("half", HALVES)
+def test_text_that_is_no_unicode_is_refused(log: Log, half: str):
+    """Java stores `?` for it, so two topics would be one, and a key would not be found by its own text."""
+    assert log.log.append(Message("a?", b"x", keys="?")).queue_offset == 0
+    for message in (
+        Message(half, b"x"),
+        Message("a?", b"x", keys=half),
+        Message("a?", b"x", tags=half),
+        Message("a?", b"x", properties={half: "x"}),
+        Message("a?", b"x", properties={"x": half}),
+    ):
+        assert log.log.append(message).status is PutMessageStatus.MESSAGE_ILLEGAL
+    assert log.log.append(Message("a?", b"x")).queue_offset == 1
+
+
+def test_a_pair_in_two_halves_is_one_character(log: Log):
+    """As Java's own text has it: "\\ud83d" and "\\ude00" together are U+1F600."""
+    assert log.log.append(Message("a\ud83d\ude00", b"x", keys="\ud83d\ude00")).queue_offset == 0
+    assert log.log.append(Message("a\U0001f600", b"x")).queue_offset == 1
 
 
 @pytest.mark.parametrize("locks", [False, True], ids=["as it is here", "own lock"])

@@ -53,6 +53,17 @@ def java_encode(text: str) -> bytes:
         return paired.encode(errors="replace")
 
 
+def has_lone_surrogate(text: str) -> bool:
+    """Return whether text holds half of a surrogate pair alone, which UTF-8 cannot say."""
+    if text.isascii():
+        return False
+    try:
+        text.encode("utf-16-be", "surrogatepass").decode("utf-16-be")
+    except UnicodeDecodeError:
+        return True
+    return False
+
+
 def java_hash(text: str) -> int:
     """Compute Java's `text.hashCode()` as a signed 32-bit number.
 

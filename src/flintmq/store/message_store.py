@@ -211,11 +211,12 @@ class MessageStore(Putter):
 
         Raises:
             UsageError: the store is closed.
+            TypeError: one of them is no Message; nothing was stored.
 
         Thread: any. Durability: as for put, for all of them when it returns.
         """
         self._parts.state.check()
-        listed = list(messages)  # may call the store
+        listed = _listed(messages)  # may call the store
         self._parts.state.check()
         return self._parts.puts.put_many(listed, until_refused, delivered)
 
@@ -237,12 +238,13 @@ class MessageStore(Putter):
 
         Raises:
             UsageError: the messages differ in fields that a batch has once; the store is closed.
+            TypeError: one of them is no Message; nothing was stored.
 
         Thread: any. Durability: as for put, for all of them when it returns. A crash meanwhile may leave the first
         ones.
         """
         self._parts.state.check()
-        listed = list(messages)  # may call the store
+        listed = _listed(messages)  # may call the store
         self._parts.state.check()
         return self._parts.puts.put_batch(listed, properties)
 
@@ -700,6 +702,20 @@ class MessageStore(Putter):
         except StoreError:
             if kind is None:
                 raise
+
+
+def _listed(messages: Iterable[Message]) -> list[Message]:
+    """Return messages as a list, before any of them is stored.
+
+    Raises:
+        TypeError: one is none.
+    """
+    listed = list(messages)
+    if set(map(type, listed)) - {Message}:
+        for at, one in enumerate(listed):
+            if not isinstance(one, Message):
+                raise TypeError(f"number {at} of the messages is of type {type(one).__name__}; give a flintmq.Message")
+    return listed
 
 
 lockless(MessageStore.put_many.__code__)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from flintmq.errors import UsageError
@@ -59,3 +60,23 @@ def test_a_full_disk_stores_nothing_of_a_batch(tmp_path: Path):
         results = store.put_batch([Message("T", b"x")] * 3)
         assert {r.status for r in results} == {PutMessageStatus.CREATE_MAPPED_FILE_FAILED}
         assert store._parts.log.end == 0
+
+
+@pytest.mark.parametrize("wrong", ["a message", None, 5, b"body", ("T", b"x")])
+def test_nothing_is_stored_where_one_of_many_is_no_message(tmp_path: Path, wrong: object):
+    """A caller who mends the list and puts it again must not double the first ones."""
+    with open_small(tmp_path) as store:
+        for put in (store.put_many, store.put_batch):
+            with pytest.raises(TypeError, match=f"number 1 of the messages is of type {type(wrong).__name__}"):
+                put([Message("T", b"x"), wrong, Message("T", b"y")])  # type: ignore[list-item]
+        assert list(store) == []
+
+
+def test_columns_that_are_no_record_batch(tmp_path: Path):
+    table = pa.table({"body": [b"x", b"y"]})
+    with open_small(tmp_path) as store:
+        with pytest.raises(UsageError, match=r"RecordBatch, not of type Table; put each of its to_batches\(\)"):
+            store.put_columns("T", table)
+        with pytest.raises(UsageError, match="RecordBatch, not of type dict; .*from_pydict"):
+            store.put_columns("T", {"body": [b"x"]})
+        assert store.put_columns("T", table.to_batches()[0]).count == 2

@@ -9,7 +9,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.format import properties as names
 from flintmq.format.properties import NAME_END, VALUE_END
 from flintmq.format.record import CRC_PROPERTY_SIZE, MAX_PROPERTIES, MIN_SIZE, V1_TOPIC_LIMIT
-from flintmq.format.text import java_encode, java_int
+from flintmq.format.text import has_lone_surrogate, java_encode, java_int
 from flintmq.message import Message, PutMessageStatus, PutRule
 from flintmq.store.layout.queue_name import path_name
 
@@ -20,9 +20,13 @@ _LONG = ("%RETRY%", "%DLQ%")
 
 
 def topic_status(topic: str, raw: bytes) -> PutMessageStatus | None:
-    """Return the refusal of a topic that is too long or cannot name a directory, or None."""
+    """Return the refusal of a topic that is too long, no Unicode or cannot name a directory, or None.
+
+    Upstream puts `?` for a lone surrogate, and so gives two topics one name.
+    """
     limit = RETRY_TOPIC_LIMIT if topic.startswith(_LONG) else TOPIC_LIMIT
-    return PutRule.TOPIC.status if len(raw) > limit or path_name(raw) is None else None
+    wrong = len(raw) > limit or path_name(raw) is None or has_lone_surrogate(topic)
+    return PutRule.TOPIC.status if wrong else None
 
 
 def message_status(message: Message, properties: bytes, config: StoreConfig) -> PutMessageStatus | None:
@@ -70,7 +74,8 @@ def encode_properties(message: Message) -> bytes | None:
     """Encode the property string of a message, or return None if a name or value is illegal.
 
     The caller's properties come first in their order, then KEYS, TAGS, and WAIT if it is false. A zero byte is refused,
-    unlike upstream: recovery recognises by it that the end of a record did not reach the disk.
+    unlike upstream: recovery recognises by it that the end of a record did not reach the disk. So is a lone surrogate,
+    for which upstream puts `?`: a query would not find such a key.
     """
     if message.properties_bytes is not None:
         return None if b"\0" in message.properties_bytes else message.properties_bytes
@@ -83,4 +88,6 @@ def encode_properties(message: Message) -> bytes | None:
         pairs[names.WAIT] = "false"
     text = "".join(f"{name}{NAME_END}{value}{VALUE_END}" for name, value in pairs.items())
     separators = text.count(NAME_END), text.count(VALUE_END)
-    return java_encode(text) if separators == (len(pairs), len(pairs)) and "\0" not in text else None
+    if separators != (len(pairs), len(pairs)) or "\0" in text or has_lone_surrogate(text):
+        return None
+    return java_encode(text)

@@ -149,8 +149,15 @@ def check_schema(batch: Any) -> None:
     """Refuse a batch whose columns have a wrong type.
 
     Raises:
-        UsageError: it names the column and the types that it may have.
+        UsageError: it names the column and the types that it may have; or it is no record batch.
     """
+    if type(batch).__name__ != "RecordBatch":  # a Table's columns are in pieces
+        way = (
+            "put each of its to_batches()"
+            if hasattr(batch, "to_batches")
+            else "pyarrow.RecordBatch.from_pydict makes one"
+        )
+        raise UsageError(f"columns are a pyarrow.RecordBatch, not of type {type(batch).__name__}; {way}")
     for name in batch.schema.names:
         if name not in WANTED:
             raise UsageError(f"column {name!r} is not one of: {', '.join(WANTED)}; leave it out")
