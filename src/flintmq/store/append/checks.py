@@ -20,9 +20,9 @@ _LONG = ("%RETRY%", "%DLQ%")
 
 
 def topic_status(topic: str, raw: bytes) -> PutMessageStatus | None:
-    """Return the refusal of a topic that is too long, no Unicode or cannot name a directory, or None.
+    """Return the refusal of a topic that is no Unicode, too long or no name of a directory.
 
-    Upstream puts `?` for a lone surrogate, and so gives two topics one name.
+    None: it is a topic. Upstream puts `?` for a lone surrogate, and so gives two topics one name.
     """
     limit = RETRY_TOPIC_LIMIT if topic.startswith(_LONG) else TOPIC_LIMIT
     wrong = len(raw) > limit or path_name(raw) is None or has_lone_surrogate(topic)
