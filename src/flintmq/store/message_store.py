@@ -32,6 +32,7 @@ from flintmq.store.consumer.consumer import Consumer, new_consumer
 from flintmq.store.consumer.group import ConsumerGroup
 from flintmq.store.consumer.source import StoreSource
 from flintmq.store.layout import config_reader
+from flintmq.store.layout.directories import outside_of_stores
 from flintmq.store.layout.store_config import given_config
 from flintmq.store.listening import ListenOptions, address_of
 from flintmq.store.reentry import in_handler, lockless, reentered
@@ -84,7 +85,7 @@ class MessageStore(Putter):
             (docs/operations/configuration.md).
         UnsupportedFormatError: a DLedger log, or consume queues in RocksDB.
         UsageError: `dispatch`, `peer` or an `ha_` option has another value; `direct_io` without the transient pool;
-            `ha_listen` names an address that cannot be used, or `services` is False.
+            `ha_listen` names an address that cannot be used, or `services` is False; the path is inside another store.
         OSError: the disk refused.
 
     Attributes:
@@ -123,7 +124,7 @@ class MessageStore(Putter):
         if dispatch not in ("thread", "external"):
             raise UsageError(f'dispatch={dispatch!r}; give "thread" or "external"')
         checked_peer(peer)
-        self.root, self.effects = os.path.abspath(local_only(path)), effects
+        self.root, self.effects = outside_of_stores(os.path.abspath(local_only(path)), effects), effects
         given = given_config(config, dev, keys)
         listen = None
         if ha_listen is not None:

@@ -3,7 +3,7 @@ import shutil
 import pytest
 
 from flintmq.config.keys import StoreConfig
-from flintmq.errors import NotAStoreError, UnsupportedFormatError
+from flintmq.errors import NotAStoreError, UnsupportedFormatError, UsageError
 from flintmq.forensics.inspect import inspect
 from flintmq.forensics.verify.run import verify
 from flintmq.message import Message, Outcome
@@ -130,3 +130,25 @@ def test_a_topic_that_is_named_as_a_file_of_rocksdb(tmp_path):
     assert in_rocksdb(str(tmp_path)) == {}
     with MessageStore(tmp_path, dev=True) as store:
         assert len(list(store)) == 3
+
+
+@pytest.mark.parametrize("place", ["commitlog", "consumequeue/T/0", "index", "quarantine/x/y", "config", "a link"])
+def test_no_store_is_made_inside_another_one(tmp_path, place):
+    """RocketMQ does not start with foreign files there."""
+    root = tmp_path / "store"
+    with MessageStore(root) as store:
+        store.put(Message("T", b"x"))
+    (tmp_path / "link").symlink_to(root / "commitlog")
+    before = sorted(root.rglob("*"))
+    inside = tmp_path / "link" if place == "a link" else root / place
+    with pytest.raises(UsageError, match=f"inside the store {root}; give a directory of its own"):
+        MessageStore(inside)
+    assert sorted(root.rglob("*")) == before
+
+
+def test_a_store_beside_a_commit_log_of_another_is_no_part_of_it(tmp_path):
+    """As with storePathCommitLog=/data/commitlog; and a directory may be called as one of a store's."""
+    (tmp_path / "commitlog").mkdir()
+    for name in ("store", "data/index", "index-of-mine"):
+        with MessageStore(tmp_path / name) as store:
+            assert store.put(Message("T", b"x")).outcome is Outcome.OK

@@ -7,7 +7,7 @@ import re
 from typing import NamedTuple
 
 from flintmq.config.keys import StoreConfig
-from flintmq.errors import NotAStoreError, UnsupportedFormatError
+from flintmq.errors import NotAStoreError, UnsupportedFormatError, UsageError
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.store_url import is_remote, store_path
 
@@ -21,6 +21,7 @@ COPYING = "flintmq.copying"
 COPIED = "flintmq.copied"
 """Objects in the root of a copy on object storage: it is not whole while the first is there without the second."""
 
+_OF_A_STORE = (LOG, QUEUES, EXT_QUEUES, BATCH_QUEUES, INDEX, CONFIG, "quarantine")
 OFFSET_NAME = re.compile(r"[0-9]{20}", re.ASCII)  # name of a file in a queue of files: offset of its first byte
 _ROCKSDB = re.compile(r"CURRENT|MANIFEST-.*|OPTIONS-.*|.*\.sst", re.ASCII)
 _TABLES = re.compile(r".*\.sst", re.ASCII)
@@ -41,6 +42,27 @@ class LogDirectory(NamedTuple):
 
     path: str
     writable: bool
+
+
+def outside_of_stores(root: str, effects: Effects = REAL) -> str:
+    """Refuse to write a store among the files of another one; its broker would start no more.
+
+    Args:
+        root: an absolute path.
+        effects: the disk.
+
+    Returns:
+        `root`.
+
+    Raises:
+        UsageError: it is one of a store's directories, or below one.
+    """
+    above, name = os.path.split(os.path.realpath(root))
+    while name:
+        if name in _OF_A_STORE and effects.is_dir(os.path.join(above, LOG)):
+            raise UsageError(f"{root} is inside the store {above}; give a directory of its own")
+        above, name = os.path.split(above)
+    return root
 
 
 def open_root(path: str | os.PathLike[str], config: StoreConfig, effects: Effects = REAL) -> str:
