@@ -306,7 +306,7 @@ class MessageStore(Putter):
 
         Args:
             topic, queue_id, offset: from where.
-            max_messages: at most so many.
+            max_messages: at most so many; 0 and less mean 1, as in RocketMQ.
             tags: only messages with one of these tags (`a || b`); hash collisions pass, as in RocketMQ.
             wait_ms: if the queue has nothing there yet, wait so long for it (RocketMQ's clients wait up to 30000).
 
