@@ -10,6 +10,7 @@ import pytest
 from flintmq.ha.follower_steps import FollowerSteps
 from flintmq.store.append.raw_log import RawLog
 from flintmq.store.recovery import truncate
+from flintmq.testing.sim import pair_long_run
 from flintmq.testing.sim.disk import MODELS
 from flintmq.testing.sim.faults import Swept
 from flintmq.testing.sim.long_run import silenced
@@ -51,3 +52,16 @@ def keeps_a_torn_tail(patched: pytest.MonkeyPatch) -> None:
 def test_a_wrong_follower_is_found(fault: Callable[[pytest.MonkeyPatch], None], monkeypatch: pytest.MonkeyPatch):
     fault(monkeypatch)
     assert swept(0, "ext4").failures
+
+
+def test_one_case_of_the_long_run_in_so_many_is_a_sweep(monkeypatch: pytest.MonkeyPatch):
+    asked: list[PairCase] = []
+
+    def swept(case: PairCase) -> Swept:
+        asked.append(case)
+        return Swept(3, 7, [(5, 28, True, "lost")])
+
+    monkeypatch.setattr(pair_long_run.pair_faults, "sweep", swept)
+    found = pair_long_run.explored(199)
+    assert [case.seed for case in asked] == [199] and (found["runs"], found["after_faults"]) == (3, 7)
+    assert found["failed"] == ["sweep of pair 199, posix: (5, 28, True, 'lost')"]

@@ -16,10 +16,10 @@ import argparse
 import sys
 from pathlib import Path
 
-from flintmq.testing.sim import long_run, pair_long_run
+from flintmq.testing.sim import long_run, pair_faults, pair_long_run
 from flintmq.testing.sim.disk import MODELS
 from flintmq.testing.sim.explorer import Explorer, shrunk
-from flintmq.testing.sim.faults import sweep
+from flintmq.testing.sim.faults import Swept, sweep
 from flintmq.testing.sim.pair_explorer import PairExplorer
 from flintmq.testing.sim.pair_run import PairCase
 from flintmq.testing.sim.run import Case
@@ -63,9 +63,7 @@ def main() -> int:
         return 1 if sums["failed"] else 0
     case = Case.of(words.seed, words.model)
     if words.faults:
-        swept = sweep(case)
-        print(f"{swept.runs} runs, {swept.states} states, {len(swept.failures)} wrong", *swept.failures[:5], sep="\n")
-        return 1 if swept.failures else 0
+        return _swept(sweep(case))
     found = Explorer(case, words.per_cut, words.cut, words.state).go()
     print(f"trace {found.trace:08x}, {found.counts.total() + found.again} states, {len(found.failures)} wrong")
     for failure in found.failures[:5]:
@@ -73,6 +71,12 @@ def main() -> int:
     if found.failures and words.shrink:
         print(*shrunk(case, words.per_cut).ops, sep="\n")
     return 1 if found.failures else 0
+
+
+def _swept(swept: Swept) -> int:
+    """Tell what failing calls did."""
+    print(f"{swept.runs} runs, {swept.states} states, {len(swept.failures)} wrong", *swept.failures[:5], sep="\n")
+    return 1 if swept.failures else 0
 
 
 def _pairs(words: argparse.Namespace) -> int:
@@ -84,6 +88,8 @@ def _pairs(words: argparse.Namespace) -> int:
         if words.report is not None:
             long_run.write(words.report, pair_long_run.table(sums), pair_long_run.BEGIN, pair_long_run.END)
         return 1 if sums["failed"] else 0
+    if words.faults:
+        return _swept(pair_faults.sweep(PairCase.of(words.seed, words.model)))
     found = PairExplorer(PairCase.of(words.seed, words.model), words.per_cut, words.cut, words.state).go()
     print(f"trace {found.trace:08x}, {found.counts.total()} states, {len(found.failures)} wrong")
     for failure in found.failures[:5]:

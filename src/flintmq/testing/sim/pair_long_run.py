@@ -7,8 +7,9 @@ import json
 from dataclasses import asdict
 from typing import Any, Final
 
+from flintmq.testing.sim import pair_faults
 from flintmq.testing.sim.disk import MODELS
-from flintmq.testing.sim.long_run import silenced, total
+from flintmq.testing.sim.long_run import SWEEP_EACH, silenced, total
 from flintmq.testing.sim.pair_explorer import PairExplorer
 from flintmq.testing.sim.pair_run import PairCase
 
@@ -20,6 +21,10 @@ END: Final = "<!-- crash-sim-pairs: end -->"
 def explored(number: int) -> dict[str, Any]:
     """Explore one case of the long run; return its contribution to the sums."""
     model = MODELS[number % len(MODELS)]
+    if number % SWEEP_EACH == SWEEP_EACH - 1:
+        swept = pair_faults.sweep(PairCase.of(number, model))
+        failed = [f"sweep of pair {number}, {model}: {failure}" for failure in swept.failures[:3]]
+        return {"model": model, "counts": {}, "failed": failed, "runs": swept.runs, "after_faults": swept.states}
     explorer = PairExplorer(PairCase.of(number, model)).go()
     gc.collect(1)
     return {
@@ -44,7 +49,9 @@ def table(sums: dict[str, Any]) -> str:
         f"the end, {sums['others']:,} had to refuse the master that there was by then, {sums['mastered']:,} were "
         "opened as a master. "
         f"{sums['refusals']:,} refusals in the cases themselves. In {sums['torn']:,} states a record above what was on "
-        f"disk had bytes that no checksum covers. With the package of {commits}; {sums['seconds'] / 60:,.0f} minutes.",
+        f"disk had bytes that no checksum covers. {sums.get('runs', 0):,} runs with a call of the follower's disk that "
+        f"failed, {sums.get('after_faults', 0):,} states after them, not among these. With the package of {commits}; "
+        f"{sums['seconds'] / 60:,.0f} minutes.",
         "",
         "| model | kill -9 | power cut | recovery stopped, too |",
         "|---|---|---|---|",
