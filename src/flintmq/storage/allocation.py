@@ -124,11 +124,7 @@ class AllocationService:
             self._drop(below)
 
     def _drop(self, below: int) -> None:
-        """Do what `used` says. The caller has the lock.
-
-        A function of its own: from Python 3.12 on the jump back of a loop that ends in a condition is missing in the
-        exception table, so a handler that raises there would leave the lock of a `with` around the loop taken.
-        """
+        """Do what `used` says. The caller has the lock."""
         for start in [start for start in self._table if start < below]:
             del self._table[start]
 
