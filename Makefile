@@ -62,10 +62,10 @@ test-newest: install ## Run the tests of arrow/ and cli/ on the newest releases 
 	$(NEWEST)/bin/python -m pip list | grep -iE '^(duckdb|polars|pyarrow|pyspark|pandas|deltalake|typer|rich) '
 	$(NEWEST)/bin/python -m pytest tests/arrow tests/cli $(ARGS)
 
-test-nogil: ## Run the engine's tests on PYTHON, free-threaded, which has pytest, hypothesis, cython, setuptools, pyarrow
+test-nogil: ## Run the engine's tests on PYTHON, free-threaded: with pytest, pytest-timeout, pytest-xdist, hypothesis, cython, setuptools, pyarrow, lz4, obstore
 	@test -n "$(PYTHON)" || { echo "name the interpreter: make test-nogil PYTHON=/path/to/python3.14t"; exit 1; }
 	$(PYTHON) setup.py -q build_ext --inplace
-	PYTHONPATH=src:. $(PYTHON) -m pytest $(or $(ARGS),tests/storage tests/store tests/kernels tests/format)
+	PYTHONPATH=src:. $(PYTHON) -m pytest $(or $(ARGS),$(PARALLEL) tests/storage tests/store tests/kernels tests/format)
 
 check: lint types imports test test-pure ## Everything that must be green before a commit lands
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import json
 import re
+import sys
 import tracemalloc
 import zlib
 
@@ -24,7 +25,8 @@ def frame(kind: int, data: bytes = TEXT) -> bytes:
         return zlib.compress(data)
     if kind == LZ4:
         return pytest.importorskip("lz4.frame", reason="lz4 is not installed").compress(data)  # type: ignore[no-any-return]
-    return pytest.importorskip("backports.zstd", reason="zstd is not installed").compress(data)  # type: ignore[no-any-return]
+    package = "compression.zstd" if sys.version_info >= (3, 14) else "backports.zstd"
+    return pytest.importorskip(package, reason="zstd is not installed").compress(data)  # type: ignore[no-any-return]
 
 
 @pytest.mark.parametrize("kind", [ZLIB, LZ4, ZSTD, OLD])

@@ -37,9 +37,13 @@ class PieceMemory:
                 self._bytes += size
             lent = pa.py_buffer(memoryview(memory)[:size])
             self._watched.append((memory, weakref.ref(lent)))
-            while self._bytes > MOST:
-                self._bytes -= self._watched.pop(0)[0].size
+            self._let_go()
         return memoryview(lent).cast("B")
+
+    def _let_go(self) -> None:
+        """Watch the oldest memory no longer where it is more than MOST. The caller has the lock."""
+        while self._bytes > MOST:
+            self._bytes -= self._watched.pop(0)[0].size
 
     def _free(self, size: int) -> pa.Buffer | None:
         """Take memory of this size, or up to twice, that nothing refers to from the list."""

@@ -181,12 +181,16 @@ class AckTable:
 
     def _forget(self, request: ReplicaRequest) -> None:
         with self._lock:
-            at = bisect_right(self._waiting, request.end, key=_END)
-            while at and self._waiting[at - 1].end == request.end:
-                at -= 1
-                if self._waiting[at] is request:
-                    del self._waiting[at]
-                    return
+            self._drop(request)
+
+    def _drop(self, request: ReplicaRequest) -> None:
+        """Do what `_forget` says. The caller has the lock."""
+        at = bisect_right(self._waiting, request.end, key=_END)
+        while at and self._waiting[at - 1].end == request.end:
+            at -= 1
+            if self._waiting[at] is request:
+                del self._waiting[at]
+                return
 
     def future(
         self, result: PutResult, loop: asyncio.AbstractEventLoop, readable: Callable[[], None]
@@ -233,12 +237,16 @@ class AckTable:
             taken, self._waiting = self._waiting[:covered], self._waiting[covered:]
             for request in taken:
                 request.done = True
-            for puts in self._loops.values():
-                if puts:
-                    _have(puts, puts.complete, self.reached)
+            self._complete()
         if taken:
             self._opener.set()
             self._opener.wait(0, [request.latch for request in taken])
+
+    def _complete(self) -> None:
+        """Have the event loops answer the puts below `reached`. The caller has the lock."""
+        for puts in self._loops.values():
+            if puts:
+                _have(puts, puts.complete, self.reached)
 
     def gone(self, line: Hashable) -> None:
         """Forget what a line acknowledged."""

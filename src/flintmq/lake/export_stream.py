@@ -96,15 +96,27 @@ def export_stream(
         if once:
             source.stream.end_now()
         total = Exported(begin=query.end, end=query.end, notes=dict(target.notes))
-        while not stop.is_set():
-            done = query.batch()
-            if done is not None:
-                _add(total, done)
-                if on_batch is not None:
-                    on_batch(done)
-            if (done is None and once) or (not query.behind and not once and stop.wait(interval_s)):
-                break
+        _run(query, total, on_batch, interval_s, once, stop)
     return total
+
+
+def _run(
+    query: _Query,
+    total: Exported,
+    on_batch: Callable[[Exported], None] | None,
+    interval_s: float,
+    once: bool,
+    stop: threading.Event,
+) -> None:
+    """Publish micro-batches as `export_stream` says, and add them up."""
+    while not stop.is_set():
+        done = query.batch()
+        if done is not None:
+            _add(total, done)
+            if on_batch is not None:
+                on_batch(done)
+        if (done is None and once) or (not query.behind and not once and stop.wait(interval_s)):
+            return
 
 
 def places_of(read: ReadOptions) -> list[str]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import os
 import time
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 
 from flintmq.cluster.member import Member
 from flintmq.cluster.members import NamedStores, Stores, list_members, not_there, nothing_found
@@ -126,9 +126,7 @@ class StoresWatch:
         """Return the figures of the stores that answered, and the reasons of the others."""
         there = set(listing.found)
         with self._lock:
-            for member in listing.found:
-                if member not in self._calls:
-                    self._calls[member] = BackgroundCall(StoreWatch(member, self._config).look, "flintmq-look")
+            self._add_new(listing.found)
             calls = dict(self._calls)
         failures: dict[Member, Exception] = {
             member: NotAStoreError(not_there(member)) for member in (*listing.gone, *calls) if member not in there
@@ -141,6 +139,12 @@ class StoresWatch:
             except Exception as error:  # whatever it is: the other stores have their metrics
                 failures[member] = error
         return answers, failures
+
+    def _add_new(self, members: Iterable[Member]) -> None:
+        """Add a call for each store that has none. The caller has the lock."""
+        for member in members:
+            if member not in self._calls:
+                self._calls[member] = BackgroundCall(StoreWatch(member, self._config).look, "flintmq-look")
 
     def _tell(self, failures: dict[Member, Exception]) -> None:
         """Log which stores cannot be read from now on, and which can again."""

@@ -121,8 +121,12 @@ class AllocationService:
     def used(self, below: int) -> None:
         """Drop the requests of files below this log offset: they belong to the log now."""
         with self._lock:
-            for start in [start for start in self._table if start < below]:
-                del self._table[start]
+            self._drop(below)
+
+    def _drop(self, below: int) -> None:
+        """Do what `used` says. The caller has the lock."""
+        for start in [start for start in self._table if start < below]:
+            del self._table[start]
 
     def asked(self, file: MappedFile, position: int) -> None:
         """Take the writer's position (MappedFile.asked)."""

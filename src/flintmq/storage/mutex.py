@@ -1,10 +1,16 @@
 """Locks that an interrupted `with` statement does not leave taken.
 
-Up to Python 3.13 no signal handler runs between the end of a lock's `__enter__` and the block of the `with`. Python
-3.14 looks for signals there, because it enters by an ordinary call: a handler that raises (Ctrl-C) leaves the lock
-taken, and the next thread waits for ever. So from 3.14 on `__enter__` is a function of Python's, after whose end Python
-does not look, and releases what it took if a handler raises inside it. `__exit__` stays C's: no handler runs before it
-releases.
+Entering: up to Python 3.13 no signal handler runs between the end of a lock's `__enter__` and the block of the `with`.
+Python 3.14 looks for signals there, because it enters by an ordinary call: a handler that raises (Ctrl-C) leaves the
+lock taken, and the next thread waits for ever. So from 3.14 on `__enter__` is a function of Python's, after whose end
+Python does not look, and releases what it took if a handler raises inside it.
+
+Leaving: `__exit__` stays C's, so no handler runs before it releases. But from Python 3.13 on a handler that raises may
+leave a block without it: where a condition at the end of a loop jumps back to its begin, Python looks for signals
+before it jumps, and the compiler leaves that jump out of the exception table (3.12 does, too, but looks afterwards). No
+lock can mend this. So the block of a `with` that takes one holds no such loop: no `while`, no `for` that ends in an
+`if`, no comprehension with an `if`, no `any(... for ...)`. They stand in functions that the block calls.
+tests/storage/test_lock_loops.py finds those that do not.
 """
 
 from __future__ import annotations

@@ -63,10 +63,10 @@ class KeptUnits:
         Thread: any.
         """
         with self._lock:
-            assert len(self._kept) <= BLOCKS_KEPT
-            for queue, first in self._kept:
-                size = len(queue.blocks.get(first, b""))
-                assert size % UNIT_SIZE == 0 and size <= queue.units_per_block * UNIT_SIZE
+            sizes = [(len(queue.blocks.get(first, b"")), queue.units_per_block) for queue, first in self._kept]
+        assert len(sizes) <= BLOCKS_KEPT
+        for size, units in sizes:
+            assert size % UNIT_SIZE == 0 and size <= units * UNIT_SIZE
 
     def forget(self, queue: RunningQueue) -> None:
         """Drop the blocks of one queue, whose units change."""

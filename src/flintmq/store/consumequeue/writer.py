@@ -286,8 +286,7 @@ class OpenFiles:
     def forget(self, path: str) -> None:
         """Close a file that is deleted, without an fsync."""
         with self._lock:
-            while self._syncing == path:
-                self._lock.wait()
+            self._lock.wait_for(lambda: self._syncing != path)
             fd = self.open.pop(path, -1)
             if fd >= 0:
                 self.effects.close(fd)
@@ -307,10 +306,13 @@ class OpenFiles:
     def close(self) -> None:
         """Close all files without an fsync: code that makes a whole tree syncs it once, at its end."""
         with self._lock:
-            while self._syncing:
-                self._lock.wait()
-            while self.open:
-                self.effects.close(self.open.popitem()[1])
+            self._lock.wait_for(lambda: not self._syncing)
+            self._close_all()
+
+    def _close_all(self) -> None:
+        """Close all files. The caller has the lock."""
+        while self.open:
+            self.effects.close(self.open.popitem()[1])
 
 
 def _topic_folder(path: str) -> str:

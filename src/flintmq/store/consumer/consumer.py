@@ -146,7 +146,7 @@ class Consumer:
             seen = self._source.arrivals()
             with self._group.lock:
                 entries = self._read(most)
-                found = any(entry.message is not None for entry in entries)
+                found = _has_message(entries)
                 if taken is not None and found:
                     taken += entries  # before they are handed out, so that they can be returned
                 if taken is not None or not found:
@@ -210,10 +210,14 @@ class Consumer:
         if not taken:
             return
         with self._group.lock:
-            for entry in reversed(taken):
-                mine = self._group.owners.get(entry.queue_id) is self._member
-                if mine and self._group.positions.get(entry.queue_id) == entry.following:
-                    self._group.positions[entry.queue_id] = entry.begin
+            self._go_back(taken)
+
+    def _go_back(self, taken: list[_Entry]) -> None:
+        """Do what `_give_back` says. The lock is held."""
+        for entry in reversed(taken):
+            mine = self._group.owners.get(entry.queue_id) is self._member
+            if mine and self._group.positions.get(entry.queue_id) == entry.following:
+                self._group.positions[entry.queue_id] = entry.begin
 
     # -- offsets ----------------------------------------------------------------------------------------------------
 
@@ -238,21 +242,28 @@ class Consumer:
         """
         self._check()
         with self._group.lock:
-            mine = self._group.queues_of(self._member)
             if offsets is None:
-                done = {queue: self._group.positions[queue] for queue in mine if queue in self._group.positions}
+                done = self._positions()
             else:
                 done = dict(offsets)
                 for queue, offset in done.items():
                     arguments.numbers(queue_id=queue, offset=offset)
                 for queue, offset in done.items():
                     self._check_offset(queue, offset)
-            self._source.note(
-                self.group, {q: at for q, at in done.items() if self._source.committed(self.group, q) != at}
-            )
+            self._note(done)
         if wait:
             self._source.save()
         return done
+
+    def _positions(self) -> dict[int, int]:
+        """Return the positions of this consumer's queues that have one. The lock is held."""
+        positions = self._group.positions
+        return {queue: positions[queue] for queue in self._group.queues_of(self._member) if queue in positions}
+
+    def _note(self, offsets: dict[int, int]) -> None:
+        """Note the offsets that are not committed yet. The lock is held."""
+        source = self._source
+        source.note(self.group, {q: at for q, at in offsets.items() if source.committed(self.group, q) != at})
 
     def seek(self, queue_id: int, where: int | Start | datetime) -> None:
         """Continue at another offset of a queue of this consumer, without a commit.
@@ -404,6 +415,10 @@ def new_consumer(
     member = GroupMember(wanted, None if not names or "*" in names else frozenset(names))
     shared = groups.setdefault((group, topic), ConsumerGroup(group, source))
     return Consumer(shared, topic, member, check_start(start) == "latest", idle_ms)
+
+
+def _has_message(entries: list[_Entry]) -> bool:
+    return any(entry.message is not None for entry in entries)
 
 
 def _ms(when: datetime) -> int:

@@ -94,17 +94,21 @@ class DispatchService(AfterPut):
             if self.on_records is not None:
                 self.on_records()
             try:
-                before = -1
-                while before < self.position < end:
-                    before = self.position
-                    if not self._take_handed_over(end):
-                        self._read(self.handed_over.before(end) if self.handed_over is not None else end)
+                self._dispatch(end)
             except Exception as error:  # of any kind: a thread that ends silently would be worse (upstream defect D29)
                 self._halt(error)
                 return False
             with self.queues.changed:
                 self.queues.changed.notify_all()
             return True
+
+    def _dispatch(self, end: int) -> None:
+        """Dispatch the records up to this log offset, as far as they can be read."""
+        before = -1
+        while before < self.position < end:
+            before = self.position
+            if not self._take_handed_over(end):
+                self._read(self.handed_over.before(end) if self.handed_over is not None else end)
 
     def begin_at(self, position: int) -> None:
         """Begin at this log offset, before which an empty log never had anything.

@@ -137,9 +137,13 @@ class Housekeeping:
         Thread: any. Durability: on return.
         """
         with self._saving:
-            changed = any(file.changed for file in self.files)
+            changed = self._has_changes()
             if not self._save() and changed:
                 raise StoreError("offsets are not written: the log could not be flushed; restart the store")
+
+    def _has_changes(self) -> bool:
+        """Return whether a file of config/ has changes that are not on disk."""
+        return any(file.changed for file in self.files)
 
     def _save(self) -> int:
         if not self.followed and len(queues := self.known.queues()) != self._queues_seen:
@@ -166,12 +170,17 @@ class Housekeeping:
         """
         with self._saving:
             self.followed = self.offsets.followed = True
-            written = []
-            for name, value in tables.items():
-                file = next((file for file in self.files if file.name == name), None) or self.files[0].sibling(name)
-                if file.replace(value):
-                    written.append(name)
+            written = self._replace(tables)
             self._learn_batch_topics()
+        return written
+
+    def _replace(self, tables: Mapping[str, JsonObject]) -> list[str]:
+        """Write the tables that differ from their files; return the names of these. The caller saves."""
+        written = []
+        for name, value in tables.items():
+            file = next((file for file in self.files if file.name == name), None) or self.files[0].sibling(name)
+            if file.replace(value):
+                written.append(name)
         return written
 
     def _learn_batch_topics(self) -> None:
@@ -187,15 +196,18 @@ class Housekeeping:
                 raise UsageError(f"topic {topic!a}: this store follows a broker; create its topics there")
             if not batch and queue_type != config_reader.SIMPLE_TYPE:
                 raise UsageError(f"queue_type={queue_type!r}; give SimpleCQ or BatchCQ")
-            if batch != (topic in self.known.batch):
-                raw = java_encode(topic)
-                if self.topics.queue_count(topic) is not None or any(name == raw for name, _ in self.known.queues()):
-                    raise UsageError(f"topic {topic!a} exists with queues of the other type; give another name")
+            if batch != (topic in self.known.batch) and self._exists(topic):
+                raise UsageError(f"topic {topic!a} exists with queues of the other type; give another name")
             self.topics.create(topic, queues, batch=batch)
             if batch and topic not in self.known.batch:
                 self.known.new_batch(topic)
                 self.known.batch.add(topic)
         self.save_once()
+
+    def _exists(self, topic: str) -> bool:
+        """Return whether a topic was created or has queues."""
+        raw = java_encode(topic)
+        return self.topics.queue_count(topic) is not None or any(name == raw for name, _ in self.known.queues())
 
     def start(self) -> None:
         """Start the threads."""
