@@ -274,16 +274,35 @@ def golden_basic(golden) -> Golden:  # type: ignore[no-untyped-def]
 
 
 def test_streams_that_are_closed_from_the_start(golden_basic: Golden, tmp_path: Path) -> None:
-    command = f"{sys.executable} -m flintmq inspect"
-    for line, code in ((f"{golden_basic.path} >&-", 0), (f"{tmp_path} 2>&-", 2), (f"{golden_basic.path} >&- 2>&-", 0)):
-        done = subprocess.run(["sh", "-c", f"{command} {line}"], capture_output=True, check=False, timeout=60)
-        assert (done.returncode, done.stderr) == (code, b"")
+    store, new = golden_basic.path, tmp_path / "new"
+    no_output = b"flintmq: standard output is closed; send it to a file, or > /dev/null\n"
+    no_input = b"flintmq: standard input is closed; give BODY, or the messages by < FILE\n"
+    for line, code, said in (
+        (f"inspect {store} >&-", 5, no_output),
+        (f"scan {store} -n 1 >&-", 5, no_output),
+        (f"put {new} T x >&-", 5, no_output),
+        ("version >&-", 5, no_output),
+        ("scan --help >&-", 5, no_output),
+        (f"inspect {store} >&- 2>&-", 5, b""),
+        (f"inspect {tmp_path} 2>&-", 2, b""),
+        (f"put {new} T <&-", 2, no_input),
+        (f"put {new} T --lines <&-", 2, no_input),
+        (f"inspect {store} <&- >/dev/null", 0, b""),
+    ):
+        command = ["sh", "-c", f"{sys.executable} -m flintmq {line}"]
+        done = subprocess.run(command, capture_output=True, check=False, timeout=60)
+        assert (done.returncode, done.stdout, done.stderr) == (code, b"", said), line
+    assert not new.exists()
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
-def test_a_full_disk_is_one_line(golden_basic: Golden) -> None:
+@pytest.mark.parametrize(
+    "words", [["scan", "STORE"], ["sql", "STORE", "select 1"], ["version"], ["-V"], ["help"], ["scan", "--help"]]
+)
+def test_a_full_disk_is_one_line(words: list[str], golden_basic: Golden) -> None:
     with open("/dev/full", "wb") as full:
-        command = [sys.executable, "-m", "flintmq", "scan", str(golden_basic.path)]
+        told = [str(golden_basic.path) if word == "STORE" else word for word in words]
+        command = [sys.executable, "-m", "flintmq", *told]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, timeout=60)
     assert done.returncode == 5
     assert done.stderr == b"flintmq: No space left on device; free some space on that disk, or give another place\n"

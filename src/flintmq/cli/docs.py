@@ -44,8 +44,9 @@ Text from a store is escaped: control characters, bidi controls and bytes that a
 {times}
 
 Progress bars appear during long work if stderr is a terminal; `-q` (`--quiet`), before or after the command's name,
-turns them off. A closed pipe (`flintmq scan ... | head`) is no error. An error is one line on stderr, with `--json` a
-JSON object; `FLINTMQ_DEBUG=1` adds the traceback.
+turns them off. A closed pipe (`flintmq scan ... | head`) is no error; a stdout that is closed from the start (`>&-`)
+ends a command before it does anything. An error is one line on stderr, with `--json` a JSON object; `FLINTMQ_DEBUG=1`
+adds the traceback.
 
 `scan` and `sql` keep [zone maps](../internals/format/zone-map.md) of logs of 64 MiB and more in the user's cache, some
 two thousandths of the log, so that the next question for a topic, a time or a key reads only the parts that may hold an

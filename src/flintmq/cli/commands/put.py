@@ -47,6 +47,8 @@ def command(
     """
     if lines and body is not None:
         raise UsageError("--lines reads standard input; leave BODY out")
+    if body is None and sys.stdin is None:
+        raise UsageError("standard input is closed; give BODY, or the messages by < FILE")
     import flintmq
     from flintmq.format.text import java_encode
     from flintmq.store.append.checks import topic_status
