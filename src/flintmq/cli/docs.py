@@ -64,7 +64,8 @@ Completion of commands and options by the Tab key, in bash, zsh or fish: put thi
 """
 TIMES = """\
 **TIME** is ISO 8601 (`2024-11-20`, `2024-11-20T11:24:33+08:00`; UTC where no zone is given), digits alone (ms since
-1970), an age (`-15m`, `-1h30m`; units `ms s m h d w`), or `now`."""
+1970; `"$(date +%s)000"` in a shell), an age (`-15m`, `-1h30m`; units `ms s m h d w`), or `now`. Digits before 1990, such
+as seconds or `20241120`, are refused; `0` is the beginning."""
 
 TEMPLATES = """\
 Fields of `--format` are the names of the schema in braces. A field may name its format:

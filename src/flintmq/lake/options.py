@@ -21,7 +21,7 @@ from flintmq.errors import UsageError
 from flintmq.kernels.select import ANY_QUEUE
 from flintmq.lake.broker_options import ANY_STORE, brokers_named, options_of_broker
 from flintmq.lake.offsets import Queue, parse_assignment, parse_offsets, parse_timestamps, queue_ranges
-from flintmq.lake.option_text import OptionNames, choice, flag, names, number
+from flintmq.lake.option_text import OptionNames, choice, flag, names, number, time_ms
 from flintmq.storage.store_url import local_only, store_path
 from flintmq.store.commitlog.predicate import Predicate
 
@@ -245,7 +245,7 @@ def _predicate(given: Mapping[str, str]) -> Predicate:
     """
     topics = names(given, "subscribe")
     assigned = parse_assignment("assign", given["assign"]) if "assign" in given else None
-    since, until = number(given, "startingTimestamp", 0), number(given, "endingTimestamp", 0)
+    since, until = time_ms(given, "startingTimestamp"), time_ms(given, "endingTimestamp")
     if since is not None and until is not None and since > until:
         raise UsageError(f"option startingTimestamp ({since}) is later than endingTimestamp ({until})")
     pattern = given.get("subscribePattern")
