@@ -42,7 +42,9 @@ def test_values():
         access="map",
     )
     assert options.columns == ("topic", "body")
-    assert options.predicate == Predicate(frozenset("AB"), since=1_700_000_000_005, until=1_700_000_000_006, tags=frozenset({"T1", "T2"}))
+    assert options.predicate == Predicate(
+        frozenset("AB"), since=1_700_000_000_005, until=1_700_000_000_006, tags=frozenset({"T1", "T2"})
+    )
     assert options.decompress and options.explode and options.pushdown and options.access == "map"
 
 
@@ -85,7 +87,10 @@ def test_assign_with_offsets():
         ({"access": "mmap"}, "not one of pread, map"),
         ({"startingTimestamp": "2024-01-01"}, "not a whole number"),
         ({"startingTimestamp": "1700000000006", "endingTimestamp": "1700000000005"}, "later than"),
-        ({"startingTimestamp": "1700000000"}, "option startingTimestamp: 1700000000 ms since 1970 is 1970-01-20T16:13:20"),
+        (
+            {"startingTimestamp": "1700000000"},
+            "option startingTimestamp: 1700000000 ms since 1970 is 1970-01-20T16:13:20",
+        ),
         ({"endingTimestamp": "20241120"}, "option endingTimestamp: 20241120 ms since 1970 is 1970-01-01T05:37:21.120Z"),
         (
             {"endingOffsetsByTimestamp": '{"A": {"0": 1700000000}}'},

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from importlib.util import find_spec
 from typing import Any
 
 from typer.core import TyperCommand
 
-from flintmq.errors import MissingExtraError
+from flintmq.errors import MissingExtraError, UsageError
 
 INT64 = 1 << 63
 
@@ -21,6 +22,20 @@ class Command(TyperCommand):
     """
 
     needs: tuple[str, str] | None = None
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Parse the words, of which none may be lost.
+
+        Raises:
+            UsageError: an option that has one value is given twice.
+        """
+        if not ctx.resilient_parsing:  # of an unfinished line, for a completion
+            _, _, params = self.make_parser(ctx).parse_args(args=list(args))
+            counts: Counter[Any] = Counter(params)
+            for param, count in counts.items():
+                if count > 1 and not (param.multiple or param.is_flag):
+                    raise UsageError(f"{param.opts[0]} is given {count} times, and has one value; give it once")
+        return super().parse_args(ctx, args)
 
     def invoke(self, ctx: Any) -> Any:
         """Run the command, with numbers clamped to 64 bits.

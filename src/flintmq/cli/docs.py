@@ -56,7 +56,8 @@ off; `rm -r ~/.cache/flintmq/zones` removes them.
 Ctrl-C, SIGTERM (systemd, `docker stop`, `timeout`) and SIGHUP end a command in the same way: unfinished work is
 removed, and the exit code is 130, 143 or 129. After `kill -9` a hidden directory may stay beside the target
 (`.NAME.flintmq-copy`, `.NAME.flintmq-salvage`, `NAME/.flintmq-rebuild`); the next run with the same target removes it.
-Numbers beyond 64 bits count as the largest of 64 bits.
+Numbers beyond 64 bits count as the largest of 64 bits. An empty value (of a variable that is not set) and a second
+value of an option that has one are refused. Topics, tags, keys and SQL are UTF-8 in any locale.
 
 Completion of commands and options by the Tab key, in bash, zsh or fish: put this into the shell's start-up file.
 
@@ -64,8 +65,8 @@ Completion of commands and options by the Tab key, in bash, zsh or fish: put thi
 """
 TIMES = """\
 **TIME** is ISO 8601 (`2024-11-20`, `2024-11-20T11:24:33+08:00`; UTC where no zone is given), digits alone (ms since
-1970; `"$(date +%s)000"` in a shell), an age (`-15m`, `-1h30m`; units `ms s m h d w`), or `now`. Digits before 1990, such
-as seconds or `20241120`, are refused; `0` is the beginning."""
+1970; `"$(date +%s)000"` in a shell), an age (`-15m`, `-1h30m`; units `ms s m h d w`), or `now`. Digits before 1990,
+such as seconds or `20241120`, are refused; `0` is the beginning."""
 
 TEMPLATES = """\
 Fields of `--format` are the names of the schema in braces. A field may name its format:

@@ -57,6 +57,7 @@ PropertiesOption = Annotated[
         metavar="NAME[:COLUMN]",
         show_default=False,
         help="This property as a column of text, instead of the map of all. May be repeated.",
+        text=True,
     ),
 ]
 BodyOption = Annotated[

@@ -88,8 +88,8 @@ def parse_time(option: str, text: str, now_ms: int | None = None) -> int:
 
     Args:
         option: the option's name.
-        text: ISO 8601 (`2024-11-20`, `2024-11-20T11:24:33.5+08:00`; UTC if no zone is written), digits (ms since 1970, as typed_ms),
-            `now`, or an age: `-15m`, `-1h30m` (units ms, s, m, h, d, w).
+        text: ISO 8601 (`2024-11-20`, `2024-11-20T11:24:33.5+08:00`; UTC if no zone is written), digits (ms since 1970,
+            as typed_ms), `now`, or an age: `-15m`, `-1h30m` (units ms, s, m, h, d, w).
         now_ms: the moment that an age counts from; None for the present.
 
     Raises:

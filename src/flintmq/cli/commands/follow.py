@@ -72,12 +72,22 @@ def command(
     ] = None,
     cluster: Annotated[
         str | None,
-        Option("--cluster", metavar="NAME", show_default=False, help="With --namesrv: only brokers of this cluster."),
+        Option(
+            "--cluster",
+            metavar="NAME",
+            show_default=False,
+            help="With --namesrv: only brokers of this cluster.",
+            text=True,
+        ),
     ] = None,
     broker: Annotated[
         list[str] | None,
         Option(
-            "--broker", metavar="NAME", show_default=False, help="With --namesrv: only this broker. May be repeated."
+            "--broker",
+            metavar="NAME",
+            show_default=False,
+            help="With --namesrv: only this broker. May be repeated.",
+            text=True,
         ),
     ] = None,
     flush: Annotated[

@@ -62,11 +62,23 @@ def command(
     ] = None,
     broker_name: Annotated[
         str | None,
-        Option("--broker-name", metavar="NAME", show_default=False, help="With --register: the slaves' brokerName."),
+        Option(
+            "--broker-name",
+            metavar="NAME",
+            show_default=False,
+            help="With --register: the slaves' brokerName.",
+            text=True,
+        ),
     ] = None,
     cluster: Annotated[
         str | None,
-        Option("--cluster", metavar="NAME", show_default=False, help="With --register: the slaves' brokerClusterName."),
+        Option(
+            "--cluster",
+            metavar="NAME",
+            show_default=False,
+            help="With --register: the slaves' brokerClusterName.",
+            text=True,
+        ),
     ] = None,
     settings: SetOption = None,
     as_json: JsonOption = False,
