@@ -113,6 +113,8 @@ CatalogOption = Annotated[
     ),
 ]
 BROKERS_SHOWN = 30
+INTERVAL_S = 10.0
+"""Seconds between micro-batches where none are given."""
 PARTITION_DEFAULT = "topic_name,date"
 
 

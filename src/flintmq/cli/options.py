@@ -152,9 +152,9 @@ def once_option(help: str) -> Any:
     return Option("--once", help=help)
 
 
-def interval_option(help: str) -> Any:
+def interval_option(help: str, show_default: bool = True) -> Any:
     """Declare `--interval`, the seconds between the rounds of such a job."""
-    return Option("--interval", metavar="S", min=0.0, help=help)
+    return Option("--interval", metavar="S", min=0.0, show_default=show_default, help=help)
 
 
 def examples(*lines: str) -> str:

@@ -92,6 +92,7 @@ class ReadOptions:
         least_splits: least number of partitions.
         most_records: most records of a partition, in a batch read an estimate; None for no limit.
         fail_on_data_loss: whether damage fails the job.
+        skip_option: how the user's front end says that it does not; for errors.
         decompress, explode, pushdown: as the options say.
         access: "pread" or "map".
         view: "messages" or "queues".
@@ -112,6 +113,7 @@ class ReadOptions:
     least_splits: int = 1
     most_records: int | None = None
     fail_on_data_loss: bool = True
+    skip_option: str = "failOnDataLoss=false"
     decompress: bool = False
     explode: bool = False
     pushdown: bool = False

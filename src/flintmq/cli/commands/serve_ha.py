@@ -101,7 +101,7 @@ def command(
     host, port = parse_address("--listen", listen, HA_PORT)
     config = store_config(settings)
     log = StoredLog(store, config)
-    listener = HaListener(ListenOptions((host, port), tuple(allow or ()), new_slave.value), log, config)
+    listener = HaListener(ListenOptions((host, port), tuple(allow or ()), new_slave.value, prefix="--"), log, config)
     try:
         stop = signals.stop_event()
         events = _Events(output(as_json), stop, as_json)
