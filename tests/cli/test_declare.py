@@ -92,6 +92,33 @@ def test_a_second_value_is_not_lost(name: str, command: Callable[..., int], name
     assert result.err == f"flintmq: {names[0]} is given 2 times, and has one value; give it once\n"
 
 
+NUMBERS = [
+    (name, command, parameter)
+    for name, command in commands()
+    for parameter, (hint, _) in parameters(command).items()
+    if kind_of(hint) in (int, float)
+]
+
+
+@pytest.mark.parametrize(("name", "command", "parameter"), NUMBERS, ids=[f"{n} {p}" for n, _, p in NUMBERS])
+def test_a_number_is_written_in_digits(name: str, command: Callable[..., int], parameter: str, run: Run) -> None:
+    """Python also reads 1_0, as 10, and digits of other scripts."""
+    said = parameters(command)[parameter][1].name
+    for word in ("1_0", " 1", "1_0.5", "１"):
+        result = run(*name.split(), *line(command, {**right(command), parameter: word}))
+        assert (result.code, result.out) == (2, "") and said in result.err and len(result.err.splitlines()) == 1
+        if word in ("1_0", " 1"):
+            assert result.err == f"flintmq: {said}: '{word}' is not a number; write digits alone\n"
+
+
+@pytest.mark.parametrize("place", [("0", "9" * 23), ("9" * 23, "0"), ("0", "9223372036854775808")])
+def test_a_place_beyond_64_bits_is_named_as_it_was_given(run: Run, place: tuple[str, str]) -> None:
+    result = run("get", "store", "T", *place)
+    name, word = ("QUEUE", place[0]) if place[0] != "0" else ("OFFSET", place[1])
+    assert (result.code, result.out) == (2, "")
+    assert result.err == f"flintmq: {name}: {word} does not fit 64 bits; no store has such a place\n"
+
+
 def test_a_flag_may_be_repeated(run: Run) -> None:
     assert run("doctor", "--json", "--json").code in (0, 1)
 

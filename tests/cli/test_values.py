@@ -148,7 +148,7 @@ def test_positions(given: str, position: int) -> None:
     assert parse_position("--at", given) == position
 
 
-@pytest.mark.parametrize("given", ["", "-1", "0x", "12.5", "1 KiB", "٣", "9223372036854775808"])
+@pytest.mark.parametrize("given", ["", "-1", "0x", "12.5", "1 KiB", "٣", "9223372036854775808", "1_0", "0x1_0", " 1"])
 def test_what_is_no_position(given: str) -> None:
     with pytest.raises(UsageError, match=r"^--at: .* is not a position; write a number of bytes"):
         parse_position("--at", given)

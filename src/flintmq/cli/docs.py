@@ -56,8 +56,9 @@ off; `rm -r ~/.cache/flintmq/zones` removes them.
 Ctrl-C, SIGTERM (systemd, `docker stop`, `timeout`) and SIGHUP end a command in the same way: unfinished work is
 removed, and the exit code is 130, 143 or 129. After `kill -9` a hidden directory may stay beside the target
 (`.NAME.flintmq-copy`, `.NAME.flintmq-salvage`, `NAME/.flintmq-rebuild`); the next run with the same target removes it.
-Numbers beyond 64 bits count as the largest of 64 bits. An empty value (of a variable that is not set) and a second
-value of an option that has one are refused. Topics, tags, keys and SQL are UTF-8 in any locale.
+Numbers are written in digits alone; those beyond 64 bits count as the largest of 64 bits, but for the place that `get`
+reads. An empty value (of a variable that is not set) and a second value of an option that has one are refused. Topics,
+tags, keys and SQL are UTF-8 in any locale.
 
 Completion of commands and options by the Tab key, in bash, zsh or fish: put this into the shell's start-up file.
 

@@ -144,10 +144,8 @@ def parse_position(option: str, text: str) -> int:
     Raises:
         UsageError: the text is none.
     """
-    try:
-        value = int(text, 16) if text.lower().startswith("0x") else int(text) if text.isascii() else -1
-    except ValueError:
-        value = -1
+    found = re.fullmatch(r"0[xX]([0-9A-Fa-f]{1,16})|[0-9]{1,19}", text)
+    value = -1 if found is None else int(found[1], 16) if found[1] else int(text)
     if not 0 <= value <= _INT64_MAX:
         raise UsageError(
             f"{option}: {shorten_text(text, 60)!r} is not a position; write a number of bytes, such as 12345 or 0x3039"
