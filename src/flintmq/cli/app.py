@@ -146,9 +146,10 @@ def _system(error: OSError) -> str:
 
 
 def _open_missing_streams() -> bool:
-    """Replace a closed stdout or stderr by one that shows nothing; return whether stdout was closed.
+    """Replace closed standard streams; return whether stdout was closed.
 
-    Their numbers are taken, too: a library that prints to number 1 must not print into the next file that is opened.
+    Output on the new ones disappears. Their numbers are taken, too: a library that prints to number 1 must not print
+    into the next file that is opened.
     """
     closed = sys.stdout is None
     if closed or sys.stdin is None or sys.stderr is None:

@@ -40,10 +40,11 @@ class Command(TyperCommand):
                 raise UsageError(f"{param.opts[0]} is given {count} times, and has one value; give it once")
         rest = super().parse_args(ctx, args)
         for param in counts:
-            word, value = given.get(param.name), ctx.params.get(param.name)
+            word: Any = given.get(param.name)
+            value: Any = ctx.params.get(param.name)
             option = param.param_type_name == "option"
-            words, values = (word, value) if isinstance(value, list) else ([word], [value])
-            for text, number in zip(words, values, strict=True):
+            several = isinstance(value, list)
+            for text, number in zip(word, value, strict=True) if several else ((word, value),):
                 if isinstance(number, (int, float)) and isinstance(text, str):
                     _check_number(param.opts[0] if option else param.metavar, text, number, place=not option)
         return rest

@@ -55,7 +55,7 @@ class Selection:
 
     @property
     def key_bytes(self) -> bytes:
-        """The one key as messages hold it; empty if only decoded texts can be compared, or there are several."""
+        """The one key as messages hold it; empty if it cannot be compared in bytes, or of several."""
         key = "".join(self.keys)
         if len(self.keys) != 1 or "\ufffd" in key:  # which may represent bytes that are not UTF-8
             return b""
