@@ -20,9 +20,12 @@ def main() -> NoReturn:
 
         try:
             print(f"flintmq {__version__}", flush=True)
+            sys.exit(0)
         except BrokenPipeError:
             sys.stdout = None  # the reader is gone: leave nothing to flush at exit
-        sys.exit(0)
+            sys.exit(0)
+        except OSError:
+            pass  # the command line meets it again, and explains it
     from flintmq.cli.app import main
 
     main()

@@ -151,7 +151,7 @@ def test_a_rocksdb_store_is_named_as_such(run: Run, tmp_path: Path) -> None:
         (["scan", "x", "--queue", "one"], "'--queue'"),
         (["scan", "x", "--since", "soon"], "--since: 'soon' is not a time"),
         (["scan", "x", "--until", "later"], "--until: 'later' is not a time"),
-        (["scan", "x", "--since", "2000", "--until", "1000"], "--since (1970-01-01T00:00:02.000Z) is not before"),
+        (["scan", "x", "--since", "2024-01-02", "--until", "2024-01-01"], "--since (2024-01-02T00:00:00.000Z) is not"),
         (["scan", "x", "--format", "{nope}"], "--format: {nope} is not a field"),
         (["scan", "x", "--format", "{topic}", "--json"], "--format and --json exclude each other"),
         (["scan", "x", "--set", "mappedFileSizeCommitLog"], "is not KEY=VALUE"),
@@ -274,16 +274,35 @@ def golden_basic(golden) -> Golden:  # type: ignore[no-untyped-def]
 
 
 def test_streams_that_are_closed_from_the_start(golden_basic: Golden, tmp_path: Path) -> None:
-    command = f"{sys.executable} -m flintmq inspect"
-    for line, code in ((f"{golden_basic.path} >&-", 0), (f"{tmp_path} 2>&-", 2), (f"{golden_basic.path} >&- 2>&-", 0)):
-        done = subprocess.run(["sh", "-c", f"{command} {line}"], capture_output=True, check=False, timeout=60)
-        assert (done.returncode, done.stderr) == (code, b"")
+    store, new = golden_basic.path, tmp_path / "new"
+    no_output = b"flintmq: standard output is closed; send it to a file, or > /dev/null\n"
+    no_input = b"flintmq: standard input is closed; give BODY, or the messages by < FILE\n"
+    for line, code, said in (
+        (f"inspect {store} >&-", 5, no_output),
+        (f"scan {store} -n 1 >&-", 5, no_output),
+        (f"put {new} T x >&-", 5, no_output),
+        ("version >&-", 5, no_output),
+        ("scan --help >&-", 5, no_output),
+        (f"inspect {store} >&- 2>&-", 5, b""),
+        (f"inspect {tmp_path} 2>&-", 2, b""),
+        (f"put {new} T <&-", 2, no_input),
+        (f"put {new} T --lines <&-", 2, no_input),
+        (f"inspect {store} <&- >/dev/null", 0, b""),
+    ):
+        command = ["sh", "-c", f"{sys.executable} -m flintmq {line}"]
+        done = subprocess.run(command, capture_output=True, check=False, timeout=60)
+        assert (done.returncode, done.stdout, done.stderr) == (code, b"", said), line
+    assert not new.exists()
 
 
 @pytest.mark.skipif(not os.path.exists("/dev/full"), reason="no /dev/full here")
-def test_a_full_disk_is_one_line(golden_basic: Golden) -> None:
+@pytest.mark.parametrize(
+    "words", [["scan", "STORE"], ["sql", "STORE", "select 1"], ["version"], ["-V"], ["help"], ["scan", "--help"]]
+)
+def test_a_full_disk_is_one_line(words: list[str], golden_basic: Golden) -> None:
     with open("/dev/full", "wb") as full:
-        command = [sys.executable, "-m", "flintmq", "scan", str(golden_basic.path)]
+        told = [str(golden_basic.path) if word == "STORE" else word for word in words]
+        command = [sys.executable, "-m", "flintmq", *told]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, timeout=60)
     assert done.returncode == 5
     assert done.stderr == b"flintmq: No space left on device; free some space on that disk, or give another place\n"
@@ -297,6 +316,24 @@ def test_output_does_not_depend_on_the_locale(golden_basic: Golden) -> None:
         assert done.returncode == 0 and done.stderr == b""
         outputs.add(done.stdout)
     assert len(outputs) == 1 and "库存/".encode() in outputs.pop()
+
+
+def test_texts_are_utf8_where_python_is_told_not_to_use_it(golden_basic: Golden, tmp_path: Path) -> None:
+    """Queues are directories with the topic's name; without UTF-8 it would be another name than RocketMQ's, or none."""
+    env = {**os.environ, "LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
+    found = script("scan", golden_basic.path, "--topic", "库存", "--limit", "3", env=env)
+    assert (found.returncode, found.stderr) == (0, b"") and found.stdout.count("库存/".encode()) == 3
+    refused = script("put", tmp_path / "new", "库存", "x", env=env)
+    assert refused.returncode == 2 and refused.stderr.startswith(
+        b"flintmq: TOPIC \\u5e93\\u5b58: its queues are direct"
+    )
+    assert refused.stderr.endswith(b"; set PYTHONUTF8=1\n") and not (tmp_path / "new").exists()
+    stored = script("put", tmp_path / "new", "T", "体", "--key", "键", "--tag", "标", env=env)
+    assert (stored.returncode, stored.stderr) == (0, b"")
+    assert "tags=标  keys=键  体".encode() in script("query", tmp_path / "new", "T", "键", env=env).stdout
+    rebuilt = script("rebuild", golden_basic.path, "--into", tmp_path / "made", env=env)
+    assert rebuilt.returncode == 2 and len(rebuilt.stderr.splitlines()) == 1
+    assert rebuilt.stderr.endswith(b"; set PYTHONUTF8=1\n")
 
 
 def test_the_installed_script_is_this_command() -> None:

@@ -43,12 +43,12 @@ def test_a_typing_mistake_gets_the_right_name() -> None:
 
 def test_time_ranges() -> None:
     assert time_range(None, None) == (None, None)
-    assert time_range("1000", "2000") == (1000, 2000)
+    assert time_range("631152000000", "1700681825997") == (631152000000, 1700681825997)
     first, end = time_range("-1h", "-30m")
     assert first is not None and end is not None and end - first == 1_800_000
 
 
-@pytest.mark.parametrize(("since", "until"), [("2000", "1000"), ("1000", "1000"), ("-15m", "-1h")])
+@pytest.mark.parametrize(("since", "until"), [("now", "2024-01-01"), ("2024-01-01", "2024-01-01"), ("-15m", "-1h")])
 def test_an_empty_range_is_a_mistake(since: str, until: str) -> None:
     with pytest.raises(UsageError, match="--since .* is not before --until"):
         time_range(since, until)
@@ -83,6 +83,23 @@ NOW = 1_700_000_000_000
 )
 def test_times(given: str, ms: int) -> None:
     assert parse_time("--at", given, NOW) == ms
+
+
+@pytest.mark.parametrize(
+    ("given", "meant"),
+    [
+        ("1", "1970-01-01T00:00:00.001Z"),
+        ("2020", "1970-01-01T00:00:02.020Z"),
+        ("20261126", "1970-01-01T05:37:41.126Z"),
+        ("1795167380", "1970-01-21T18:39:27.380Z"),
+        ("631151999999", "1989-12-31T23:59:59.999Z"),
+    ],
+)
+def test_digits_that_are_no_ms_are_refused(given: str, meant: str) -> None:
+    advice = "write 000 after a number of seconds, and a date as 2024-11-20"
+    with pytest.raises(UsageError) as caught:
+        parse_time("--at", given, NOW)
+    assert str(caught.value) == f"--at: {given} ms since 1970 is {meant}; {advice}"
 
 
 @pytest.mark.parametrize(
@@ -131,7 +148,7 @@ def test_positions(given: str, position: int) -> None:
     assert parse_position("--at", given) == position
 
 
-@pytest.mark.parametrize("given", ["", "-1", "0x", "12.5", "1 KiB", "٣", "9223372036854775808"])
+@pytest.mark.parametrize("given", ["", "-1", "0x", "12.5", "1 KiB", "٣", "9223372036854775808", "1_0", "0x1_0", " 1"])
 def test_what_is_no_position(given: str) -> None:
     with pytest.raises(UsageError, match=r"^--at: .* is not a position; write a number of bytes"):
         parse_position("--at", given)

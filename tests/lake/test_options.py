@@ -34,15 +34,17 @@ def test_values():
         columns=" topic , body",
         subscribe="A, B",
         tags="T1 || T2",
-        startingTimestamp="5",
-        endingTimestamp="6",
+        startingTimestamp="1700000000005",
+        endingTimestamp="1700000000006",
         decompress="true",
         explode="true",
         pushdown="true",
         access="map",
     )
     assert options.columns == ("topic", "body")
-    assert options.predicate == Predicate(frozenset("AB"), since=5, until=6, tags=frozenset({"T1", "T2"}))
+    assert options.predicate == Predicate(
+        frozenset("AB"), since=1_700_000_000_005, until=1_700_000_000_006, tags=frozenset({"T1", "T2"})
+    )
     assert options.decompress and options.explode and options.pushdown and options.access == "map"
 
 
@@ -71,7 +73,7 @@ def test_assign_with_offsets():
         ({"subscribe": "A", "assign": '{"A": [0]}'}, "subscribe and assign exclude each other"),
         ({"subscribe": "A", "subscribePattern": "A"}, "exclude each other"),
         ({"startingOffsets": '{"A": {"0": 5}}', "endingOffsets": '{"A/0": 4}'}, "is larger than endingOffsets (4)"),
-        ({"startingOffsets": "nonsense", "startingTimestamp": "1"}, "is not JSON"),
+        ({"startingOffsets": "nonsense", "startingTimestamp": "0"}, "is not JSON"),
         ({"subscribePattern": ""}, "matches no topic"),
         ({"subscribePattern": "("}, "not a regular expression"),
         ({"subscribe": "A,,B"}, "empty name"),
@@ -84,7 +86,16 @@ def test_assign_with_offsets():
         ({"failOnDataLoss": "yes"}, "not one of true, false"),
         ({"access": "mmap"}, "not one of pread, map"),
         ({"startingTimestamp": "2024-01-01"}, "not a whole number"),
-        ({"startingTimestamp": "6", "endingTimestamp": "5"}, "later than"),
+        ({"startingTimestamp": "1700000000006", "endingTimestamp": "1700000000005"}, "later than"),
+        (
+            {"startingTimestamp": "1700000000"},
+            "option startingTimestamp: 1700000000 ms since 1970 is 1970-01-20T16:13:20",
+        ),
+        ({"endingTimestamp": "20241120"}, "option endingTimestamp: 20241120 ms since 1970 is 1970-01-01T05:37:21.120Z"),
+        (
+            {"endingOffsetsByTimestamp": '{"A": {"0": 1700000000}}'},
+            "option endingOffsetsByTimestamp: 1700000000 ms since 1970 is 1970-01-20T16:13:20.000Z; write 000 after",
+        ),
         ({"subscribe": "A", "startingOffsets": '{"B": {"0": 5}}'}, "'B', which is not read"),
         ({"assign": '{"A": [0]}', "endingOffsets": '{"A": {"1": 5}}'}, "queue 1 of topic 'A', which is not read"),
     ],

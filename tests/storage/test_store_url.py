@@ -10,7 +10,8 @@ import pytest
 import flintmq
 from flintmq.config.keys import StoreConfig
 from flintmq.config.s3 import S3Options
-from flintmq.errors import MissingExtraError, UsageError
+from flintmq.errors import MissingExtraError, NotAStoreError, UsageError
+from flintmq.forensics.copy import copy_whole
 from flintmq.forensics.rebuild import plan_rebuild
 from flintmq.storage.filesystem import REAL
 from flintmq.storage.store_url import (
@@ -76,6 +77,51 @@ def test_what_is_wrong_with_a_url_is_told(text, told):
     with pytest.raises(UsageError) as caught:
         store_path(text)
     assert str(caught.value) == told
+
+
+EMPTY = "the path is empty; give a directory, which is '.' for the current one"
+BYTES = "b's1': a path in bytes; give text, such as os.fsdecode(path)"
+
+
+@pytest.mark.parametrize(
+    ("path", "told"), [("", EMPTY), ("file://", EMPTY), ("file://localhost", EMPTY), (b"s1", BYTES)]
+)
+@pytest.mark.parametrize(
+    "use",
+    [
+        store_path,
+        absolute,
+        local_only,
+        effects_for,
+        flintmq.MessageStore,
+        flintmq.open_store,
+        flintmq.scan_arrow,
+        flintmq.dataset,
+        flintmq.store_metrics,
+        lambda path: flintmq.scan_arrow(["s", path]),
+        lambda path: copy_whole("s", path),
+        lambda path: copy_whole(path, "s"),
+        lambda path: outside_store(path, "s"),
+        lambda path: outside_store("s", path),
+    ],
+)
+def test_no_path_is_the_current_directory_by_mistake(use, path, told, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(UsageError) as caught:
+        use(path)
+    assert str(caught.value) == told and list(tmp_path.iterdir()) == []
+
+
+def test_a_file_is_no_store_to_write(tmp_path):
+    (tmp_path / "f").write_bytes(b"mine")
+    with pytest.raises(NotAStoreError) as caught:
+        flintmq.MessageStore(tmp_path / "f")
+    assert str(caught.value) == f"{tmp_path}/f: is a file; give a directory, which is made if it is missing"
+    assert (tmp_path / "f").read_bytes() == b"mine"
+    (tmp_path / "s").mkdir()
+    (tmp_path / "s" / "commitlog").write_bytes(b"mine")
+    with pytest.raises(OSError, match="commitlog"):
+        flintmq.MessageStore(tmp_path / "s")
 
 
 def test_only_directories_depend_on_where_a_process_works(tmp_path, monkeypatch):

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from flintmq.cli.output import PipeClosed, be_quiet, report_error, warnings_as_notes
+from flintmq.cli.output import NO_UTF8, PipeClosed, be_quiet, report_error, warnings_as_notes
 from flintmq.cli.plain import plain_call
 from flintmq.cli.signals import stopping
 from flintmq.errors import FlintError, StoreAccessError, UsageError
@@ -62,9 +62,10 @@ def main(argv: Sequence[str] | None = None) -> NoReturn:
 
 def run(argv: Sequence[str]) -> int:
     """Run one command and return its exit code. Prints errors; raises none."""
-    _open_missing_streams()
     words = list(argv)
     as_json = "--json" in words[: words.index("--")] if "--" in words else "--json" in words
+    if _open_missing_streams():
+        return _explain(StoreAccessError("standard output is closed; send it to a file, or > /dev/null"), as_json)
     with stopping() as stopped, be_quiet(_take_quiet(words)):
         try:
             with warnings_as_notes(as_json):
@@ -118,6 +119,8 @@ def _explain(error: Exception, as_json: bool) -> int:
         code, text = UsageError.exit_code, _usage(error)
     elif isinstance(error, OSError):
         code, text = StoreAccessError.exit_code, _system(error)
+    elif isinstance(error, UnicodeEncodeError) and error.encoding == sys.getfilesystemencoding() != "utf-8":
+        code, text = UsageError.exit_code, f"{error.object}: names of files {NO_UTF8}"
     else:
         code = EXIT_INTERNAL
         text = (
@@ -142,11 +145,20 @@ def _system(error: OSError) -> str:
     return (f"{path}: " if path else "") + f"{reason}; {ADVICE.get(error.errno or 0, 'check the disk')}"
 
 
-def _open_missing_streams() -> None:
-    """Replace a closed stdout or stderr: output there then disappears."""
-    if sys.stdout is None or sys.stderr is None:
+def _open_missing_streams() -> bool:
+    """Replace closed standard streams; return whether stdout was closed.
+
+    Output on the new ones disappears. Their numbers are taken, too: a library that prints to number 1 must not print
+    into the next file that is opened.
+    """
+    closed = sys.stdout is None
+    if closed or sys.stdin is None or sys.stderr is None:
+        while (number := os.open(os.devnull, os.O_RDWR)) <= 2:
+            pass
+        os.close(number)
         nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115  (as long as the process)
         sys.stdout, sys.stderr = sys.stdout or nowhere, sys.stderr or nowhere
+    return closed
 
 
 def _discard_stdout() -> None:

@@ -44,8 +44,9 @@ Text from a store is escaped: control characters, bidi controls and bytes that a
 {times}
 
 Progress bars appear during long work if stderr is a terminal; `-q` (`--quiet`), before or after the command's name,
-turns them off. A closed pipe (`flintmq scan ... | head`) is no error. An error is one line on stderr, with `--json` a
-JSON object; `FLINTMQ_DEBUG=1` adds the traceback.
+turns them off. A closed pipe (`flintmq scan ... | head`) is no error; a stdout that is closed from the start (`>&-`)
+ends a command before it does anything. An error is one line on stderr, with `--json` a JSON object; `FLINTMQ_DEBUG=1`
+adds the traceback.
 
 `scan` and `sql` keep [zone maps](../internals/format/zone-map.md) of logs of 64 MiB and more in the user's cache, some
 two thousandths of the log, so that the next question for a topic, a time or a key reads only the parts that may hold an
@@ -55,7 +56,9 @@ off; `rm -r ~/.cache/flintmq/zones` removes them.
 Ctrl-C, SIGTERM (systemd, `docker stop`, `timeout`) and SIGHUP end a command in the same way: unfinished work is
 removed, and the exit code is 130, 143 or 129. After `kill -9` a hidden directory may stay beside the target
 (`.NAME.flintmq-copy`, `.NAME.flintmq-salvage`, `NAME/.flintmq-rebuild`); the next run with the same target removes it.
-Numbers beyond 64 bits count as the largest of 64 bits.
+Numbers are written in digits alone; those beyond 64 bits count as the largest of 64 bits, but for the place that `get`
+reads. An empty value (of a variable that is not set) and a second value of an option that has one are refused. Topics,
+tags, keys and SQL are UTF-8 in any locale.
 
 Completion of commands and options by the Tab key, in bash, zsh or fish: put this into the shell's start-up file.
 
@@ -63,7 +66,8 @@ Completion of commands and options by the Tab key, in bash, zsh or fish: put thi
 """
 TIMES = """\
 **TIME** is ISO 8601 (`2024-11-20`, `2024-11-20T11:24:33+08:00`; UTC where no zone is given), digits alone (ms since
-1970), an age (`-15m`, `-1h30m`; units `ms s m h d w`), or `now`."""
+1970; `"$(date +%s)000"` in a shell), an age (`-15m`, `-1h30m`; units `ms s m h d w`), or `now`. Digits before 1990,
+such as seconds or `20241120`, are refused; `0` is the beginning."""
 
 TEMPLATES = """\
 Fields of `--format` are the names of the schema in braces. A field may name its format:

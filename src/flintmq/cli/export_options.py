@@ -57,6 +57,7 @@ PropertiesOption = Annotated[
         metavar="NAME[:COLUMN]",
         show_default=False,
         help="This property as a column of text, instead of the map of all. May be repeated.",
+        text=True,
     ),
 ]
 BodyOption = Annotated[
@@ -112,6 +113,8 @@ CatalogOption = Annotated[
     ),
 ]
 BROKERS_SHOWN = 30
+INTERVAL_S = 10.0
+"""Seconds between micro-batches where none are given."""
 PARTITION_DEFAULT = "topic_name,date"
 
 

@@ -30,7 +30,7 @@ StoresArgument = Annotated[
         "more of them, a pattern such as '/data/{broker}/store', or a manifest (cluster.toml).",
     ),
 ]
-TopicArgument = Annotated[str, Argument(metavar="TOPIC", show_default=False, help="The topic's name.")]
+TopicArgument = Annotated[str, Argument(metavar="TOPIC", show_default=False, help="The topic's name.", text=True)]
 SetOption = Annotated[
     list[str] | None,
     Option(
@@ -47,7 +47,7 @@ JsonOption = Annotated[bool, Option("--json", help="JSON for programs: one objec
 
 def topics_option(help: str) -> Any:
     """Declare `--topic`, which may be repeated."""
-    return Option("--topic", metavar="T", show_default=False, help=help)
+    return Option("--topic", metavar="T", show_default=False, help=help, text=True)
 
 
 def limit_option(*names: str, help: str) -> Any:
@@ -70,7 +70,7 @@ UntilOption = Annotated[str | None, Option("--until", metavar="TIME", show_defau
 LimitOption = Annotated[int | None, limit_option("-n", help="Stop after N messages.")]
 TagOption = Annotated[
     list[str] | None,
-    Option("--tag", metavar="T", show_default=False, help="Only this tag, or 'A || B'. May be repeated."),
+    Option("--tag", metavar="T", show_default=False, help="Only this tag, or 'A || B'. May be repeated.", text=True),
 ]
 
 # How they are read and shown.
@@ -106,7 +106,7 @@ DecompressOption = Annotated[
 
 def template_option(help: str) -> Any:
     """Declare `--format TEMPLATE`."""
-    return Option("--format", metavar="TEMPLATE", show_default=False, help=help)
+    return Option("--format", metavar="TEMPLATE", show_default=False, help=help, text=True)
 
 
 # How a store is written.
@@ -152,9 +152,9 @@ def once_option(help: str) -> Any:
     return Option("--once", help=help)
 
 
-def interval_option(help: str) -> Any:
+def interval_option(help: str, show_default: bool = True) -> Any:
     """Declare `--interval`, the seconds between the rounds of such a job."""
-    return Option("--interval", metavar="S", min=0.0, help=help)
+    return Option("--interval", metavar="S", min=0.0, show_default=show_default, help=help)
 
 
 def examples(*lines: str) -> str:

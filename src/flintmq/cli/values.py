@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from flintmq.cli.text import iso, shorten_text
 from flintmq.config.text import UNIT_MS
 from flintmq.errors import UsageError
+from flintmq.format.text import typed_ms
 
 if TYPE_CHECKING:
     from flintmq.cluster.members import Stores
@@ -87,18 +88,18 @@ def parse_time(option: str, text: str, now_ms: int | None = None) -> int:
 
     Args:
         option: the option's name.
-        text: ISO 8601 (`2024-11-20`, `2024-11-20T11:24:33.5+08:00`; UTC if no zone is written), digits (ms since 1970),
-            `now`, or an age: `-15m`, `-1h30m` (units ms, s, m, h, d, w).
+        text: ISO 8601 (`2024-11-20`, `2024-11-20T11:24:33.5+08:00`; UTC if no zone is written), digits (ms since 1970,
+            as typed_ms), `now`, or an age: `-15m`, `-1h30m` (units ms, s, m, h, d, w).
         now_ms: the moment that an age counts from; None for the present.
 
     Raises:
-        UsageError: the text is none of these.
+        UsageError: the text is none of these, or digits of a time before 1990.
     """
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     if text == "now":
         return now_ms
     if text.isascii() and text.isdigit() and len(text) < 20 and int(text) <= _INT64_MAX:
-        return int(text)
+        return typed_ms(option, int(text))
     if _AGE.fullmatch(text):
         return now_ms - sum(int(n) * UNIT_MS[unit] for n, unit in _AGE_PART.findall(text))
     try:
@@ -143,10 +144,8 @@ def parse_position(option: str, text: str) -> int:
     Raises:
         UsageError: the text is none.
     """
-    try:
-        value = int(text, 16) if text.lower().startswith("0x") else int(text) if text.isascii() else -1
-    except ValueError:
-        value = -1
+    found = re.fullmatch(r"0[xX]([0-9A-Fa-f]{1,16})|[0-9]{1,19}", text)
+    value = -1 if found is None else int(found[1], 16) if found[1] else int(text)
     if not 0 <= value <= _INT64_MAX:
         raise UsageError(
             f"{option}: {shorten_text(text, 60)!r} is not a position; write a number of bytes, such as 12345 or 0x3039"

@@ -14,7 +14,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.config.text import short
 from flintmq.errors import NotAStoreError
 from flintmq.storage.filesystem import Effects
-from flintmq.storage.store_url import absolute, effects_for, is_remote
+from flintmq.storage.store_url import absolute, effects_for, is_remote, path_text
 from flintmq.store.commitlog.pushdown import Comparison
 from flintmq.store.commitlog.report import Report
 from flintmq.store.layout.directories import LOG
@@ -27,6 +27,9 @@ NO_STORE = "no-store"
 
 SAME_STORE = "same-store"
 """Code of the note that a store was named twice, as by a link."""
+
+_ONE = (str, bytes, os.PathLike)
+"""One path, not a list: bytes are refused as such, and not read as a list of numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +85,7 @@ def find_members(
         StoreAccessError: a directory may not be read.
     """
     config, report = config or StoreConfig(), report if report is not None else Report()
-    if isinstance(given, (str, os.PathLike)) and not names_many(given, config):
+    if isinstance(given, _ONE) and not names_many(given, config):
         return None
     listing = list_members(given, config, report)
     if listing.gone and strict:
@@ -105,7 +108,7 @@ def list_members(given: Stores, config: StoreConfig, report: Report | None = Non
         UsageError: a pattern or manifest that is not understood.
         StoreAccessError: a directory may not be read.
     """
-    texts = [given] if isinstance(given, (str, os.PathLike)) else given
+    texts = [given] if isinstance(given, _ONE) else given
     found: list[Member] = []
     listing = NamedStores(found, [], [])
     for text in texts:
@@ -119,7 +122,7 @@ def list_members(given: Stores, config: StoreConfig, report: Report | None = Non
 
 def nothing_found(given: Stores) -> NotAStoreError:
     """Return the error for a text or a list that names no store."""
-    empty = not isinstance(given, (str, os.PathLike)) and not given
+    empty = not isinstance(given, _ONE) and not given
     return NotAStoreError("the list of stores is empty; name one" if empty else f"{text_of(given)}: no store there")
 
 
@@ -127,11 +130,12 @@ def names_many(given: Stores, config: StoreConfig | None = None) -> bool:
     """Return whether this names several stores, perhaps one of them alone; no store is looked for.
 
     Raises:
+        UsageError: the text is empty, or in bytes.
         StoreAccessError: a directory may not be read.
     """
-    if not isinstance(given, (str, os.PathLike)):
+    if not isinstance(given, _ONE):
         return True
-    text = os.fspath(given)
+    text = path_text(given)
     if is_manifest(text):
         return True
     return is_pattern(text) and not _effects(text, config or StoreConfig()).is_dir(absolute(text))
@@ -139,7 +143,7 @@ def names_many(given: Stores, config: StoreConfig | None = None) -> bool:
 
 def _named(given: str | os.PathLike[str], config: StoreConfig) -> _Named:
     """Return the stores that one text names."""
-    text = os.fspath(given)
+    text = path_text(given)
     if names_many(given, config):
         if is_manifest(text):
             return _Named(read_manifest(text), sure=True)
@@ -181,7 +185,7 @@ def _effects(path: str, config: StoreConfig) -> Effects:
 
 def text_of(given: Stores) -> str:
     """Format what the user gave, for an error."""
-    if isinstance(given, (str, os.PathLike)):
+    if isinstance(given, _ONE):
         return os.fspath(given)
     return ", ".join(os.fspath(text) for text in given[:3]) + (f" and {len(given) - 3} more" if given[3:] else "")
 

@@ -30,6 +30,7 @@ from flintmq.forensics import rebuild
 from flintmq.forensics.rebuild import Progress
 from flintmq.forensics.salvage.into import Salvage, Salvaged, check_target
 from flintmq.forensics.store_upload import StoreUpload, new_store
+from flintmq.forensics.topic_tail import one_must_have
 from flintmq.forensics.verify.small_files import ROOT_NAMES
 from flintmq.format.index import PEER_533
 from flintmq.storage.filesystem import REAL
@@ -144,6 +145,7 @@ def copy_some(
     Raises:
         NotAStoreError, UnsupportedFormatError, ConfigError, StoreAccessError: the store cannot be read.
         UsageError: an unknown peer, or `into` is taken or is inside the store.
+        MessageNotFoundError: the store has no topic of a name that the predicate wants.
         CorruptStoreError: the store is damaged, and `strict` is set.
         OSError: the disk is full or fails; nothing is at `into` then.
         MissingExtraError: `into` is a URL, and obstore is not installed.
@@ -156,16 +158,31 @@ def copy_some(
         with _upload(root, into, config) as (target, out):
             halves = _Halves(progress)
             plan = rebuild.plan_of(root, out, config, peer)
-            done = Salvage(plan, out, config, halves.first, predicate, strict, REPORT).run()
+            done = _wanted(Salvage(plan, out, config, halves.first, predicate, strict, REPORT), predicate)
             target.put_tree(out, halves.second)
             target.publish()
     else:
         plan = rebuild.plan_of(root, into, config, peer)
         with staging_for(into, STAGING) as staging:
             out = os.path.join(staging, "store")
-            done = Salvage(plan, out, config, progress, predicate, strict, REPORT).run()
+            done = _wanted(Salvage(plan, out, config, progress, predicate, strict, REPORT), predicate)
             bring_in(staging, into)
     done.into, done.report = into, os.path.join(into, REPORT)
+    return done
+
+
+def _wanted(salvage: Salvage, predicate: Predicate) -> Salvaged:
+    """Run the salvage of the wanted messages.
+
+    Topics are looked for afterwards: a log alone names them only in its records.
+
+    Raises:
+        MessageNotFoundError: nothing was found of a wanted topic, and the store has none of its name.
+    """
+    done = salvage.run()
+    missing = (predicate.topics or frozenset()) - {topic for topic, _ in salvage.queues.maps}
+    if missing:
+        one_must_have([salvage.plan.root], sorted(missing), salvage.config)
     return done
 
 

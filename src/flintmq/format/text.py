@@ -9,12 +9,17 @@ from __future__ import annotations
 import re
 from datetime import UTC, datetime, timedelta
 
+from flintmq.errors import UsageError
+
 _ENCODED_SURROGATE = re.compile(rb"\xed[\xa0-\xbf][\x80-\xbf]?")
 _REPLACEMENT = "\ufffd".encode()
 _DECIMAL = re.compile(r"[+-]?\d+")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _FIRST_MS = -62_135_596_800_000  # 0001-01-01: the first and last times that a calendar date can be shown for
 _END_MS = 253_402_300_800_000  # 10000-01-01
+
+EARLIEST_MS = 631_152_000_000
+"""1990-01-01. No store is so old; a smaller number is meant in seconds, or as a date (20241120)."""
 
 
 def iso(ms: int) -> str:
@@ -25,6 +30,23 @@ def iso(ms: int) -> str:
     if not _FIRST_MS <= ms < _END_MS:
         return f"{ms} ms"
     return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def typed_ms(option: str, ms: int) -> int:
+    """Return a time that someone wrote as digits, in ms since 1970; 0 is the beginning.
+
+    Args:
+        option: begins the error.
+        ms: the number.
+
+    Raises:
+        UsageError: it lies before EARLIEST_MS.
+    """
+    if 0 < ms < EARLIEST_MS:
+        raise UsageError(
+            f"{option}: {ms} ms since 1970 is {iso(ms)}; write 000 after a number of seconds, and a date as 2024-11-20"
+        )
+    return ms
 
 
 def java_decode(data: bytes | bytearray | memoryview) -> str:

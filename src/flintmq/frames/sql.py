@@ -58,6 +58,7 @@ def ask(messages: StoreDataset, question: str, memory: int = MEMORY_BYTES) -> It
         UsageError: (also while reading) DuckDB rejects the query; the text is its reason in one line.
         MissingExtraError: DuckDB is not installed.
         FlintError: the store cannot be read.
+        OSError: the block raised it, which cannot write the answer.
 
     Security: the query is the caller's own, and may read and write files if DuckDB allows it. Nothing is downloaded.
     """
@@ -76,6 +77,7 @@ def ask(messages: StoreDataset, question: str, memory: int = MEMORY_BYTES) -> It
             "autoinstall_known_extensions": "false",
         }
         connection = duckdb.connect(":memory:", config=settings)
+        given = False
         try:
             connection.execute("set timezone = 'UTC'")
             connection.register("messages", messages)
@@ -85,13 +87,17 @@ def ask(messages: StoreDataset, question: str, memory: int = MEMORY_BYTES) -> It
             connection.register("messages", messages)
             answer: Any = connection.sql(question)
             if answer is None:  # no statement, or one without rows
+                given = True
                 yield pa.RecordBatchReader.from_batches(pa.schema([]), iter(()))
                 return
             stream = getattr(answer, "to_arrow_reader", None) or answer.fetch_record_batch
             rows = stream(_batch_rows(messages))
+            given = True
             yield pa.RecordBatchReader.from_batches(rows.schema, _answers(rows, messages, failures))
             del rows, answer, stream
         except failures as error:
+            if given and isinstance(error, OSError):  # of the block, which cannot write; reading has its own
+                raise
             raise _plain(error, messages) from None
         finally:
             connection.close()

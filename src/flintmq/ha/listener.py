@@ -115,7 +115,7 @@ class HaListener:
         self._is_asleep = self._is_rung = False
         self._closing = Lock()
         self._is_closed = False
-        self._server = _bound(options.listen)
+        self._server = _bound(options)
         self.address: tuple[str, int] = self._server.getsockname()[:2]
         self._bell, self._ear = socket.socketpair()
         self._selector = selectors.DefaultSelector()
@@ -502,32 +502,33 @@ def _checked(options: ListenOptions) -> list[ipaddress.IPv4Network | ipaddress.I
     Raises:
         UsageError: one has another value.
     """
+    name = options.prefix
     if len(options.listen) != 2:
-        raise UsageError('ha_listen: give a host and a port, such as ("127.0.0.1", 10912)')
+        raise UsageError(f'{name}listen: give a host and a port, such as ("127.0.0.1", 10912)')
     host, port = options.listen
     if not isinstance(host, str) or not host:
-        raise UsageError("ha_listen names no host; give an address of this machine, such as 127.0.0.1")
+        raise UsageError(f"{name}listen names no host; give an address of this machine, such as 127.0.0.1")
     if isinstance(port, bool) or not isinstance(port, int) or not 0 <= port <= 0xFFFF:
-        raise UsageError(f"ha_listen: {str(port)[:40]!a} is no port")
+        raise UsageError(f"{name}listen: {str(port)[:40]!a} is no port")
     if options.new_slave not in ("last", "first"):
-        raise UsageError(f'ha_new_slave={options.new_slave!r}; give "last" or "first"')
+        raise UsageError(f'{name}new_slave={options.new_slave!r}; give "last" or "first"')
     if options.replica not in ("host", "connection"):
-        raise UsageError(f'ha_count={options.replica!r}; give "host" or "connection"')
+        raise UsageError(f'{name}count={options.replica!r}; give "host" or "connection"')
     if options.connections < 1:
-        raise UsageError(f"ha_connections={options.connections}; give a number from 1 on")
+        raise UsageError(f"{name}connections={options.connections}; give a number from 1 on")
     try:
         return [ipaddress.ip_network(one) for one in options.allow]
     except ValueError as error:
-        raise UsageError(f"ha_allow: {error}; give networks such as 10.1.2.0/24") from None
+        raise UsageError(f"{name}allow: {error}; give networks such as 10.1.2.0/24") from None
 
 
-def _bound(listen: tuple[str, int]) -> socket.socket:
+def _bound(options: ListenOptions) -> socket.socket:
     """Return a socket that listens at exactly this address.
 
     Raises:
         UsageError: the address cannot be used.
     """
-    host, port = listen
+    host, port = options.listen
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)
     try:
@@ -537,5 +538,7 @@ def _bound(listen: tuple[str, int]) -> socket.socket:
     except (OSError, OverflowError, UnicodeError) as error:
         sock.close()
         reason = getattr(error, "strerror", None) or str(error)
-        raise UsageError(f"ha_listen {host[:100]!a}, port {port}: {reason}; give another address") from None
+        raise UsageError(
+            f"{options.prefix}listen {host[:100]!a}, port {port}: {reason}; give another address"
+        ) from None
     return sock

@@ -17,7 +17,7 @@ from flintmq.config.text import short
 from flintmq.errors import FlintError, StoreError, UsageError
 from flintmq.lake.offsets import Queue
 from flintmq.lake.options import ReadOptions
-from flintmq.store.commitlog.predicate import LEAST, MOST, Predicate
+from flintmq.store.commitlog.predicate import LEAST, MOST
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.layout import directories
@@ -27,7 +27,11 @@ from flintmq.store.read.queue_lookup import QueueLookup
 NOT_THERE = "not-there"
 """Code of the note on topics, offsets or times that the store does not have."""
 KINDS = (directories.QUEUES, directories.BATCH_QUEUES)
-GO_ON = "failOnDataLoss=false reads the rest"
+
+
+def go_on(options: ReadOptions) -> str:
+    """Return the end of an error: how the rest is read."""
+    return f"; {options.skip_option} reads the rest"
 
 
 def as_the_store_has(
@@ -57,13 +61,13 @@ def as_the_store_has(
     if found and options.fail_on_data_loss:
         raise found[0]
     if found:
-        text = str(found[0]).replace(f"; {GO_ON}", "")
+        text = str(found[0]).replace(go_on(options), "")
         rest = f"; and {len(found) - 1} more like it" if found[1:] else ""
         report.note(NOT_THERE, f"{text}{rest}")
     return replace(options, predicate=replace(options.predicate, offsets=ranges))
 
 
-def unknown_topics(lookup: QueueLookup, predicate: Predicate) -> dict[str, UsageError]:
+def unknown_topics(lookup: QueueLookup, options: ReadOptions) -> dict[str, UsageError]:
     """Make an error for each named topic that is unknown to the store; by topic, in order.
 
     An unknown topic has no files, no records and no entry in config/topics.json.
@@ -72,13 +76,14 @@ def unknown_topics(lookup: QueueLookup, predicate: Predicate) -> dict[str, Usage
         StoreAccessError: a file may not be read.
     """
     snapshot = lookup.snapshot
-    missing = [name for name in sorted(predicate.named_topics or ()) if not _has_directory(snapshot, name)]
+    missing = [name for name in sorted(options.predicate.named_topics or ()) if not _has_directory(snapshot, name)]
     missing = [name for name in missing if name not in snapshot.broker.topics]
     if not missing:
         return {}
     names = {name.topic for name in lookup.names()}  # slow in a store without queues; but something is wrong here
     known = sorted(names | set(snapshot.broker.topics))
-    return {name: UsageError(_no_topic(snapshot.root, name, known)) for name in missing if name not in names}
+    missing = [name for name in missing if name not in names]
+    return {name: UsageError(_no_topic(snapshot.root, name, known) + go_on(options)) for name in missing}
 
 
 def _has_directory(snapshot: Snapshot, topic: str) -> bool:
@@ -90,7 +95,7 @@ def _has_directory(snapshot: Snapshot, topic: str) -> bool:
 def _no_topic(root: str, topic: str, known: list[str]) -> str:
     close = difflib.get_close_matches(topic, known, n=1, cutoff=0.6)
     hint = f"did you mean {short(close[0])}?" if close else f"it has {', '.join(map(short, known[:5])) or 'none'}"
-    return f"{root}: the store has no topic {short(topic)}; {hint}; {GO_ON}"
+    return f"{root}: the store has no topic {short(topic)}; {hint}"
 
 
 class _Asked:
@@ -116,7 +121,7 @@ class _Asked:
             low, high, _ = self.lookup.bounds(name)  # includes messages that no queue file has yet
         there = f"the queue has offsets {low} to {high - 1}" if low < high else f"the queue ends at {high} and is empty"
         if low == high == 0 and name not in self.lookup.names():
-            self._lose(name, UsageError, f"the store has no such queue; {GO_ON}")
+            self._lose(name, UsageError, "the store has no such queue")
         elif LEAST < first < low:
             self._lose(name, StoreError, f"startingOffsets asks for {first}, {there}: earlier messages have expired")
         elif first > high:
@@ -134,8 +139,7 @@ class _Asked:
         return first, stop
 
     def _lose(self, name: QueueName, kind: type[FlintError], why: str) -> None:
-        advice = "" if why.endswith(GO_ON) else f"; {GO_ON}"
-        self.losses.append(kind(f"topic {short(name.topic)}, queue {name.queue_id}: {why}{advice}"))
+        self.losses.append(kind(f"topic {short(name.topic)}, queue {name.queue_id}: {why}{go_on(self.options)}"))
 
     def _at_time(self, name: QueueName, times: Mapping[Queue, int], offset: int, start: bool) -> int:
         """Return the offset at the time that is set for a queue; if none is set, return `offset`."""
@@ -151,7 +155,7 @@ class _Asked:
     def missing_names(self) -> Iterator[tuple[str, FlintError]]:
         """Yield each named topic or queue that does not exist, with its error."""
         predicate, snapshot = self.options.predicate, self.lookup.snapshot
-        unknown = unknown_topics(self.lookup, predicate)
+        unknown = unknown_topics(self.lookup, self.options)
         yield from ((f"topic {topic}", error) for topic, error in unknown.items())
         for topic, queue in sorted(predicate.queues or ()) if not unknown else ():
             name = QueueName(topic, queue)
@@ -159,8 +163,8 @@ class _Asked:
                 config = snapshot.broker.topics.get(topic)
                 queues = max(config.read_queues, config.write_queues) if config is not None else 0
                 if queue >= queues and name not in self.lookup.names():
-                    error = UsageError(f"topic {short(topic)}: the store has no queue {queue} of it; {GO_ON}")
-                    yield f"queue {topic}/{queue}", error
+                    text = f"topic {short(topic)}: the store has no queue {queue} of it"
+                    yield f"queue {topic}/{queue}", UsageError(text + go_on(self.options))
 
     def missing_times(self) -> Iterator[tuple[str, FlintError]]:
         """Yield an error, by option, if no wanted message was stored from startingTimestamp on."""
@@ -178,7 +182,7 @@ class _Asked:
                 return
             if low < high and message is None and self.lookup.offset_at_time(name, since) < high:
                 return
-        yield "startingTimestamp", StoreError(nothing_at("startingTimestamp", since) + f"; {GO_ON}")
+        yield "startingTimestamp", StoreError(nothing_at("startingTimestamp", since) + go_on(self.options))
 
     def _wanted(self) -> Iterator[QueueName]:
         predicate = self.options.predicate

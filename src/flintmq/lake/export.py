@@ -152,6 +152,7 @@ class ExportOptions:
             stores=root if many else None,
             predicate=Predicate(topics=None if topics is None else frozenset(topics)),
             fail_on_data_loss=choices.get("fail_on_data_loss", True),
+            skip_option="--skip-damage",
             decompress=choices.get("decompress", False) or files.shape.decompresses,
             explode=choices.get("explode", False),
             access=choices.get("access", "pread"),
@@ -259,7 +260,7 @@ def next_begin(root: object, last: StoreProgress | None, plan: ScanPlan) -> int:
     if last.end < log.min_offset and plan.options.fail_on_data_loss:
         raise StoreError(
             f"the log begins at offset {log.min_offset}, the last export ended at {last.end}: the messages in "
-            "between have expired; failOnDataLoss=false (--skip-damage) continues without them"
+            f"between have expired; {plan.options.skip_option} continues without them"
         )
     return max(last.end, log.min_offset)
 

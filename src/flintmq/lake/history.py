@@ -100,6 +100,7 @@ class History:
         catalog: str | None = None,
         access: str = "pread",
         fail_on_data_loss: bool = True,
+        skip_option: str = "strict=False (--skip-damage)",
     ) -> History:
         """Open the present version of a table.
 
@@ -111,6 +112,7 @@ class History:
             catalog: of an Iceberg table, NAME:NAMESPACE.TABLE; None: its own.
             access: "pread" or "map", of the logs.
             fail_on_data_loss: damage in a log, or messages that expired before they were exported, are errors.
+            skip_option: how the user's front end says that they are not.
 
         Raises:
             UsageError: there is no such table; it is of one store and several are given, or the reverse; a wanted topic
@@ -133,6 +135,7 @@ class History:
             path=text_of(stores) if many else absolute(str(stores)),
             stores=stores if many else None,
             fail_on_data_loss=fail_on_data_loss,
+            skip_option=skip_option,
             decompress=choice["decompress"],
             explode=choice["explode"],
             access=access,
@@ -158,6 +161,7 @@ class History:
             catalog=read.catalog,
             access=read.access,
             fail_on_data_loss=read.fail_on_data_loss,
+            skip_option=read.skip_option,
         )
 
     @property

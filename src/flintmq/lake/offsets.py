@@ -14,6 +14,7 @@ from typing import TypeVar, cast
 
 from flintmq.config.text import short
 from flintmq.errors import UsageError
+from flintmq.format.text import typed_ms
 from flintmq.kernels.select import ANY_QUEUE
 from flintmq.store.commitlog.predicate import LEAST, MOST, QueueRange
 
@@ -142,9 +143,10 @@ def parse_timestamps(option: str, text: str) -> dict[Queue, int]:
     """Read times of queues, in ms since 1970, from `{"topic": {"0": 1700000000000}}`.
 
     Raises:
-        UsageError: the text is not of this form.
+        UsageError: the text is not of this form, or a time lies before 1990.
     """
-    return _of_queues(option, _json_object(option, text, '{"topic": {"0": 1700000000000}}'), "timestamps", 0)
+    times = _of_queues(option, _json_object(option, text, '{"topic": {"0": 1700000000000}}'), "timestamps", 0)
+    return {queue: typed_ms(f"option {option}", ms) for queue, ms in times.items()}
 
 
 def _of_queues(option: str, given: Mapping[str, object], what: str, least: int) -> dict[Queue, int]:

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping
 
 from flintmq.config.text import UNIT_MS, closest, short
 from flintmq.errors import UsageError
+from flintmq.format.text import typed_ms
 
 
 class OptionNames:
@@ -76,6 +77,16 @@ def number(given: Mapping[str, str], option: str, low: int, high: int = 2**63 - 
     if not re.fullmatch(r"[+-]?[0-9]{1,19}", text) or not low <= int(text) <= high:
         raise UsageError(f"option {option}: {short(text)} is not a whole number from {low} to {high}")
     return int(text)
+
+
+def time_ms(given: Mapping[str, str], option: str) -> int | None:
+    """Return the value of an option that is a time in ms since 1970; None if it is not given.
+
+    Raises:
+        UsageError: the value is no whole number, or lies before 1990.
+    """
+    ms = number(given, option, 0)
+    return None if ms is None else typed_ms(f"option {option}", ms)
 
 
 def duration_ms(given: Mapping[str, str], option: str, default: str) -> int:

@@ -21,7 +21,7 @@ from flintmq.errors import UsageError
 from flintmq.kernels.select import ANY_QUEUE
 from flintmq.lake.broker_options import ANY_STORE, brokers_named, options_of_broker
 from flintmq.lake.offsets import Queue, parse_assignment, parse_offsets, parse_timestamps, queue_ranges
-from flintmq.lake.option_text import OptionNames, choice, flag, names, number
+from flintmq.lake.option_text import OptionNames, choice, flag, names, number, time_ms
 from flintmq.storage.store_url import local_only, store_path
 from flintmq.store.commitlog.predicate import Predicate
 
@@ -92,6 +92,7 @@ class ReadOptions:
         least_splits: least number of partitions.
         most_records: most records of a partition, in a batch read an estimate; None for no limit.
         fail_on_data_loss: whether damage fails the job.
+        skip_option: how the user's front end says that it does not; for errors.
         decompress, explode, pushdown: as the options say.
         access: "pread" or "map".
         view: "messages" or "queues".
@@ -112,6 +113,7 @@ class ReadOptions:
     least_splits: int = 1
     most_records: int | None = None
     fail_on_data_loss: bool = True
+    skip_option: str = "failOnDataLoss=false"
     decompress: bool = False
     explode: bool = False
     pushdown: bool = False
@@ -245,7 +247,7 @@ def _predicate(given: Mapping[str, str]) -> Predicate:
     """
     topics = names(given, "subscribe")
     assigned = parse_assignment("assign", given["assign"]) if "assign" in given else None
-    since, until = number(given, "startingTimestamp", 0), number(given, "endingTimestamp", 0)
+    since, until = time_ms(given, "startingTimestamp"), time_ms(given, "endingTimestamp")
     if since is not None and until is not None and since > until:
         raise UsageError(f"option startingTimestamp ({since}) is later than endingTimestamp ({until})")
     pattern = given.get("subscribePattern")

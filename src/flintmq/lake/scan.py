@@ -150,4 +150,4 @@ def check_vanished(options: ReadOptions, report: Report) -> None:
     """Raise StoreError if failOnDataLoss is set and a file was deleted during the walk."""
     if report.note_counts["vanished"] and options.fail_on_data_loss:
         vanished = next(note.text for note in report.notes if note.code == "vanished")
-        raise StoreError(f"{vanished}; its messages are lost to this read: plan it again, or set failOnDataLoss=false")
+        raise StoreError(f"{vanished}; its messages are lost to this read: plan it again, or set {options.skip_option}")

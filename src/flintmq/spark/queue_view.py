@@ -99,4 +99,4 @@ def _rows(options: ReadOptions, words: dict[str, str]) -> tuple[list[dict[str, o
         }
         for name, (low, high) in sorted(queues.bounds.items())
     ]
-    return rows, unknown_topics(queues.lookup, options.predicate)
+    return rows, unknown_topics(queues.lookup, options)

@@ -69,6 +69,20 @@ def is_remote(path: str | os.PathLike[str]) -> bool:
     return os.fspath(path).startswith(_REMOTE)
 
 
+def path_text(path: str | os.PathLike[str]) -> str:
+    """Return a path as text.
+
+    Raises:
+        UsageError: it is empty, which would be the current directory; or is in bytes.
+    """
+    text: object = os.fspath(path)
+    if not isinstance(text, str):
+        raise UsageError(f"{short(repr(text))[1:-1]}: a path in bytes; give text, such as os.fsdecode(path)")
+    if not text:
+        raise UsageError("the path is empty; give a directory, which is '.' for the current one")
+    return text
+
+
 def store_path(path: str | os.PathLike[str]) -> str:
     """Normalise a store's path: a directory, or a URL of object storage.
 
@@ -77,9 +91,9 @@ def store_path(path: str | os.PathLike[str]) -> str:
     `CONTAINER@ACCOUNT.dfs.core.windows.net` on Azure, and `HOST:PORT` of the name node on HDFS.
 
     Raises:
-        UsageError: a URL of another kind, or one without a bucket.
+        UsageError: a URL of another kind, or one without a bucket; or as path_text.
     """
-    text = os.fspath(path)
+    text = path_text(path)
     scheme = _SCHEME.match(text)
     if scheme is None:
         return text
@@ -87,7 +101,7 @@ def store_path(path: str | os.PathLike[str]) -> str:
     if kind == "file":
         parts = urlsplit(text)
         if parts.netloc in ("", "localhost"):
-            return unquote(parts.path)
+            return path_text(unquote(parts.path))
     kind = _SAME.get(kind, kind)
     if kind not in KINDS:
         known = ", ".join(_REMOTE)
@@ -137,7 +151,7 @@ def local_only(path: str | os.PathLike[str]) -> str:
     """Return the path of a directory that will be written to.
 
     Raises:
-        UsageError: it is a URL of object storage, where the caller cannot write.
+        UsageError: it is a URL of object storage, where the caller cannot write; or as store_path.
     """
     text = store_path(path)
     if is_remote(text):

@@ -38,6 +38,7 @@ class ListenOptions(NamedTuple):
         durable_only: only what is on disk is sent.
         replica: "host": several followers of one host are one replica; "connection": each is one, as upstream.
         connections: largest number of them.
+        prefix: begins the name of an option in an error, as the user gives it.
     """
 
     listen: tuple[str, int]
@@ -46,6 +47,7 @@ class ListenOptions(NamedTuple):
     durable_only: bool = False
     replica: str = "host"
     connections: int = 64
+    prefix: str = "ha_"
 
 
 class LogPart(NamedTuple):

@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 from flintmq.config.key_effects import refuse_to_write
 from flintmq.config.keys import StoreConfig
-from flintmq.errors import MissingExtraError, StoreError, UsageError
+from flintmq.errors import MissingExtraError, NotAStoreError, StoreError, UsageError
 from flintmq.format.index import checked_peer
 from flintmq.kernels.fast_append import Putter
 from flintmq.message import ColumnsResult, GetBatchResult, GetResult, Message, PutResult, StoredMessage
@@ -84,8 +84,10 @@ class MessageStore(Putter):
         ConfigError: an unknown key or an impossible value, or one that would break a promise
             (docs/operations/configuration.md).
         UnsupportedFormatError: a DLedger log, or consume queues in RocksDB.
-        UsageError: `dispatch`, `peer` or an `ha_` option has another value; `direct_io` without the transient pool;
-            `ha_listen` names an address that cannot be used, or `services` is False; the path is inside another store.
+        NotAStoreError: `path` is a file.
+        UsageError: `path` is empty, in bytes, a URL, or inside another store; `dispatch`, `peer` or an `ha_` option has
+            another value; `direct_io` without the transient pool; `ha_listen` names an address that cannot be used, or
+            `services` is False.
         OSError: the disk refused.
 
     Attributes:
@@ -140,20 +142,24 @@ class MessageStore(Putter):
         self._closer: threading.Thread | None = None
         self._refused_close: StoreError | None = None
         self._groups: dict[tuple[str, str], ConsumerGroup] = {}
-        parts = self._parts = assembly.assemble(
-            assembly.Choices(
-                root=self.root,
-                config=given,
-                effects=effects,
-                peer=peer,
-                external=self._external,
-                accept_lost_log=accept_lost_log,
-                unique_keys=unique_keys,
-                direct_io=direct_io,
-                listen=listen,
-                cut_at=cut_at,
-            )
+        choices = assembly.Choices(
+            root=self.root,
+            config=given,
+            effects=effects,
+            peer=peer,
+            external=self._external,
+            accept_lost_log=accept_lost_log,
+            unique_keys=unique_keys,
+            direct_io=direct_io,
+            listen=listen,
+            cut_at=cut_at,
         )
+        try:
+            parts = self._parts = assembly.assemble(choices)
+        except (FileExistsError, NotADirectoryError):
+            if effects.size(self.root) is None:
+                raise
+            raise NotAStoreError(f"{self.root}: is a file; give a directory, which is made if it is missing") from None
         self.config, self.recovered, self.ha = parts.config, parts.recovered, parts.ha
         self.waits = parts.puts.waits
         self.after_put, self.flusher, self.loop_puts = parts.puts.after_put, None, None

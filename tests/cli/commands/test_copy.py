@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,30 @@ def test_some(run: Run, golden: Any, tmp_path: Path) -> None:
     found = run("scan", tmp_path / "c", "--json").rows
     assert len(found) == row["records"] > 0 and {m["topic"] for m in found} == {"Orders", "Payments"}
     assert all(m["store_timestamp"] < 1795167380600 for m in found)
+
+
+@pytest.mark.parametrize("topics", [["nosuch"], ["Orders", "nosuch"]])
+def test_a_topic_that_is_not_there_makes_no_copy(run: Run, golden: Any, tmp_path: Path, topics: list[str]) -> None:
+    words = [word for topic in topics for word in ("--topic", topic)]
+    done = run("copy", golden("basic").path, "--into", tmp_path / "c", *words)
+    assert (done.code, done.out) == (7, "") and list(tmp_path.iterdir()) == []
+    assert done.err.startswith("flintmq: topic 'nosuch': there is no such topic; topics are ")
+
+
+def test_a_topic_that_only_the_log_names(run: Run, golden: Any, tmp_path: Path) -> None:
+    shutil.copytree(golden("basic").path / "commitlog", tmp_path / "log" / "commitlog")
+    assert run("copy", tmp_path / "log", "--into", tmp_path / "c", "--topic", "Orders").code == 0
+    assert run("copy", tmp_path / "log", "--into", tmp_path / "d", "--topic", "nosuch").code == 7
+
+
+@pytest.mark.parametrize("words", [["--since", "2027-01-01"], ["--topic", "Orders", "--until", "2026-01-01"]])
+def test_a_copy_of_nothing_says_so(run: Run, golden: Any, tmp_path: Path, words: list[str]) -> None:
+    done = run("copy", golden("basic").path, "--into", tmp_path / "c", *words)
+    assert done.code == 0 and done.out.startswith("log      0 records, ")
+    assert done.err == (
+        "flintmq: no message matches, so the copy has none; flintmq inspect shows the topics and times\n"
+    )
+    assert "note" in json.loads(run("copy", golden("basic").path, "--into", tmp_path / "d", *words, "--json").err)
 
 
 def test_damage(run: Run, golden: Any, tmp_path: Path) -> None:

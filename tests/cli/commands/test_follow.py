@@ -115,7 +115,7 @@ def test_for_people(run: Run, tmp_path: Path, golden_master: GoldenMaster, line:
         (["--store", "S"], "HOST:PORT"),
         (["h:1"], "--store"),
         (["h:x", "--store", "S"], "HOST:PORT"),
-        (["h:1", "--store", "S", "--from-offset", "middle"], "middle"),
+        (["h:1", "--store", "S", "--from-offset", "middle"], "--from-offset 'middle' is neither"),
         (["h:1", "--store", "S", "--flush", "LATER"], "LATER"),
         (["h:1", "--store", "S", "--set", "noSuchKey=1"], "noSuchKey"),
     ],

@@ -56,6 +56,11 @@ SELECTIONS: list[tuple[list[str], Callable[[dict[str, Any]], bool]]] = [
     (["--tag", "TagA", "--tag", "TagB"], lambda r: r["tags"] in ("TagA", "TagB")),
     (["--key", "k99"], lambda r: key_of(r, "k99")),
     (["--key", "k9"], lambda r: key_of(r, "k9")),
+    (["--key", "k99", "--key", "k9"], lambda r: key_of(r, "k99") or key_of(r, "k9")),
+    (
+        ["--key", "none", "--key", "663B6D3606C1F8F8E8F7CAFB30639763"],
+        lambda r: key_of(r, "663B6D3606C1F8F8E8F7CAFB30639763"),
+    ),
     (["--key", "663B6D3606C1F8F8E8F7CAFB30639763"], lambda r: key_of(r, "663B6D3606C1F8F8E8F7CAFB30639763")),
     (["--since", str(MIDDLE)], lambda r: r["store_timestamp"] >= MIDDLE),
     (["--until", str(MIDDLE)], lambda r: r["store_timestamp"] < MIDDLE),

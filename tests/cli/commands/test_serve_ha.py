@@ -94,7 +94,9 @@ def test_wrong_words(run: Run, store: tuple[Path, int], tmp_path: Path) -> None:
     path = store[0]
     for words, code, said in (
         ((path, "--listen", "here:there"), 2, "not HOST:PORT, such as 127.0.0.1:10912"),
+        ((path, "--listen", "192.0.2.1:0"), 2, "flintmq: --listen '192.0.2.1', port 0: "),
         ((path, "--listen", "192.0.2.1:0"), 2, "give another address"),
+        ((path, "--listen", "0", "--allow", "x"), 2, "flintmq: --allow: 'x' does not appear to be an IPv4 or IPv6"),
         ((path, "--listen", "0", "--allow", "x"), 2, "give networks such as 10.1.2.0/24"),
         ((path, "--listen", "0", "--new-slave", "all"), 2, "new-slave"),
         ((tmp_path / "absent", "--listen", "0"), 2, "absent"),

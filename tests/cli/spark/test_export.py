@@ -43,6 +43,8 @@ def test_the_defaults(run: Run, spark: Calls) -> None:
         ),
         (["--target-file-size", "0"], "is not a size"),
         (["--body", "xml"], "xml"),
+        (["--interval", "3"], "--once, --interval and --max-offsets are for --stream; an export without it ends at"),
+        (["--once"], "are for --stream"),
     ],
 )
 def test_what_is_refused(run: Run, spark: Calls, words: list[str], message: str) -> None:

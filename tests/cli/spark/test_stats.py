@@ -43,7 +43,9 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[Any, ...]]:
 
 
 def test_figures_for_people(run: Run, asked: list[tuple[Any, ...]]) -> None:
-    result = run("spark", "stats", "store", "--out", "r.html", "--topic", "A", "--since", "5", "--skip-damage")
+    result = run(
+        "spark", "stats", "store", "--out", "r.html", "--topic", "A", "--since", "1700000000005", "--skip-damage"
+    )
     assert (result.code, result.err) == (0, "")
     assert "messages  4000 (2.0 MiB) in 2 queues of 1 topics" in result.out
     assert "rate      2000/s, 1000.0 KiB/s; peak" in result.out
@@ -52,7 +54,7 @@ def test_figures_for_people(run: Run, asked: list[tuple[Any, ...]]) -> None:
     assert result.out.endswith("look      nothing is noticeable\nresult    r.html\n")
     (args, kwargs), stopped = asked
     assert args[:2] == ("store", "r.html") and stopped == ("stopped",)
-    assert (kwargs["topics"], kwargs["since"], kwargs["until"]) == (["A"], 5, None)
+    assert (kwargs["topics"], kwargs["since"], kwargs["until"]) == (["A"], 1_700_000_000_005, None)
     assert kwargs["fail_on_data_loss"] is False
 
 

@@ -42,11 +42,15 @@ def test_words(start):
 
 def test_a_time_to_start_at():
     """It comes before times of queues, and those before offsets, in a stream as in a batch read."""
-    assert parse(startingTimestamp="5").start == 5
+    time, of_queue = "1700000000005", '{"A": {"0": 1700000000007}}'
+    assert parse(startingTimestamp=time).start == 1_700_000_000_005
     for offsets in ("latest", "earliest", '{"A/0": 3}'):
-        options = parse(startingTimestamp="5", startingOffsets=offsets, startingOffsetsByTimestamp='{"A": {"0": 7}}')
-        assert (options.start, options.read.since_of) == (5, {})
-    assert parse(startingOffsets="latest", startingOffsetsByTimestamp='{"A": {"0": 7}}').read.since_of == {("A", 0): 7}
+        options = parse(startingTimestamp=time, startingOffsets=offsets, startingOffsetsByTimestamp=of_queue)
+        assert (options.start, options.read.since_of) == (1_700_000_000_005, {})
+    options = parse(startingOffsets="latest", startingOffsetsByTimestamp=of_queue)
+    assert options.read.since_of == {("A", 0): 1_700_000_000_007}
+    with pytest.raises(UsageError, match="^option startingTimestamp: 1700000000 ms since 1970 is 1970-01-20"):
+        parse(startingTimestamp="1700000000")
 
 
 @pytest.mark.parametrize(
@@ -65,7 +69,7 @@ def test_a_time_to_start_at():
         ({"startingOffsets": '{"A": 5}'}, "the offsets of 'A' are not an object such as"),
         ({"startingOffsets": '{"A/0": "5"}'}, 'not an offset of a queue such as "Orders/0": 5'),
         ({"startingOffsets": '{"A/0": -3}'}, 'not an offset of a queue such as "Orders/0": 5'),
-        ({"startingOffsets": "now", "startingTimestamp": "5"}, "'now' is not JSON"),
+        ({"startingOffsets": "now", "startingTimestamp": "0"}, "'now' is not JSON"),
         ({"endingOffsetsByTimestamp": '{"A": {"0": 5}}'}, "option endingOffsetsByTimestamp is for spark.read"),
         ({"startingOffsets": '{"B/0": 5}', "subscribe": "A"}, "queue 0 of topic 'B', which is not read"),
         ({"startingOffsets": '{"A/1": 5}', "assign": '{"A": [0]}'}, "queue 1 of topic 'A', which is not read"),

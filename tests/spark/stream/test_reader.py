@@ -99,7 +99,7 @@ def test_times_that_nothing_was_stored_at(golden, capsys):
         assert list(Query(store.path, **options, failOnDataLoss="false").bites()) == []
         assert "nothing was stored at" in capsys.readouterr().err
     with pytest.raises(UsageError, match="startingOffsetsByTimestamp: the store has no queue 9 of topic 'Orders'"):
-        Query(store.path, startingOffsetsByTimestamp='{"Orders": {"9": 5}}')
+        Query(store.path, startingOffsetsByTimestamp='{"Orders": {"9": 1700000000000}}')
 
 
 def test_offsets_are_flat_and_in_order_and_accepted(golden):

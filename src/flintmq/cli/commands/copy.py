@@ -73,6 +73,8 @@ def command(
     with out.progress("copy") as progress:
         some = copy_some(store, into, predicate, config, peer.value, progress, not skip_damage)
     out.result(some, _some)
+    if not some.records:
+        out.note("no message matches, so the copy has none; flintmq inspect shows the topics and times")
     return 1 if some.lost_ranges or some.dropped else 0
 
 

@@ -8,6 +8,7 @@ from flintmq.cli import signals
 from flintmq.cli.command import need
 from flintmq.cli.declare import Option
 from flintmq.cli.export_options import (
+    INTERVAL_S,
     PARTITION_DEFAULT,
     Body,
     BodyHeadOption,
@@ -67,7 +68,9 @@ def command(
         bool, Option("--follow", help="Continue with new messages until SIGINT or SIGTERM; see --once.")
     ] = False,
     once: Annotated[bool, once_option("With --follow: end at the present end of the log.")] = False,
-    interval: Annotated[float, interval_option("With --follow: seconds between micro-batches.")] = 10.0,
+    interval: Annotated[
+        float | None, interval_option("With --follow: seconds between micro-batches (10).", show_default=False)
+    ] = None,
     max_offsets: Annotated[int | None, max_offsets_option("Most messages of a micro-batch.")] = None,
     properties: PropertiesOption = None,
     body: BodyOption = Body.bytes,
@@ -96,8 +99,10 @@ def command(
 
     out, config, root = output(as_json), store_config(settings), stores_given(stores)
     into = outside_stores(into, (checkpoint, dead_letters), root, config)
-    if not follow and (once or max_offsets is not None):
-        raise UsageError("--once and --max-offsets are for --follow; an export without it ends at the end of the log")
+    if not follow and (once or interval is not None or max_offsets is not None):
+        raise UsageError(
+            "--once, --interval and --max-offsets are for --follow; an export without it ends at the end of the log"
+        )
     choices = choices_of(
         topic=topic,
         decompress=decompress,
@@ -126,7 +131,7 @@ def command(
             config,
             workers=Threads(threads),
             max_offsets=max_offsets,
-            interval_s=interval,
+            interval_s=INTERVAL_S if interval is None else interval,
             once=once,
             stop=signals.stop_event(),
             on_batch=lambda done: out.note(batch_line(done)),

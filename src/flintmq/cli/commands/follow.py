@@ -11,6 +11,7 @@ from flintmq.cli.declare import Argument, Option
 from flintmq.cli.options import JsonOption, SetOption, examples
 from flintmq.cli.output import Output, dumps, output
 from flintmq.cli.values import store_config
+from flintmq.config.text import short
 from flintmq.errors import UsageError
 
 EPILOG = examples(
@@ -72,12 +73,22 @@ def command(
     ] = None,
     cluster: Annotated[
         str | None,
-        Option("--cluster", metavar="NAME", show_default=False, help="With --namesrv: only brokers of this cluster."),
+        Option(
+            "--cluster",
+            metavar="NAME",
+            show_default=False,
+            help="With --namesrv: only brokers of this cluster.",
+            text=True,
+        ),
     ] = None,
     broker: Annotated[
         list[str] | None,
         Option(
-            "--broker", metavar="NAME", show_default=False, help="With --namesrv: only this broker. May be repeated."
+            "--broker",
+            metavar="NAME",
+            show_default=False,
+            help="With --namesrv: only this broker. May be repeated.",
+            text=True,
         ),
     ] = None,
     flush: Annotated[
@@ -120,13 +131,13 @@ def command(
         raise UsageError("with --namesrv each broker is asked for its own topics; leave --config-from out")
     from flintmq.ha.follower import Follower
 
-    out, stopping = output(as_json), signals.stop_event()
+    out, stopping, begin = output(as_json), signals.stop_event(), _begin(from_offset)
 
     def make(store: str, master: str, config_from: str | None, on_event: Callable[[dict[str, Any]], None]) -> Follower:
         return Follower(
             store,
             master,
-            begin=_begin(from_offset),
+            begin=begin,
             config=store_config(settings),
             config_from=config_from,
             on_event=on_event,
@@ -154,7 +165,11 @@ def command(
 
 
 def _begin(text: str) -> str | int:
-    return int(text) if text.isascii() and text.isdigit() and len(text) <= 19 else text
+    if text in ("first", "last"):
+        return text
+    if text.isascii() and text.isdigit() and len(text) <= 19:
+        return int(text)
+    raise UsageError(f"--from-offset {short(text)} is neither first, last nor the log offset of a file")
 
 
 def _show(event: dict[str, Any], out: Output) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from flintmq.cli.declare import Argument, Option
 from flintmq.cli.options import JsonOption, SetOption, TopicArgument, examples
-from flintmq.cli.output import output
+from flintmq.cli.output import NO_UTF8, output
 from flintmq.cli.text import printable
 from flintmq.cli.values import store_config
 from flintmq.errors import UsageError
@@ -30,11 +30,14 @@ def command(
     ],
     topic: TopicArgument,
     body: Annotated[
-        str | None, Argument(metavar="BODY", show_default=False, help="The body; without it, standard input.")
+        str | None,
+        Argument(metavar="BODY", show_default=False, help="The body; without it, standard input.", may_be_empty=True),
     ] = None,
     queue_id: Annotated[int, Option("--queue", metavar="N", min=0, max=0x7FFFFFFF, help="The queue's number.")] = 0,
-    tag: Annotated[str | None, Option("--tag", metavar="TAG", help="The message's tags.")] = None,
-    key: Annotated[str | None, Option("--key", metavar="KEYS", help="Its keys, separated by spaces.")] = None,
+    tag: Annotated[str | None, Option("--tag", metavar="TAG", help="The message's tags.", text=True)] = None,
+    key: Annotated[
+        str | None, Option("--key", metavar="KEYS", help="Its keys, separated by spaces.", text=True)
+    ] = None,
     lines: Annotated[bool, Option("--lines", help="Each line of standard input is a message.")] = False,
     no_unique_key: Annotated[bool, Option("--no-unique-key", help="Give messages no unique key (msg_id).")] = False,
     settings: SetOption = None,
@@ -47,12 +50,16 @@ def command(
     """
     if lines and body is not None:
         raise UsageError("--lines reads standard input; leave BODY out")
+    if body is None and sys.stdin is None:
+        raise UsageError("standard input is closed; give BODY, or the messages by < FILE")
     import flintmq
     from flintmq.format.text import java_encode
     from flintmq.store.append.checks import topic_status
 
     if topic_status(topic, java_encode(topic)) is not None:  # before a store is created for it
         flintmq.message.refused(flintmq.PutRule.TOPIC).raise_for_status()
+    if not topic.isascii() and sys.getfilesystemencoding() != "utf-8":
+        raise UsageError(f"TOPIC {topic}: its queues are directories, whose names {NO_UTF8}")
     out = output(as_json)
     with flintmq.MessageStore(store, config=store_config(settings), unique_keys=not no_unique_key) as opened:
         for bodies in _bodies(body, lines):

@@ -28,7 +28,7 @@ EPILOG = examples(
 def command(
     store: StoreArgument,
     topic: TopicArgument,
-    key: Annotated[str, Argument(metavar="KEY", show_default=False, help="A key, or a unique message id.")],
+    key: Annotated[str, Argument(metavar="KEY", show_default=False, help="A key, or a unique message id.", text=True)],
     since: SinceOption = None,
     until: UntilOption = None,
     limit: Annotated[int, Option("--limit", "-n", metavar="N", min=1, help="At most the N newest.")] = 64,

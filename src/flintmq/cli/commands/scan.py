@@ -45,24 +45,26 @@ class Selection:
 
     Attributes:
         predicate: topics, queues, tags, store time; tested on the record's bytes before anything is decoded.
-        key: among the keys, or the unique message id; also the predicate's hint.
+        keys: one is among the message's keys, or its unique id; also the predicate's hint. Empty: any message.
         grep: bytes in the body as it is shown.
     """
 
     predicate: Predicate
-    key: str | None = None
+    keys: frozenset[str] = frozenset()
     grep: bytes | None = None
 
     @property
     def key_bytes(self) -> bytes:
-        """The key as messages hold it; empty if only decoded texts can be compared with it."""
-        if self.key is None or "\ufffd" in self.key:  # which may represent bytes that are not UTF-8
+        """The one key as messages hold it; empty if it cannot be compared in bytes, or of several."""
+        key = "".join(self.keys)
+        if len(self.keys) != 1 or "\ufffd" in key:  # which may represent bytes that are not UTF-8
             return b""
-        return self.key.encode("utf-8", "ignore")
+        return key.encode("utf-8", "ignore")
 
     def has_key(self, message: StoredMessage) -> bool:
-        """Return whether a message has the wanted key."""
-        return self.key is None or message.msg_id == self.key or self.key in (message.keys or "").split(" ")
+        """Return whether a message has a wanted key."""
+        keys = self.keys
+        return not keys or message.msg_id in keys or not keys.isdisjoint((message.keys or "").split(" "))
 
 
 class MessageScan:
@@ -139,8 +141,14 @@ def command(
     until: UntilOption = None,
     tag: TagOption = None,
     key: Annotated[
-        str | None,
-        Option("--key", metavar="K", show_default=False, help="Only messages with this key or unique id."),
+        list[str] | None,
+        Option(
+            "--key",
+            metavar="K",
+            show_default=False,
+            help="Only messages with this key or unique id. May be repeated.",
+            text=True,
+        ),
     ] = None,
     grep: Annotated[
         str | None,
@@ -173,9 +181,11 @@ def command(
         since=first,
         until=end,
         tags=parse_tags(tag),
-        any_key=frozenset([key]) if key else None,
+        any_key=frozenset(key) if key else None,
     )
-    selection = Selection(predicate, key, None if grep is None else grep.encode("utf-8", "surrogateescape"))
+    selection = Selection(
+        predicate, frozenset(key or ()), None if grep is None else grep.encode("utf-8", "surrogateescape")
+    )
     config, report = store_config(settings), Report()
     out, bodies = output(as_json), Bodies(decompress)
     members = find_members(stores_given(stores), config, strict=not skip_damage, report=report)

@@ -62,11 +62,23 @@ def command(
     ] = None,
     broker_name: Annotated[
         str | None,
-        Option("--broker-name", metavar="NAME", show_default=False, help="With --register: the slaves' brokerName."),
+        Option(
+            "--broker-name",
+            metavar="NAME",
+            show_default=False,
+            help="With --register: the slaves' brokerName.",
+            text=True,
+        ),
     ] = None,
     cluster: Annotated[
         str | None,
-        Option("--cluster", metavar="NAME", show_default=False, help="With --register: the slaves' brokerClusterName."),
+        Option(
+            "--cluster",
+            metavar="NAME",
+            show_default=False,
+            help="With --register: the slaves' brokerClusterName.",
+            text=True,
+        ),
     ] = None,
     settings: SetOption = None,
     as_json: JsonOption = False,
@@ -89,7 +101,7 @@ def command(
     host, port = parse_address("--listen", listen, HA_PORT)
     config = store_config(settings)
     log = StoredLog(store, config)
-    listener = HaListener(ListenOptions((host, port), tuple(allow or ()), new_slave.value), log, config)
+    listener = HaListener(ListenOptions((host, port), tuple(allow or ()), new_slave.value, prefix="--"), log, config)
     try:
         stop = signals.stop_event()
         events = _Events(output(as_json), stop, as_json)

@@ -41,7 +41,7 @@ SUFFIXES = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parqu
 def command(
     stores: StoresArgument,
     question: Annotated[
-        str, Argument(metavar="QUERY", show_default=False, help="SQL about messages, queues and offsets.")
+        str, Argument(metavar="QUERY", show_default=False, help="SQL about messages, queues and offsets.", text=True)
     ],
     topic: Annotated[list[str] | None, topics_option("Only messages of this topic. May be repeated.")] = None,
     since: SinceOption = None,

@@ -7,6 +7,7 @@ from typing import Annotated
 from flintmq.cli import signals
 from flintmq.cli.declare import Option
 from flintmq.cli.export_options import (
+    INTERVAL_S,
     PARTITION_DEFAULT,
     Body,
     BodyHeadOption,
@@ -68,7 +69,9 @@ def command(
         bool, Option("--stream", help="Continue with new messages until SIGINT or SIGTERM; see --once.")
     ] = False,
     once: Annotated[bool, once_option("With --stream: end at the present end of the log.")] = False,
-    interval: Annotated[float, interval_option("With --stream: seconds between micro-batches.")] = 10.0,
+    interval: Annotated[
+        float | None, interval_option("With --stream: seconds between micro-batches (10).", show_default=False)
+    ] = None,
     max_offsets: Annotated[int | None, max_offsets_option("Most messages of a micro-batch.")] = None,
     properties: PropertiesOption = None,
     body: BodyOption = Body.bytes,
@@ -92,8 +95,10 @@ def command(
     """
     out, config, root = output(as_json), store_config(settings), stores_given(stores)
     into = outside_stores(into, (checkpoint, dead_letters), root, config)  # before Spark starts
-    if not stream and (once or max_offsets is not None):
-        raise UsageError("--once and --max-offsets are for --stream; an export without it ends at the end of the log")
+    if not stream and (once or interval is not None or max_offsets is not None):
+        raise UsageError(
+            "--once, --interval and --max-offsets are for --stream; an export without it ends at the end of the log"
+        )
     choices = choices_of(
         topic=topic,
         decompress=decompress,
@@ -123,7 +128,7 @@ def command(
                 into,
                 config,
                 max_offsets=max_offsets,
-                interval_s=interval,
+                interval_s=INTERVAL_S if interval is None else interval,
                 once=once,
                 stop=signals.stop_event(),
                 on_batch=lambda done: out.note(batch_line(done)),

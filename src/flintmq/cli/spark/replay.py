@@ -42,7 +42,13 @@ def command(
     into: Annotated[str, into_option("The store, new or existing.")],
     where: Annotated[
         str | None,
-        Option("--where", metavar="SQL", show_default=False, help="Only messages for which this condition holds."),
+        Option(
+            "--where",
+            metavar="SQL",
+            show_default=False,
+            help="Only messages for which this condition holds.",
+            text=True,
+        ),
     ] = None,
     live: Annotated[
         bool, Option("--live", help="Put messages one by one into a new store too, with present store times.")

@@ -217,7 +217,8 @@ class StoresStream:
         path = self.options.read.path
         why = f"{path}: the store of broker {short(broker)}, of which a micro-batch was planned, is gone"
         if self.options.read.fail_on_data_loss:
-            raise StoreError(f"{why}; start the stream again when it is back, or set failOnDataLoss=false")
+            skip = self.options.read.skip_option
+            raise StoreError(f"{why}; start the stream again when it is back, or set {skip}")
         self._tell(f"{why}; its messages of this batch are left out (it is set)")
 
     def _tell(self, text: str) -> None:

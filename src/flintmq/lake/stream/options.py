@@ -10,7 +10,7 @@ from flintmq.cluster.member import Member
 from flintmq.errors import UsageError
 from flintmq.lake.broker_options import ANY_STORE, brokers_named, options_of_broker, texts_by_broker
 from flintmq.lake.offsets import WORDS, Queue, means_latest, parse_json_offsets
-from flintmq.lake.option_text import duration_ms, number
+from flintmq.lake.option_text import duration_ms, number, time_ms
 from flintmq.lake.options import BATCH_ONLY, STREAM_ONLY, ReadOptions, check_read, named
 
 
@@ -114,7 +114,7 @@ def _start(given: Mapping[str, str], read: ReadOptions) -> str | int | dict[Queu
     text = given.get("startingOffsets", "earliest")
     offsets = {} if text.lower() in WORDS else parse_json_offsets("startingOffsets", text)
     check_read("startingOffsets", offsets, read.predicate)
-    time = number(given, "startingTimestamp", 0)
+    time = time_ms(given, "startingTimestamp")
     if time is not None:
         return time
     return text.lower() if text.lower() in WORDS else offsets

@@ -168,5 +168,5 @@ def lost(queues: StreamQueues, name: QueueName, offset: int, why: str) -> StoreE
     file = queues.log.find(unit.physical_offset) if unit is not None and units.points_to_record(unit) else None
     return StoreError(
         f"{queues.root if file is None else file.path}: topic {short(name.topic)}, queue {name.queue_id}, "
-        f"offset {offset}: {why}; failOnDataLoss=false goes on without it"
+        f"offset {offset}: {why}; {queues.options.skip_option} goes on without it"
     )

@@ -128,13 +128,13 @@ class StoreStream:
             StoreError: nothing was stored at the time to begin at, or later (and no strategy allows it).
             NotAStoreError, UnsupportedFormatError, StoreAccessError: the store cannot be read.
         """
-        from flintmq.lake.asked import GO_ON, unknown_topics
+        from flintmq.lake.asked import go_on, unknown_topics
 
         queues = self._look()
-        unknown = list(unknown_topics(queues.lookup, self.options.read.predicate).values())
+        unknown = list(unknown_topics(queues.lookup, self.options.read).values())
         if unknown:
             more = f" (and {len(unknown) - 1} other topics)" if unknown[1:] else ""
-            self.tell(f"{str(unknown[0]).removesuffix(GO_ON)}it is read once it exists{more}")
+            self.tell(f"{str(unknown[0]).removesuffix(go_on(self.options.read))}; it is read once it exists{more}")
         starts = self._starts(queues)
         return self._flat(starts, begin_anchor(queues, starts))
 
@@ -150,7 +150,7 @@ class StoreStream:
         if position < queues.log.min_offset and self.options.read.fail_on_data_loss:
             raise StoreError(
                 f"{queues.root}: the log begins at offset {queues.log.min_offset}: messages from {position} on have "
-                "expired; failOnDataLoss=false goes on without them"
+                f"expired; {self.options.read.skip_option} goes on without them"
             )
         queues.settle(GRACE_SECONDS)
         if not queues.settled:
@@ -459,8 +459,13 @@ class StoreStream:
     def _lost_log(self, queues: StreamQueues, anchor: StreamAnchor) -> None:
         why = (
             f"{queues.root}: the last record that was read, at log offset {anchor.log_offset}, is not there: "
-            "the log was truncated, is damaged there or of another store; failOnDataLoss=false goes on with the rest"
+            "the log was truncated, is damaged there or of another store; "
+            f"{self.options.read.skip_option} goes on with the rest"
         )
+        if not queues.log.effects.is_dir(queues.root):
+            why = (
+                f"{queues.root}: the store is not there any more; bring it back (is its disk mounted?), or start again"
+            )
         if self.options.read.fail_on_data_loss:
             raise StoreError(why)
         if (None, why) not in self._reported:

@@ -61,9 +61,10 @@ def read_part(
     except CorruptStoreError as error:
         raise _with_place(part, error) from None
     for line in unreached.lost():
+        advice = f"`flintmq rebuild --into DIR` rebuilds queues from the log; {options.skip_option} goes on without it"
         if options.fail_on_data_loss:
-            raise StoreError(f"{part.root}: {line}: {MAKE_AGAIN}")
-        report.note("lost", f"{line}: {MAKE_AGAIN}")
+            raise StoreError(f"{part.root}: {line}: {advice}")
+        report.note("lost", f"{line}: {advice}")
     missing = _missing(part) if wanted.filled != wanted.full else {}
     yield from rows_of(_light(part, missing, report), options, schema, of_rows, report)
     if not missing:
@@ -194,7 +195,7 @@ def _lost(part: StreamTask, missing: dict[QueueName, list[int]], lookup: QueueLo
     unit = lookup.units(first).unit(missing[first][0])
     file = part.log.find(unit.physical_offset) if unit is not None else None
     where = file.path if file is not None else f"log offsets {part.begin} to {part.end}"
-    return StoreError(f"{'; '.join(named)}: not in the log ({where}); {SKIP}")
+    return StoreError(f"{'; '.join(named)}: not in the log ({where}); {_advice(part)}")
 
 
 def _with_place(part: StreamTask, error: CorruptStoreError) -> CorruptStoreError:
@@ -210,8 +211,8 @@ def _with_place(part: StreamTask, error: CorruptStoreError) -> CorruptStoreError
     if not hit:
         name, (low, high) = next(iter(part.spans.items()))
         hit = [f"among topic {short(name.topic)}, queue {name.queue_id}, offsets {low} to {high - 1} and others"]
-    return CorruptStoreError(error.file, error.position, f"{hit[0]}: {error.reason}", SKIP)
+    return CorruptStoreError(error.file, error.position, f"{hit[0]}: {error.reason}", _advice(part))
 
 
-MAKE_AGAIN = "`flintmq rebuild --into DIR` rebuilds queues from the log; failOnDataLoss=false goes on without it"
-SKIP = "`flintmq verify` shows more; failOnDataLoss=false goes on without it"
+def _advice(part: StreamTask) -> str:
+    return f"`flintmq verify` shows more; {part.options.skip_option} goes on without it"

@@ -162,7 +162,9 @@ def open_source(path: str, config: StoreConfig, fail_on_data_loss: bool = True, 
         MissingExtraError: a Delta table, and deltalake is not installed.
     """
     root = absolute(path)
-    options = ReadOptions(path=root, fail_on_data_loss=fail_on_data_loss, access=access, config=config)
+    options = ReadOptions(
+        path=root, fail_on_data_loss=fail_on_data_loss, skip_option="--skip-damage", access=access, config=config
+    )
     if is_remote(root):
         return _open_url(options)
     if os.path.isdir(os.path.join(root, "_delta_log")):

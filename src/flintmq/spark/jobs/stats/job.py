@@ -80,6 +80,7 @@ def stats(
         stores=root if many else None,
         predicate=Predicate(topics=None if topics is None else frozenset(topics), since=since, until=until),
         fail_on_data_loss=fail_on_data_loss,
+        skip_option="--skip-damage",
         access=access,
         config=config or StoreConfig(),
     )

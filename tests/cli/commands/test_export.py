@@ -1,0 +1,66 @@
+"""`flintmq export`: the options of its errors, and options that would do nothing. (What it writes: tests/lake.)"""
+
+from __future__ import annotations
+
+import shutil
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Run
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+
+from flintmq.cli import signals
+from flintmq.storage.stop_event import StopEvent
+
+
+@pytest.mark.parametrize("words", [["--once"], ["--interval", "3"], ["--interval=10"], ["--max-offsets", "5"]])
+def test_what_belongs_to_follow(run: Run, golden: Any, tmp_path: Path, words: list[str]) -> None:
+    result = run("export", golden("basic").path, "--out", tmp_path / "lake", *words)
+    assert (result.code, result.out) == (2, "") and not (tmp_path / "lake").exists()
+    assert result.err == (
+        "flintmq: --once, --interval and --max-offsets are for --follow; "
+        "an export without it ends at the end of the log\n"
+    )
+
+
+def test_a_topic_that_is_not_there(run: Run, golden: Any, tmp_path: Path) -> None:
+    result = run("export", golden("basic").path, "--out", tmp_path / "lake", "--topic", "nosuch")
+    assert result.code == 2 and ": the store has no topic 'nosuch'; it has " in result.err
+    assert result.err.endswith("; --skip-damage reads the rest\n") and "failOnDataLoss" not in result.err
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ("gone", "/store: the store is not there any more; bring it back (is its disk mounted?), or start again\n"),
+        (
+            "other",
+            "is not there: the log was truncated, is damaged there or of another store; --skip-damage goes on wi",
+        ),
+    ],
+)
+def test_a_followed_store_that_is_moved(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, told: str
+) -> None:
+    store = tmp_path / "store"
+    assert run("put", store, "T", "first").code == 0
+    stop, waited = StopEvent(), threading.Event()
+
+    def wait(timeout: float | None = None) -> bool:
+        """Between the first two micro-batches."""
+        if not waited.is_set():
+            waited.set()
+            shutil.rmtree(store)
+            if change == "other":
+                run("put", store, "T", "a longer one, of another store")
+        return False
+
+    monkeypatch.setattr(stop, "wait", wait)
+    monkeypatch.setattr(signals, "stop_event", lambda: stop)
+    result = run("export", store, "--out", tmp_path / "lake", "--follow", "--interval", "0")
+    assert result.code == 3 and waited.is_set()
+    assert told in result.err and "failOnDataLoss" not in result.err
