@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import operator
+from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
+from flintmq.errors import UsageError
 from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
 from tests.support.engine import open_small
@@ -67,3 +71,32 @@ def test_queues_and_offsets_are_numbers(store: MessageStore):
         store.consumer("g", "T", queues=[0, "1"])  # type: ignore[list-item]
     with store.consumer("others", "T", queues=[0]) as consumer, pytest.raises(TypeError, match="offset is of type str"):
         consumer.commit({0: "1"})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("kind", [np.int64, np.uint8])
+def test_integers_that_are_no_int_are_kept_as_ints(tmp_path: Path, kind: type):
+    """What is kept in config/ is JSON: one that could not be written there would hinder all later ones."""
+    with open_small(tmp_path) as store:
+        store.put(Message("T", b"1"))
+        assert store.wait_dispatched(10)
+        store.create_topic("U", queues=kind(3))
+        store.commit_offset("by itself", "T", kind(0), kind(1))
+        with store.consumer("g", "T", queues=[kind(0)]) as consumer:
+            assert [m.queue_offset for m in consumer.poll(kind(5), kind(0))] == [0]
+            consumer.seek(kind(0), kind(0))
+            consumer.seek_to_time(kind(5))
+            assert consumer.commit({kind(0): kind(1)}) == {0: 1}
+        with store.consumer("h", "T", queues=[kind(0)]) as consumer:
+            consumer.poll(1)
+            assert consumer.commit() == {0: 1}
+    table = json.loads((tmp_path / "config/consumerOffset.json").read_text().replace("{0:", '{"0":'))
+    assert table["offsetTable"] == {"T@by itself": {"0": 1}, "T@g": {"0": 1}, "T@h": {"0": 1}}
+    with open_small(tmp_path) as store:
+        assert store.consumer_offset("g", "T", 0) == store.consumer_offset("by itself", "T", 0) == 1
+
+
+@pytest.mark.parametrize("names", [("g\ud800", "T"), ("g", "T\udce9"), ("", "T"), ("g@", "T")])
+def test_names_that_the_table_cannot_hold(store: MessageStore, names: tuple[str, str]):
+    """Half of a surrogate pair would become `?`, and two groups one."""
+    with pytest.raises(UsageError, match="cannot be a (group|topic)'s name"):
+        store.commit_offset(*names, 0, 1)

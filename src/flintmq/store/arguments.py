@@ -5,6 +5,9 @@ Otherwise a queue id that is a text would name a queue that does not exist, and 
 
 from __future__ import annotations
 
+import operator
+from typing import cast
+
 
 def texts(**values: object) -> None:
     """Check that each value is a str.
@@ -26,6 +29,16 @@ def numbers(**values: object) -> None:
     for name, value in values.items():
         if isinstance(value, bool) or not hasattr(value, "__index__"):
             raise TypeError(f"{name} is of type {type(value).__name__}; give an int")
+
+
+def number(name: str, value: object) -> int:
+    """Return a value as a plain int: what is kept is written as JSON, which has no numpy's.
+
+    Raises:
+        TypeError: as `numbers`.
+    """
+    numbers(**{name: value})
+    return operator.index(cast(int, value))
 
 
 def given_text(name: str, value: object) -> None:

@@ -463,8 +463,7 @@ class MessageStore(Putter):
         arguments.given_text("tags", tags)
         arguments.given_number("idle_ms", idle_ms)
         if queues is not None:
-            queues = list(queues)
-            arguments.numbers(**{f"queues[{number}]": queue for number, queue in enumerate(queues)})
+            queues = [arguments.number(f"queues[{at}]", queue) for at, queue in enumerate(queues)]
         parts = self._parts
         source = StoreSource(
             self.root,
@@ -518,8 +517,7 @@ class MessageStore(Putter):
         """
         self._parts.state.check()
         arguments.texts(name=name, queue_type=queue_type)
-        arguments.numbers(queues=queues)
-        self._parts.housekeeping.create(name, queues, queue_type)
+        self._parts.housekeeping.create(name, arguments.number("queues", queues), queue_type)
 
     def commit_offset(self, group: str, topic: str, queue_id: int, offset: int) -> None:
         """Note the offset of the next message that a consumer group wants of a queue.
@@ -532,7 +530,7 @@ class MessageStore(Putter):
         """
         self._parts.state.check()
         arguments.texts(group=group, topic=topic)
-        arguments.numbers(queue_id=queue_id, offset=offset)
+        queue_id, offset = arguments.number("queue_id", queue_id), arguments.number("offset", offset)
         self._parts.housekeeping.offsets.commit(group, topic, queue_id, offset)
 
     def consumer_offset(self, group: str, topic: str, queue_id: int) -> int | None:

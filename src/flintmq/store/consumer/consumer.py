@@ -241,14 +241,11 @@ class Consumer:
         Durability: on return, with `wait`: the log first, then config/consumerOffset.json, replaced as a whole.
         """
         self._check()
+        given = None if offsets is None else _plain(offsets)
         with self._group.lock:
-            if offsets is None:
-                done = self._positions()
-            else:
-                done = dict(offsets)
-                for queue, offset in done.items():
-                    arguments.numbers(queue_id=queue, offset=offset)
-                for queue, offset in done.items():
+            done = self._positions() if given is None else given
+            if given is not None:
+                for queue, offset in given.items():
                     self._check_offset(queue, offset)
             self._note(done)
         if wait:
@@ -277,9 +274,9 @@ class Consumer:
             UsageError: a queue of another consumer, or an offset that the queue does not have.
         """
         self._check()
-        arguments.numbers(queue_id=queue_id)
+        queue_id = arguments.number("queue_id", queue_id)
         if not isinstance(where, (str, datetime)):
-            arguments.numbers(where=where)
+            where = arguments.number("where", where)
         if isinstance(where, datetime):
             where = self._source.at_time(queue_id, _ms(where))
         with self._group.lock:
@@ -301,10 +298,9 @@ class Consumer:
 
     def seek_to_time(self, when: datetime | int) -> None:
         """Continue with each queue's first message at a time or later; an int is ms since 1970."""
-        if not isinstance(when, datetime):
-            arguments.numbers(when=when)
+        ms = _ms(when) if isinstance(when, datetime) else arguments.number("when", when)
         for queue_id in self.queues:
-            self.seek(queue_id, self._source.at_time(queue_id, when if isinstance(when, int) else _ms(when)))
+            self.seek(queue_id, self._source.at_time(queue_id, ms))
 
     @property
     def queues(self) -> list[int]:
@@ -415,6 +411,13 @@ def new_consumer(
     member = GroupMember(wanted, None if not names or "*" in names else frozenset(names))
     shared = groups.setdefault((group, topic), ConsumerGroup(group, source))
     return Consumer(shared, topic, member, check_start(start) == "latest", idle_ms)
+
+
+def _plain(offsets: Mapping[int, int]) -> dict[int, int]:
+    """Return offsets that a caller gave as plain ints."""
+    return {
+        arguments.number("queue_id", queue): arguments.number("offset", offset) for queue, offset in offsets.items()
+    }
 
 
 def _has_message(entries: list[_Entry]) -> bool:

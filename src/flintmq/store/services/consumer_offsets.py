@@ -14,7 +14,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.format import config_json
 from flintmq.format.config_json import JsonObject
-from flintmq.format.text import java_encode
+from flintmq.format.text import has_lone_surrogate, java_encode
 from flintmq.storage.filesystem import Effects
 from flintmq.store.layout import config_reader
 from flintmq.store.layout.config_writer import ConfigFile, save
@@ -144,11 +144,11 @@ def check_names(group: str, topic: str) -> None:
     """Refuse names that the table cannot hold.
 
     Raises:
-        UsageError: one is empty or contains an @.
+        UsageError: one is empty, contains an @, or is no Unicode.
     """
     for what, name in (("group", group), ("topic", topic)):
-        if not name or "@" in name:
-            raise UsageError(f"{name[:100]!a} cannot be a {what}'s name; it must not be empty nor hold an @")
+        if not name or "@" in name or has_lone_surrogate(name):
+            raise UsageError(f"{name[:100]!a} cannot be a {what}'s name; it is Unicode, not empty, without an @")
 
 
 def _fresh(group: str) -> JsonObject:
