@@ -212,5 +212,5 @@ def render(done: Exported, into: str) -> Iterable[Any]:
         yield f"bodies   {done.bad_bodies} could not be converted; their bytes are in the column body_raw"
         for reason, count in sorted(done.bad_reasons.items()):
             yield f"         {count} {reason}"
-    yield from note_lines(done.notes)
+    yield from note_lines(done.notes, done.note_texts)
     yield f"result   {printable(into)}"

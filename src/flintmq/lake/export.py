@@ -173,7 +173,8 @@ class Exported:
         damages, lost_bytes: damaged places of the log that were skipped.
         bad_bodies: bodies that do not decode; they are kept in `body_raw`.
         bad_reasons: reason (`lake/bodies/failure.py`) -> number of these.
-        notes: code -> number of occurrences (tails).
+        notes: code -> number of occurrences (tails, stores that were left out).
+        note_texts: code -> the first sentences of these notes, with their paths; a code may have none.
         brokers: of several stores, (begin, end) of each broker that had something new; begin and end are 0 then.
     """
 
@@ -188,6 +189,7 @@ class Exported:
     bad_bodies: int = 0
     bad_reasons: dict[str, int] = field(default_factory=dict)
     notes: dict[str, int] = field(default_factory=dict)
+    note_texts: dict[str, list[str]] = field(default_factory=dict)
     brokers: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:

@@ -90,7 +90,7 @@ def export(
         lots = [_Lot.of(target, last, member, plan) for member, plan in plans]
         copy.check(last)
         target.check(last, files.shape.schema(), files.partition_by)
-        done = Exported(notes={**report.note_counts, **target.notes})
+        done = Exported(notes={**report.note_counts, **target.notes}, note_texts=report.texts())
         tasks = target.stage(last, files.target_bytes is None)
         work = [task for number, lot in enumerate(lots) for task in lot.tasks(number, workers.count)]
         answers = workers.run(partial(export_range, tasks, files), work, progress)
