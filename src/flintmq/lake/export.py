@@ -6,6 +6,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -388,9 +389,11 @@ def write_files(
         OSError: the disk is full or fails; also errors of the iterable of batches.
         StoreAccessError: object storage refuses a file.
     """
-    with tasks.attempt(name) as attempt:
-        writer = files.writer(attempt)
-        dead = DeadLetterWriter(attempt.folder, files.shape.many) if files.dead_letters else None
+    with ExitStack() as stack:
+        attempt = stack.enter_context(tasks.attempt(name))
+        writer, dead = stack.enter_context(files.writer(attempt)), None
+        if files.dead_letters:
+            dead = stack.enter_context(DeadLetterWriter(attempt.folder, files.shape.many))
         rows, last = 0, None
         reasons: Counter[str] = Counter()
         for batch in batches:
