@@ -204,7 +204,8 @@ def render(done: Exported, into: str) -> Iterable[Any]:
     if not done.number:
         yield f"nothing new up to log offset {done.end}" if done.end else "nothing new"
     else:
-        yield f"exported {done.rows} rows in {done.files} files, {size(done.bytes)}"
+        made = "" if done.rows else "; a table without rows, as there is nothing to export yet"
+        yield f"exported {done.rows} rows in {done.files} files, {size(done.bytes)}{made}"
         yield from offset_lines(done)
     if done.damages:
         yield f"skipped {done.damages} damaged places, {done.lost_bytes} bytes"

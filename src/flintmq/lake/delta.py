@@ -154,7 +154,7 @@ class DeltaTarget(ExportTarget):
                     "topic would get two; export into a new directory"
                 )
 
-    def hints(self, files: Sequence[StagedFile], schema: pa.Schema) -> list[StagedFile]:
+    def hints(self, files: Sequence[StagedFile], schema: pa.Schema, partition_by: Sequence[str]) -> list[StagedFile]:
         """Return no files: the table itself declares the types of its columns."""
         return []
 

@@ -449,7 +449,7 @@ def publish(
         StagedFile(p.path, os.path.join(p.folder, f"{p.name}.parquet"), p.size, p.rows, p.partition, p.stats)
         for p in parts
     ]
-    moves += target.hints(moves, shape.schema())
+    moves += target.hints(moves, shape.schema(), choice["partition_by"])
     done.bytes = sum(file.size for file in moves)
     assert len({file.place for file in moves}) == len(moves)  # one would replace another
     done.number = target.number_after(last)

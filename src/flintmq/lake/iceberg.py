@@ -177,7 +177,7 @@ class IcebergTarget(ExportTarget):
                 f"{', '.join(map(' of '.join, _partitions(table))) or 'none'}; export into a new directory"
             )
 
-    def hints(self, files: Sequence[StagedFile], schema: pa.Schema) -> list[StagedFile]:
+    def hints(self, files: Sequence[StagedFile], schema: pa.Schema, partition_by: Sequence[str]) -> list[StagedFile]:
         """Return no files: the table itself declares the types of its columns."""
         return []
 

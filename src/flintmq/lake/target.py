@@ -270,12 +270,18 @@ class ExportTarget:
                     "topic_name; the same topic would get two; export into a new directory"
                 )
 
-    def hints(self, files: Sequence[StagedFile], schema: pa.Schema) -> list[StagedFile]:
+    def hints(self, files: Sequence[StagedFile], schema: pa.Schema, partition_by: Sequence[str]) -> list[StagedFile]:
         """Return a file without rows that makes readers take `topic_name` for text, if none does.
+
+        Where there are no files it tells readers the columns.
 
         Raises:
             OSError: the disk is full or fails.
         """
+        if not files:
+            path, size = self._write_hint(schema)
+            folders = {"topic_name": "topic_name=~text", "date": "date=1970-01-01"}
+            return [StagedFile(path, os.path.join(*map(folders.__getitem__, partition_by), "text.parquet"), size, 0)]
         topics = {topic for file in files for name, topic in file.partition if name == "topic_name" and topic}
         if not topics or any(map(is_text, topics)):
             return []
