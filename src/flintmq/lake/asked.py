@@ -8,8 +8,6 @@ options name are examined, however many others the store has.
 
 from __future__ import annotations
 
-import difflib
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -17,16 +15,13 @@ from flintmq.config.text import short
 from flintmq.errors import FlintError, StoreError, UsageError
 from flintmq.lake.offsets import Queue
 from flintmq.lake.options import ReadOptions
-from flintmq.store.commitlog.predicate import LEAST, MOST, Predicate
+from flintmq.store.commitlog.predicate import LEAST, MOST
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import Snapshot
-from flintmq.store.layout import directories
 from flintmq.store.layout.queue_name import QueueName
+from flintmq.store.read.known_topics import NOT_THERE, unknown_topics
 from flintmq.store.read.queue_lookup import QueueLookup
 
-NOT_THERE = "not-there"
-"""Code of the note on topics, offsets or times that the store does not have."""
-KINDS = (directories.QUEUES, directories.BATCH_QUEUES)
 GO_ON = "failOnDataLoss=false reads the rest"
 
 
@@ -61,36 +56,6 @@ def as_the_store_has(
         rest = f"; and {len(found) - 1} more like it" if found[1:] else ""
         report.note(NOT_THERE, f"{text}{rest}")
     return replace(options, predicate=replace(options.predicate, offsets=ranges))
-
-
-def unknown_topics(lookup: QueueLookup, predicate: Predicate) -> dict[str, UsageError]:
-    """Make an error for each named topic that is unknown to the store; by topic, in order.
-
-    An unknown topic has no files, no records and no entry in config/topics.json.
-
-    Raises:
-        StoreAccessError: a file may not be read.
-    """
-    snapshot = lookup.snapshot
-    missing = [name for name in sorted(predicate.named_topics or ()) if not _has_directory(snapshot, name)]
-    missing = [name for name in missing if name not in snapshot.broker.topics]
-    if not missing:
-        return {}
-    names = {name.topic for name in lookup.names()}  # slow in a store without queues; but something is wrong here
-    known = sorted(names | set(snapshot.broker.topics))
-    return {name: UsageError(_no_topic(snapshot.root, name, known)) for name in missing if name not in names}
-
-
-def _has_directory(snapshot: Snapshot, topic: str) -> bool:
-    return topic not in ("", ".", "..") and any(
-        snapshot.effects.is_dir(os.path.join(snapshot.root, kind, topic)) for kind in KINDS
-    )
-
-
-def _no_topic(root: str, topic: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(topic, known, n=1, cutoff=0.6)
-    hint = f"did you mean {short(close[0])}?" if close else f"it has {', '.join(map(short, known[:5])) or 'none'}"
-    return f"{root}: the store has no topic {short(topic)}; {hint}; {GO_ON}"
 
 
 class _Asked:
@@ -151,7 +116,7 @@ class _Asked:
     def missing_names(self) -> Iterator[tuple[str, FlintError]]:
         """Yield each named topic or queue that does not exist, with its error."""
         predicate, snapshot = self.options.predicate, self.lookup.snapshot
-        unknown = unknown_topics(self.lookup, predicate)
+        unknown = unknown_topics(self.lookup, predicate, GO_ON)
         yield from ((f"topic {topic}", error) for topic, error in unknown.items())
         for topic, queue in sorted(predicate.queues or ()) if not unknown else ():
             name = QueueName(topic, queue)

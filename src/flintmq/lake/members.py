@@ -11,7 +11,7 @@ from flintmq.cluster.member import Member
 from flintmq.cluster.members import find_members, only_named
 from flintmq.config.text import short
 from flintmq.errors import FlintError, UsageError
-from flintmq.lake.asked import GO_ON, NOT_THERE
+from flintmq.lake.asked import GO_ON
 from flintmq.lake.broker_options import brokers_named
 from flintmq.lake.each_store import of_each
 from flintmq.lake.options import ReadOptions
@@ -19,6 +19,7 @@ from flintmq.lake.scan import ScanPlan, plan_scan
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.pushdown import Comparison
 from flintmq.store.commitlog.report import Report
+from flintmq.store.read.known_topics import NOT_THERE
 
 
 def plans_of(read: ReadOptions, report: Report) -> list[tuple[Member | None, ScanPlan]]:
