@@ -108,7 +108,7 @@ def scan_arrow(
         decompress=decompress,
         strict=strict,
         batch_bytes=batch_bytes,
-        begin=begin or 0,
+        begin=0 if begin is None else begin,
         end=end,
         access=access,
         threads=threads,
