@@ -22,7 +22,7 @@ def expected(brokers: Path, **options: Any) -> Any:  # noqa: F811
     parts = []
     for name in NAMES:
         path = f"{brokers}/{name}/store"
-        table = flintmq.scan_arrow(path, **options).read_all()
+        table = flintmq.scan_arrow(path, strict=False, **options).read_all()  # not each store has the topic
         for column, value in (("broker", name), ("store", path)):
             table = table.append_column(column, pa.array([value] * table.num_rows, pa.string()))
         parts.append(table)

@@ -174,7 +174,7 @@ def test_each_column_alone_and_with_a_number(golden: Any, name: str) -> None:
 def test_rows_and_sizes(golden: Any, options: dict[str, Any]) -> None:
     for store in ("basic", "rolled"):
         for access in ACCESS:
-            assert_same(golden(store).path, access=access, **options)
+            assert_same(golden(store).path, access=access, strict=False, **options)  # not each has the topics
 
 
 @pytest.mark.parametrize("access", ACCESS)

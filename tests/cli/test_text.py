@@ -94,3 +94,14 @@ def test_size(count: int, shown: str) -> None:
 )
 def test_duration(ms: int, shown: str) -> None:
     assert text.duration(ms) == shown
+
+
+def test_notes_are_sentences_where_they_are_known() -> None:
+    assert [
+        *text.note_lines({"no-store": 1, "time_step": 9, "hole": 2}, {"no-store": ["/b: gone\x1b"], "time_step": ["x"]})
+    ] == [
+        "note     hole (2x)",
+        "note     no-store: /b: gone\\x1b",
+        "note     time-step: x",
+        "note     time-step: 9 in all",
+    ]

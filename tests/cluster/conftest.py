@@ -17,7 +17,8 @@ def brokers(golden: Callable[[str], Golden], tmp_path: Path) -> Path:
     root = tmp_path / "data"
     for broker, name in (("broker-a", "basic"), ("broker-b", "flags"), ("库存", "config")):
         shutil.copytree(golden(name).path, root / broker / "store")
-    (root / "lost+found").mkdir()
+    (root / "lost+found" / "store").mkdir(parents=True)
+    (root / "unmounted").mkdir()
     (root / ".snapshots" / "store" / "commitlog").mkdir(parents=True)
     (root / "README").write_text("no directory")
     return root

@@ -13,10 +13,10 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 from flintmq import Message, MessageStore
 from flintmq.errors import UsageError
 from flintmq.lake import members
-from flintmq.lake.asked import NOT_THERE
 from flintmq.lake.members import plan_members
 from flintmq.lake.options import ReadOptions
 from flintmq.store.commitlog.report import Report
+from flintmq.store.read.known_topics import NOT_THERE
 
 
 @pytest.fixture

@@ -43,15 +43,14 @@ def test_a_store_that_goes_and_returns(cluster: Path, caplog: pytest.LogCaptureF
     watch = StoresWatch(f"{cluster}/*/store", StoreConfig())
     assert ups(watch.text()) == dict.fromkeys(BROKERS, 1) and not watch.failures
     before = watch.text()
-    shutil.move(cluster / "broker-b", cluster / "away")
-    shutil.move(cluster / "away" / "store", cluster / "away" / "elsewhere")
+    shutil.move(cluster / "broker-b", cluster.parent / "away")
     with caplog.at_level(logging.INFO, "flintmq.metrics"):
         for _ in range(3):
             gone = watch.text()
             assert ups(gone) == {"broker-a": 1, "broker-b": 0, "库存": 1}
     assert len(caplog.messages) == 1 and "is its disk mounted" in caplog.messages[0], "logged once"
     assert groups_of(gone, "broker-b") == set() and groups_of(gone, "broker-a") == groups_of(before, "broker-a")
-    shutil.move(cluster / "away" / "elsewhere", cluster / "broker-b" / "store")
+    shutil.move(cluster.parent / "away", cluster / "broker-b")
     assert ups(watch.text()) == dict.fromkeys(BROKERS, 1)
     assert groups_of(watch.text(), "broker-b") == groups_of(before, "broker-b")
     assert len(caplog.messages) == 2 and "read again" in caplog.messages[1]
@@ -64,10 +63,27 @@ def test_a_broker_that_comes_is_seen(cluster: Path, golden: Callable[[str], Gold
     assert ups(watch.text())["new"] == 1 and watch.stores == 4
 
 
-def test_directories_that_never_were_stores_are_no_metric(cluster: Path) -> None:
+@pytest.mark.parametrize("pattern", ["*/store", "{broker}/store", "{broker}/st*"])
+def test_a_disk_that_is_not_mounted_at_the_first_look(
+    cluster: Path, pattern: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Whoever restarts the exporter after a reboot must not lose the alert."""
+    (cluster / "unmounted" / "store").mkdir(parents=True)
+    (cluster / "empty").mkdir()
     (cluster / "lost+found" / "store").mkdir(parents=True)
     (cluster / "file").write_text("x")
-    assert ups(flintmq.store_metrics(f"{cluster}/*/store")).keys() == BROKERS.keys()
+    watch = StoresWatch(f"{cluster}/{pattern}", StoreConfig())
+    gone = {"unmounted": 0} if pattern.endswith("st*") else {"unmounted": 0, "empty": 0}
+    assert ups(watch.text()) == ups(watch.text()) == {**dict.fromkeys(BROKERS, 1), **gone}
+    assert len(caplog.messages) == len(gone) and all("is its disk mounted?" in line for line in caplog.messages)
+    assert f"{cluster}/unmounted/store: no commitlog/ there" in caplog.text
+    shutil.copytree(cluster / "broker-a" / "store", cluster / "unmounted" / "store", dirs_exist_ok=True)
+    assert ups(watch.text()) == {**dict.fromkeys(BROKERS, 1), **gone, "unmounted": 1}
+
+
+def test_where_nothing_is_mounted_the_first_place_is_named(cluster: Path) -> None:
+    with pytest.raises(NotAStoreError, match="broker-a/disk: no commitlog/ there, of broker 'broker-a'; is its disk"):
+        flintmq.store_metrics(f"{cluster}/{{broker}}/disk")
 
 
 def test_a_store_of_a_list_that_is_missing(cluster: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from flintmq.config.text import check_choice
+from flintmq.config.text import check_choice, check_integer
 from flintmq.errors import UsageError
 from flintmq.store.commitlog.walk import ACCESS
 
@@ -47,7 +47,7 @@ class ScanOptions(BatchOptions):
         zone_maps: whether to skip zones of the log without wanted rows, and to keep maps of them in the user's cache.
 
     Raises:
-        UsageError: an impossible access, batch size or number of threads.
+        UsageError: an impossible access, batch size or number of threads, or one that is no whole number.
     """
 
     begin: int = 0
@@ -61,5 +61,7 @@ class ScanOptions(BatchOptions):
     def __post_init__(self) -> None:
         """Check the values."""
         check_choice("access", self.access, ACCESS)
+        for name in ("batch_bytes", "threads", "begin", *(() if self.end is None else ("end",))):
+            object.__setattr__(self, name, check_integer(name, getattr(self, name)))  # it is frozen
         if self.batch_bytes < 1 or self.threads < 1:
             raise UsageError(f"batch_bytes is {self.batch_bytes} and threads {self.threads}; both must be 1 at least")

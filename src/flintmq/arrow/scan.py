@@ -9,6 +9,8 @@ import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
+from operator import index
+from typing import Any
 
 import pyarrow as pa
 
@@ -21,11 +23,14 @@ from flintmq.arrow.piece_memory import PieceMemory
 from flintmq.arrow.schema import has_views
 from flintmq.cluster.member import Member
 from flintmq.config.keys import StoreConfig
+from flintmq.config.text import check_integer
 from flintmq.errors import UsageError
 from flintmq.store.commitlog.end_of_log import NO_FACTS, StopFacts
-from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.files import MAX_RECORD, LogFiles
 from flintmq.store.commitlog.predicate import LEAST, MOST, Predicate
+from flintmq.store.commitlog.records import record_at
 from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.resync import first_record
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import LogWalk, Piece
 from flintmq.store.commitlog.zones import skips_of, zones_for
@@ -50,8 +55,13 @@ def open_reader(
     """Read a store's log as scan_arrow does, by a schema and a predicate.
 
     `progress` is called from time to time with the bytes of log done and in all, where one thread reads.
+
+    Raises:
+        UsageError: the options begin within a record.
     """
-    found = _batches_of(Snapshot.open(path, config), schema, predicate, options, report, progress)
+    snapshot = Snapshot.open(path, config)
+    _check_begin(snapshot, options.begin)
+    found = _batches_of(snapshot, schema, predicate, options, report, progress)
     return pa.RecordBatchReader.from_batches(schema, found)
 
 
@@ -77,6 +87,33 @@ def read_members(
         return _batches_of(opened[member], inner, predicate, options, report, done)
 
     return pa.RecordBatchReader.from_batches(schema, rows_of_members(members, schema, rows_of))
+
+
+def _check_begin(snapshot: Snapshot, begin: int) -> None:
+    """Check that a log offset to begin at is not within a record: it would look like damage.
+
+    Raises:
+        UsageError: it is; the text names the offsets before and after it.
+        StoreAccessError: a file may not be read.
+    """
+    log = snapshot.log
+    file = log.find(begin)
+    if begin <= log.min_offset or file is None or record_at(log, begin) is not None:
+        return
+    for width in _BEFORE:
+        at = first_record(log, max(file.start, log.min_offset, begin - width))
+        if at < begin:
+            break
+    while at < begin and (record := record_at(log, at)) is not None:
+        after = at + record.size
+        if after > begin:
+            raise UsageError(
+                f"begin {begin} is within a record of {snapshot.root}; the nearest records begin at {at} and {after}"
+            )
+        at = after
+
+
+_BEFORE = (1 << 16, 1 << 20, MAX_RECORD)  # bytes of the log before an offset in which a record is looked for
 
 
 def _span(snapshot: Snapshot) -> int:
@@ -172,44 +209,91 @@ def predicate_of(
     """Make the predicate from the arguments of scan_arrow that select messages.
 
     Raises:
-        UsageError: a queue or a time is not valid.
+        UsageError: a queue, a time or a name is not valid, or has another type.
     """
     ids: list[int] = []
     pairs: list[tuple[str, int]] = []
     offsets = []
-    for queue in queues if queues is not None else ():
-        if isinstance(queue, int):
-            ids.append(queue)
+    for queue in _listed("queues", queues, "a list of ids, (topic, id) or (topic, id, first, stop)"):
+        if not isinstance(queue, tuple):
+            ids.append(_queue_id(queue, queue))
             continue
-        if not isinstance(queue, tuple) or len(queue) not in (2, 4):
-            raise UsageError(f"{queue!r:.60} is not a queue; give an id, (topic, id) or (topic, id, first, stop)")
-        pairs.append((queue[0], queue[1]))
+        if len(queue) not in (2, 4) or not isinstance(queue[0], str):
+            raise UsageError(f"{queue!r:.60} is not a queue; {_QUEUE}")
+        topic, queue_id = queue[0], _queue_id(queue[1], queue)
+        pairs.append((topic, queue_id))
         if len(queue) == 4:
-            offsets.append((queue[0], queue[1], queue[2], MOST if queue[3] is None else queue[3]))
+            first = _offset(queue[2], f"the first offset of {queue!r:.60}")
+            offsets.append((topic, queue_id, first, MOST if queue[3] is None else _offset(queue[3], _stop_of(queue))))
     if ids and pairs:
         raise UsageError("queues are either all ids, or all of named topics")
     return Predicate(
-        topics=_names(topics),
+        topics=_names("topics", topics),
         queue_ids=frozenset(ids) if queues is not None and not pairs else None,
         queues=frozenset(pairs) if pairs else None,
         offsets=tuple(offsets),
-        since=_ms(since),
-        until=_ms(until),
-        tags=_names(tags),
+        since=_ms("since", since),
+        until=_ms("until", until),
+        tags=_names("tags", tags),
     )
 
 
-def _names(names: str | Iterable[str] | None) -> frozenset[str] | None:
-    return None if names is None else frozenset([names] if isinstance(names, str) else names)
+_TEXTS = "a list of texts, or one text"
+_QUEUE = "give an id, (topic, id) or (topic, id, first, stop)"
 
 
-def _ms(time: int | datetime | None) -> int | None:
+def _queue_id(value: object, queue: object) -> int:
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise UsageError(f"{queue!r:.60} is not a queue; {_QUEUE}")
+    if not -(2**31) <= index(value) < 2**31:
+        raise UsageError(f"{queue!r:.60} is not a queue: ids are below 2**31")
+    return index(value)
+
+
+def _offset(value: object, what: str) -> int:
+    found = check_integer(what, value, "give a queue offset")
+    if not LEAST <= found <= MOST:
+        raise UsageError(f"{what} is {found}, which no queue has; give one below 2**63")
+    return found
+
+
+def _stop_of(queue: object) -> str:
+    return f"the offset to stop before of {queue!r:.60}"
+
+
+def _listed(what: str, values: Iterable[Any] | None, advice: str) -> list[Any]:
+    """Return the values of an argument that is a list or None.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    if values is None:
+        return []
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        raise UsageError(f"{what} is {values!r:.60}, of type {type(values).__name__}; give {advice}")
+    return list(values)
+
+
+def _names(what: str, names: str | Iterable[str] | None) -> frozenset[str] | None:
+    if names is None:
+        return None
+    found = [names] if isinstance(names, str) else _listed(what, names, _TEXTS)
+    for name in found:
+        if not isinstance(name, str):
+            raise UsageError(f"{what} has {name!r:.60}, of type {type(name).__name__}; give {_TEXTS}")
+    return frozenset(found)
+
+
+def _ms(what: str, time: int | datetime | None) -> int | None:
+    if time is None:
+        return None
     if not isinstance(time, datetime):
-        if time is not None and not LEAST <= time <= MOST:
-            raise UsageError(f"time {time!r:.40} is not a number of ms since 1970")
-        return time
+        found = check_integer(what, time, "give ms since 1970 or a datetime with a time zone")
+        if not LEAST <= found <= MOST:
+            raise UsageError(f"{what} is {found!r:.40}, which is no number of ms since 1970")
+        return found
     if time.tzinfo is None:
-        raise UsageError(f"time {time} has no time zone; give one, such as datetime.UTC")
+        raise UsageError(f"{what} is {time}, which has no time zone; give one, such as datetime.UTC")
     return (time - _EPOCH) // timedelta(milliseconds=1)
 
 

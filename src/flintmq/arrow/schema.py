@@ -7,7 +7,7 @@ null.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 from functools import lru_cache
 
@@ -119,6 +119,9 @@ def narrow(columns: Sequence[str] | None = None, schema: pa.Schema = SCHEMA) -> 
         return schema
     if isinstance(columns, str):
         raise UsageError(f"columns is a list of names, not a string; did you mean [{columns[:60]!r}]?")
+    if not isinstance(columns, Iterable):
+        raise UsageError(f"columns is {columns!r:.60}, of type {type(columns).__name__}; give a list of names")
+    columns = list(columns)
     if not columns:
         raise UsageError("columns names no column; leave it out for all of them")
     for number, name in enumerate(columns):

@@ -207,7 +207,8 @@ def render(done: Exported, into: str) -> Iterable[Any]:
     if not done.number:
         yield f"nothing new up to log offset {done.end}" if done.end else "nothing new"
     else:
-        yield f"exported {done.rows} rows in {done.files} files, {size(done.bytes)}"
+        made = "" if done.rows else "; a table without rows, as there is nothing to export yet"
+        yield f"exported {done.rows} rows in {done.files} files, {size(done.bytes)}{made}"
         yield from offset_lines(done)
     if done.damages:
         yield f"skipped {done.damages} damaged places, {done.lost_bytes} bytes"
@@ -215,5 +216,5 @@ def render(done: Exported, into: str) -> Iterable[Any]:
         yield f"bodies   {done.bad_bodies} could not be converted; their bytes are in the column body_raw"
         for reason, count in sorted(done.bad_reasons.items()):
             yield f"         {count} {reason}"
-    yield from note_lines(done.notes)
+    yield from note_lines(done.notes, done.note_texts)
     yield f"result   {printable(into)}"

@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import os
 import unicodedata
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
+from types import MappingProxyType
 
 from flintmq.config.text import UNIT_MS
 from flintmq.format.text import iso as iso
@@ -70,10 +71,22 @@ def size(count: int) -> str:
     return f"{value / 1024:.1f} TiB"
 
 
-def note_lines(notes: Mapping[str, int]) -> Iterator[str]:
-    """Yield a line for each code of the notes of a job, with its count."""
+def note_lines(notes: Mapping[str, int], texts: Mapping[str, Sequence[str]] = MappingProxyType({})) -> Iterator[str]:
+    """Yield lines about the notes of a job: known sentences, or else code and count.
+
+    A code is written with dashes, as verify writes it, though walkers of logs name theirs with underscores.
+
+    Args:
+        notes: code -> count.
+        texts: code -> the first sentences.
+    """
     for code, count in sorted(notes.items()):
-        yield f"note     {code} ({count}x)"
+        word, known = code.replace("_", "-"), texts.get(code, ())
+        yield from (f"note     {word}: {printable(text)}" for text in known)
+        if not known:
+            yield f"note     {word} ({count}x)"
+        elif count > len(known):
+            yield f"note     {word}: {count} in all"
 
 
 def duration(ms: int) -> str:

@@ -54,6 +54,11 @@ class NamedStores:
     gone: list[Member]
     others: list[Member]
 
+    @property
+    def missing(self) -> list[Member]:
+        """All that was named and is no store."""
+        return [*self.gone, *self.others]
+
 
 def find_members(
     given: Stores,
@@ -90,12 +95,12 @@ def find_members(
     listing = list_members(given, config, report)
     if listing.gone and strict:
         raise NotAStoreError(not_there(listing.gone[0]))
-    missing = [*listing.gone, *listing.others]
+    missing = listing.missing
     if missing:
         more = f" and {len(missing) - 1} more like it" if missing[1:] else ""
         report.note(NO_STORE, f"{not_there(missing[0])}; left out{more}")
     if not listing.found:
-        raise nothing_found(given)
+        raise nothing_found(given, listing)
     if slaves:
         return tuple(sorted(listing.found, key=lambda one: one.broker))
     return one_of_each(listing.found, config, report)
@@ -120,8 +125,10 @@ def list_members(given: Stores, config: StoreConfig, report: Report | None = Non
     return NamedStores(found, *(_without_repeats(members, Report()) for members in (listing.gone, listing.others)))
 
 
-def nothing_found(given: Stores) -> NotAStoreError:
-    """Return the error for a text or a list that names no store."""
+def nothing_found(given: Stores, listing: NamedStores) -> NotAStoreError:
+    """Return the error for a text or a list that names no store, of which `listing` has what was looked at."""
+    if listing.missing:
+        return NotAStoreError(not_there(listing.missing[0]))
     empty = not isinstance(given, _ONE) and not given
     return NotAStoreError("the list of stores is empty; name one" if empty else f"{text_of(given)}: no store there")
 

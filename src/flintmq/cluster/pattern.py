@@ -1,7 +1,8 @@
 """Finds the stores that a pattern names: `/data/{broker}/store`, `s3://bucket/*/store`.
 
 `*` stands for any text without `/`, and so does `{broker}`, once. Both match no name that begins with a dot, as in a
-shell. What `{broker}` matched is the broker's name, or else what the last `*` matched.
+shell, and not `lost+found`, which a file system has at its root. What `{broker}` matched is the broker's name, or else
+what the last `*` matched.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from flintmq.errors import UsageError
 from flintmq.storage.filesystem import Effects
 
 BROKER = "{broker}"
+OF_FILE_SYSTEM = "lost+found"
 _WILD = re.compile(r"(\*+|\{broker\})")
 
 
@@ -50,7 +52,7 @@ def matches(path: str, effects: Effects) -> list[Member]:
             ("/".join([folder.rstrip("/"), name]), broker if number != named else _broker(form, name))
             for folder, broker in folders
             for name in sorted(effects.listdir(folder))
-            if form.fullmatch(name) and effects.is_dir(os.path.join(folder, name))
+            if form.fullmatch(name) and name != OF_FILE_SYSTEM and effects.is_dir(os.path.join(folder, name))
         ]
         fixed = []
     return [Member("/".join([above, *fixed]), broker) for above, broker in found]

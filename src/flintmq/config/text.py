@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from functools import lru_cache
+from operator import index
 from pathlib import Path
 
 from flintmq.errors import ConfigError, StoreAccessError, UsageError
@@ -100,6 +101,17 @@ def check_choice(what: str, value: str, allowed: Iterable[str]) -> None:
     allowed = tuple(allowed)
     if value not in allowed:
         raise UsageError(f"{what} {str(value)[:40]!r} is not one of: {', '.join(allowed)}")
+
+
+def check_integer(what: str, value: object, advice: str = "give a whole number") -> int:
+    """Return an argument as an int: any that Python takes as an index, but no bool.
+
+    Raises:
+        UsageError: it is none.
+    """
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise UsageError(f"{what} is {value!r:.60}, of type {type(value).__name__}; {advice}")
+    return index(value)
 
 
 def short(value: object) -> str:

@@ -21,6 +21,7 @@ from flintmq.arrow.schema import SCHEMA, narrow, of_many, view_schema
 from flintmq.cluster.members import Stores, find_members, only_named
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError, UsageError
+from flintmq.frames.asked import refuse_unknown_topics
 from flintmq.frames.expression import comparisons, tree_of
 from flintmq.frames.history import HistoryFrame, open_history
 from flintmq.store.commitlog.predicate import Predicate
@@ -72,6 +73,10 @@ def dataset(
         frame = open_history(path, history, predicate, options, checked, catalog, left_out)
     messages = StoreDataset(path, predicate, options, checked, report, progress, views=views, history=frame)
     messages.read(messages.schema, predicate)  # raises errors early
+    if frame is not None:
+        frame.refuse_unknown_topics(predicate, report)
+    else:
+        refuse_unknown_topics([place for place, _ in messages.places()], predicate, checked, strict, report)
     return messages
 
 

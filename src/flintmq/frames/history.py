@@ -13,9 +13,10 @@ import pyarrow as pa
 
 from flintmq.arrow.options import ScanOptions
 from flintmq.arrow.schema import MS, US
-from flintmq.cluster.members import Stores
+from flintmq.cluster.members import Stores, find_members
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
+from flintmq.frames.asked import refuse_unknown_topics
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.report import Report
 
@@ -48,6 +49,27 @@ class HistoryFrame:
         """
         opened = self._open(predicate)
         return pa.RecordBatchReader.from_batches(schema, _rows(opened, schema, report))
+
+    def refuse_unknown_topics(self, predicate: Predicate, report: Report) -> None:
+        """Check the topics that a predicate of arguments names; see frames/asked.py.
+
+        Raises:
+            UsageError: (strict) neither a store nor the table has a topic.
+            StoreAccessError: a store or the table cannot be read.
+        """
+        members = find_members(self.path, self.config, strict=self.options.strict)
+        if members is None:
+            assert isinstance(self.path, (str, os.PathLike)), "a list is never a single store"
+            paths = [os.fspath(self.path)]
+        else:
+            paths = [member.path for member in members]
+        refuse_unknown_topics(paths, predicate, self.config, self.options.strict, report, self._has_topic)
+
+    def _has_topic(self, topic: str) -> bool:
+        """Return whether the table has rows of a topic."""
+        version, wanted = self._open(Predicate()).version, Predicate(topics=frozenset([topic]))
+        rows = version.batches(version.files, pa.schema([("topic", pa.string())]), wanted)
+        return any(batch.num_rows for batch in rows)
 
     def _open(self, predicate: Predicate) -> History:
         # Not above: lake/ is a third of what a scan imports, and few scans have a history.

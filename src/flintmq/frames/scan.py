@@ -14,6 +14,7 @@ from flintmq.arrow.schema import SCHEMA, narrow, of_many, view_schema
 from flintmq.cluster.members import Stores, find_members
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
+from flintmq.frames.asked import refuse_unknown_topics
 from flintmq.frames.history import open_history
 from flintmq.store.commitlog.report import Report
 
@@ -53,7 +54,8 @@ def scan_arrow(
             (`cluster.toml`). Their rows come store by store, in the order of the brokers' names.
         columns: names of columns, in the order wanted; None for all (flintmq.COLUMNS; of several stores also broker and
             store).
-        topics: only messages of this topic or these.
+        topics: only messages of this topic or these; one that is unknown is refused. (Of a commit log alone nobody
+            knows the topics before it is read.)
         queues: only messages of these: queue ids, (topic, queue id), or (topic, queue id, least queue offset, queue
             offset to stop before or None).
         since: least store time: ms since 1970, or a datetime with a time zone.
@@ -65,8 +67,8 @@ def scan_arrow(
         set: single RocketMQ keys, which override it.
         begin: log offset to begin at, that of a record.
         end: log offset to stop before; the log must reach it. Both are of one store.
-        strict: fail at damage, at a body that cannot be decompressed, and where one of several named stores is not
-            there; otherwise go on and report it.
+        strict: fail at damage, at a body that cannot be decompressed, at an unknown topic, and where one of several
+            named stores is not there; otherwise go on and report it.
         report: receives damage and notes.
         batch_bytes: approximate size of the columns of a batch; views hold up to twice as much of the log.
         threads: how many threads read. More than one takes more processor time in total, and some 30 MiB each; it can
@@ -84,9 +86,11 @@ def scan_arrow(
         that of VIEW_SCHEMA.
 
     Raises:
-        UsageError: an unknown column, an impossible time, access, batch size or number of threads; this pyarrow makes
-            no views; one name for two brokers, a manifest that is not understood, log offsets of several stores;
-            (history) no such table, one of other stores, or an argument that does not apply to it.
+        UsageError: an unknown column, an impossible time, access, batch size or number of threads; an argument of
+            another type; (strict) a topic that neither a store nor the history has; this pyarrow makes no views; one
+            name for two brokers, a manifest that is not understood, log offsets of several stores; (history) no such
+            table, one of other stores, or an argument that does not apply to it; (while reading) `begin` is not the
+            offset of a record.
         ConfigError: an unknown RocketMQ key, or an impossible value.
         NotAStoreError, UnsupportedFormatError: the path is not a store that FlintMQ reads.
         StoreAccessError: a file may not be read (also while reading).
@@ -104,7 +108,7 @@ def scan_arrow(
         decompress=decompress,
         strict=strict,
         batch_bytes=batch_bytes,
-        begin=begin or 0,
+        begin=0 if begin is None else begin,
         end=end,
         access=access,
         threads=threads,
@@ -112,11 +116,14 @@ def scan_arrow(
     if history is not None:
         left_out = {"begin": begin, "end": end, "views": views or None, "decompress": decompress or None}
         with_history = open_history(path, history, predicate, options, checked, catalog, left_out)
+        with_history.refuse_unknown_topics(predicate, report)
         return with_history.read(narrow(columns, with_history.schema), predicate, report)
     members = find_members(path, checked, strict=strict, report=report)
     if members is None:
         assert isinstance(path, (str, os.PathLike)), "a list is never a single store"
+        refuse_unknown_topics([os.fspath(path)], predicate, checked, strict, report)
         return open_reader(path, narrow(columns, whole), predicate, options, checked, report)
     if begin is not None or end is not None:
         raise UsageError("begin and end are log offsets of one store; read several by since and until")
+    refuse_unknown_topics([member.path for member in members], predicate, checked, strict, report)
     return read_members(members, narrow(columns, of_many(whole)), predicate, options, checked, report)

@@ -17,6 +17,7 @@ from typing import Any
 import pyarrow as pa
 
 from flintmq.arrow.schema import narrow
+from flintmq.config.text import check_integer
 from flintmq.errors import MissingExtraError, UsageError
 from flintmq.frames.dataset import StoreDataset
 from flintmq.message import MEMBER_COLUMNS
@@ -62,6 +63,9 @@ def ask(messages: StoreDataset, question: str, memory: int = MEMORY_BYTES) -> It
 
     Security: the query is the caller's own, and may read and write files if DuckDB allows it. Nothing is downloaded.
     """
+    if not isinstance(question, str):
+        raise UsageError(f"the question is {question!r:.60}, of type {type(question).__name__}; give SQL as text")
+    memory = check_integer("memory", memory, "give bytes")
     if not question.strip(" \t\r\n;"):
         raise UsageError("the question is empty; ask for instance: select topic, count(*) from messages group by 1")
     try:

@@ -18,6 +18,7 @@ columns         shapes the columns of an export: properties, bodies
 bodies          decodes bodies: text, JSON, Avro, Protobuf
 dead_letters    keeps the messages whose bodies do not decode
 parquet         writes batches as Parquet files
+failed_file     names the file of an error, and gives up one that is not to be finished
 compact         combines small files up to a target size
 target          publishes the files of an export with a manifest
 bucket_target   publishes them below a URL of object storage

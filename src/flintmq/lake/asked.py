@@ -8,8 +8,6 @@ options name are examined, however many others the store has.
 
 from __future__ import annotations
 
-import difflib
-import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -20,18 +18,14 @@ from flintmq.lake.options import ReadOptions
 from flintmq.store.commitlog.predicate import LEAST, MOST
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import Snapshot
-from flintmq.store.layout import directories
 from flintmq.store.layout.queue_name import QueueName
+from flintmq.store.read.known_topics import NOT_THERE, unknown_topics
 from flintmq.store.read.queue_lookup import QueueLookup
-
-NOT_THERE = "not-there"
-"""Code of the note on topics, offsets or times that the store does not have."""
-KINDS = (directories.QUEUES, directories.BATCH_QUEUES)
 
 
 def go_on(options: ReadOptions) -> str:
     """Return the end of an error: how the rest is read."""
-    return f"; {options.skip_option} reads the rest"
+    return f"{options.skip_option} reads the rest"
 
 
 def as_the_store_has(
@@ -61,41 +55,10 @@ def as_the_store_has(
     if found and options.fail_on_data_loss:
         raise found[0]
     if found:
-        text = str(found[0]).replace(go_on(options), "")
+        text = str(found[0]).replace(f"; {go_on(options)}", "")
         rest = f"; and {len(found) - 1} more like it" if found[1:] else ""
         report.note(NOT_THERE, f"{text}{rest}")
     return replace(options, predicate=replace(options.predicate, offsets=ranges))
-
-
-def unknown_topics(lookup: QueueLookup, options: ReadOptions) -> dict[str, UsageError]:
-    """Make an error for each named topic that is unknown to the store; by topic, in order.
-
-    An unknown topic has no files, no records and no entry in config/topics.json.
-
-    Raises:
-        StoreAccessError: a file may not be read.
-    """
-    snapshot = lookup.snapshot
-    missing = [name for name in sorted(options.predicate.named_topics or ()) if not _has_directory(snapshot, name)]
-    missing = [name for name in missing if name not in snapshot.broker.topics]
-    if not missing:
-        return {}
-    names = {name.topic for name in lookup.names()}  # slow in a store without queues; but something is wrong here
-    known = sorted(names | set(snapshot.broker.topics))
-    missing = [name for name in missing if name not in names]
-    return {name: UsageError(_no_topic(snapshot.root, name, known) + go_on(options)) for name in missing}
-
-
-def _has_directory(snapshot: Snapshot, topic: str) -> bool:
-    return topic not in ("", ".", "..") and any(
-        snapshot.effects.is_dir(os.path.join(snapshot.root, kind, topic)) for kind in KINDS
-    )
-
-
-def _no_topic(root: str, topic: str, known: list[str]) -> str:
-    close = difflib.get_close_matches(topic, known, n=1, cutoff=0.6)
-    hint = f"did you mean {short(close[0])}?" if close else f"it has {', '.join(map(short, known[:5])) or 'none'}"
-    return f"{root}: the store has no topic {short(topic)}; {hint}"
 
 
 class _Asked:
@@ -139,7 +102,7 @@ class _Asked:
         return first, stop
 
     def _lose(self, name: QueueName, kind: type[FlintError], why: str) -> None:
-        self.losses.append(kind(f"topic {short(name.topic)}, queue {name.queue_id}: {why}{go_on(self.options)}"))
+        self.losses.append(kind(f"topic {short(name.topic)}, queue {name.queue_id}: {why}; {go_on(self.options)}"))
 
     def _at_time(self, name: QueueName, times: Mapping[Queue, int], offset: int, start: bool) -> int:
         """Return the offset at the time that is set for a queue; if none is set, return `offset`."""
@@ -155,7 +118,7 @@ class _Asked:
     def missing_names(self) -> Iterator[tuple[str, FlintError]]:
         """Yield each named topic or queue that does not exist, with its error."""
         predicate, snapshot = self.options.predicate, self.lookup.snapshot
-        unknown = unknown_topics(self.lookup, self.options)
+        unknown = unknown_topics(self.lookup, predicate, go_on(self.options))
         yield from ((f"topic {topic}", error) for topic, error in unknown.items())
         for topic, queue in sorted(predicate.queues or ()) if not unknown else ():
             name = QueueName(topic, queue)
@@ -164,7 +127,7 @@ class _Asked:
                 queues = max(config.read_queues, config.write_queues) if config is not None else 0
                 if queue >= queues and name not in self.lookup.names():
                     text = f"topic {short(topic)}: the store has no queue {queue} of it"
-                    yield f"queue {topic}/{queue}", UsageError(text + go_on(self.options))
+                    yield f"queue {topic}/{queue}", UsageError(f"{text}; {go_on(self.options)}")
 
     def missing_times(self) -> Iterator[tuple[str, FlintError]]:
         """Yield an error, by option, if no wanted message was stored from startingTimestamp on."""
@@ -182,7 +145,7 @@ class _Asked:
                 return
             if low < high and message is None and self.lookup.offset_at_time(name, since) < high:
                 return
-        yield "startingTimestamp", StoreError(nothing_at("startingTimestamp", since) + go_on(self.options))
+        yield "startingTimestamp", StoreError(f"{nothing_at('startingTimestamp', since)}; {go_on(self.options)}")
 
     def _wanted(self) -> Iterator[QueueName]:
         predicate = self.options.predicate

@@ -38,6 +38,7 @@ class BucketTarget(ExportTarget):
     def __init__(self, folder: BucketFolder) -> None:
         super().__init__(folder)
         self._bucket = folder
+        self._may_be_decided = False  # then the staged files belong to the next run, too
 
     def last(self) -> Manifest | None:
         """Return the manifest of the newest export; None if there is none.
@@ -82,6 +83,7 @@ class BucketTarget(ExportTarget):
         assert manifest.files == [file.place for file in files]  # readers of the manifest find them all
         staged = [file.path.removeprefix(f"{self._bucket.bucket.url}/") for file in files]
         decides = json.dumps({**json.loads(encoded(manifest)), _STAGED: staged}, ensure_ascii=False)
+        self._may_be_decided = True
         try:
             self._bucket.claim(manifest.number, decides.encode("utf-8", "surrogatepass"))
         except StoreError as refused:
@@ -89,6 +91,12 @@ class BucketTarget(ExportTarget):
             if not self._is_decided_by(manifest.number, staged):
                 raise refused from refused.__cause__
         self._complete(manifest, staged)
+        self._may_be_decided = False
+
+    def abandon(self) -> None:
+        """Remove staged files, unless a manifest may name them; see the base."""
+        if not self._may_be_decided:
+            self.sweep()
 
     def _decided(self, number: int) -> tuple[Manifest, list[str]]:
         """Return the manifest that decided an export, and the keys of its staged files."""

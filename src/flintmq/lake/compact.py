@@ -150,12 +150,12 @@ def combine(tasks: TaskFolders, options: FileOptions, lot: Sequence[Sequence[Par
     made: list[PartFile] = []
     for some in lot:
         with tasks.attempt("combined") as attempt:
-            writer = options.writer(attempt)
-            for part in some:
-                with readable(part.path, tasks.s3) as source, pq.ParquetFile(source) as file:
-                    for batch in file.iter_batches(BATCH_ROWS):
-                        writer.write(batch)
-            writer.close()
+            with options.writer(attempt) as writer:
+                for part in some:
+                    with readable(part.path, tasks.s3) as source, pq.ParquetFile(source) as file:
+                        for batch in file.iter_batches(BATCH_ROWS):
+                            writer.write(batch)
+                writer.close()
             assert sum(file.rows for file in writer.files) == sum(part.rows for part in some)  # readers lose nothing
             names = [some[0].name, *(f"{some[0].name}-{n}" for n in range(2, len(writer.files) + 1))]
             files = sorted(writer.files, key=lambda file: file.path)

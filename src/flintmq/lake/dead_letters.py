@@ -26,6 +26,7 @@ import pyarrow.parquet as pq
 from flintmq.arrow.schema import SPARK_SCHEMA, of_many
 from flintmq.config.s3 import S3Options
 from flintmq.errors import StoreAccessError, UsageError
+from flintmq.lake.failed_file import give_up, naming
 from flintmq.lake.table_format import EXPORT_FOLDER
 from flintmq.message import MEMBER_COLUMNS
 from flintmq.objects.object_file import fetch
@@ -67,6 +68,8 @@ class DeadLetterWriter:
         many: whether rows are of several stores.
 
     Thread: one.
+
+    A block `with` a writer gives its file up if it ends with an error; otherwise `close` comes first.
     """
 
     def __init__(self, folder: str, many: bool) -> None:
@@ -74,6 +77,13 @@ class DeadLetterWriter:
         self._schema = letter_schema(many)
         self._writer: Any = None
         self._waiting: list[pa.RecordBatch] = []
+
+    def __enter__(self) -> DeadLetterWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
+        if kind is not None and self._writer is not None:
+            give_up(self._writer)
 
     def write(self, batch: pa.RecordBatch, bad: Sequence[tuple[int, str]]) -> None:
         """Add rows of a batch of the scan's columns, each with the reason.
@@ -91,7 +101,8 @@ class DeadLetterWriter:
     def _write(self) -> None:
         if self._writer is None:
             self._writer = pq.ParquetWriter(self._path, self._schema, compression="snappy")
-        self._writer.write_table(pa.Table.from_batches(self._waiting))
+        with naming(self._path):
+            self._writer.write_table(pa.Table.from_batches(self._waiting))
         self._waiting = []
 
     def close(self) -> str | None:
@@ -104,7 +115,8 @@ class DeadLetterWriter:
             self._write()
         if self._writer is None:
             return None
-        self._writer.close()
+        with naming(self._path):
+            self._writer.close()
         sync_file(self._path, REAL)
         return self._path
 
@@ -181,14 +193,21 @@ class DeadLetters:
             if match is not None and int(match[1]) > last:
                 shutil.rmtree(self.folder / name)
         if self.files:
-            staging.mkdir()
-            for path, name in self.files:
-                # Copied: the directory may be on another disk.
-                fetch(path, str(staging / f"{name}-dead.parquet"), self.s3)
-                sync_file(str(staging / f"{name}-dead.parquet"), REAL)
-            sync_folder(staging)
+            try:
+                self._copy(staging)
+            except BaseException:  # as the disk is full: what is there of them would fill it until the next run
+                shutil.rmtree(staging, ignore_errors=True)
+                raise
             os.rename(staging, self.folder / f"export={number}")
         sync_folder(self.folder)
+
+    def _copy(self, staging: Path) -> None:
+        """Copy the files into a new directory; the table may be on another disk."""
+        staging.mkdir()
+        for path, name in self.files:
+            fetch(path, str(staging / f"{name}-dead.parquet"), self.s3)
+            sync_file(str(staging / f"{name}-dead.parquet"), REAL)
+        sync_folder(staging)
 
 
 def _mark_file(path: Path) -> VersionedJson:

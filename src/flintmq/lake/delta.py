@@ -154,7 +154,7 @@ class DeltaTarget(ExportTarget):
                     "topic would get two; export into a new directory"
                 )
 
-    def hints(self, files: Sequence[StagedFile], schema: pa.Schema) -> list[StagedFile]:
+    def hints(self, files: Sequence[StagedFile], schema: pa.Schema, partition_by: Sequence[str]) -> list[StagedFile]:
         """Return no files: the table itself declares the types of its columns."""
         return []
 
@@ -167,6 +167,10 @@ class DeltaTarget(ExportTarget):
             StoreError: the table was restored, dropped or made again during the export.
             StoreAccessError: the table rejected the transaction.
         """
+        with self._taken_back(manifest.number) as places:
+            self._publish(manifest, files, schema, places)
+
+    def _publish(self, manifest: Manifest, files: Sequence[StagedFile], schema: pa.Schema, places: list[str]) -> None:
         from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
         from deltalake.exceptions import DeltaError
 
@@ -190,7 +194,7 @@ class DeltaTarget(ExportTarget):
             # The manifest comes first: the next run reads it for every number that the table has.
             self.folder.claim(manifest.number, encoded(manifest))
             # The files' names are durable before the commit that refers to them.
-            places = [
+            places += [
                 self.folder.final_place(file.path) or place_of(manifest.number, *os.path.split(file.place))
                 for file in files
             ]
@@ -288,6 +292,10 @@ class DeltaTarget(ExportTarget):
             facts: dict[str, Any] = next((action["commitInfo"] for action in actions if "commitInfo" in action), {})
             version = self._restored(version, facts) if facts.get("operation") == "RESTORE" else version - 1
         return newest, 0
+
+    def _newest_number(self) -> int:
+        table = self._table()
+        return 0 if table is None else self._numbers(table)[0]
 
     def _commit(self, version: int) -> list[dict[str, Any]]:
         """Read the actions of one commit."""

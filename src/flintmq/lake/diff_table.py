@@ -51,6 +51,7 @@ class TableComparison:
         expired: rows of messages that the stores no longer have.
         strangers: rows that name no message: without a log offset, or of a broker that was never exported.
         left_alone: rows of brokers that are not among the stores; they are not compared.
+        lost_files: data files that the table names and that are not there; their rows count as missing.
         differences: what differs; A is the store, B the table.
         notes: for the user.
     """
@@ -64,6 +65,7 @@ class TableComparison:
     expired: int = 0
     strangers: int = 0
     left_alone: int = 0
+    lost_files: int = 0
     differences: Differences = field(default_factory=Differences)
     notes: list[str] = field(default_factory=list)
 
@@ -74,8 +76,8 @@ class TableComparison:
 
     @property
     def equal(self) -> bool:
-        """True if nothing differs."""
-        return not self.differences.run_count and not self.strangers
+        """True if nothing differs, and the table has all of its files."""
+        return not self.differences.run_count and not self.strangers and not self.lost_files
 
     def as_dict(self) -> dict[str, Any]:
         """Return all but the differences themselves, for JSON."""
@@ -90,6 +92,7 @@ class TableComparison:
             "expired": self.expired,
             "strangers": self.strangers,
             "left_alone": self.left_alone,
+            "lost_files": self.lost_files,
             "differences": sum(found.counts.values()),
             "counts": {str(kind): count for kind, count in found.counts.items()},
             "runs": found.run_count,
@@ -140,7 +143,11 @@ def compare_table(
         config=config or StoreConfig(),
     )
     columns, left_out = columns_of(choice, manifest.body_source)
-    found = TableComparison(table, version.to, manifest.number)
+    version = version.without_lost()
+    found = TableComparison(table, version.to, manifest.number, lost_files=len(version.lost))
+    if version.lost:
+        others = f" (and {len(version.lost) - 1} others)" if len(version.lost) > 1 else ""
+        found.notes.append(str(version.missing(min(version.lost))).replace(": this file", f"{others}: this file", 1))
     if left_out is not None:
         found.notes.append(f"bodies were exported as {left_out}: they are not compared")
     workers = workers or Threads()
@@ -261,7 +268,8 @@ def _differences(messages: pa.Table, rows: pa.Table) -> Iterator[tuple[Any, ...]
     ours, theirs = _by_key(messages), _by_key(rows)
     both = sorted(ours.keys() & theirs.keys())
     fields = _columns_that_differ(
-        messages.take([ours[key][0] for key in both]), rows.take([theirs[key][0] for key in both])
+        messages.take(pa.array([ours[key][0] for key in both], pa.int64())),
+        rows.take(pa.array([theirs[key][0] for key in both], pa.int64())),
     )
     altered = {both[number]: names for number, names in fields.items()}
     for key in sorted(ours.keys() | theirs.keys()):

@@ -6,6 +6,7 @@ import json
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
@@ -174,7 +175,8 @@ class Exported:
         damages, lost_bytes: damaged places of the log that were skipped.
         bad_bodies: bodies that do not decode; they are kept in `body_raw`.
         bad_reasons: reason (`lake/bodies/failure.py`) -> number of these.
-        notes: code -> number of occurrences (tails).
+        notes: code -> number of occurrences (tails, stores that were left out).
+        note_texts: code -> the first sentences of these notes, with their paths; a code may have none.
         brokers: of several stores, (begin, end) of each broker that had something new; begin and end are 0 then.
     """
 
@@ -189,6 +191,7 @@ class Exported:
     bad_bodies: int = 0
     bad_reasons: dict[str, int] = field(default_factory=dict)
     notes: dict[str, int] = field(default_factory=dict)
+    note_texts: dict[str, list[str]] = field(default_factory=dict)
     brokers: dict[str, tuple[int, int]] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
@@ -387,9 +390,11 @@ def write_files(
         OSError: the disk is full or fails; also errors of the iterable of batches.
         StoreAccessError: object storage refuses a file.
     """
-    with tasks.attempt(name) as attempt:
-        writer = files.writer(attempt)
-        dead = DeadLetterWriter(attempt.folder, files.shape.many) if files.dead_letters else None
+    with ExitStack() as stack:
+        attempt = stack.enter_context(tasks.attempt(name))
+        writer, dead = stack.enter_context(files.writer(attempt)), None
+        if files.dead_letters:
+            dead = stack.enter_context(DeadLetterWriter(attempt.folder, files.shape.many))
         rows, last = 0, None
         reasons: Counter[str] = Counter()
         for batch in batches:
@@ -445,7 +450,7 @@ def publish(
         StagedFile(p.path, os.path.join(p.folder, f"{p.name}.parquet"), p.size, p.rows, p.partition, p.stats)
         for p in parts
     ]
-    moves += target.hints(moves, shape.schema())
+    moves += target.hints(moves, shape.schema(), choice["partition_by"])
     done.bytes = sum(file.size for file in moves)
     assert len({file.place for file in moves}) == len(moves)  # one would replace another
     done.number = target.number_after(last)

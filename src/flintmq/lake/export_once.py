@@ -90,14 +90,14 @@ def export(
         lots = [_Lot.of(target, last, member, plan) for member, plan in plans]
         copy.check(last)
         target.check(last, files.shape.schema(), files.partition_by)
-        done = Exported(notes={**report.note_counts, **target.notes})
+        done = Exported(notes={**report.note_counts, **target.notes}, note_texts=report.texts())
         tasks = target.stage(last, files.target_bytes is None)
         work = [task for number, lot in enumerate(lots) for task in lot.tasks(number, workers.count)]
         answers = workers.run(partial(export_range, tasks, files), work, progress)
         done.count(answers)
-        stores = _progress(lots, last, work, answers)
+        stores = _progress(lots, last, work, answers) or _begun(lots, last)
         _tell(done, lots, stores)
-        if done.rows:
+        if done.rows or last is None:  # the first export makes a table, also of an empty store
             letters.collect(answers)
             parts = [PartFile(*part) for answer in answers for part in answer["files"]]
             parts = combined(parts, files, tasks, workers.count, workers.run)
@@ -154,6 +154,11 @@ def _progress(
             before = None if last is None else last.progress(lot.broker)
             found[lot.broker] = advanced(before, lot.begin, lot.end, own)
     return found
+
+
+def _begun(lots: Sequence[_Lot], last: Manifest | None) -> dict[str | None, StoreProgress]:
+    """Return the progress of the only store if it has nothing, and nothing was exported yet."""
+    return {lot.broker: advanced(None, lot.begin, lot.end, ()) for lot in lots if last is None and lot.member is None}
 
 
 def _tell(done: Exported, lots: Sequence[_Lot], stores: Mapping[str | None, StoreProgress]) -> None:

@@ -165,7 +165,7 @@ class _Query:
         """Export the next micro-batch; return None if there is nothing new."""
         end = self.source.stream.next_end(self.offsets)
         self.behind = bool(self.source.stream.progress()["lagMessages"])
-        if end == self.offsets:
+        if end == self.offsets and self.last is not None:
             return None
         parts = self.source.tasks(self.offsets, end)
         tasks = self.target.stage(self.last, self.files.target_bytes is None)
@@ -177,7 +177,7 @@ class _Query:
             done.begin, done.end = stores[None].begin, stores[None].end
         read = {task.member.broker for task in parts if task.member is not None}
         done.brokers = {name: (one.begin, one.end) for name, one in stores.items() if name is not None and name in read}
-        if done.rows:
+        if done.rows or self.last is None:  # the first export makes a table, also of an empty store
             self.letters.collect(answers)
             made = [PartFile(*part) for answer in answers for part in answer["files"]]
             made = combined(made, self.files, tasks, self.workers.count, self.workers.run)

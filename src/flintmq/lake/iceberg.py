@@ -177,7 +177,7 @@ class IcebergTarget(ExportTarget):
                 f"{', '.join(map(' of '.join, _partitions(table))) or 'none'}; export into a new directory"
             )
 
-    def hints(self, files: Sequence[StagedFile], schema: pa.Schema) -> list[StagedFile]:
+    def hints(self, files: Sequence[StagedFile], schema: pa.Schema, partition_by: Sequence[str]) -> list[StagedFile]:
         """Return no files: the table itself declares the types of its columns."""
         return []
 
@@ -195,19 +195,24 @@ class IcebergTarget(ExportTarget):
         assert manifest.number > self._newest >= 0  # files have the number in their names, and no number is used twice
         # The manifest comes first: the next run reads it for every number that the table has.
         self.folder.claim(manifest.number, encoded(manifest))
-        places: list[str] = []
-        with in_one_line(self.where, "the Iceberg table rejected the export"):
+        with (
+            self._taken_back(manifest.number) as places,
+            in_one_line(self.where, "the Iceberg table rejected the export"),
+        ):
             for _ in range(ATTEMPTS):
                 table = self._unchanged() or self._create(schema)
-                places = places or self._bring(manifest.number, files)
+                if not places:
+                    self._bring(manifest.number, files, places)
                 try:
-                    self._commit(table, manifest, places, schema)
+                    self._commit(table, manifest, [self.folder.at(place) for place in places], schema)
                 except CommitFailedException:
                     continue  # somebody else committed since the table was loaded: look again whose rows it has
                 self._newest = self._current = manifest.number
                 self._table_id = str(table.metadata.table_uuid)
                 return
-        raise StoreError(f"{self.where} was changed by others {ATTEMPTS} times during the commit; run the export again")
+            raise StoreError(
+                f"{self.where} was changed by others {ATTEMPTS} times during the commit; run the export again"
+            )
 
     def _unchanged(self) -> Table | None:
         """Load the table again; None if there is none yet.
@@ -339,14 +344,22 @@ class IcebergTarget(ExportTarget):
         folder = f"{number:06d}"
         return any(Path(task.file.file_path).parent.name == folder for task in table.scan().plan_files())
 
-    def _bring(self, number: int, files: Sequence[StagedFile]) -> list[str]:
-        """Move files into the table; their names are durable before the commit that refers to them."""
-        places = [
+    def _newest_number(self) -> int:
+        if self.name.catalog is not None:  # a commit whose answer was lost may be under way there: nobody knows yet
+            raise StoreAccessError(f"{self.where}: the outcome of a commit is not known")
+        table = self._table()
+        return 0 if table is None else self._numbers(table)[0]
+
+    def _bring(self, number: int, files: Sequence[StagedFile], places: list[str]) -> None:
+        """Move files into the table, and add their places to a list.
+
+        Their names are durable before the commit that refers to them.
+        """
+        places += [
             self.folder.final_place(file.path) or place_of(number, "", os.path.basename(file.place)) for file in files
         ]
         assert len(set(places)) == len(files)  # one would replace another
         self.folder.bring([(file.path, place) for file, place in zip(files, places, strict=True)])
-        return [self.folder.at(place) for place in places]
 
 
 def place_of(number: int, folder: str, name: str) -> str:

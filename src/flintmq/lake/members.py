@@ -11,7 +11,7 @@ from flintmq.cluster.member import Member
 from flintmq.cluster.members import find_members, only_named
 from flintmq.config.text import short
 from flintmq.errors import FlintError, UsageError
-from flintmq.lake.asked import NOT_THERE, go_on
+from flintmq.lake.asked import go_on
 from flintmq.lake.broker_options import brokers_named
 from flintmq.lake.each_store import of_each
 from flintmq.lake.options import ReadOptions
@@ -19,6 +19,7 @@ from flintmq.lake.scan import ScanPlan, plan_scan
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.pushdown import Comparison
 from flintmq.store.commitlog.report import Report
+from flintmq.store.read.known_topics import NOT_THERE
 
 
 def plans_of(read: ReadOptions, report: Report) -> list[tuple[Member | None, ScanPlan]]:
@@ -60,7 +61,7 @@ def plan_members(
     for error in lacked_by_all(lacking):
         if options.fail_on_data_loss:
             raise error
-        report.note(NOT_THERE, str(error).replace(go_on(options), ""))
+        report.note(NOT_THERE, str(error).replace(f"; {go_on(options)}", ""))
     return list(zip(wanted, plans, strict=True))
 
 
@@ -90,6 +91,6 @@ def broker_members(options: ReadOptions, report: Report) -> tuple[Member, ...]:
         known = ", ".join(short(member.broker) for member in members[:5])
         text = f"{options.path}: no store of broker {short(unknown[0])}, which the offsets name; there are {known}"
         if options.fail_on_data_loss:
-            raise UsageError(text + go_on(options))
+            raise UsageError(f"{text}; {go_on(options)}")
         report.note(NOT_THERE, text)
     return members

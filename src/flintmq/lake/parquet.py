@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from flintmq.config.text import DAY_MS
+from flintmq.lake.failed_file import give_up, naming
 from flintmq.storage.filesystem import REAL
 from flintmq.storage.whole_file import sync_file
 
@@ -144,6 +145,8 @@ class PartitionedWriter:
 
     Attributes:
         files: finished files. Complete after `close`.
+
+    A block `with` a writer gives its open files up if it ends with an error; otherwise `close` comes first.
     """
 
     def __init__(
@@ -174,6 +177,18 @@ class PartitionedWriter:
             ],
             "column_encoding": {name: "DELTA_BINARY_PACKED" for name in _RISING if name in schema.names},
         }
+
+    def __enter__(self) -> PartitionedWriter:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: object, trace: object) -> None:
+        if kind is None:
+            return
+        for waiting in self._groups.values():
+            if waiting.writer is not None:
+                give_up(waiting.writer)
+        self._groups.clear()
+        self._syncer.shutdown(cancel_futures=True)
 
     def write(self, batch: pa.RecordBatch) -> None:
         """Add a batch, which is written now or later.
@@ -222,7 +237,8 @@ class PartitionedWriter:
                 waiting.path, self.schema, metadata_collector=waiting.footers, **self._settings
             )
         table = pa.Table.from_batches(waiting.batches, self.schema)
-        waiting.writer.write_table(table, row_group_size=max(1, table.num_rows))
+        with naming(waiting.path):
+            waiting.writer.write_table(table, row_group_size=max(1, table.num_rows))
         waiting.rows += table.num_rows
         waiting.nulls.update({name: table[name].null_count for name in self.schema.names})
         self._pending -= waiting.size
@@ -257,7 +273,8 @@ class PartitionedWriter:
         waiting = self._groups.get(group)
         if waiting is None or waiting.writer is None:
             return
-        waiting.writer.close()
+        with naming(waiting.path):
+            waiting.writer.close()
         if self._durable:
             self._sync_in_background(waiting.path)
         stats = statistics(waiting.footers.pop(), self.schema, waiting.nulls)

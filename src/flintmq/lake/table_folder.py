@@ -23,6 +23,7 @@ from pathlib import Path
 
 from flintmq.config.s3 import S3Options
 from flintmq.errors import StoreError
+from flintmq.lake.failed_file import naming
 from flintmq.lake.task_folders import TaskFolders
 from flintmq.objects.opening import bucket_of
 from flintmq.storage.filesystem import REAL
@@ -148,7 +149,8 @@ class DiskFolder(TableFolder):
         """See the base."""
         path = self.root / manifest_place(number)
         path.parent.mkdir(exist_ok=True)
-        replace_file(str(path), manifest, REAL)
+        with naming(str(path)):
+            replace_file(str(path), manifest, REAL)
 
     def stage(self, number: int) -> TaskFolders:
         """See the base."""

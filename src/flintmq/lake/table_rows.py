@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache
 from typing import Any, NamedTuple
@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.config.s3 import S3Options
-from flintmq.errors import StoreAccessError, UsageError
+from flintmq.errors import FlintError, StoreAccessError, UsageError
 from flintmq.lake.bucket_target import BucketTarget
 from flintmq.lake.iceberg_catalog import TableName, in_one_line
 from flintmq.lake.row_mask import COLUMNS, columns_of, mask_of
@@ -30,6 +30,10 @@ from flintmq.store.commitlog.predicate import Predicate
 EVERYTHING = Predicate()
 NEEDED = pa.schema([SPARK_SCHEMA.field(name) for name in COLUMNS])
 BATCH_ROWS = 16 << 10
+_PUT_BACK = {
+    "delta": "or RESTORE a version without it and export again, ",
+    "iceberg": "or roll the table back to a snapshot without it and export again, ",
+}
 
 
 class FileSize(NamedTuple):
@@ -49,6 +53,7 @@ class TableVersion:
         version: number of the newest export; of a Delta table Delta's version, of an Iceberg table a snapshot's id.
         name: of an Iceberg table in its catalog.
         s3: how to reach a URL.
+        lost: paths of files that are read as if the version did not name them.
     """
 
     root: str
@@ -56,6 +61,7 @@ class TableVersion:
     version: int
     name: TableName
     s3: S3Options = field(default_factory=S3Options)
+    lost: frozenset[str] = frozenset()
 
     def rows(self, schema: pa.Schema, begin: int, end: int | None, broker: str | None = None) -> pa.Table:
         """Read the rows of messages in a range of a log, in the order of the log.
@@ -82,7 +88,33 @@ class TableVersion:
         Raises:
             StoreAccessError: the version is no longer there.
         """
-        return self.target().files_at(self.version)
+        return tuple(path for path in self.target().files_at(self.version) if path not in self.lost)
+
+    def without_lost(self) -> TableVersion:
+        """Return the version without the files that are not there; they are its `lost`."""
+        there = _snapshot(self).holds if self.to == "iceberg" else self._holds
+        return replace(self, lost=frozenset(path for path in self.files if not there(path)))
+
+    def _holds(self, path: str) -> bool:
+        try:
+            self.state(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def missing(self, path: str) -> StoreAccessError:
+        """Return the error about one of its files that is not there, whose rows may be lost."""
+        target = self.target()
+        try:
+            is_lost = path in target.files_at(target.committed()[1])
+        except FlintError:
+            is_lost = False
+        if not is_lost:
+            return StoreAccessError(f"{path}: deleted while the table was read; read it again")
+        return StoreAccessError(
+            f"{path}: this file of the table {self.root} is missing, so rows are; put it back from a copy, "
+            f"{_PUT_BACK.get(self.to, '')}or export anew into another directory"
+        )
 
     def batches(
         self, files: Sequence[str], schema: pa.Schema, predicate: Predicate = EVERYTHING
@@ -95,7 +127,7 @@ class TableVersion:
             predicate: selects rows; parts of files whose statistics show that they have none are not read.
 
         Raises:
-            StoreAccessError: a file of the table is damaged, or was deleted since.
+            StoreAccessError: a file of the table is damaged, missing, or was deleted since.
             OSError: a file of the table cannot be read.
         """
         names = list(dict.fromkeys((*schema.names, *columns_of(predicate))))
@@ -114,12 +146,15 @@ class TableVersion:
         """Return the size of one of its files.
 
         Raises:
-            StoreAccessError: it is damaged.
+            StoreAccessError: it is damaged, or missing.
             OSError: it cannot be read.
         """
         if self.to == "iceberg":
             return _snapshot(self).size(file)
-        return FileSize(self.footer(file).num_rows, self.state(file)[1])
+        try:
+            return FileSize(self.footer(file).num_rows, self.state(file)[1])
+        except FileNotFoundError as error:
+            raise self.missing(file) from error
 
     def count_before(self, offset: int, broker: str | None = None) -> int:
         """Count the rows of messages before a log offset."""
@@ -222,10 +257,12 @@ def _read(
     """Read a file as `_of_file` does.
 
     Raises:
-        StoreAccessError: it is damaged.
+        StoreAccessError: it is damaged, or missing.
     """
     try:
         return _of_file(table, path, schema, begin, end, broker)
+    except FileNotFoundError as error:
+        raise table.missing(path) from error
     except (pa.ArrowException, KeyError) as error:
         raise StoreAccessError(_damaged(path, error)) from error
 
@@ -276,7 +313,7 @@ def _batches(table: TableVersion, path: str, names: Sequence[str], predicate: Pr
             # A column is read to count rows, where the file has none of those wanted.
             yield from file.iter_batches(BATCH_ROWS, groups, known or ["queue_id"], use_threads=False)
     except FileNotFoundError as error:
-        raise StoreAccessError(f"{path}: deleted while the table was read; read it again") from error
+        raise table.missing(path) from error
     except (pa.ArrowException, KeyError) as error:
         raise StoreAccessError(_damaged(path, error)) from error
 
@@ -327,6 +364,7 @@ class _Snapshot:
     """Reads rows of one snapshot of an Iceberg table."""
 
     def __init__(self, table: TableVersion) -> None:
+        self._version = table
         self._table = table.name.open(folder_at(table.root, table.s3)).load_table(table.name.identifier)
         self._id = table.version
         self._known = {field.name for field in self._table.schema().fields}
@@ -348,8 +386,18 @@ class _Snapshot:
             None if broker is None else made.EqualTo("broker", broker),
         ):
             wanted = wanted if part is None else made.And(wanted, part)
-        rows: pa.Table = self._scan(names, wanted).to_arrow()
-        return rows
+        from pyiceberg.io.pyarrow import ArrowScan
+
+        scan = self._scan(names, wanted)
+        tasks = [task for task in scan.plan_files() if task.file.file_path not in self._version.lost]
+        with in_one_line(self._version.root, "cannot be read"):
+            # As `to_arrow` of the scan, of these files.
+            return ArrowScan(self._table.metadata, self._table.io, scan.projection(), scan.row_filter).to_table(tasks)
+
+    def holds(self, path: str) -> bool:
+        """Return whether a file of the snapshot is there."""
+        with in_one_line(path, "cannot be read"):
+            return bool(self._table.io.new_input(path).exists())
 
     @cached_property
     def _tasks(self) -> dict[str, Any]:
@@ -369,7 +417,10 @@ class _Snapshot:
         columns = self._scan(names).projection()
         with in_one_line(path, "cannot be read"):
             scan = ArrowScan(self._table.metadata, self._table.io, columns, AlwaysTrue())
-            yield from scan.to_record_batches([self._tasks[path]])
+            try:
+                yield from scan.to_record_batches([self._tasks[path]])
+            except FileNotFoundError as error:
+                raise self._version.missing(path) from error
 
 
 @lru_cache(maxsize=4)

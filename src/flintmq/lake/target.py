@@ -9,8 +9,9 @@ DIR/_flintmq.lock                                   locked while an export into 
 Below a URL of object storage `lake/bucket_target.py` publishes.
 
 All files of an export are written below `_staging` and synced; then one rename of a directory publishes files and
-manifest together. Before that rename a reader sees nothing of the export, after it everything. A run that dies
-leaves only `_staging`, which the next run removes. Readers (Spark, Arrow, DuckDB) ignore names that begin with `_`.
+manifest together. Before that rename a reader sees nothing of the export, after it everything. A run that fails
+removes `_staging`; one that dies leaves it, and the next run removes it. Readers (Spark, Arrow, DuckDB) ignore names
+that begin with `_`.
 The manifest names the log offset where the export ends: the next one begins there.
 
 Readers infer the type of `topic_name` from the names of directories. If all topics of an export could be numbers or
@@ -24,14 +25,15 @@ import os
 import re
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flintmq.config.s3 import S3Options
-from flintmq.errors import StoreAccessError, UsageError
+from flintmq.errors import FlintError, StoreAccessError, UsageError
+from flintmq.lake.failed_file import naming
 from flintmq.lake.parquet import folder_of
 from flintmq.lake.table_folder import STAGING, BucketFolder, DiskFolder, TableFolder, manifest_place
 from flintmq.lake.table_format import EXPORT_FOLDER
@@ -163,7 +165,8 @@ class Manifest:
 
         Durability: on return.
         """
-        _manifest_file(path).save(asdict(self))
+        with naming(str(path)):
+            _manifest_file(path).save(asdict(self))
 
 
 def encoded(manifest: Manifest) -> bytes:
@@ -267,12 +270,18 @@ class ExportTarget:
                     "topic_name; the same topic would get two; export into a new directory"
                 )
 
-    def hints(self, files: Sequence[StagedFile], schema: pa.Schema) -> list[StagedFile]:
+    def hints(self, files: Sequence[StagedFile], schema: pa.Schema, partition_by: Sequence[str]) -> list[StagedFile]:
         """Return a file without rows that makes readers take `topic_name` for text, if none does.
+
+        Where there are no files it tells readers the columns.
 
         Raises:
             OSError: the disk is full or fails.
         """
+        if not files:
+            path, size = self._write_hint(schema)
+            folders = {"topic_name": "topic_name=~text", "date": "date=1970-01-01"}
+            return [StagedFile(path, os.path.join(*map(folders.__getitem__, partition_by), "text.parquet"), size, 0)]
         topics = {topic for file in files for name, topic in file.partition if name == "topic_name" and topic}
         if not topics or any(map(is_text, topics)):
             return []
@@ -407,6 +416,38 @@ class ExportTarget:
         # Until this fsync a power cut may undo the rename; the next run then exports the same range again.
         sync_folder(self.root)
 
+    @contextmanager
+    def _taken_back(self, number: int) -> Iterator[list[str]]:
+        """Yield a list for places of files, which are removed from a disk if the block fails.
+
+        Not those of an export that the table has, or may have: its commit may have succeeded before the error.
+
+        Args:
+            number: of the export.
+        """
+        places: list[str] = []
+        try:
+            yield places
+        except BaseException:
+            if places and not self.folder.remote:
+                with suppress(FlintError, OSError):
+                    if self._newest_number() < number:
+                        for place in places:
+                            (self.root / place).unlink(missing_ok=True)
+            raise
+
+    def _newest_number(self) -> int:
+        """Return the number of the newest export that the table ever had, as it is now; 0 for none."""
+        raise NotImplementedError
+
+    def abandon(self) -> None:
+        """Remove what an export that failed has made and not published: a full disk would stay full.
+
+        Raises:
+            OSError, StoreAccessError: the disk or object storage fails.
+        """
+        self.sweep()
+
     def sweep(self) -> None:
         """Remove the staging directory."""
         self.folder.sweep()
@@ -435,6 +476,8 @@ def locked(
         make: makes the target of a directory.
         s3: how to reach a URL.
 
+    A run that ends with an error removes what it has made and not published (`ExportTarget.abandon`).
+
     Raises:
         UsageError: another export into the directory is running, or it contains other files.
         StoreAccessError: the directory cannot be created or written.
@@ -442,7 +485,8 @@ def locked(
     if is_remote(path):
         target = make(BucketFolder(os.fspath(path), s3))
         _refuse_strangers(target)
-        yield target
+        with _abandoned(target):
+            yield target
         target.sweep()
         return
     root = Path(path)
@@ -458,10 +502,22 @@ def locked(
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise UsageError(f"{root}: another export into it is running; wait until it ends") from error
-        yield target
+        with _abandoned(target):
+            yield target
         target.sweep()
     finally:
         os.close(handle)
+
+
+@contextmanager
+def _abandoned(target: ExportTarget) -> Iterator[None]:
+    """Abandon the export if the block fails; its error counts more than one of cleaning up."""
+    try:
+        yield
+    except BaseException:
+        with suppress(FlintError, OSError):
+            target.abandon()
+        raise
 
 
 def _refuse_strangers(target: ExportTarget) -> None:

@@ -10,6 +10,7 @@ the attempt in it: no copy is needed, and a file of an attempt that did not win 
 from __future__ import annotations
 
 import os
+import shutil
 import tempfile
 import uuid
 from collections.abc import Callable, Iterator
@@ -100,7 +101,7 @@ class TaskFolders:
 
     @contextmanager
     def attempt(self, name: str) -> Iterator[Attempt]:
-        """Yield a new directory for an attempt at the task of this name.
+        """Yield a new directory for an attempt at the task of this name; one that fails is removed.
 
         Raises:
             OSError: it cannot be made.
@@ -109,7 +110,11 @@ class TaskFolders:
         if not is_remote(self.place):
             folder = os.path.join(self.place, own)
             os.mkdir(folder)
-            yield Attempt(folder, folder, self.s3)
+            try:
+                yield Attempt(folder, folder, self.s3)
+            except BaseException:
+                shutil.rmtree(folder, ignore_errors=True)
+                raise
             return
         with tempfile.TemporaryDirectory(prefix="flintmq-export-") as folder:
             yield Attempt(folder, f"{self.place}/{own}", self.s3, self.final)

@@ -2,7 +2,9 @@
 
 Each look finds the stores anew, looks at each in a thread of its own, and takes the figures of those that answered in
 time. A store that is gone, cannot be read or does not answer is a sample (flintmq_store_up 0) and a line in the log
-when that begins. Of a master and its slaves, which have one broker name, the log that goes further counts.
+when that begins; so is a directory that a pattern matches and that is no store, because a disk that is not mounted
+looks like that, also to the first look. Of a master and its slaves, which have one broker name, the log that goes
+further counts.
 """
 
 from __future__ import annotations
@@ -112,7 +114,7 @@ class StoresWatch:
         try:
             listing = self._list.start()(deadline)
             if not listing.found and self._listing is None:
-                raise NotAStoreError(not_there(listing.gone[0])) if listing.gone else nothing_found(self._given)
+                raise nothing_found(self._given, listing)
             self._listing = listing
         except (FlintError, OSError) as error:
             if self._listing is None:
@@ -129,7 +131,7 @@ class StoresWatch:
             self._add_new(listing.found)
             calls = dict(self._calls)
         failures: dict[Member, Exception] = {
-            member: NotAStoreError(not_there(member)) for member in (*listing.gone, *calls) if member not in there
+            member: NotAStoreError(not_there(member)) for member in (*listing.missing, *calls) if member not in there
         }
         waits = {member: call.start() for member, call in calls.items() if member in there}
         answers: dict[Member, StoreFigures] = {}

@@ -84,8 +84,9 @@ class QueueReader(DataSourceReader):
 
 def _rows(options: ReadOptions, words: dict[str, str]) -> tuple[list[dict[str, object]], dict[str, UsageError]]:
     """Return the rows of one store, and an error for each named topic that it does not have."""
-    from flintmq.lake.asked import unknown_topics
+    from flintmq.lake.asked import go_on
     from flintmq.lake.stream.queues import StreamQueues
+    from flintmq.store.read.known_topics import unknown_topics
 
     queues = StreamQueues(options)
     rows: list[dict[str, object]] = [
@@ -99,4 +100,4 @@ def _rows(options: ReadOptions, words: dict[str, str]) -> tuple[list[dict[str, o
         }
         for name, (low, high) in sorted(queues.bounds.items())
     ]
-    return rows, unknown_topics(queues.lookup, options)
+    return rows, unknown_topics(queues.lookup, options.predicate, go_on(options))

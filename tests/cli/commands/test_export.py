@@ -1,15 +1,20 @@
-"""`flintmq export`: the options of its errors, and options that would do nothing. (What it writes: tests/lake.)"""
+"""`flintmq export`: what it prints, the options of its errors, and options that would do nothing.
+
+What is in the tables is tested in tests/lake."""
 
 from __future__ import annotations
 
+import json
 import shutil
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.cli.conftest import Run
+from tests.compat.stores import Golden
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
@@ -64,3 +69,28 @@ def test_a_followed_store_that_is_moved(
     result = run("export", store, "--out", tmp_path / "lake", "--follow", "--interval", "0")
     assert result.code == 3 and waited.is_set()
     assert told in result.err and "failOnDataLoss" not in result.err
+
+
+@pytest.fixture
+def brokers(golden: Callable[[str], Golden], tmp_path: Path) -> Path:
+    root = tmp_path / "data"
+    shutil.copytree(golden("basic").path, root / "a" / "store")
+    return root
+
+
+def test_a_store_that_is_left_out_is_named(run: Run, brokers: Path) -> None:
+    for broker in "bc":
+        (brokers / broker / "store").mkdir(parents=True)
+    (brokers / "d").symlink_to(brokers / "a")
+    pattern, out = f"{brokers}/{{broker}}/store", brokers.parent / "lake"
+    said = [
+        f"no-store: {brokers}/b/store: no commitlog/ there, of broker 'b'; is its disk mounted?; left out and 1 more "
+        "like it",
+        f"same-store: {brokers}/d/store: another name of {brokers}/a/store; read once",
+    ]
+    result = run("export", pattern, "--out", out)
+    assert result.code == 0
+    assert [line for line in result.out.splitlines() if line.startswith("note")] == [f"note     {one}" for one in said]
+    told = json.loads(run("export", pattern, "--out", out, "--json").out)
+    assert told["notes"] == {"no-store": 1, "same-store": 1}
+    assert told["note_texts"] == {code: [text] for code, text in (one.split(": ", 1) for one in said)}

@@ -139,7 +139,11 @@ def _table_text(found: TableComparison) -> Iterator[str]:
     if found.expired:
         yield f"expired  {found.expired} rows are of messages that are no longer in the log"
     yield from _runs_and_notes(found)
-    parts = [_counted(found.differences), f"{found.strangers} rows that name no message" if found.strangers else ""]
+    parts = [
+        _counted(found.differences),
+        f"{found.strangers} rows that name no message" if found.strangers else "",
+        f"{found.lost_files} missing files of the table" if found.lost_files else "",
+    ]
     result = "; ".join(filter(None, parts)) or "equal"
     yield f"result   {result}{f', but for {found.left_alone} rows that were not compared' if found.left_alone else ''}"
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 from flintmq.cli.declare import Option
 from flintmq.cli.options import PAGES, JsonOption, Peer, PeerOption, SetOption, StoreArgument, examples, into_option
 from flintmq.cli.output import Output, output
-from flintmq.cli.text import printable, size
+from flintmq.cli.text import note_lines, printable, size
 from flintmq.cli.values import store_config
 from flintmq.errors import UsageError
 
@@ -113,8 +113,7 @@ def _salvaged(done: Salvaged) -> Iterable[Any]:
     yield f"queues   {done.queues} with {done.units} units"
     yield f"index    {done.index_files} files with {done.keys} keys"
     yield f"offsets  {done.offsets} committed offsets were translated"
-    for code, count in sorted(done.notes.items()):
-        yield f"note     {code.replace('_', '-')} ({count}x)"
+    yield from note_lines(done.notes)
     yield f"result   {printable(done.into)}; old and new offsets: {printable(done.report)}"
 
 

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
     from flintmq.config.keys import StoreConfig
+    from flintmq.frames.dataset import StoreDataset
     from flintmq.store.commitlog.report import Report
 
 EPILOG = examples(
@@ -108,25 +109,30 @@ def command(
 
     out, report = output(form == "json"), Report()
     with out.progress("reading") as progress:
-        messages = dataset(
-            stores_given(stores),
-            topic or None,
-            since=first,
-            until=end,
-            decompress=decompress,
-            access=access.value,
-            config=store_config(settings),
-            strict=not skip_damage,
-            report=report,
-            progress=progress,
-            history=history,
-            catalog=catalog,
-        )
-        shown = _tell(out, report, frozenset())
-        if topic and not (history is not None and _has_all(messages, topic)):
+
+        def offered(topics: list[str] | None) -> StoreDataset:
+            return dataset(
+                stores_given(stores),
+                topics or None,
+                since=first,
+                until=end,
+                decompress=decompress,
+                access=access.value,
+                config=store_config(settings),
+                strict=not skip_damage,
+                report=report,
+                progress=progress,
+                history=history,
+                catalog=catalog,
+            )
+
+        # First, by a check as that of scan: a dataset refuses unknown topics as a mistake in an argument.
+        if topic and not (history is not None and _has_all(offered(None), topic)):
             from flintmq.forensics.topic_tail import one_must_have
 
             one_must_have(paths_of(stores_given(stores), store_config(settings)), topic, store_config(settings))
+        messages = offered(topic)
+        shown = _tell(out, report, frozenset())
         with ask(messages, question, limit) as answer:
             if target is None:
                 from flintmq.cli.sql_output import lines

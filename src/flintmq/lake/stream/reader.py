@@ -128,13 +128,13 @@ class StoreStream:
             StoreError: nothing was stored at the time to begin at, or later (and no strategy allows it).
             NotAStoreError, UnsupportedFormatError, StoreAccessError: the store cannot be read.
         """
-        from flintmq.lake.asked import go_on, unknown_topics
+        from flintmq.store.read.known_topics import unknown_topics
 
         queues = self._look()
-        unknown = list(unknown_topics(queues.lookup, self.options.read).values())
+        unknown = list(unknown_topics(queues.lookup, self.options.read.predicate, "it is read once it exists").values())
         if unknown:
             more = f" (and {len(unknown) - 1} other topics)" if unknown[1:] else ""
-            self.tell(f"{str(unknown[0]).removesuffix(go_on(self.options.read))}; it is read once it exists{more}")
+            self.tell(f"{unknown[0]}{more}")
         starts = self._starts(queues)
         return self._flat(starts, begin_anchor(queues, starts))
 

@@ -62,6 +62,15 @@ class Report:
         if len(self.notes) < KEPT:
             self.notes.append(LogNote(code, text))
 
+    def texts(self, most: int = 3) -> dict[str, list[str]]:
+        """Return the first texts of the notes by code, at most so many of each."""
+        found: dict[str, list[str]] = {}
+        for note in self.notes:
+            kept = found.setdefault(note.code, [])
+            if len(kept) < most:
+                kept.append(note.text)
+        return found
+
     def add(self, other: Report) -> None:
         """Add what another report has, after what is here."""
         self.damages += other.damages[: max(0, KEPT - len(self.damages))]

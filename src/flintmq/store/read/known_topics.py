@@ -1,0 +1,65 @@
+"""Compares topics that a read names with those of the store.
+
+A misspelled one would silently give no rows.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+
+from flintmq.config.text import short
+from flintmq.errors import UsageError
+from flintmq.store.commitlog.predicate import Predicate
+from flintmq.store.commitlog.snapshot import Snapshot
+from flintmq.store.layout import directories
+from flintmq.store.read.queue_lookup import QueueLookup
+
+NOT_THERE = "not-there"
+"""Code of the note on topics, offsets or times that the store does not have."""
+
+KINDS = (directories.QUEUES, directories.BATCH_QUEUES)
+
+
+def unknown_topics(lookup: QueueLookup, predicate: Predicate, advice: str) -> dict[str, UsageError]:
+    """Make an error for each named topic that is unknown to the store; by topic, in order.
+
+    An unknown topic has no files, no records and no entry in config/topics.json.
+
+    Args:
+        lookup: the store's queues.
+        predicate: names topics.
+        advice: end of the error: how the rest is read.
+
+    Raises:
+        StoreAccessError: a file may not be read.
+    """
+    snapshot = lookup.snapshot
+    missing = [name for name in sorted(predicate.named_topics or ()) if not _has_directory(snapshot, name)]
+    missing = [name for name in missing if name not in snapshot.broker.topics]
+    if not missing:
+        return {}
+    names = {name.topic for name in lookup.names()}  # slow in a store without queues; but something is wrong here
+    known = sorted(names | set(snapshot.broker.topics))
+    return {
+        name: UsageError(f"{_no_topic(snapshot.root, name, known)}; {advice}") for name in missing if name not in names
+    }
+
+
+def is_log_alone(snapshot: Snapshot) -> bool:
+    """Return whether nothing but the log tells the topics: before it is read none is known."""
+    return not snapshot.broker.topics and not any(
+        snapshot.effects.is_dir(os.path.join(snapshot.root, kind)) for kind in KINDS
+    )
+
+
+def _has_directory(snapshot: Snapshot, topic: str) -> bool:
+    return topic not in ("", ".", "..") and any(
+        snapshot.effects.is_dir(os.path.join(snapshot.root, kind, topic)) for kind in KINDS
+    )
+
+
+def _no_topic(root: str, topic: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(topic, known, n=1, cutoff=0.6)
+    hint = f"did you mean {short(close[0])}?" if close else f"it has {', '.join(map(short, known[:5])) or 'none'}"
+    return f"{root}: the store has no topic {short(topic)}; {hint}"
