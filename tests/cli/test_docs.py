@@ -18,6 +18,7 @@ import pytest
 
 from flintmq import errors
 from flintmq.cli import docs
+from flintmq.cli.options import PAGES
 from flintmq.message import COLUMNS
 from tests.cli.conftest import Run
 from tests.compat.stores import Golden
@@ -244,3 +245,14 @@ def test_the_keys_on_stderr(run: Run, golden, tmp_path: Path) -> None:  # type: 
     assert list(json.loads(run("scan", copy, "--json").err)) == documented
     assert list(json.loads(run("scan", tmp_path, "--json").err)) == documented[:3]
     assert list(json.loads(run("query", store.path, "Orders", "b", "--json").err)) == keys(heading, "key of a remark")
+
+
+def test_pages_that_commands_name_are_there():
+    named = [
+        name
+        for path in sorted((pages.ROOT / "src/flintmq/cli").rglob("*.py"))
+        for name in re.findall(r"\{PAGES\}/([\w./-]+\.md)", path.read_text())
+    ]
+    folder = PAGES.partition("/blob/main/")[2]
+    assert {"cli.md", "verify.md"} <= set(named)
+    assert [name for name in named if not (pages.ROOT / folder / name).is_file()] == []

@@ -10,7 +10,7 @@ from typing import Annotated, Any
 
 from flintmq.cli.declare import Argument, Option
 
-PAGES = "https://github.com/flintmq/flintmq/blob/main/docs"
+PAGES = "https://github.com/flintmq/flintmq/blob/main/docs/operations"
 """The documentation, for users who have only the package; pyproject.toml has the same address."""
 
 StoreArgument = Annotated[
