@@ -175,7 +175,7 @@ class Housekeeping:
         return written
 
     def _replace(self, tables: Mapping[str, JsonObject]) -> list[str]:
-        """Write the tables that differ from their files; return the names. The lock is held."""
+        """Write the tables that differ from their files; return their names. The caller saves."""
         written = []
         for name, value in tables.items():
             file = next((file for file in self.files if file.name == name), None) or self.files[0].sibling(name)
