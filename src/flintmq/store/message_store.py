@@ -723,5 +723,6 @@ def _listed(messages: Iterable[Message]) -> list[Message]:
     return listed
 
 
+lockless(_listed.__code__)
 lockless(MessageStore.put_many.__code__)
 lockless(MessageStore.put_batch.__code__)

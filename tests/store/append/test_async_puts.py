@@ -65,7 +65,7 @@ def test_nothing_is_answered_before_the_sync_that_covers_it(tmp_path: Path):
     effects, let_go = Faulty(), threading.Event()
     with open_sync(tmp_path, effects) as store:
         store.put(message(0))
-        hold = lambda name, path: let_go.wait(5) if name == "sync" and "commitlog" in path else None  # noqa: E731
+        hold = lambda name, path: let_go.wait(5) if name == "sync" and FIRST_LOG in path else None  # noqa: E731
 
         async def main() -> None:
             effects.before = hold
@@ -99,7 +99,7 @@ def test_a_slow_sync_is_a_time_out_and_the_loop_runs_on(tmp_path: Path):
         store.put(message(0))
 
         async def main() -> None:
-            effects.before = lambda name, path: let_go.wait(5) if name == "sync" and "commitlog/" in path else None
+            effects.before = lambda name, path: let_go.wait(5) if name == "sync" and FIRST_LOG in path else None
             began = time.monotonic()
             first = asyncio.ensure_future(store.put_async(message(1)))
             await asyncio.sleep(0.05)  # its flush has begun
@@ -135,7 +135,7 @@ def test_a_loop_that_ended_harms_nobody(tmp_path: Path):
         store.put(message(0))
 
         async def main() -> None:
-            effects.before = lambda name, path: let_go.wait(5) if name == "sync" and "commitlog/" in path else None
+            effects.before = lambda name, path: let_go.wait(5) if name == "sync" and FIRST_LOG in path else None
             store.put_async(message(1))
             await asyncio.sleep(0.05)
 

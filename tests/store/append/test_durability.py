@@ -158,7 +158,7 @@ def test_a_sync_put_that_times_out_is_unknown_and_the_store_goes_on(tmp_path: Pa
     with open_small(tmp_path, effects, flushDiskType="SYNC_FLUSH", syncFlushTimeout=50) as store:
         put_all(store, 1)
         slow = threading.Event()
-        effects.before = lambda name, path: slow.wait(5) if name == "sync" and "commitlog/" in path else None
+        effects.before = lambda name, path: slow.wait(5) if name == "sync" and FIRST_LOG in path else None
         result = store.put(message(1))
         assert (result.status, result.outcome) == (PutMessageStatus.FLUSH_DISK_TIMEOUT, Outcome.UNKNOWN)
         assert store.get("T", 0, 0).status is GetMessageStatus.FOUND, "readers keep running"
@@ -179,7 +179,7 @@ def test_d34_a_slow_sync_makes_nobody_late_but_those_who_waited_for_it(tmp_path:
         slow, began = threading.Event(), threading.Event()
 
         def hang(name: str, path: str) -> None:
-            if name == "sync" and "commitlog/" in path:
+            if name == "sync" and FIRST_LOG in path:
                 began.set()
                 slow.wait(10)
 
@@ -208,7 +208,7 @@ def test_d30_consumers_see_nothing_that_is_not_flushed(tmp_path: Path):
         put_all(store, 1)
         store.wait_dispatched(10)
         slow = threading.Event()
-        effects.before = lambda name, path: slow.wait(5) if name == "sync" and "commitlog/" in path else None
+        effects.before = lambda name, path: slow.wait(5) if name == "sync" and FIRST_LOG in path else None
         store.put(message(1))
         time.sleep(0.1)
         assert store.get("T", 0, 1).status is GetMessageStatus.OFFSET_OVERFLOW_ONE

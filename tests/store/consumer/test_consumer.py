@@ -12,7 +12,7 @@ from flintmq.errors import StoreError, UsageError
 from flintmq.format import config_json
 from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
-from tests.support.engine import open_small, put_all
+from tests.support.engine import FIRST_LOG, open_small, put_all
 from tests.support.faults import Faulty, close_unclean, unclean
 from tests.support.interrupts import interrupted_at
 
@@ -169,7 +169,7 @@ def test_the_log_is_synced_before_offsets_are_written(tmp_path):
         disk.calls.clear()
         consumer.commit()
         names = [(name, path) for name, path in disk.calls if "commitlog" in path or "consumerOffset" in path]
-        log = max(n for n, (name, path) in enumerate(names) if name == "sync" and "commitlog" in path)
+        log = max(n for n, (name, path) in enumerate(names) if name == "sync" and FIRST_LOG in path)
         assert log < min(n for n, (name, path) in enumerate(names) if "consumerOffset" in path)
         replaced = [name for name, path in names if "consumerOffset.json.flintmq-new" in path]
         assert replaced[-2:] == ["sync", "rename"]
