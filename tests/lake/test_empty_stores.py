@@ -19,7 +19,7 @@ PACKAGES = {"delta": "deltalake", "iceberg": "pyiceberg"}
 
 @pytest.fixture(params=["parquet", "delta", "iceberg"])
 def to(request: pytest.FixtureRequest) -> str:
-    pytest.importorskip(PACKAGES.get(request.param, "pyarrow"), reason="needs the extras delta and iceberg")
+    pytest.importorskip(PACKAGES.get(request.param, "pyarrow"), reason=f"needs the extra {request.param}")
     return str(request.param)
 
 

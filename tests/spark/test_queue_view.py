@@ -33,7 +33,7 @@ def test_counts_are_those_of_the_messages(golden):
     [
         ({"subscribe": "Order"}, "no topic 'Order'; did you mean 'Orders'"),
         ({"columns": "topic"}, "option columns does not apply to view queues"),
-        ({"startingTimestamp": "5"}, "option startingTimestamp does not apply to view queues"),
+        ({"startingTimestamp": "1700000000000"}, "option startingTimestamp does not apply to view queues"),
         ({"view": "topics"}, "not one of messages, queues"),
     ],
 )

@@ -31,7 +31,7 @@ def store(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         for number in range(0, COUNT, 60):
             topic = f"T{number // 60}"
             writer.put_many([Message(topic, b"x" * 200, keys=f"k{n}") for n in range(number, number + 60)])
-    assert flintmq.scan_arrow(root, topics="none").read_all().num_rows == 0
+    assert flintmq.scan_arrow(root, topics="none", strict=False).read_all().num_rows == 0
     return root
 
 

@@ -85,7 +85,7 @@ def test_a_streaming_export(run: Run, spark: Calls) -> None:
 def test_export_of_nothing_new(run: Run, spark: Calls) -> None:
     spark.answer = Exported(begin=5000, end=5000, notes={"torn_tail": 1})
     assert run("spark", "export", "store", "--out", "lake").out == (
-        "nothing new up to log offset 5000\nnote     torn_tail (1x)\nresult   lake\n"
+        "nothing new up to log offset 5000\nnote     torn-tail (1x)\nresult   lake\n"
     )
     assert spark.jobs[0][1]["topics"] is None and spark.jobs[0][1]["fail_on_data_loss"]
 

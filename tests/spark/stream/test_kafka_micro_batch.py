@@ -381,7 +381,7 @@ def test_spark_53560_no_crash_looping_during_uncommitted_batch_retry_in_availabl
     "options, complaint",
     [
         ({"endingOffsets": "latest"}, "is for spark.read"),
-        ({"subscribe": "t", "endingOffsetsByTimestamp": '{"t": {"0": 1000}}'}, "is for spark.read"),
+        ({"subscribe": "t", "endingOffsetsByTimestamp": '{"t": {"0": 1700000000000}}'}, "is for spark.read"),
         ({"subscribe": "t", "subscribePattern": "t.*"}, "exclude each other"),
         ({"subscribe": "t", "assign": '{"a": [0]}'}, "exclude each other"),
         ({"assign": ""}, "is not JSON"),
