@@ -5,8 +5,9 @@ from __future__ import annotations
 import errno
 import gc
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 
 from flintmq.errors import FlintError
 from flintmq.testing.sim.contract import Book, check_contract
@@ -46,25 +47,58 @@ def sweep(case: Case, errors: tuple[int | str, ...] = ERRORS, *, each: bool = Fa
     """
     calm = SimRun(case, SimDisk(case.seed, case.model))
     calm.go()
+    return swept(calm.disk.calls, errors, partial(_one, case), each=each)
+
+
+def swept(
+    calls: int,
+    errors: tuple[int | str, ...],
+    one: Callable[[int, int | str, bool, Swept], str],
+    *,
+    each: bool,
+) -> Swept:
+    """Run a case once for each fault of each call.
+
+    Args:
+        calls: of a run without a fault.
+        errors, each: see `sweep`.
+        one: runs it with (call, error, whether all later calls get it, the sums), and returns the violation.
+    """
     found = Swept()
-    for call in range(1, calm.disk.calls + 1):
+    for call in range(1, calls + 1):
         for error in errors if each else (errors[call % len(errors)],):
             for sticky in (False, True) if isinstance(error, int) else (False,):
                 found.runs += 1
-                what = _one(case, call, error, sticky, found)
+                what = one(call, error, sticky, found)
                 if what:
                     found.failures.append((call, error, sticky, what))
     return found
 
 
+def refuse(disk: SimDisk, call: int, error: int | str, sticky: bool) -> None:
+    """Plan a fault, once or from this call on."""
+    if sticky:
+        assert isinstance(error, int)
+        disk.sticky = call, error
+    else:
+        disk.plan[call] = error
+
+
+def left(disk: SimDisk, seed: int) -> Iterator[Image]:
+    """Yield what a kill leaves, and some of what a power cut may (`Image.power` tells which)."""
+    chance = random.Random(f"{seed}-{disk.calls}")
+    if not any(file.bad for names in disk.folders.values() for file in names.values() if file is not None):
+        yield disk.shown()  # bad pages may change after a kill
+    uncertain = Uncertain.of(disk)
+    states = list(uncertain.choose(6, chance))
+    for state in dict.fromkeys((states[0], states[-1], chance.choice(states))):
+        yield uncertain.image(state)
+
+
 def _one(case: Case, call: int, error: int | str, sticky: bool, found: Swept) -> str:
     """Run a case with one fault; return the violation, or an empty text."""
     run = SimRun(case, SimDisk(case.seed, case.model))
-    if sticky:
-        assert isinstance(error, int)
-        run.disk.sticky = call, error
-    else:
-        run.disk.plan[call] = error
+    refuse(run.disk, call, error, sticky)
     try:
         run.go()
         for image, book in _left(run):
@@ -88,13 +122,8 @@ def _one(case: Case, call: int, error: int | str, sticky: bool, found: Swept) ->
 
 
 def _left(run: SimRun) -> Iterator[tuple[Image, Book]]:
-    chance = random.Random(f"{run.case.seed}-{run.disk.calls}")
-    if not any(file.bad for names in run.disk.folders.values() for file in names.values() if file is not None):
-        yield run.disk.shown(), run.now(power=False)  # bad pages may change after a kill
-    uncertain = Uncertain.of(run.disk)
-    states = list(uncertain.choose(6, chance))
-    for state in dict.fromkeys((states[0], states[-1], chance.choice(states))):
-        yield uncertain.image(state), run.now(power=True)
+    for image in left(run.disk, run.case.seed):
+        yield image, run.now(power=image.power)
 
 
 def _compared(case: Case, image: Image, book: Book) -> str:

@@ -7,18 +7,17 @@ be a master's log and hold what was promised before, whatever was refused; once 
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import partial
 
 from flintmq.errors import FlintError, ReplicationError
 from flintmq.ha.follower import Follower
-from flintmq.testing.sim.disk import Image, PowerCut, SimDisk
-from flintmq.testing.sim.faults import ERRORS, Swept
+from flintmq.testing.sim.disk import PowerCut, SimDisk
+from flintmq.testing.sim.faults import ERRORS, Swept, left, refuse, swept
 from flintmq.testing.sim.pair_explorer import PairExplorer
 from flintmq.testing.sim.pair_run import Op, PairCase, PairRun, Promised, make_follower
 from flintmq.testing.sim.run import steps
-from flintmq.testing.sim.states import Uncertain
 from flintmq.testing.sim.tracebacks import portable_traceback
 
 AFTER: list[Op] = [("receive", 12), ("report",), ("flush",), ("dispatch",), ("close",), ("receive", 2)]
@@ -103,25 +102,13 @@ def sweep(case: PairCase, errors: tuple[int | str, ...] = ERRORS, *, each: bool 
     """
     calm = PairRun(case, SimDisk(case.seed, case.model))
     calm.go()
-    found = Swept()
-    for call in range(1, calm.disk.calls + 1):
-        for error in errors if each else (errors[call % len(errors)],):
-            for sticky in (False, True) if isinstance(error, int) else (False,):
-                found.runs += 1
-                what = _one(case, call, error, sticky, found)
-                if what:
-                    found.failures.append((call, error, sticky, what))
-    return found
+    return swept(calm.disk.calls, errors, partial(_one, case), each=each)
 
 
 def _one(case: PairCase, call: int, error: int | str, sticky: bool, found: Swept) -> str:
     """Run a case with one fault; return the violation, or an empty text."""
     run = FaultyPairRun(case, SimDisk(case.seed, case.model))
-    if sticky:
-        assert isinstance(error, int)
-        run.disk.sticky = call, error
-    else:
-        run.disk.plan[call] = error
+    refuse(run.disk, call, error, sticky)
     judge = PairExplorer(case)
     judge.run = run
     try:
@@ -141,23 +128,13 @@ def _one(case: PairCase, call: int, error: int | str, sticky: bool, found: Swept
 
 
 def _compared(run: FaultyPairRun, judge: PairExplorer, found: Swept) -> str:
-    for number, (image, promised) in enumerate(_left(run)):
+    for number, image in enumerate(left(run.disk, run.case.seed)):
         found.states += 1
-        what = judge.judged(image, promised, random.Random(f"{run.case.seed}-{run.disk.calls}-{number}"))
+        chance = random.Random(f"{run.case.seed}-{run.disk.calls}-{number}")
+        what = judge.judged(image, run.promised(power=image.power), chance)
         if what:
             return what
     return ""
-
-
-def _left(run: FaultyPairRun) -> Iterator[tuple[Image, Promised]]:
-    """Yield what a kill leaves, and some of what a power cut may."""
-    chance = random.Random(f"{run.case.seed}-{run.disk.calls}")
-    if not any(file.bad for names in run.disk.folders.values() for file in names.values() if file is not None):
-        yield run.disk.shown(), run.promised(power=False)  # bad pages may change after a kill
-    uncertain = Uncertain.of(run.disk)
-    states = list(uncertain.choose(6, chance))
-    for state in dict.fromkeys((states[0], states[-1], chance.choice(states))):
-        yield uncertain.image(state), run.promised(power=True)
 
 
 __all__ = ["FaultyPairRun", "sweep"]
