@@ -591,13 +591,16 @@ def stop(parts: StoreParts, external: bool) -> None:
     refused = ""
     try:
         undispatched = parts.dispatch.stopped_at or parts.dispatch.waits_for  # the next start dispatches the rest
-        if not parts.failure and undispatched is None:
+        clean = not parts.failure and undispatched is None
+        if clean:
             if parts.index is not None:
                 parts.index.close()
             parts.checkpointer.write(closing=True)
             if not external:
                 known_ends.write(parts.small.root, parts.queues.next_offsets(), parts.small.effects)
+        if not parts.failure:  # offsets need the log, and no queues
             parts.housekeeping.save_once()
+        if clean:
             parts.small.remove_abort()
     except OSError as error:
         parts.small.distrust_page_cache()

@@ -152,3 +152,11 @@ def test_a_store_beside_a_commit_log_of_another_is_no_part_of_it(tmp_path):
     for name in ("store", "data/index", "index-of-mine"):
         with MessageStore(tmp_path / name) as store:
             assert store.put(Message("T", b"x")).outcome is Outcome.OK
+
+
+def test_a_store_that_is_there_is_opened_whatever_lies_beside_it(tmp_path):
+    with MessageStore(tmp_path / "index") as store:
+        store.put(Message("T", b"x"))
+    (tmp_path / "commitlog").mkdir()
+    with MessageStore(tmp_path / "index") as store:
+        assert [message.body for message in store] == [b"x"]

@@ -222,3 +222,15 @@ def test_a_topic_that_was_put_a_moment_ago_has_a_type_already(tmp_path: Path):
         around.keeping.create("put", 2, "BatchCQ")
     around.keeping.create("other", 2, "BatchCQ")
     assert around.new == ["other"]
+
+
+def test_offsets_are_saved_by_the_close_where_dispatch_has_stopped(tmp_path):
+    """They are promised by `close`, and need no queues."""
+    store = open_small(tmp_path)
+    (tmp_path / "consumequeue").write_bytes(b"a file in the place of a directory")
+    store.put(Message("T", b"x"))
+    assert not store.wait_dispatched(10)
+    store.commit_offset("g", "T", 0, 1)
+    store.close()
+    assert '"T@g":{0:1}' in (tmp_path / "config/consumerOffset.json").read_text().replace("\n", "").replace("\t", "")
+    assert (tmp_path / "abort").exists(), "not everything was dispatched"

@@ -45,7 +45,9 @@ class LogDirectory(NamedTuple):
 
 
 def outside_of_stores(root: str, effects: Effects = REAL) -> str:
-    """Refuse to write a store among the files of another one; its broker would start no more.
+    """Refuse to make a store among the files of another one; its broker would start no more.
+
+    One that is there is opened: storePathCommitLog may lie beside a root that is called `index`.
 
     Args:
         root: an absolute path.
@@ -59,7 +61,8 @@ def outside_of_stores(root: str, effects: Effects = REAL) -> str:
     """
     above, name = os.path.split(os.path.realpath(root))
     while name:
-        if name in _OF_A_STORE and effects.is_dir(os.path.join(above, LOG)):
+        inside = name in _OF_A_STORE and effects.is_dir(os.path.join(above, LOG))
+        if inside and effects.size(os.path.join(root, "checkpoint")) is None:
             raise UsageError(f"{root} is inside the store {above}; give a directory of its own")
         above, name = os.path.split(above)
     return root
