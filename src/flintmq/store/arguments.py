@@ -20,25 +20,26 @@ def texts(**values: object) -> None:
             raise TypeError(f"{name} is of type {type(value).__name__}; give a str")
 
 
-def numbers(**values: object) -> None:
-    """Check that each value is an int or converts to one (numpy's), and is no bool.
+def number(name: str, value: object) -> int:
+    """Return a value that is an int or converts to one (numpy's), and is no bool, as a plain int.
+
+    Sums of numpy's small integers overflow, and what is kept is written as JSON, which has none of them.
 
     Raises:
         TypeError: it names the argument, what it got and what to give.
     """
-    for name, value in values.items():
-        if isinstance(value, bool) or not hasattr(value, "__index__"):
-            raise TypeError(f"{name} is of type {type(value).__name__}; give an int")
+    if isinstance(value, bool) or not hasattr(value, "__index__"):
+        raise TypeError(f"{name} is of type {type(value).__name__}; give an int")
+    return operator.index(cast(int, value))
 
 
-def number(name: str, value: object) -> int:
-    """Return a value as a plain int: what is kept is written as JSON, which has no numpy's.
+def numbers(**values: object) -> tuple[int, ...]:
+    """Return each value as `number` does, in the order given.
 
     Raises:
-        TypeError: as `numbers`.
+        TypeError: as `number`.
     """
-    numbers(**{name: value})
-    return operator.index(cast(int, value))
+    return tuple(number(name, value) for name, value in values.items())
 
 
 def given_text(name: str, value: object) -> None:
@@ -51,11 +52,10 @@ def given_text(name: str, value: object) -> None:
         texts(**{name: value})
 
 
-def given_number(name: str, value: object) -> None:
-    """Check that a value is an int or None.
+def given_number(name: str, value: object) -> int | None:
+    """Return a value as `number` does; None stays None.
 
     Raises:
-        TypeError: as `numbers`.
+        TypeError: as `number`.
     """
-    if value is not None:
-        numbers(**{name: value})
+    return None if value is None else number(name, value)

@@ -329,7 +329,9 @@ class MessageStore(Putter):
                 return found
         self._check_dispatched("get")
         arguments.texts(topic=topic)
-        arguments.numbers(queue_id=queue_id, offset=offset, max_messages=max_messages, wait_ms=wait_ms)
+        queue_id, offset, max_messages, wait_ms = arguments.numbers(
+            queue_id=queue_id, offset=offset, max_messages=max_messages, wait_ms=wait_ms
+        )
         arguments.given_text("tags", tags)
         result = self._parts.reader.get_slowly(topic, queue_id, offset, max_messages, tags, wait_ms)
         self._parts.counters.got(len(result.messages))
@@ -367,7 +369,7 @@ class MessageStore(Putter):
         """
         self._check_dispatched("get_batch")
         arguments.texts(topic=topic)
-        arguments.numbers(
+        queue_id, offset, max_messages, max_bytes, wait_ms = arguments.numbers(
             queue_id=queue_id, offset=offset, max_messages=max_messages, max_bytes=max_bytes, wait_ms=wait_ms
         )
         try:  # by name: this layer knows no Arrow, and who never asks needs none
@@ -406,8 +408,7 @@ class MessageStore(Putter):
         """
         self._parts.state.check()
         arguments.texts(topic=topic, key=key)
-        arguments.given_number("begin", begin)
-        arguments.given_number("end", end)
+        begin, end = arguments.given_number("begin", begin), arguments.given_number("end", end)
         with self.view() as view:
             return view.query(topic, key, begin, end, self.config.max_msgs_num_batch)
 
@@ -427,7 +428,7 @@ class MessageStore(Putter):
         """
         self._parts.state.check()
         arguments.texts(topic=topic, boundary=boundary)
-        arguments.numbers(queue_id=queue_id, ms=ms)
+        queue_id, ms = arguments.numbers(queue_id=queue_id, ms=ms)
         with self.view() as view:
             return view.offset_at_time(topic, queue_id, ms, boundary)
 
@@ -459,11 +460,7 @@ class MessageStore(Putter):
         Thread: any.
         """
         self._check_dispatched("consumer")
-        arguments.texts(group=group, topic=topic, start=start)
-        arguments.given_text("tags", tags)
-        arguments.given_number("idle_ms", idle_ms)
-        if queues is not None:
-            queues = [arguments.number(f"queues[{at}]", queue) for at, queue in enumerate(queues)]
+        arguments.texts(topic=topic)
         parts = self._parts
         source = StoreSource(
             self.root,
@@ -530,7 +527,7 @@ class MessageStore(Putter):
         """
         self._parts.state.check()
         arguments.texts(group=group, topic=topic)
-        queue_id, offset = arguments.number("queue_id", queue_id), arguments.number("offset", offset)
+        queue_id, offset = arguments.numbers(queue_id=queue_id, offset=offset)
         self._parts.housekeeping.offsets.commit(group, topic, queue_id, offset)
 
     def consumer_offset(self, group: str, topic: str, queue_id: int) -> int | None:
@@ -543,8 +540,7 @@ class MessageStore(Putter):
         """
         self._parts.state.check()
         arguments.texts(group=group, topic=topic)
-        arguments.numbers(queue_id=queue_id)
-        return self._parts.housekeeping.offsets.get(group, topic, queue_id)
+        return self._parts.housekeeping.offsets.get(group, topic, arguments.number("queue_id", queue_id))
 
     # -- being a copy of a master --------------------------------------------------------------------------------------
 

@@ -22,6 +22,7 @@ from flintmq.message import StoredMessage, stored_message
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.stop_event import StopEvent
 from flintmq.storage.store_url import effects_for
+from flintmq.store import arguments
 from flintmq.store.commitlog.end_of_log import Verdict
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.resync import first_record
@@ -128,7 +129,12 @@ class StoreView:
         return sorted({name.topic for name in self._now.names()})
 
     def queues(self, topic: str | None = None) -> list[QueueInfo]:
-        """Return the queues of a topic, or of all, sorted; none for an unknown topic."""
+        """Return the queues of a topic, or of all, sorted; none for an unknown topic.
+
+        Raises:
+            TypeError: the topic is no text.
+        """
+        arguments.given_text("topic", topic)
         now = self._now
         found = sorted(name for name in now.names() if topic in (None, name.topic))
         types = {name: now.type_of(name) for name in {name.topic for name in found}}
@@ -140,8 +146,11 @@ class StoreView:
         """Return the message at a queue offset; inside an inner batch, the record of the batch.
 
         Raises:
+            TypeError: an argument of another type.
             MessageNotFoundError: the queue has none there; the text names its offsets.
         """
+        arguments.texts(topic=topic)
+        queue_id, offset = arguments.numbers(queue_id=queue_id, offset=offset)
         now, name = self._now, QueueName(topic, queue_id)
         message = now.message(name, offset)
         if message is not None:
@@ -173,8 +182,11 @@ class StoreView:
                 batch = view.read("Orders", 0, batch.next_offset, 1000)
 
         Raises:
+            TypeError: an argument of another type.
             UsageError: a negative count.
         """
+        arguments.texts(topic=topic)
+        queue_id, offset, count = arguments.numbers(queue_id=queue_id, offset=offset, count=count)
         if count < 0:
             raise UsageError(f"count {count} is negative")
         return read_batch(self._now, QueueName(topic, queue_id), offset, count, self._maps)
@@ -183,8 +195,10 @@ class StoreView:
         """Return the message whose record begins at this log offset.
 
         Raises:
+            TypeError: an offset of another type.
             MessageNotFoundError: no valid record begins there.
         """
+        physical_offset = arguments.number("physical_offset", physical_offset)
         message = self._now.snapshot.record(physical_offset)
         if message is None:
             low, high = self.min_physical_offset, self.max_physical_offset
@@ -195,9 +209,11 @@ class StoreView:
         """Return the message with this offset message id, in upper or lower case.
 
         Raises:
+            TypeError: no text.
             UsageError: the text is no offset message id.
             MessageNotFoundError: no record begins there, or one of another broker does.
         """
+        arguments.texts(offset_msg_id=offset_msg_id)
         try:
             _, _, physical_offset = parse_offset_msg_id(offset_msg_id)
         except FormatError as error:
@@ -226,8 +242,12 @@ class StoreView:
             limit: maximum number of messages.
 
         Raises:
+            TypeError: an argument of another type.
             UsageError: a negative limit.
         """
+        arguments.texts(topic=topic, key=key)
+        begin, end = arguments.given_number("begin", begin), arguments.given_number("end", end)
+        limit = arguments.number("limit", limit)
         if limit < 0:
             raise UsageError(f"limit {limit} is negative")
         return KeyQuery(self._now.snapshot, topic, key, begin, end, limit).run()
@@ -240,8 +260,11 @@ class StoreView:
         Unreadable messages are skipped.
 
         Raises:
+            TypeError: an argument of another type.
             UsageError: another boundary.
         """
+        arguments.texts(topic=topic, boundary=boundary)
+        queue_id, ms = arguments.numbers(queue_id=queue_id, ms=ms)
         check_choice("boundary", boundary, BOUNDARIES)
         return self._now.offset_at_time(QueueName(topic, queue_id), ms, boundary)
 
@@ -261,6 +284,7 @@ class StoreView:
         refreshed while it polls.
 
         Raises:
+            TypeError: an argument of another type.
             UsageError: as for MessageStore.consumer; and by `commit`.
         """
         from flintmq.store.consumer.consumer import new_consumer  # loads the engine only if needed
@@ -281,8 +305,10 @@ class StoreView:
             report: receives damage and notes.
 
         Raises:
+            TypeError: (at the first message) an offset of another type.
             CorruptStoreError: (strict, while iterating) damage, with file and position.
         """
+        begin = arguments.given_number("begin", begin)
         snapshot = self._now.snapshot
         start = 0 if begin is None else first_record(snapshot.log, begin)
         walk = LogWalk(snapshot.log, snapshot.facts, start, access=self.access, strict=strict, report=report)
@@ -304,8 +330,10 @@ class StoreView:
             stop: ends the iteration; checked before each message and while waiting.
 
         Raises:
+            TypeError: (at the first message) an argument of another type.
             CorruptStoreError: (while iterating) damage, or the log was truncated below messages already returned.
         """
+        begin, poll_ms = arguments.given_number("begin", begin), arguments.number("poll_ms", poll_ms)
         stop = stop or StopEvent()
         snapshot = self._now.snapshot
         begin = snapshot.log.min_offset if begin is None else begin

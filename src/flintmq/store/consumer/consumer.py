@@ -101,7 +101,7 @@ class Consumer:
         Raises:
             UsageError: less than one message, a negative time.
         """
-        arguments.numbers(max_messages=max_messages, wait_ms=wait_ms)
+        max_messages, wait_ms = arguments.numbers(max_messages=max_messages, wait_ms=wait_ms)
         if max_messages < 1 or wait_ms < 0:
             raise UsageError(f"poll({max_messages}, {wait_ms}): ask for a message or more, and wait for 0 ms or more")
         taken: list[_Entry] = []
@@ -321,7 +321,7 @@ class Consumer:
             UsageError: the queue is not this consumer's.
         """
         self._check()
-        arguments.numbers(queue_id=queue_id)
+        queue_id = arguments.number("queue_id", queue_id)
         with self._group.lock:
             self._check_mine(queue_id)
             return self._group.position(queue_id)
@@ -329,8 +329,7 @@ class Consumer:
     def committed(self, queue_id: int) -> int | None:
         """Return the offset from which the group continues a queue after a restart, or None."""
         self._check()
-        arguments.numbers(queue_id=queue_id)
-        return self._source.committed(self.group, queue_id)
+        return self._source.committed(self.group, arguments.number("queue_id", queue_id))
 
     def lag(self) -> dict[int, int]:
         """Return the number of uncommitted messages of each queue, those in flight included.
@@ -401,8 +400,11 @@ def new_consumer(
     idle_ms: int | None,
 ) -> Consumer:
     """Make a consumer; its group is taken from `groups`, or added. See `MessageStore.consumer`."""
+    arguments.texts(group=group, topic=topic, start=start)
+    arguments.given_text("tags", tags)
+    idle_ms = arguments.given_number("idle_ms", idle_ms)
     check_names(group, topic)
-    wanted = None if queues is None else frozenset(queues)
+    wanted = None if queues is None else frozenset(arguments.number(f"queues[{n}]", q) for n, q in enumerate(queues))
     if wanted is not None and (not wanted or min(wanted) < 0):
         raise UsageError(f"queues={sorted(wanted)}: give queue numbers, or None for all")
     if idle_ms is not None and idle_ms < 0:
