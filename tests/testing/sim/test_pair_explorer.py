@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from flintmq.ha import connection, follower_line, overlap
+from flintmq.ha import connection, follower_line, follower_store, overlap
 from flintmq.ha.follower_steps import FollowerSteps
 from flintmq.ha.follower_store import FollowerStore
+from flintmq.ha.resync import PartingSearch, Tail
 from flintmq.store.append import raw_log
 from flintmq.store.append.raw_log import RawLog
 from flintmq.store.recovery import truncate
@@ -32,6 +33,47 @@ def test_a_follower_keeps_its_promises_at_every_call(model: str):
     assert [(f.replay, f.what) for f in found.failures] == []
     assert found.counts[0] > 0 and found.counts[1] > 0 and found.counts[2] > 0
     assert found.followed > 20 and found.mastered > 5
+
+
+def test_refused_copies_are_resynced_and_stopped_amid_it():
+    found = explore(6, "ext4", 300)
+    assert [(f.replay, f.what) for f in found.failures] == []
+    assert found.others > 0 and found.stopped > 0 and found.resynced > found.stopped
+
+
+def drops_without_a_copy(patched: pytest.MonkeyPatch) -> None:
+    patched.setattr(truncate, "_quarantine", lambda *asked: None)
+
+
+def does_not_note_the_cut(patched: pytest.MonkeyPatch) -> None:
+    patched.setattr(follower_store, "note_cut", lambda *asked: None)
+
+
+def keeps_the_record_that_differs(patched: pytest.MonkeyPatch) -> None:
+    real = PartingSearch._tail
+
+    def one_later(self: PartingSearch, parting: int) -> Tail | None:
+        return real(self, next((at for at, _ in self._raw.records(parting, self._raw.end) if at > parting), parting))
+
+    patched.setattr(PartingSearch, "_tail", one_later)
+
+
+WRONG_RESYNCS = [  # each with a call of a case at whose states a resync has something to drop
+    (drops_without_a_copy, (3, "journal", 312)),
+    (does_not_note_the_cut, (5, "ext4", 399)),
+    (keeps_the_record_that_differs, (5, "ext4", 399)),
+]
+
+
+@pytest.mark.parametrize(("fault", "place"), WRONG_RESYNCS)
+def test_a_wrong_resync_is_found(
+    fault: Callable[[pytest.MonkeyPatch], None], place: tuple[int, str, int], monkeypatch: pytest.MonkeyPatch
+):
+    seed, model, call = place
+    fault(monkeypatch)
+    with silenced():
+        found = PairExplorer(PairCase.of(seed, model), cut=call).go()
+    assert any("WrongResyncError" in failure.what for failure in found.failures)
 
 
 def test_lives_alone_keep_what_is_checked_while_they_run():

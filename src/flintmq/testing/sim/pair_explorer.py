@@ -15,7 +15,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Final, Self
 
-from flintmq.errors import DivergedError, FlintError, OffsetGoneError
+from flintmq.errors import DivergedError, FlintError, OffsetGoneError, ReplicationError
 from flintmq.format import record
 from flintmq.ha.follower import Follower
 from flintmq.message import Message
@@ -24,6 +24,7 @@ from flintmq.testing.sim import slow_read
 from flintmq.testing.sim.contract import ContractReport, check_derived, config_of, placed
 from flintmq.testing.sim.cut_explorer import CutExplorer, EnoughError, Judged
 from flintmq.testing.sim.disk import Image, SimDisk
+from flintmq.testing.sim.pair_resync import Resyncs
 from flintmq.testing.sim.pair_run import (
     BATCH,
     FILE_SIZE,
@@ -60,6 +61,8 @@ class PairExplorer(CutExplorer[PairCase, PairRun, Promised]):
         torn: states with bytes above what was on disk that the power cut took, and that no checksum covers.
         followed: states from which the master was followed to the end; `others`: those that had to refuse it;
             `mastered`: those that were opened as a master.
+        resynced: those that went on with `--resync`, of which `stopped` were stopped amid it first; `without`: those
+            that had no record in common with the master.
         refused: refusals during the case, by reason.
     """
 
@@ -71,6 +74,9 @@ class PairExplorer(CutExplorer[PairCase, PairRun, Promised]):
     followed: int = 0
     others: int = 0
     mastered: int = 0
+    resynced: int = 0
+    stopped: int = 0
+    without: int = 0
     refused: Counter[str] = field(default_factory=Counter)
 
     def go(self) -> Self:
@@ -206,6 +212,7 @@ class PairExplorer(CutExplorer[PairCase, PairRun, Promised]):
             _expect(not same, f"refused the master of the same past: {error}")
             _expect(before == slow_read.tree(STORE, effects=disk), f"changed by a refusal ({error})")
             self.others += 1
+            self._resync(follower, end, disk, error, chance)
             return
         _expect(same or not seen, f"follows a master of another past from {end} on")
         if not same:
@@ -225,6 +232,19 @@ class PairExplorer(CutExplorer[PairCase, PairRun, Promised]):
             self._open_as_master(disk, log)
             self.mastered += 1
 
+    def _resync(
+        self, follower: Follower, end: int, disk: SimDisk, refusal: ReplicationError, chance: random.Random
+    ) -> None:
+        """Drop what the master does not have, and follow it on."""
+        follower.steps.refused(refusal)
+        follower.close()
+        master = self.run.master.log
+        resyncs = Resyncs(self.case, master, lambda disk: _Lines(master, disk).dial, self._run_on, self._check_derived)
+        resyncs.go(disk.shown(), end, chance)
+        self.resynced += resyncs.done
+        self.without += resyncs.without
+        self.stopped += resyncs.stopped
+
     def _shows(self, follower: Follower, end: int, master: MasterLog) -> bool:
         """Return whether the line can show another past.
 
@@ -240,7 +260,8 @@ class PairExplorer(CutExplorer[PairCase, PairRun, Promised]):
         """Take the follower's steps until nothing more comes."""
         quiet = 0
         for _ in range(MOST_STEPS):
-            if follower.steps.line is None and not follower.steps.connect_once():
+            steps = follower.steps
+            if steps.line is None and not (steps.resync_once() and steps.connect_once()):
                 continue
             before = follower.end
             follower.steps.receive_once()

@@ -35,6 +35,9 @@ def explored(number: int) -> dict[str, Any]:
         "followed": explorer.followed,
         "others": explorer.others,
         "mastered": explorer.mastered,
+        "resynced": explorer.resynced,
+        "resyncs_stopped": explorer.stopped,
+        "without": explorer.without,
         "refusals": explorer.refused.total(),
     }
 
@@ -48,6 +51,9 @@ def table(sums: dict[str, Any]) -> str:
         f"{len(sums['failed'])} wrong, {len(sums['mended'])} led to a mend. {sums['followed']:,} were followed on to "
         f"the end, {sums['others']:,} had to refuse the master that there was by then, {sums['mastered']:,} were "
         "opened as a master. "
+        f"{sums.get('resynced', 0):,} went on with --resync (looked at since November 26), of which "
+        f"{sums.get('resyncs_stopped', 0):,} had been stopped amid it; {sums.get('without', 0):,} had no record in "
+        "common with their master. "
         f"{sums['refusals']:,} refusals in the cases themselves. In {sums['torn']:,} states a record above what was on "
         f"disk had bytes that no checksum covers. {sums.get('runs', 0):,} runs with a call of the follower's disk that "
         f"failed, {sums.get('after_faults', 0):,} states after them, not among these. With the package of {commits}; "

@@ -535,14 +535,16 @@ def same_prefix(data: bytes, begin: int, end: int, log: MasterLog) -> bool:
     return end <= log.end and data[: end - begin] == log.data[begin:end]
 
 
-def make_follower(case: PairCase, disk: SimDisk, dial: Any) -> Follower:
-    """Return a follower of a case on a disk."""
+def make_follower(case: PairCase, disk: SimDisk, dial: Any, *, resync: bool = False) -> Follower:
+    """Return a follower of a case on a disk; with `resync` one that drops what its master does not have."""
     return Follower(
         STORE,
         MASTER,
         begin=case.begin,
         config=follower_config(case.flush),
         ack=case.ack,
+        resync=resync,
+        confirmed=resync,
         effects=disk,
         dial=dial,
         services=False,
