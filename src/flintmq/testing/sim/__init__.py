@@ -15,6 +15,7 @@ pair_wire        is a line to a master, in memory
 pair_run         runs the lives of a master and its follower by a seed
 pair_explorer    recovers a follower's states, and follows on
 pair_faults      fails each call of a follower's disk
+pair_resync      resyncs copies that a master refused
 pair_long_run    runs cases of pairs one after another
 crash            is the command line
 contract         checks a store against the ledger of puts and answers
