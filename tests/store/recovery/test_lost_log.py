@@ -23,6 +23,7 @@ from flintmq.store.recovery.lost_log import lost_directory, queue_with_units
 from flintmq.store.recovery.preview import preview
 from tests.support.crashed import Clock, small_and_quick
 from tests.support.engine import FILE_SIZE, KEYS, check_derived, message, open_small, put_all, records, tree
+from tests.support.scenes import golden
 
 CONFIG = StoreConfig.from_keys(KEYS)
 COUNT = 40  # records: some five files
@@ -225,6 +226,44 @@ def test_a_mark_behind_a_blank(tmp_path):
     (root / "checkpoint").write_bytes(checkpoint.encode(Checkpoint(ended.store_timestamp, ended.store_timestamp)))
     with open_small(root, Clock()) as store:
         assert len(records(root)) == ended.queue_offset + 1 < 20
+
+
+@pytest.mark.parametrize("missing", [1, 2, 3])
+def test_the_queues_tell_what_the_checkpoint_does_not(whole, tmp_path, missing):
+    """RocketMQ's time of the last flush may be seconds old, as in its golden stores; its queues reach the log's end."""
+    root = shutil.copytree(whole, tmp_path / "store")
+    (root / "flintmq.mark").unlink()
+    (root / "flintmq.queues").unlink()
+    (root / "checkpoint").write_bytes(checkpoint.encode(Checkpoint(1, 1, 1)))
+    for file in log_files(root)[-missing:]:
+        file.unlink()
+    before = tree(root, ".")
+    for opening in (lambda: preview(str(root), CONFIG), lambda: open_small(root, Clock())):
+        with pytest.raises(LostLogError, match="the queue 'T/0' names a record at offset"):
+            opening()
+    assert {n: d for n, d in tree(root, ".").items() if n != "lock"} == before, "nothing was touched"
+    with open_store(root, set=KEYS) as view, pytest.raises(LostLogError):
+        list(view.messages())
+    assert verify(root, CONFIG).defect_counts["log-gap"] == 1
+    (root / "abort").write_text("1")  # after an unclean stop queues may be ahead of the log
+    kept = len(records(root))
+    with open_small(root, Clock()) as store:
+        assert store.put(message(COUNT)).queue_offset == kept
+
+
+@pytest.mark.parametrize("missing", [1, 2, 3])
+def test_a_log_that_java_wrote_without_its_last_files(tmp_path, missing):
+    root = golden("basic", tmp_path)
+    for file in log_files(root)[-missing:]:
+        file.unlink()
+    with pytest.raises(LostLogError, match="names a record at offset"):
+        MessageStore(root)
+    kept = len(records(root, 131_072))
+    with plan_in_place(str(root), StoreConfig()) as mending:
+        mending.carry_out()
+    with MessageStore(root) as store:
+        assert not store.recovered.lost
+        assert len(list(store)) == kept
 
 
 def test_a_clock_that_was_set_back_is_no_lost_file(tmp_path):

@@ -193,7 +193,9 @@ class Derived:
         if self._plan is None:
             self._plan = rebuild.plan_of(self.root, self.made, self.config, self.peer, self.overlay)
             os.makedirs(self.made, exist_ok=True)
-            rebuild.run(replace(self._plan, into=self.made))
+            # Without a root the queues that are to be replaced are no evidence of how far the log went.
+            facts = replace(self._plan.facts, root="")
+            rebuild.run(replace(self._plan, into=self.made, facts=facts))
         return self._plan
 
     def _swap(self, inside: str, why: str) -> None:

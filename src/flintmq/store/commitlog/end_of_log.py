@@ -22,7 +22,8 @@ here and nowhere else, from four facts:
 
 A walk that runs out of files below M is damage too, clean or not: files are lost (`evidence_beyond`). There the
 position at which the walk arrived counts, because a mark may be after a blank record; and without a mark of our own,
-the log must hold a record as young as the checkpoint's time. Files missing at the beginning have expired.
+the log must hold a record as young as the checkpoint's time, and, after a clean stop, as far as the queues' last units
+(`queue_evidence`). Files missing at the beginning have expired.
 
 One cell is stricter than the rule it comes from: below a valid `flintmq.mark` a stale tail is damage after a clean stop
 too, because FlintMQ zeroes everything it truncates and so never leaves one.

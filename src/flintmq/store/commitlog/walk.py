@@ -51,6 +51,7 @@ from flintmq.store.commitlog.end_of_log import (
     zeros_to_sector,
 )
 from flintmq.store.commitlog.files import LARGEST_OFFSET, LogFile, LogFiles
+from flintmq.store.commitlog.queue_evidence import queue_beyond
 from flintmq.store.commitlog.report import Damage, Report
 from flintmq.store.commitlog.resync import WINDOW, ResyncBudget, next_record
 from flintmq.store.commitlog.sources import FIRST_PIECE, OWN, SOURCES, Mapped, Own, Pieces
@@ -232,6 +233,8 @@ class LogWalk:
         evidence = evidence_beyond(self.facts, self.position, self.last_time)
         if evidence and self.facts.mark.flushed is None:  # the last record need not be the youngest one
             evidence = evidence_beyond(self.facts, self.position, youngest(self.log, self.facts.physic_time))
+        if not evidence and self.facts.clean and self.facts.mark.flushed is None and self._has_queues():
+            evidence = queue_beyond(self.facts.root, self.position, self.log.effects)
         odd = next((file for file in self.log.odd if file.start >= self.position), None)
         if odd is not None:
             self._not_a_file(odd, max(self.facts.mark.flushed or 0, odd.start) - self.position)
@@ -245,6 +248,10 @@ class LogWalk:
         else:
             return
         self.verdict = Verdict.DAMAGE
+
+    def _has_queues(self) -> bool:
+        """Return whether the log is of a store on a disk, whose queues are a few small reads away."""
+        return bool(self.facts.root) and bool(self.log.files) and not self.log.effects.remote
 
     def look_for_odd(self) -> None:
         """Check that files before the first one have expired, and are not links or odd files.
