@@ -22,6 +22,7 @@ import pyarrow as pa
 
 from flintmq.arrow.batches import joined
 from flintmq.arrow.options import ScanOptions
+from flintmq.arrow.vanished import accounted
 from flintmq.errors import FlintError
 from flintmq.format.record_view import store_times
 from flintmq.store.commitlog.files import LogFiles
@@ -115,7 +116,7 @@ def parallel_batches(
     if end is None or done < end:
         rest = walk(done, end, report)
         rest.continue_at(rest.position, last_time)
-        yield from gather(rest, report)
+        yield from gather(rest if options.strict else accounted(rest), report)
 
 
 @dataclass

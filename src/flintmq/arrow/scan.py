@@ -21,6 +21,7 @@ from flintmq.arrow.options import ScanOptions
 from flintmq.arrow.parallel import parallel_batches
 from flintmq.arrow.piece_memory import PieceMemory
 from flintmq.arrow.schema import has_views
+from flintmq.arrow.vanished import CODE, accounted, refuse_vanished
 from flintmq.cluster.member import Member
 from flintmq.config.keys import StoreConfig
 from flintmq.config.text import check_integer
@@ -181,9 +182,19 @@ def batches(
     if options.threads == 1 or options.decompress or (zones is not None and _skips_most(log, predicate)):
         one = walk(options.begin, options.end, report)
         one.use_zones(zones)
-        pieces: Iterable[Piece] = one
-        return gather(pieces if progress is None else _watched(pieces, log, progress), report)
-    return parallel_batches(log, walk, gather, options, report)
+        pieces: Iterable[Piece] = one if options.strict else accounted(one)
+        found = gather(pieces if progress is None else _watched(pieces, log, progress), report)
+    else:
+        found = parallel_batches(log, walk, gather, options, report)
+    return _all_or_none(found, report) if options.strict else found
+
+
+def _all_or_none(found: Iterator[pa.RecordBatch], report: Report) -> Iterator[pa.RecordBatch]:
+    """Yield the same batches, and fail after the last one if a log file was deleted meanwhile."""
+    before = report.note_counts[CODE]
+    yield from found
+    if report.note_counts[CODE] > before:
+        refuse_vanished(report, "read it again, or with strict=False (--skip-damage), which goes on without them")
 
 
 def _skips_most(log: LogFiles, predicate: Predicate | None) -> bool:

@@ -315,7 +315,7 @@ def _add(found: TableComparison, answer: Mapping[str, Any]) -> None:
     found.messages += answer["messages"]
     found.rows += answer["rows"]
     found.waiting += answer["waiting"]
-    if answer["damages"]:
+    if answer["damages"] and not answer["vanished"]:
         found.notes.append(f"{answer['damages']} damaged places of a log have no messages to compare")
     if answer["vanished"]:
         found.notes.append("messages expired during the comparison; their range was left out")

@@ -38,6 +38,8 @@ from flintmq.store.commitlog.report import Report
 if TYPE_CHECKING:
     import pyarrow as pa
 
+LOSSES = ("vanished", "lost")  # notes of a lenient read that the answer repeats
+TEXTS_KEPT = 3  # sentences of notes, of each code
 SCAN_BYTES = 8 << 20  # of a batch of many topics: sorting by topic is cheaper in large batches
 
 
@@ -203,6 +205,14 @@ class Exported:
         for name in ("rows", "damages", "lost_bytes", "bad_bodies"):
             setattr(self, name, getattr(self, name) + sum(answer[name] for answer in answers))
         self.bad_reasons = dict(sum((Counter(answer["bad_reasons"]) for answer in answers), Counter(self.bad_reasons)))
+        for code, count, texts in (found for answer in answers for found in answer["losses"]):
+            self.add_note(code, count, texts)
+
+    def add_note(self, code: str, count: int, texts: Sequence[str]) -> None:
+        """Add notes of a code; of their sentences the first few are kept."""
+        self.notes[code] = self.notes.get(code, 0) + count
+        kept = [*self.note_texts.get(code, ()), *texts]
+        self.note_texts[code] = list(dict.fromkeys(kept))[:TEXTS_KEPT]
 
 
 def choice_of(options: ReadOptions, files: FileOptions, stream: bool) -> dict[str, Any]:
@@ -372,7 +382,8 @@ def export_range(tasks: TaskFolders, files: FileOptions, task: RangeTask) -> dic
     """
     report = Report()
     batches = scan_range(task.plan, task.part, SPARK_SCHEMA, report, SCAN_BYTES, apart=True)
-    return write_files(named(batches, task.member), task.plan.log, tasks, files, task.name, report)
+    strict = task.plan.options.fail_on_data_loss
+    return write_files(named(batches, task.member), task.plan.log, tasks, files, task.name, report, strict)
 
 
 def named(batches: Iterable[pa.RecordBatch], member: Member | None) -> Iterable[pa.RecordBatch]:
@@ -381,12 +392,25 @@ def named(batches: Iterable[pa.RecordBatch], member: Member | None) -> Iterable[
 
 
 def write_files(
-    batches: Iterable[pa.RecordBatch], log: LogFiles, tasks: TaskFolders, files: FileOptions, name: str, report: Report
+    batches: Iterable[pa.RecordBatch],
+    log: LogFiles,
+    tasks: TaskFolders,
+    files: FileOptions,
+    name: str,
+    report: Report,
+    strict: bool,
 ) -> dict[str, Any]:
     """Write the rows of a task into a new directory, and return the answer for the driver.
 
+    Args:
+        batches: the rows.
+        log: files of the log that they are from.
+        tasks, files, name: where and how they are written.
+        report: receives what reading the batches reports.
+        strict: whether a loss is an error (failOnDataLoss).
+
     Raises:
-        StoreError: the last record was deleted during the export.
+        StoreError: (strict) the last record was deleted during the export.
         OSError: the disk is full or fails; also errors of the iterable of batches.
         StoreAccessError: object storage refuses a file.
     """
@@ -416,12 +440,15 @@ def write_files(
     anchor = None
     if last is not None:
         record = record_at(log, last)
-        if record is None:
+        if record is None and strict:
             raise StoreError(f"the record at log offset {last} was deleted during the export; export again")
-        anchor = (record.physical_offset, record.size, record.store_timestamp, record.body_crc)
+        # The rows are there; without it, the next export knows the log by an earlier record.
+        anchor = record and (record.physical_offset, record.size, record.store_timestamp, record.body_crc)
     found = {"damages": report.damage_count, "lost_bytes": report.lost_bytes, "bad_bodies": reasons.total()}
     more = {"bad_reasons": dict(reasons), "dead_letters": None if letters is None else [letters, name]}
-    return {"rows": rows, "files": kept, "anchor": anchor, **found, **more}
+    texts = report.texts(TEXTS_KEPT)
+    losses = [[code, report.note_counts[code], texts[code]] for code in LOSSES if code in texts]
+    return {"rows": rows, "files": kept, "anchor": anchor, "losses": losses, **found, **more}
 
 
 def publish(

@@ -214,7 +214,8 @@ def export_part(tasks: TaskFolders, files: FileOptions, task: PartTask) -> dict[
     """
     report = Report()
     batches = read_part(task.part, SPARK_SCHEMA, report, SCAN_BYTES, apart=True)
-    return write_files(named(batches, task.member), task.part.log, tasks, files, task.name, report)
+    strict = task.part.options.fail_on_data_loss
+    return write_files(named(batches, task.member), task.part.log, tasks, files, task.name, report, strict)
 
 
 def _add(total: Exported, done: Exported) -> None:
@@ -225,4 +226,6 @@ def _add(total: Exported, done: Exported) -> None:
         total.brokers[broker] = (total.brokers.get(broker, (begin, end))[0], end)
     for name in ("rows", "files", "bytes", "damages", "lost_bytes", "bad_bodies"):
         setattr(total, name, getattr(total, name) + getattr(done, name))
+    for code, texts in done.note_texts.items():
+        total.add_note(code, done.notes[code], texts)
     total.bad_reasons = dict(Counter(total.bad_reasons) + Counter(done.bad_reasons))

@@ -14,12 +14,13 @@ from flintmq.arrow.batches import record_batches
 from flintmq.arrow.by_topic import topics_apart
 from flintmq.arrow.options import BatchOptions
 from flintmq.arrow.schema import SPARK_SCHEMA, narrow
-from flintmq.errors import FlintError, StoreError
+from flintmq.arrow.vanished import accounted, note_vanished, refuse_vanished
+from flintmq.errors import FlintError
 from flintmq.lake.asked import as_the_store_has
 from flintmq.lake.explode import before_exploding, exploded, with_needed
 from flintmq.lake.options import ReadOptions
 from flintmq.lake.scan_bounds import scan_bounds
-from flintmq.lake.splits import LogRange, check_end, resolve_cuts
+from flintmq.lake.splits import LogRange, check_end, deleted_before, resolve_cuts
 from flintmq.storage.store_url import absolute
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.log_end import refuse_damaged_ends
@@ -86,7 +87,7 @@ def scan_range(
         plan: the read.
         part: one of its ranges.
         schema: the columns wanted, all from SPARK_SCHEMA; they may be declared not nullable.
-        report: receives notes, and the damage that was skipped.
+        report: receives notes, and the damage that was skipped; files that were deleted during the scan count as such.
         batch_bytes: approximate size of the columns of a batch.
         apart: give frequent topics batches of their own; rows are then in log order within each topic.
 
@@ -98,7 +99,10 @@ def scan_range(
     if part.begin >= part.end:
         return
     options = plan.options
-    part = resolve_cuts(plan.log, part, plan.end)
+    wanted, part = part, resolve_cuts(plan.log, part, plan.end)
+    if (gone := deleted_before(plan.log, wanted, part)) is not None:
+        note_vanished(report, gone, wanted.begin, min(wanted.end, gone.start + gone.size))
+        check_vanished(options, report)
     walk = LogWalk(
         plan.log,
         begin=part.begin,
@@ -107,7 +111,9 @@ def scan_range(
         strict=options.fail_on_data_loss,
         report=report,
     )
-    yield from rows_of(walk, options, schema, options.predicate, report, batch_bytes, apart)
+    # Neighbours answer for what is beyond a wanted end, also where a file that is gone has moved the cut.
+    pieces = walk if options.fail_on_data_loss else accounted(walk, min(wanted.end, part.end))
+    yield from rows_of(pieces, options, schema, options.predicate, report, batch_bytes, apart)
     check_vanished(options, report)
     check_end(walk, plan.log, part.end, plan.end)
 
@@ -148,6 +154,5 @@ def rows_of(
 
 def check_vanished(options: ReadOptions, report: Report) -> None:
     """Raise StoreError if failOnDataLoss is set and a file was deleted during the walk."""
-    if report.note_counts["vanished"] and options.fail_on_data_loss:
-        vanished = next(note.text for note in report.notes if note.code == "vanished")
-        raise StoreError(f"{vanished}; its messages are lost to this read: plan it again, or set {options.skip_option}")
+    if options.fail_on_data_loss:
+        refuse_vanished(report, f"plan it again, or set {options.skip_option}")

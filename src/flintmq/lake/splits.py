@@ -17,8 +17,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import pairwise
 
+from flintmq.arrow.vanished import has_vanished
 from flintmq.errors import CorruptStoreError
-from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.files import LogFile, LogFiles
 from flintmq.store.commitlog.resync import first_record
 from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.commitlog.zones import Skip
@@ -149,6 +150,22 @@ def resolve_cuts(log: LogFiles, part: LogRange, log_end: int) -> LogRange:
     return LogRange(begin, end)
 
 
+def deleted_before(log: LogFiles, wanted: LogRange, made: LogRange) -> LogFile | None:
+    """Return the file in which a range was wanted to begin, if the cut is after it because it was deleted.
+
+    The task before may have made the same cut while the file was there, so it does not answer for the rest.
+
+    Args:
+        log: files of the log.
+        wanted: the range as planned.
+        made: the same with its cuts made.
+    """
+    file = log.find(wanted.begin) if wanted.wanted else None
+    if file is None or made.begin < file.start + file.size or log.effects.size(file.path) is not None:
+        return None
+    return file
+
+
 def files_of(log: LogFiles, part: LogRange) -> LogFiles:
     """Reduce the log to the files of a range and the next one, which shows a gap in between.
 
@@ -162,13 +179,15 @@ def files_of(log: LogFiles, part: LogRange) -> LogFiles:
 def check_end(walk: LogWalk, log: LogFiles, cut_at: int, log_end: int) -> None:
     """Compare where a walk over a range ended with the cut at the end of the range.
 
+    A walk goes on after a file that was deleted; the cut in it says nothing then.
+
     Raises:
         CorruptStoreError: the walk passed the cut, so the next range begins inside a record.
     """
     if walk.position <= cut_at or cut_at >= log_end:
         return
     file = log.find(cut_at)
-    if file is None or file.start == cut_at:
+    if file is None or file.start == cut_at or has_vanished(walk.report, file):
         return
     raise CorruptStoreError(
         file.path,

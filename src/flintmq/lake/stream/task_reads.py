@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy
 
+from flintmq.arrow.vanished import accounted
 from flintmq.lake.stream.offset_index import unit_columns
 from flintmq.lake.stream.plan import StreamTask
 from flintmq.store.commitlog.report import Report
@@ -28,7 +29,7 @@ def pieces_of(part: StreamTask, report: Report, strict: bool) -> Iterator[Piece]
         StoreAccessError: a file may not be read.
     """
     for begin, end in _runs(part) if part.sparse else [(part.begin, part.end)]:
-        yield from LogWalk(
+        walk = LogWalk(
             part.log,
             begin=begin,
             end=end,
@@ -37,6 +38,7 @@ def pieces_of(part: StreamTask, report: Report, strict: bool) -> Iterator[Piece]
             report=report,
             piece_bytes=min(PIECE_BYTES, max(LEAST_PIECE, end - begin)),
         )
+        yield from walk if strict else accounted(walk)
 
 
 def lmq_pieces(part: StreamTask, name: QueueName, report: Report) -> Iterator[tuple[int, Piece]]:

@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flintmq.arrow.vanished import refuse_vanished
 from flintmq.config.keys import StoreConfig
 from flintmq.forensics.rebuild import (
     Progress,
@@ -137,6 +138,7 @@ def stage_range(plan: RebuildPlan, into: str, log_end: int, access: str, part: L
 
     Raises:
         CorruptStoreError: the range has damage.
+        StoreError: a log file was deleted meanwhile.
     """
     writer = staged.StageWriter(into, bool(plan.sizes.ext_file))
     dispatcher = Dispatcher(plan.rules)
@@ -151,6 +153,7 @@ def stage_range(plan: RebuildPlan, into: str, log_end: int, access: str, part: L
     for block in dispatcher.rest():
         writer.take(block)
         last = block.last_offset, block.last_time
+    refuse_vanished(walk.report, "rebuild again")
     check_end(walk, plan.log, part.end, log_end)
     return {**writer.finish(dispatcher), "records": records, "last": last}
 

@@ -1,0 +1,68 @@
+"""Accounts for log files that were deleted while a walk read them, as retention does.
+
+The walk notes such a file and goes on after it. A reader that answers for all of a range must not leave it at that: a
+lenient one counts the rest of the file as lost, like damage, and a strict one fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from flintmq.errors import StoreError
+from flintmq.store.commitlog.files import LogFile
+from flintmq.store.commitlog.report import Damage, Report
+from flintmq.store.commitlog.walk import LogWalk, Piece
+
+CODE = "vanished"
+REASON = "the file was deleted while the log was read"
+
+
+def accounted(walk: LogWalk, end: int | None = None) -> Iterator[Piece]:
+    """Yield the pieces of a lenient walk, then report what it did not read of deleted files as damage.
+
+    A walk that is left early did not have to read the rest.
+
+    Args:
+        walk: not iterated yet.
+        end: log offset up to which its caller answers; None: that of the walk.
+
+    Raises:
+        Whatever the walk raises.
+    """
+    begin, end = walk.position, walk.end if end is None else end
+    reached: dict[int, int] = {}
+    for piece in walk:
+        reached[piece.file.start] = piece.base + piece.end
+        yield piece
+    for file in walk.log.files if walk.report.note_counts[CODE] else ():
+        stop = file.start + file.size
+        first = max(begin, reached.get(file.start, file.start))
+        last = stop if end is None else min(stop, end)
+        if first < last and has_vanished(walk.report, file):
+            walk.report.damage(Damage(file.path, first - file.start, first, last - first, REASON))
+
+
+def has_vanished(report: Report, file: LogFile) -> bool:
+    """Return whether a walk noted that a file was deleted."""
+    return any(note.code == CODE and note.text.startswith(f"{file.path} was deleted") for note in report.notes)
+
+
+def note_vanished(report: Report, file: LogFile, first: int, last: int) -> None:
+    """Report a deleted file that no walk came to, as walks do, and the range [first, last) as lost."""
+    report.note(CODE, f"{file.path} was deleted while the log was read")
+    report.damage(Damage(file.path, first - file.start, first, last - first, REASON))
+
+
+def refuse_vanished(report: Report, advice: str) -> None:
+    """Check that no file was deleted during a walk.
+
+    Args:
+        report: of the walk.
+        advice: what to do next.
+
+    Raises:
+        StoreError: one was.
+    """
+    if report.note_counts[CODE]:
+        text = next((note.text for note in report.notes if note.code == CODE), "a log file was deleted")
+        raise StoreError(f"{text}; its messages are lost to this read: {advice}")
