@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import json
+import pickle
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from flintmq.errors import UsageError
+from flintmq.errors import ConfigError, UsageError
 from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
 from tests.support.engine import open_small
@@ -137,3 +139,32 @@ def test_names_that_the_table_cannot_hold(store: MessageStore, names: tuple[str,
     """Half of a surrogate pair would become `?`, and two groups one."""
     with pytest.raises(UsageError, match="cannot be a (group|topic)'s name"):
         store.commit_offset(*names, 0, 1)
+
+
+def test_tags_that_name_none_are_no_request_for_all(store: MessageStore):
+    for tags in ("||", " || ", " "):
+        with pytest.raises(UsageError, match="names no tag"):
+            store.consumer("others", "T", tags=tags)
+    with store.consumer("others", "T", tags="|| t ||") as consumer:
+        assert len(consumer.poll()) == 1 and repr(consumer) == "<flintmq.Consumer of 'T' in group 'others'>"
+        with pytest.raises(TypeError, match="offsets is of type list; give a dict"):
+            consumer.commit([(0, 1)])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("config", ["broker.conf", b"", [], 5, [("flushDiskType", "SYNC_FLUSH")]])
+def test_a_configuration_is_a_dict_or_a_config(tmp_path: Path, config: Any):
+    with pytest.raises(TypeError, match=f"^config is of type {type(config).__name__}; give a StoreConfig"):
+        MessageStore(tmp_path / "s", config)
+    assert not (tmp_path / "s").exists()
+
+
+def test_a_key_of_another_type(tmp_path: Path):
+    with pytest.raises(ConfigError, match="'1' is of type int; a key is a text"):
+        MessageStore(tmp_path / "s", {1: 2})  # type: ignore[dict-item]
+
+
+@pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, pickle.dumps])
+def test_an_open_store_is_not_copied(store: MessageStore, how: Any):
+    """A copy that is closed would close the original."""
+    with pytest.raises(TypeError, match="neither copied nor pickled"):
+        how(store)

@@ -475,7 +475,9 @@ def _text(key: str, name: str, value: object) -> str:
     return text
 
 
-def _unknown(key: str) -> ConfigError:
+def _unknown(key: object) -> ConfigError:
+    if not isinstance(key, str):
+        return ConfigError(f"{short(key)} is of type {type(key).__name__}; a key is a text")
     if key.lower().partition(".")[0] in KINDS and "." in key:
         return ConfigError(f"{short(key)} is not a key of object storage; these are: {', '.join(S3_KEYS)}")
     close = closest(key, _LOWERED)

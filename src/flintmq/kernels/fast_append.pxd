@@ -4,7 +4,7 @@ from cpython.object cimport PyObject
 from libc.stdint cimport uint8_t, int32_t, int64_t, uint32_t
 from flintmq.kernels.encode cimport crc_property_room, put_record, record_size
 from flintmq.kernels.crc cimport any_below, clock_ms, copy_bytes, fence_full, fence_release, find_either, u32be
-from flintmq.kernels.message cimport Message, PutResult
+from flintmq.kernels.message cimport Message, PutResult, _wide
 from flintmq.kernels.unique_keys cimport Numbers, put_unique_key
 
 cdef extern from "Python.h":

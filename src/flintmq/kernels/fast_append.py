@@ -24,7 +24,7 @@ import sys
 import cython
 
 if not cython.compiled:  # the fast way is the compiled one
-    from flintmq.kernels.message import Message, PutResult
+    from flintmq.kernels.message import Message, PutResult, _wide
     from flintmq.kernels.unique_keys import Numbers
 
     PyBytes_AS_STRING = PyBytes_CheckExact = PyBytes_GET_SIZE = PyDict_CheckExact = PyDict_Next = None
@@ -356,7 +356,7 @@ class Appender:
         body: cython.pointer(PyObject) = cython.cast(cython.pointer(PyObject), m.body)
         if file._p == cython.NULL or topic is None or not PyBytes_CheckExact(body) or m.sys_flag & 0x84:
             return None
-        if m.delay_level != 0 or m.born_host is not None:
+        if m.delay_level != 0 or m.born_host is not None or _wide(m):
             return None
         place: QueueCounter = topic._place(m.queue_id)
         if place is None:

@@ -1,5 +1,6 @@
 # C types of message.py.
 cimport cython
+from cpython.object cimport PyObject_GenericSetAttr
 
 cdef object _ZERO
 

@@ -10,6 +10,9 @@ from flintmq.errors import PutFailedError, PutUnknownError
 from flintmq.format.message_id import offset_msg_id, unique_key
 from flintmq.format.properties import UNIQ_KEY, parse_bytes
 
+if not cython.compiled:
+    PyObject_GenericSetAttr = None
+
 _MESSAGE = (
     "topic", "body", "tags", "keys", "properties", "queue_id", "flag", "wait", "born_timestamp", "sys_flag",
     "reconsume_times", "prepared_transaction_offset", "properties_bytes", "delay_level", "born_host",
@@ -94,15 +97,44 @@ def _checked(properties):
     return properties if type(properties) is dict else dict(properties)
 
 
+def _in_range(field, value):
+    """Check that a record's field can hold a number."""
+    bits = 32 if field in _INTS else 64
+    if not -(1 << bits - 1) <= value < 1 << bits - 1:
+        raise ValueError(f"Message: {field}={value} does not fit into {bits} bits, signed; give a smaller number")
+    return value
+
+
 def _check_ranges(message):
     """Raise ValueError for a number that its field in a record cannot hold."""
-    for names, bits in ((_INTS, 32), (_LONGS, 64)):
-        for name in names:
-            value = getattr(message, name)
-            if value is not None and not -(1 << bits - 1) <= value < 1 << bits - 1:
-                raise ValueError(
-                    f"Message: {name}={value} does not fit into {bits} bits, signed; give a smaller number"
-                )
+    for name in _INTS + _LONGS:
+        if getattr(message, name) is not None:
+            _in_range(name, getattr(message, name))
+
+
+def _assigned(field, value):
+    """Check a value that is assigned to a field; return it as the constructor would keep it."""
+    if field in _INTS or field == "prepared_transaction_offset":
+        return _in_range(field, _number(field, value))
+    if field == "topic":
+        return _text(field, value)
+    if field == "body":
+        return _bytes(field, value)
+    if field == "wait":
+        if value is not True and value is not False:
+            raise _wrong(field, value, "True or False")
+        return value
+    if value is None or field not in _MESSAGE:
+        return value
+    if field == "tags":
+        return _text(field, value, "a str; a message has one tag")
+    if field == "keys":
+        return _joined(value)
+    if field == "properties":
+        return _checked(value)
+    if field == "born_timestamp":
+        return _in_range(field, _number(field, value))
+    return _bytes(field, value) if field == "properties_bytes" else _text(field, value)
 
 
 def _wide(m):
@@ -127,8 +159,11 @@ def _set_numbers(m, queue_id, flag, sys_flag, reconsume_times, prepared_transact
             else _number("prepared_transaction_offset", prepared_transaction_offset)
         )
         m.delay_level = delay_level if type(delay_level) is int else _number("delay_level", delay_level)
-    except OverflowError:
-        raise ValueError("Message: a number does not fit into 64 bits, signed; give a smaller one") from None
+    except OverflowError:  # find out which one
+        numbers = (queue_id, flag, sys_flag, reconsume_times, delay_level, prepared_transaction_offset)
+        for name, value in zip((*_INTS, "prepared_transaction_offset"), numbers, strict=True):
+            _assigned(name, value)
+        raise
     if not cython.compiled or m.born_timestamp is not None or _wide(m):
         _check_ranges(m)
 
@@ -163,6 +198,7 @@ delay_level=0, born_host=None)\n--\n
     Raises:
         TypeError: a field of another type; the text names the field, the type it got and the type to give.
         ValueError: a number that its field cannot hold; a key in a list that is empty or holds a space.
+            An assignment to a field raises the same.
 
     Thread: may be put by several threads, as long as none changes it.
     """
@@ -197,7 +233,7 @@ delay_level=0, born_host=None)\n--\n
         if properties is not None:
             self.properties = _checked(properties)
         if wait is not True and wait is not False:
-            raise _wrong("wait", wait, "True or False")
+            _assigned("wait", wait)
         if born_timestamp is not None:
             self.born_timestamp = (
                 born_timestamp if type(born_timestamp) is int else _number("born_timestamp", born_timestamp)
@@ -228,8 +264,16 @@ delay_level=0, born_host=None)\n--\n
         """Pickled and copied by its fields."""
         return type(self), _values(self, _MESSAGE)
 
+    def __setattr__(self, name, value):
+        """Assign to a field, with the checks of the constructor; what it sets itself does not come here."""
+        value = _assigned(name, value)
+        if cython.compiled:
+            PyObject_GenericSetAttr(self, name, value)
+        else:
+            object.__setattr__(self, name, value)
+
     def copied(self):
-        """Copy the message and check all fields again; an assignment to a field checks nothing.
+        """Copy the message and check all fields again: a dict of properties may have changed.
 
         Raises:
             TypeError, ValueError: as the constructor raises them.

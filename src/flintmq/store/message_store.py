@@ -14,7 +14,7 @@ import os
 import threading
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, NoReturn, Self
 
 from flintmq.config.key_effects import refuse_to_write
 from flintmq.config.keys import StoreConfig
@@ -691,6 +691,14 @@ class MessageStore(Putter):
     def __repr__(self) -> str:
         """Return its path and whether it is open."""
         return f"<flintmq.MessageStore {self.root!r}, {self._parts.state}>"
+
+    def __reduce__(self) -> NoReturn:
+        """Refuse to be copied or pickled: two would close one another.
+
+        Raises:
+            TypeError: always.
+        """
+        raise TypeError(f"{self.root}: an open store is neither copied nor pickled; give its path, and open a view")
 
     def __enter__(self) -> Self:
         """Return the store."""

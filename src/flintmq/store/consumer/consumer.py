@@ -15,6 +15,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Literal, NamedTuple, Self
 
+from flintmq.config.text import short
 from flintmq.errors import UsageError
 from flintmq.message import StoredMessage
 from flintmq.store import arguments
@@ -83,6 +84,10 @@ class Consumer:
             return
         with self._group.lock:
             self._group.leave(self._member)
+
+    def __repr__(self) -> str:
+        """Return its topic and its group."""
+        return f"<flintmq.Consumer of {short(self.topic)} in group {short(self.group)}>"
 
     # -- messages ---------------------------------------------------------------------------------------------------
 
@@ -233,6 +238,7 @@ class Consumer:
             The committed offsets, queue -> offset.
 
         Raises:
+            TypeError: no mapping of numbers.
             UsageError: a queue of another consumer, an offset that the queue does not have; the store is open for
                 reading only.
             StoreError: the log could not be flushed, so that offsets may not be written either.
@@ -410,13 +416,21 @@ def new_consumer(
     if idle_ms is not None and idle_ms < 0:
         raise UsageError(f"idle_ms={idle_ms} is negative; give None to wait for ever")
     names = {name.strip() for name in (tags or "*").split("||")} - {""}
-    member = GroupMember(wanted, None if not names or "*" in names else frozenset(names))
+    if not names:  # for `get` that is no tag, for RocketMQ's clients an error
+        raise UsageError(f"tags={short(tags)} names no tag; give None for all messages")
+    member = GroupMember(wanted, None if "*" in names else frozenset(names))
     shared = groups.setdefault((group, topic), ConsumerGroup(group, source))
     return Consumer(shared, topic, member, check_start(start) == "latest", idle_ms)
 
 
 def _plain(offsets: Mapping[int, int]) -> dict[int, int]:
-    """Return offsets that a caller gave as plain ints."""
+    """Return offsets that a caller gave as plain ints.
+
+    Raises:
+        TypeError: they are no mapping of numbers.
+    """
+    if not isinstance(offsets, Mapping):
+        raise TypeError(f"offsets is of type {type(offsets).__name__}; give a dict of queue to offset")
     return {
         arguments.number("queue_id", queue): arguments.number("offset", offset) for queue, offset in offsets.items()
     }

@@ -26,7 +26,11 @@ def given_config(
 
     Raises:
         ConfigError: an unknown key or an impossible value.
+        TypeError: `config` is something else.
     """
+    if config is not None and not isinstance(config, (StoreConfig, Mapping)):
+        wanted = "a StoreConfig (StoreConfig.from_file(path) reads a broker.conf) or a dict of RocketMQ's keys"
+        raise TypeError(f"config is of type {type(config).__name__}; give {wanted}")
     base = (
         config
         if isinstance(config, StoreConfig)
