@@ -44,6 +44,25 @@ def test_values_of_many_kinds(run: Run, golden: Any) -> None:
     }  # fmt: skip
 
 
+SPANS = [
+    "1 day", "-1 day", "14 months 3 days 04:05:06.789", "-14 months", "-13 months 2 days -00:00:01", "0 days",
+    "100 hours", "1 microsecond", "-90 seconds", "1 year", "-1 year", "25 months",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("form", ["json", "csv", "table"])
+def test_intervals_are_as_duckdb_writes_them(run: Run, golden: Any, form: str) -> None:
+    rows = " union all ".join(f"select {n} as n, interval '{span}' as x" for n, span in enumerate(SPANS))
+    text = f"with s as ({rows}) select x, x::varchar as y, [x, null] as l, {{'a': x}} as m from s order by n"
+    found = run("sql", golden("basic").path, text, "--format", form)
+    assert found.code == 0 and "nanoseconds" not in found.out and "MonthDayNano" not in found.out
+    if form == "json":
+        assert [row["x"] for row in found.rows] == [row["y"] for row in found.rows]
+        assert all(row["l"] == [row["y"], None] and row["m"] == {"a": row["y"]} for row in found.rows)
+    elif form == "csv":
+        assert all(row[0] == row[1] for row in csv.reader(io.StringIO(found.out)) if row[0] != "x")
+
+
 def test_a_table_is_as_wide_as_its_first_rows_of_all_batches() -> None:
     tables = [pa.table({"a": ["x" * n], "\x1bn": [n]}) for n in (1, 5, 300)]
     found = list(sql_output.lines("table", reader(*tables)))

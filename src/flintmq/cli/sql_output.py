@@ -129,9 +129,31 @@ def _values(column: Any) -> list[Any]:
             values: list[Any] = column.to_pylist()
         except (OverflowError, ValueError) as error:
             raise UsageError(f"a value cannot be shown ({error}); cast it to varchar") from None
-        return values
+        return list(map(_without_intervals, values)) if "interval" in str(column.type) else values
     per_s, zone = _PER_S[column.type.unit], column.type.tz is not None
     return [None if ticks is None else _moment(ticks, per_s, zone) for ticks in column.cast(pa.int64()).to_pylist()]
+
+
+def _without_intervals(value: Any) -> Any:
+    """Replace intervals in a value by DuckDB's text of them."""
+    if isinstance(value, list):
+        return list(map(_without_intervals, value))
+    if isinstance(value, dict):
+        return {key: _without_intervals(one) for key, one in value.items()}
+    if not isinstance(value, tuple):
+        return value
+    return _interval(*value) if hasattr(value, "nanoseconds") else tuple(map(_without_intervals, value))
+
+
+def _interval(months: int, days: int, ns: int) -> str:
+    years, months = int(months / 12), int(math.fmod(months, 12))
+    named = [(years, "year"), (months, "month"), (days, "day")]
+    parts = [f"{count} {name}{'' if abs(count) == 1 else 's'}" for count, name in named if count]
+    if ns or not parts:
+        s, us = divmod(abs(ns) // 1000, 10**6)
+        fraction = f".{us:06d}".rstrip("0") if us else ""
+        parts.append(f"{'-' if ns < 0 else ''}{s // 3600:02d}:{s // 60 % 60:02d}:{s % 60:02d}{fraction}")
+    return " ".join(parts)
 
 
 def _moment(ticks: int, per_s: int, zone: bool) -> str:

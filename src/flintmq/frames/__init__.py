@@ -9,6 +9,7 @@ asked          refuses topics that no store has
 expression     reads comparisons out of an Arrow filter
 polars         offers stores as a Polars LazyFrame
 sql            answers a SQL query by DuckDB
+statements     checks which statements of a query may answer, and keeps them out of the stores
 """
 
 import flintmq.arrow  # noqa: F401  (raises the error of a missing pyarrow)

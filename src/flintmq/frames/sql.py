@@ -20,6 +20,7 @@ from flintmq.arrow.schema import narrow
 from flintmq.config.text import check_integer
 from flintmq.errors import MissingExtraError, UsageError
 from flintmq.frames.dataset import StoreDataset
+from flintmq.frames.statements import DENIED, keep_out, refuse_lost_answers
 from flintmq.message import MEMBER_COLUMNS
 from flintmq.store.view import StoreView, open_store
 
@@ -52,16 +53,18 @@ def ask(messages: StoreDataset, question: str, memory: int = MEMORY_BYTES) -> It
 
     Args:
         messages: the store, or several.
-        question: SQL, one statement or several; the result is that of the last.
+        question: SQL, one statement or several, of which only the last may answer.
         memory: bytes that DuckDB may use before it spills to a temporary directory, which is removed at the end.
 
     Raises:
-        UsageError: (also while reading) DuckDB rejects the query; the text is its reason in one line.
+        UsageError: (also while reading) DuckDB rejects the query; the text is its reason in one line. Or an earlier
+            statement answers too.
         MissingExtraError: DuckDB is not installed.
         FlintError: the store cannot be read.
         OSError: the block raised it, which cannot write the answer.
 
-    Security: the query is the caller's own, and may read and write files if DuckDB allows it. Nothing is downloaded.
+    Security: the query is the caller's own, and may read files, and write those that it names in quotes outside the
+    stores (`frames/statements.py`). Nothing is downloaded.
     """
     if not isinstance(question, str):
         raise UsageError(f"the question is {question!r:.60}, of type {type(question).__name__}; give SQL as text")
@@ -84,12 +87,15 @@ def ask(messages: StoreDataset, question: str, memory: int = MEMORY_BYTES) -> It
         given = False
         try:
             connection.execute("set timezone = 'UTC'")
+            statements = connection.extract_statements(question)
+            refuse_lost_answers(statements)
             connection.register("messages", messages)
             for name, table in _tables(messages, question):
                 connection.register(name, table)
             messages = _faster(connection, messages, question)
             connection.register("messages", messages)
-            answer: Any = connection.sql(question)
+            stores = (place for place, _ in messages.places())
+            answer: Any = connection.sql(keep_out(connection, statements, question, stores, messages.config))
             if answer is None:  # no statement, or one without rows
                 given = True
                 yield pa.RecordBatchReader.from_batches(pa.schema([]), iter(()))
@@ -141,6 +147,11 @@ def _plain(error: Exception, messages: StoreDataset) -> Exception:
         return messages.failure
     if unknown := re.search(r"Table with name (.{1,80}?) does not exist", str(error)):
         return UsageError(f"SQL: there is no table {unknown[1]}; the views are messages, queues and offsets")
+    if denied := DENIED.search(str(error)):
+        return UsageError(
+            f"SQL: {denied[1]} is inside a store, where no query writes, or the query does not name it in quotes; give "
+            "another place, as one text"
+        )
     text = " ".join(re.sub(r"\s*\n\s*LINE \d+:.*", "", str(error), flags=re.DOTALL).split())
     if "Out of Memory" in text:
         text = text.partition(" Possible solutions")[0]

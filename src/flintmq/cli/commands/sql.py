@@ -94,7 +94,9 @@ def command(
     columns in the query are read, and its filters on topic, queue_id, tags and store_timestamp are tested before
     anything is decoded. Rows are printed as they are found, in any number. Of several stores each view has two more
     columns, broker and store; a filter on them leaves stores unread. With --history the view messages has the columns
-    of the table, and all that it holds, also what the stores no longer have.
+    of the table, and all that it holds, also what the stores no longer have. Of several statements only the last one
+    may answer, and none writes into a store. CSV is for spreadsheets: texts are escaped, none is a formula, and null is
+    empty; json and parquet have each value as it was.
     """
     form, limit = _form(kind, target, as_json), parse_size("--memory", memory)
     if target is not None:
