@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple, Self
 
 from flintmq.config.keys import StoreConfig
 from flintmq.config.text import check_choice, short
-from flintmq.errors import CorruptStoreError, FormatError, MessageNotFoundError, UsageError
+from flintmq.errors import CorruptStoreError, FormatError, MessageNotFoundError, StoreError, UsageError
 from flintmq.format.message_id import parse_offset_msg_id
 from flintmq.message import StoredMessage, stored_message
 from flintmq.storage.filesystem import REAL, Effects
@@ -24,10 +24,11 @@ from flintmq.storage.stop_event import StopEvent
 from flintmq.storage.store_url import effects_for
 from flintmq.store import arguments
 from flintmq.store.commitlog.end_of_log import Verdict
+from flintmq.store.commitlog.log_end import refuse_damaged_ends
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.resync import first_record
 from flintmq.store.commitlog.snapshot import Snapshot
-from flintmq.store.commitlog.walk import ACCESS, LogWalk
+from flintmq.store.commitlog.walk import ACCESS, DELETED, LogWalk
 from flintmq.store.layout import directories
 from flintmq.store.layout.config_reader import BrokerConfig
 from flintmq.store.layout.queue_name import QueueName
@@ -128,6 +129,25 @@ class StoreView:
         """Return the topics that have a queue, sorted. Light queues (LMQ) are topics of their own."""
         return sorted({name.topic for name in self._now.names()})
 
+    def check_end(self) -> None:
+        """Check that the log ends where it was written to, and begins where it expired to.
+
+        `messages` and `scan` do so when they come there; other answers do not, and may lack what is missing there.
+
+        Raises:
+            CorruptStoreError: damage at the end (LostLogError: its last files are missing), or no file at the begin.
+        """
+        snapshot = self._now.snapshot
+        refuse_damaged_ends(snapshot.log, snapshot.facts, snapshot.log_end)
+
+    def read_log_of(self, topic: str) -> bool:
+        """Find queues in the log from now on if directories of a topic's queues are missing; return whether they are.
+
+        The last 4 MiB of the log show which queues should have one. All of the log is read then, until `refresh`.
+        """
+        arguments.texts(topic=topic)
+        return self._now.read_log_of(topic)
+
     def queues(self, topic: str | None = None) -> list[QueueInfo]:
         """Return the queues of a topic, or of all, sorted; none for an unknown topic.
 
@@ -153,10 +173,14 @@ class StoreView:
         queue_id, offset = arguments.numbers(queue_id=queue_id, offset=offset)
         now, name = self._now, QueueName(topic, queue_id)
         message = now.message(name, offset)
+        if message is None and name not in now.names() and now.read_log_of(topic):
+            message = now.message(name, offset)
         if message is not None:
             return message
         first, stop, _ = now.bounds(name)
-        if name not in now.names():
+        if next(now.lost_units(name, offset, offset + 1), None) is not None:
+            has = "its record is damaged or missing; run `flintmq verify`"
+        elif name not in now.names():
             has = "there is no such queue" if topic in self.topics() else "there is no such topic"
         elif first == stop:
             has = f"the queue is empty, the next offset is {stop}"
@@ -166,7 +190,9 @@ class StoreView:
             has = f"the queue holds {first} to {stop - 1}"
         raise MessageNotFoundError(f"topic {short(topic)}, queue {queue_id}: no message at offset {offset}; {has}")
 
-    def read(self, topic: str, queue_id: int, offset: int, count: int = 32) -> QueueBatch:
+    def read(
+        self, topic: str, queue_id: int, offset: int, count: int = 32, *, report: Report | None = None
+    ) -> QueueBatch:
         """Read up to `count` messages of a queue from an offset on, for readers of whole queues.
 
         The batch also has the offset of the next one. It is empty at the end of the queue, and for an unknown queue. It
@@ -181,6 +207,12 @@ class StoreView:
                 for message in batch: ...
                 batch = view.read("Orders", 0, batch.next_offset, 1000)
 
+        Args:
+            topic, queue_id, offset, count: as above.
+            report: receives the places of records that units point to and that are damaged or missing, during the
+                iteration or before it; those after the last message with the empty batch at the end. Of a part that
+                has no units, the damage in the log there.
+
         Raises:
             TypeError: an argument of another type.
             UsageError: a negative count.
@@ -189,7 +221,7 @@ class StoreView:
         queue_id, offset, count = arguments.numbers(queue_id=queue_id, offset=offset, count=count)
         if count < 0:
             raise UsageError(f"count {count} is negative")
-        return read_batch(self._now, QueueName(topic, queue_id), offset, count, self._maps)
+        return read_batch(self._now, QueueName(topic, queue_id), offset, count, self._maps, report)
 
     def get_at(self, physical_offset: int) -> StoredMessage:
         """Return the message whose record begins at this log offset.
@@ -228,7 +260,14 @@ class StoreView:
     # -- by key and by time -----------------------------------------------------------------------------------------
 
     def query(
-        self, topic: str, key: str, begin: int | None = None, end: int | None = None, limit: int = 64
+        self,
+        topic: str,
+        key: str,
+        begin: int | None = None,
+        end: int | None = None,
+        limit: int = 64,
+        *,
+        report: Report | None = None,
     ) -> list[StoredMessage]:
         """Return the newest messages with a key, in the order of the log.
 
@@ -240,6 +279,7 @@ class StoreView:
             key: the whole key.
             begin, end: store times in ms, both included.
             limit: maximum number of messages.
+            report: receives the places of records that may have the key and are damaged or missing.
 
         Raises:
             TypeError: an argument of another type.
@@ -250,7 +290,7 @@ class StoreView:
         limit = arguments.number("limit", limit)
         if limit < 0:
             raise UsageError(f"limit {limit} is negative")
-        return KeyQuery(self._now.snapshot, topic, key, begin, end, limit).run()
+        return KeyQuery(self._now.snapshot, topic, key, begin, end, limit, report).run()
 
     def offset_at_time(self, topic: str, queue_id: int, ms: int, boundary: str = "lower") -> int:
         """Return the queue offset at a store time (upstream getOffsetInQueueByTime).
@@ -302,19 +342,25 @@ class StoreView:
         Args:
             begin: log offset; if it is inside a record, the next record is the first.
             strict: raise at damage; otherwise skip it.
-            report: receives damage and notes.
+            report: receives damage and notes. A file that is deleted during the iteration is damage, unless it had
+                expired before the first message.
 
         Raises:
             TypeError: (at the first message) an offset of another type.
             CorruptStoreError: (strict, while iterating) damage, with file and position.
+            StoreError: (strict, while iterating) a file was deleted before it was read.
         """
         begin = arguments.given_number("begin", begin)
         snapshot = self._now.snapshot
         start = 0 if begin is None else first_record(snapshot.log, begin)
         walk = LogWalk(snapshot.log, snapshot.facts, start, access=self.access, strict=strict, report=report)
         for piece in walk:
+            _refuse_deleted(walk)
             for at in piece.positions[: piece.count]:
                 yield stored_message(piece.data, at)
+        _refuse_deleted(walk)
+        for lost in walk.deleted:
+            walk.report.damage(lost)
 
     def follow(
         self, begin: int | None = None, poll_ms: int = 200, stop: threading.Event | None = None
@@ -364,6 +410,19 @@ class StoreView:
             if stop.wait(poll_ms / 1000):
                 return
             snapshot = snapshot.again()
+
+
+def _refuse_deleted(walk: LogWalk) -> None:
+    """Check that a strict walk did not leave out a file.
+
+    Raises:
+        StoreError: one was deleted before it was read.
+    """
+    if walk.strict and walk.deleted:
+        raise StoreError(
+            f"{walk.deleted[0].file}: {DELETED}, so its messages are missing; refresh the view and begin again, or "
+            "read with strict=False"
+        )
 
 
 def open_store(

@@ -132,6 +132,11 @@ class MessageScan:
                         yield message, body
             self.progress(piece.base + piece.end - log.min_offset, log.limit - log.min_offset)
 
+    def report_deleted(self) -> None:
+        """Report files that were deleted before they were read as damage; call it once, after the last message."""
+        for lost in self.walk.deleted:
+            self.report.damage(lost)
+
 
 def command(
     stores: StoresArgument,
@@ -165,7 +170,8 @@ def command(
 
     Prints everything unless limited, one line a message; with --json one object a line with exactly the keys of the
     schema. Prepared and rolled-back transactions are records too. Damage ends the scan with exit code 1 after the
-    records before it, unless --skip-damage is given. Torn and stale tails are ends, not damage.
+    records before it, unless --skip-damage is given. Torn and stale tails are ends, not damage. A file that is deleted
+    during the scan, as retention does, and before it was read, is reported at the end with exit code 1.
 
     Several stores are read one after the other; each line names the broker, and in JSON the store too.
     """
@@ -200,6 +206,8 @@ def command(
         ]
         lines = (write(message, body) for scan, write in zip(scans, writers, strict=True) for message, body in scan)
         out.lines(islice(lines, limit))
+    for scan in scans:
+        scan.report_deleted()
     if not any(scan.found for scan in scans) and limit != 0:
         if topic:
             from flintmq.forensics.topic_tail import one_must_have

@@ -112,6 +112,25 @@ class LogFiles:
         """Log offset after the last byte of the last file; 0 without files."""
         return self.files[-1].start + self.files[-1].size if self.files else 0
 
+    def gaps(self) -> list[tuple[int, int]]:
+        """Return the log offsets [begin, end) for which a file is missing or too short, and others follow."""
+        found, reached = [], self.min_offset
+        for file in self.files:
+            if file.size and file.start > reached:
+                found.append((reached, file.start))
+            reached = max(reached, file.start + file.size)
+        return found
+
+    def path_at(self, offset: int) -> tuple[str, int]:
+        """Return path and position of a log offset in its file, which need not be there."""
+        number = max(0, bisect_right(self.files, offset, key=lambda f: f.start) - 1)
+        file = self.files[number]
+        number = (offset - file.start) // self.file_size if self.file_size else 0
+        if number < 1:
+            return file.path, offset - file.start
+        start = file.start + number * self.file_size
+        return self.path_of(start), offset - start
+
     def index_of(self, offset: int) -> int | None:
         """Return the index of the file that holds a log offset, or None."""
         number = bisect_right(self.files, offset, key=lambda f: f.start) - 1

@@ -30,6 +30,11 @@ class Damage:
     lost: int
     reason: str
 
+    @property
+    def end(self) -> int:
+        """Log offset after it; at least one byte is damaged."""
+        return self.offset + max(self.lost, 1)
+
 
 @dataclass(frozen=True, slots=True)
 class LogNote:

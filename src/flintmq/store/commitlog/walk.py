@@ -64,6 +64,7 @@ ACCESS = ("pread", "map")
 _AFTER_WHOLE_RECORDS = (kernel.FULL, kernel.MORE, kernel.END, kernel.BLANK)
 """Where a walk stops for these reasons, a writer has gone on after the last record before."""
 DOUBT = "a zero byte in the topic or properties of the last record"
+DELETED = "the file was deleted while the log was read"
 NO_FILE = "a link, or something that is not a regular file, has the name of a log file"
 SALVAGE = "`flintmq salvage` saves the rest; --skip-damage (failOnDataLoss=false) reads around it"
 REFUSED = (
@@ -124,6 +125,8 @@ class LogWalk:
         position: log offset after the last record yielded (after a blank: the next file's start).
         verdict: why the walk ended; None before it has.
         left_out: log offset of a last record that is not written completely, and not yielded; None: there is none.
+        deleted: what was not read of files that were deleted meanwhile; without those that were gone before the first
+            record was yielded, as were all before them: they might have expired before the walk.
 
     Raises:
         CorruptStoreError: (strict, while iterating) damage or unordered write-back, with file and position.
@@ -163,6 +166,8 @@ class LogWalk:
         self._effort = ResyncBudget()
         self.verdict: Verdict | None = None
         self.left_out: int | None = None
+        self.deleted: list[Damage] = []
+        self._begun = False  # a record was yielded
         self._arrivals: Arrivals | None = None
         if facts is not NO_FACTS and access != OWN and not cut_unordered:  # else no other process writes
             self._arrivals = Arrivals(log, facts, self._effort, ends=end is not None)
@@ -317,7 +322,17 @@ class LogWalk:
 
     def _vanished(self, file: LogFile) -> None:
         self.report.note("vanished", f"{file.path} was deleted while the log was read")
+        if self._begun or self._has_file_before(file):
+            first = max(self.position, file.start)
+            self.deleted.append(
+                Damage(file.path, first - file.start, first, max(0, file.start + file.size - first), DELETED)
+            )
         self.position = file.start + file.size
+
+    def _has_file_before(self, file: LogFile) -> bool:
+        """Return whether a file before this one is still there, so that this one has not expired."""
+        before = (other for other in self.log.files if other.start < file.start)
+        return any(self.log.effects.size(other.path) is not None for other in before)
 
     def _skip(self, skips: list[Skip]) -> int:
         """Leave the range to skip that holds the position; return the begin of the next one."""
@@ -368,6 +383,7 @@ class LogWalk:
             self.position = piece.base + piece.end
             self._effort.passed(origin + piece.end - at)
             if piece.count:
+                self._begun = True
                 if self.zones is not None:
                     over = self.facts.clean and not self.facts.live
                     self.zones.take(piece, over or reason in _AFTER_WHOLE_RECORDS)

@@ -19,6 +19,7 @@ from flintmq.format.text import java_encode
 from flintmq.kernels import fetch
 from flintmq.message import StoredMessage
 from flintmq.store.commitlog.files import LogFile
+from flintmq.store.commitlog.report import Report
 from flintmq.store.dispatch.queue_positions import places
 from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.read.queue_lookup import QueueLookup
@@ -76,11 +77,13 @@ class QueueBatch:
         count: int,
         size: int,
         maps: LogMaps | None,
+        report: Report | None = None,
     ) -> None:
         """Use StoreView.read. `units` holds `count` units from queue offset `offset` on."""
         self.topic, self.queue_id, self.offset = name.topic, name.queue_id, offset
         self.next_offset, self.bytes = offset + count, size
         self._lookup, self._name, self._units, self._maps = lookup, name, units, maps
+        self._report = report
 
     def __len__(self) -> int:
         """Return the number of queue offsets; of as many messages, unless some cannot be read."""
@@ -117,6 +120,9 @@ class QueueBatch:
             at += good
             if not good:
                 found = self._lookup.next_message(self._name, self.offset + at, self.next_offset)
+                if self._report is not None:
+                    stop_at = self.next_offset if found is None else found[0]
+                    self._lookup.report_lost(self._name, self.offset + at, stop_at, self._report)
                 if found is None:
                     return
                 yield [found[1]]
@@ -155,11 +161,18 @@ class QueueBatch:
 class LooseBatch(QueueBatch):
     """Messages without a run of units: of a batch queue, not dispatched yet, or in a hole."""
 
-    def __init__(self, lookup: QueueLookup, name: QueueName, offset: int, stop: int) -> None:
+    def __init__(
+        self, lookup: QueueLookup, name: QueueName, offset: int, stop: int, report: Report | None = None
+    ) -> None:
         """Look up every message in [offset, stop)."""
         self._messages: list[StoredMessage] = []
         at = offset
-        while (found := lookup.next_message(name, at, stop)) is not None:
+        while True:
+            found = lookup.next_message(name, at, stop)
+            if report is not None:
+                lookup.report_lost(name, at, stop if found is None else found[0], report)
+            if found is None:
+                break
             at, message = found
             self._messages.append(message)
             own = (place for place in places(message) if (place.topic, place.queue_id) == name and place.offset <= at)
@@ -172,16 +185,20 @@ class LooseBatch(QueueBatch):
         return iter(self._messages)
 
 
-def read_batch(lookup: QueueLookup, name: QueueName, offset: int, count: int, maps: LogMaps | None) -> QueueBatch:
+def read_batch(
+    lookup: QueueLookup, name: QueueName, offset: int, count: int, maps: LogMaps | None, report: Report | None = None
+) -> QueueBatch:
     """Read up to `count` messages of a queue from an offset on; see StoreView.read.
 
     Raises:
         StoreAccessError: a file of the queue, or of the log for what has no units, may not be read.
     """
     bounds = lookup.bounds(name)
-    offset = max(offset, bounds.min)
+    offset, most = max(offset, bounds.min), offset + count
     stop = min(offset + count, bounds.max)
     if offset >= stop:
+        if report is not None:  # the last messages of the queue may be the lost ones
+            lookup.report_lost(name, offset, most, report)
         return QueueBatch(lookup, name, offset, memoryview(b""), 0, 0, maps)
     log, end = lookup.snapshot.log, lookup.snapshot.end
     units = lookup.kept_units(name, offset, stop - offset)
@@ -190,5 +207,5 @@ def read_batch(lookup: QueueLookup, name: QueueName, offset: int, count: int, ma
         units = lookup.plain_units(name, offset, stop - offset)
         found, size = fetch.run(units, 0, len(units) // UNIT_SIZE, log.min_offset, end)
     if found:
-        return QueueBatch(lookup, name, offset, units, found, size, maps)
-    return LooseBatch(lookup, name, offset, stop)
+        return QueueBatch(lookup, name, offset, units, found, size, maps, report)
+    return LooseBatch(lookup, name, offset, stop, report)

@@ -22,11 +22,13 @@ from flintmq.errors import ConfigError, CorruptStoreError
 from flintmq.format.index import PEER_540, key_hash, keys_of
 from flintmq.format.text import java_decode, java_encode
 from flintmq.message import StoredMessage, stored_message
+from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.resync import first_record
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.index.reader import IndexFileReader, discover, log_range_of
 from flintmq.store.read.log_map import records_with
+from flintmq.store.read.lost_records import LostRecords, in_its_file
 
 log = logging.getLogger("flintmq.index")
 
@@ -51,18 +53,28 @@ class KeyQuery:
         key: one key: of KEYS, a UNIQ_KEY, or `T#TAGS` for tags.
         begin, end: store times in ms, both included; None for no bound.
         limit: maximum number of messages.
+        report: receives what cannot be read and may have the key: records that the index names, and damage in the part
+            of the log that is walked.
 
     Raises:
         StoreAccessError: (run) a file may not be read.
     """
 
     def __init__(
-        self, snapshot: Snapshot, topic: str, key: str, begin: int | None, end: int | None, limit: int
+        self,
+        snapshot: Snapshot,
+        topic: str,
+        key: str,
+        begin: int | None,
+        end: int | None,
+        limit: int,
+        report: Report | None = None,
     ) -> None:
         self.snapshot, self.topic, self.key, self.limit = snapshot, topic, key, limit
         self.begin = -(1 << 63) if begin is None else begin
         self.end = (1 << 63) - 1 if end is None else end
         self.hash = key_hash(topic, key)
+        self.report, self._lost = report, LostRecords(snapshot)
 
     def run(self) -> list[StoredMessage]:
         """Return the newest `limit` messages with the key, in the order of the log; each once."""
@@ -141,7 +153,10 @@ class KeyQuery:
                         given += 1
                         if given >= self.limit:
                             return
-                    elif len(seen) - given > STRANGERS_MAX:
+                        continue
+                    if message is None:
+                        self._note_lost(offset)
+                    if len(seen) - given > STRANGERS_MAX:
                         break
                 else:
                     return
@@ -152,18 +167,32 @@ class KeyQuery:
                 log.warning("%s; the log is searched instead", error)
         yield from self._walk(span.begin, span.end)
 
+    def _note_lost(self, offset: int) -> None:
+        """Report the record of an index item if it is damaged or missing, once."""
+        if self.report is None or any(known.offset <= offset < known.end for known in self.report.damages):
+            return
+        lost = self._lost.at(offset)
+        if lost is not None:
+            self.report.damage(lost)
+
     # -- through the log ----------------------------------------------------------------------------------------------
 
     def _walk(self, begin: int, end: int) -> Iterator[StoredMessage]:
         """Yield the last `limit` matching records in [begin, end) of the log."""
         newest: deque[StoredMessage] = deque(maxlen=self.limit)
         snapshot = self.snapshot
-        walk = LogWalk(snapshot.log, snapshot.facts, first_record(snapshot.log, begin), end, strict=False)
+        report = Report()
+        walk = LogWalk(
+            snapshot.log, snapshot.facts, first_record(snapshot.log, begin), end, strict=False, report=report
+        )
         for piece in walk:
             for at in records_with(self._bytes, piece):
                 message = stored_message(piece.data, at)
                 if self.matches(message):
                     newest.append(message)
+        if self.report is not None:
+            for lost in (*report.damages, *walk.deleted):
+                self.report.damage(in_its_file(snapshot.log, lost))
         return iter(newest)
 
     @property

@@ -13,6 +13,7 @@ from flintmq.errors import UsageError
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.layout import directories
+from flintmq.store.layout.queue_name import is_path
 from flintmq.store.read.queue_lookup import QueueLookup
 
 NOT_THERE = "not-there"
@@ -33,6 +34,7 @@ def unknown_topics(lookup: QueueLookup, predicate: Predicate, advice: str) -> di
 
     Raises:
         StoreAccessError: a file may not be read.
+        UsageError: a topic that is not ASCII, where names of files are not UTF-8.
     """
     snapshot = lookup.snapshot
     missing = [name for name in sorted(predicate.named_topics or ()) if not _has_directory(snapshot, name)]
@@ -54,9 +56,7 @@ def is_log_alone(snapshot: Snapshot) -> bool:
 
 
 def _has_directory(snapshot: Snapshot, topic: str) -> bool:
-    return topic not in ("", ".", "..") and any(
-        snapshot.effects.is_dir(os.path.join(snapshot.root, kind, topic)) for kind in KINDS
-    )
+    return is_path(topic) and any(snapshot.effects.is_dir(os.path.join(snapshot.root, kind, topic)) for kind in KINDS)
 
 
 def _no_topic(root: str, topic: str, known: list[str]) -> str:

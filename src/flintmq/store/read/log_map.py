@@ -19,6 +19,7 @@ from flintmq.format.record_view import QUEUE, size_at
 from flintmq.format.text import java_decode, java_encode
 from flintmq.message import StoredMessage, stored_message
 from flintmq.store.commitlog.files import LARGEST_OFFSET, LogFiles
+from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.walk import LogWalk, Piece
 from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
 from flintmq.store.dispatch.queue_positions import places
@@ -45,6 +46,9 @@ class LogMap:
         begin: log offset of a record's first byte (or of a file's).
         rules: the rules of dispatch; light queues are always included.
 
+    Attributes:
+        report: the damage that was skipped.
+
     Raises:
         StoreAccessError: (extend, find) a file may not be read.
 
@@ -54,6 +58,7 @@ class LogMap:
     def __init__(self, begin: int, rules: DispatchRules) -> None:
         self.begin = self.end = begin
         self._delay_ms, self._batch_topics = rules.delay_ms, set(rules.batch_topics)
+        self.report = Report()
         self._segments = array("q")  # log offset of each segment's first record
         self._queues: dict[QueueName, array[int]] = {}  # repeated: segment, lowest offset, end of offsets
 
@@ -61,6 +66,7 @@ class LogMap:
         """Return a copy that can be extended independently."""
         twin = LogMap(self.begin, DispatchRules(self._delay_ms, frozenset(self._batch_topics)))
         twin.end, twin._segments = self.end, self._segments[:]
+        twin.report.add(self.report)
         twin._queues = {name: found[:] for name, found in self._queues.items()}
         return twin
 
@@ -71,7 +77,8 @@ class LogMap:
     def extend(self, log: LogFiles, end: int) -> None:
         """Add the records between the map's end and `end`, skipping damage."""
         dispatcher = self._dispatcher()
-        for piece in LogWalk(log, begin=self.end, end=end, strict=False) if end > self.end else ():
+        walk = LogWalk(log, begin=self.end, end=end, strict=False, report=self.report)
+        for piece in walk if end > self.end else ():
             if not self._segments or piece.base + piece.positions[0] - self._segments[-1] >= SEGMENT_BYTES:
                 self._segments.append(piece.base + piece.positions[0])
             if self._meets_batches(piece):
@@ -86,6 +93,8 @@ class LogMap:
                 for number, unit in block.batch_units:
                     self._add(dispatcher, number, unit.base_offset, unit.base_offset + max(unit.messages, 1))
         assert not self._segments or self.begin <= self._segments[0] <= self._segments[-1] < max(end, self.end)
+        for lost in walk.deleted:
+            self.report.damage(lost)
         self.end = max(self.end, end)
 
     def _dispatcher(self) -> Dispatcher:

@@ -11,6 +11,7 @@ So a view answers with the content of the log, even where RocketMQ's queues have
 
 from __future__ import annotations
 
+import os
 from collections import OrderedDict
 from collections.abc import Iterator
 from functools import cached_property
@@ -19,17 +20,19 @@ from typing import NamedTuple
 from flintmq.format.consume_queue import UNIT, UNIT_SIZE, Unit
 from flintmq.message import StoredMessage, stored_message
 from flintmq.storage.mutex import ReentrantLock
+from flintmq.store.commitlog.report import Damage, Report
 from flintmq.store.commitlog.resync import first_record
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.consumequeue.reader import AnyUnit, UnitQueue, batch_queue, known_plain_queue, plain_queue
 from flintmq.store.dispatch.dispatcher import DispatchRules
-from flintmq.store.dispatch.queue_positions import places
+from flintmq.store.dispatch.queue_positions import LMQ_PREFIX, places
 from flintmq.store.layout import directories
 from flintmq.store.layout.config_reader import BATCH_TYPE, SIMPLE_TYPE
-from flintmq.store.layout.queue_name import QueueName, queue_names
+from flintmq.store.layout.queue_name import QueueName, is_path, queue_names
 from flintmq.store.layout.store_config import batch_topics
 from flintmq.store.read.log_map import SEGMENT_BYTES, LogMap, QueueRun, find_between, find_from, is_at_queue_offset
+from flintmq.store.read.lost_records import LostRecords, in_its_file
 
 UNITS_TRIED = 1000  # units that point nowhere, before a queue's files are ignored
 OFFSETS_TRIED = 8  # offsets tried one by one, before the log is searched for the next message
@@ -247,6 +250,76 @@ class QueueLookup:
             else:
                 high = middle
         return low if boundary == "lower" else max(low - 1, first)
+
+    # -- what cannot be read ------------------------------------------------------------------------------------------
+
+    @cached_property
+    def _lost(self) -> LostRecords:
+        return LostRecords(self.snapshot)
+
+    def lost_units(self, name: QueueName, begin: int, stop: int) -> Iterator[Damage]:
+        """Yield the place of each record that a unit of [begin, stop) points to and that is damaged or missing."""
+        units = self.units(name)
+        first, end = max(units.number_of(begin), units.first), units.end()
+        if begin >= stop or first >= end:
+            return
+        for _, unit in units.units(first, min(units.number_of(stop - 1) + 1, end)):
+            if UnitQueue.points_to_record(unit):
+                lost = self._lost.at(unit.physical_offset, unit.size)
+                if lost is not None:
+                    yield lost
+
+    def report_lost(self, name: QueueName, begin: int, stop: int, report: Report) -> None:
+        """Report what may be missing among the offsets [begin, stop) of a queue, of which none can be read.
+
+        That is what `lost_units` yields; and after the last unit, where the log is read instead, all its damage there.
+        """
+        for lost in self.lost_units(name, begin, stop):
+            report.damage(lost)
+        units = self.units(name)
+        if stop > begin and units.number_of(stop - 1) >= units.end():
+            for lost in self._tail().report.damages:
+                report.damage(in_its_file(self.snapshot.log, lost))
+
+    @cached_property
+    def without_files(self) -> frozenset[QueueName]:
+        """The queues that have no directory although they should, as the last megabytes of the log show.
+
+        Their records there are before others that are dispatched. Of a topic that was deleted topics.json knows
+        nothing; light queues need not be dispatched. A store without any queue is none of these: its log is read.
+        """
+        snapshot = self.snapshot
+        stop = self._tail().begin
+        if not self.has_files or self._misleading or stop <= snapshot.log.min_offset:
+            return frozenset()
+        begin = first_record(snapshot.log, max(snapshot.log.min_offset, stop - SEGMENT_BYTES))
+        found = LogMap(min(begin, stop), DispatchRules.of(snapshot.config, self._batch_topics))
+        found.extend(snapshot.log, stop)
+        topics, there = snapshot.broker.topics, self.names()
+        return frozenset(
+            name
+            for name in found.names()
+            if name not in there
+            and is_path(name.topic)
+            and not self._has_directory_now(name)
+            and not name.topic.startswith(LMQ_PREFIX)
+            and (not topics or name.topic in topics)
+        )
+
+    def _has_directory_now(self, name: QueueName) -> bool:
+        """Return whether a queue has a directory by now: another process may have made it."""
+        root, effects = self.snapshot.root, self.snapshot.effects
+        kinds = (directories.QUEUES, directories.BATCH_QUEUES)
+        return any(effects.is_dir(os.path.join(root, kind, name.topic, str(name.queue_id))) for kind in kinds)
+
+    def read_log_of(self, topic: str) -> bool:
+        """Read all queues from the log from now on if files of a topic's queues are missing; return whether."""
+        with self._lock:
+            if not any(name.topic == topic for name in self.without_files):
+                return False
+            self._mislead()
+            self._bounds.clear()
+            return True
 
     # -- the ends of a queue ------------------------------------------------------------------------------------------
 

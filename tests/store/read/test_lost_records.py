@@ -1,0 +1,180 @@
+"""Answers that lack messages because the log is damaged tell so; units that are left over tell nothing."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from flintmq.config.keys import StoreConfig
+from flintmq.errors import LostLogError, MessageNotFoundError
+from flintmq.format.consume_queue import UNIT_SIZE
+from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.snapshot import Snapshot
+from flintmq.store.read.lost_records import MISSING, SHORT, LostRecords
+from flintmq.store.view import open_store
+from tests.compat.stores import Golden
+
+SIZE = 131072
+
+
+def remove(store: Path) -> None:
+    (store / "commitlog" / f"{SIZE:020}").unlink()
+
+
+def empty(store: Path) -> None:
+    (store / "commitlog" / f"{SIZE:020}").write_bytes(b"")
+
+
+def read_all(store: Path, topic: str, report: Report) -> list[int]:
+    found = []
+    with open_store(store) as view:
+        for queue in view.queues(topic):
+            offset = 0
+            while batch := view.read(topic, queue.queue_id, offset, 100, report=report):
+                found += [message.physical_offset for message in batch]
+                offset = batch.next_offset
+    return found
+
+
+@pytest.mark.parametrize(("harm", "reason"), [(remove, MISSING), (empty, SHORT)])
+def test_each_unit_of_a_missing_file(harm: Callable[[Path], None], reason: str, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    basic: Golden = golden("basic")
+    store, report = basic.copy(tmp_path), Report()
+    harm(store)
+    found = read_all(store, "Orders", report)
+    wanted = {row["physical_offset"] for row in basic.live if row["topic"] == "Orders"}
+    assert {damage.offset for damage in report.damages} == wanted - set(found)
+    assert report.damage_count == len(wanted) - len(found) > 0
+    assert {damage.reason for damage in report.damages} == {reason}
+    assert {Path(damage.file).name for damage in report.damages} == {f"{SIZE:020}"}
+    assert all(damage.position == damage.offset - SIZE for damage in report.damages)
+
+
+@pytest.mark.parametrize("which", [0, 200, -1])
+def test_one_record_with_a_flipped_bit(which: int, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """Also the last one, after which no message of its queue can be read."""
+    basic: Golden = golden("basic")
+    store, report = basic.copy(tmp_path), Report()
+    row = [row for row in basic.live if row["topic"] == "Orders"][which]
+    flip(store, row)
+    found = read_all(store, "Orders", report)
+    assert row["physical_offset"] not in found
+    assert [damage.offset for damage in report.damages] == [row["physical_offset"]]
+    with open_store(store) as view, pytest.raises(MessageNotFoundError, match="damaged or missing"):
+        view.get("Orders", row["queue_id"], row["queue_offset"])
+
+
+def flip(store: Path, row: dict) -> None:  # type: ignore[type-arg]
+    path = store / "commitlog" / f"{row['physical_offset'] // SIZE * SIZE:020}"
+    data = bytearray(path.read_bytes())
+    data[row["physical_offset"] % SIZE + 90] ^= 1
+    path.write_bytes(data)
+
+
+def test_a_sound_store_has_none(golden_store: Golden) -> None:
+    report = Report()
+    with open_store(golden_store.path, set=golden_store.config) as view:
+        for queue in view.queues():
+            for offset in range(queue.min_offset, queue.max_offset + 1, 50):
+                list(view.read(queue.topic, queue.queue_id, offset, 50, report=report))
+        for row in golden_store.live[::50]:
+            for key in (row["keys"] or "").split(" "):
+                view.query(row["topic"], key, report=report)
+    if not golden_store.expect:
+        assert not report.damages
+
+
+def test_units_left_over_amid_other_records_are_no_loss(golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """As after a truncation: such a unit points into a later record."""
+    store, report = golden("basic").copy(tmp_path), Report()
+    unit_file = store / "consumequeue" / "Orders" / "0" / f"{0:020}"
+    data = bytearray(unit_file.read_bytes())
+    at = 20 * UNIT_SIZE
+    data[at : at + 8] = (int.from_bytes(data[at : at + 8], "big") + 3).to_bytes(8, "big")
+    unit_file.write_bytes(data)
+    found = read_all(store, "Orders", report)
+    assert len(found) == 763, "the message is found in the log"
+    assert not report.damages
+
+
+def test_before_the_begin_and_after_the_end_nothing_is_lost(golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    store, report = golden("basic").copy(tmp_path), Report()
+    (store / "commitlog" / f"{0:020}").unlink()
+    lost = LostRecords(Snapshot(str(store), StoreConfig()))
+    assert lost.at(100) is lost.at(1 << 40) is None
+    read_all(store, "Orders", report)
+    assert not report.damages, "they expired"
+
+
+def test_without_queues_the_damage_of_the_log_is_told(golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    store, report = golden("basic").copy(tmp_path), Report()
+    remove(store)
+    shutil.rmtree(store / "consumequeue")
+    assert len(read_all(store, "Orders", report)) == 613
+    assert {(damage.offset, damage.lost, Path(damage.file).name) for damage in report.damages} == {
+        (SIZE, SIZE, f"{SIZE:020}")
+    }
+
+
+@pytest.mark.parametrize("index", [True, False])
+def test_a_key_whose_record_is_damaged(index: bool, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    basic: Golden = golden("basic")
+    store, report = basic.copy(tmp_path), Report()
+    holders = [row for row in basic.live if row["topic"] == "Orders" and "k108" in (row["keys"] or "").split(" ")]
+    flip(store, holders[1])
+    if not index:
+        shutil.rmtree(store / "index")
+    with open_store(store) as view:
+        found = view.query("Orders", "k108", report=report)
+        assert [message.physical_offset for message in found] == [
+            row["physical_offset"] for row in holders if row is not holders[1]
+        ]
+        assert [damage.offset for damage in report.damages] == [holders[1]["physical_offset"]]
+        other = Report()
+        view.query("Orders", "k108", limit=1, report=other)
+        assert index is False or not other.damages, "older ones are not asked for"
+
+
+def test_the_end_of_a_log_without_files(golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    store = golden("basic").copy(tmp_path)
+    with open_store(store) as view:
+        view.check_end()
+        for file in (store / "commitlog").iterdir():
+            file.unlink()
+        view.refresh()
+        with pytest.raises(LostLogError):
+            view.check_end()
+
+
+# -- directories of queues ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("gone", ["Orders/0", "Orders"])
+def test_queues_without_their_directory_are_found_in_the_log(gone: str, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    store = golden("basic").copy(tmp_path)
+    shutil.rmtree(store / "consumequeue" / gone)
+    with open_store(store) as view, open_store(golden("basic").path) as whole:
+        assert view.get("Orders", 0, 3).body == whole.get("Orders", 0, 3).body
+        assert view.queues() == whole.queues()
+
+
+def test_no_sound_store_lacks_directories(golden_store: Golden) -> None:
+    with open_store(golden_store.path, set=golden_store.config) as view:
+        missing = {len(name.topic.encode()) for name in view._now.without_files}
+    # There RocketMQ takes a record with a topic of more than 127 bytes for the end of its log, so its queue has none.
+    assert missing == ({150} if golden_store.path.name == "poison" else set())
+
+
+def test_a_deleted_topic_is_not_missed(golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """RocketMQ takes it out of topics.json with its directories; its records expire later."""
+    store = golden("basic").copy(tmp_path)
+    shutil.rmtree(store / "consumequeue" / "Orders")
+    (store / "config").mkdir()
+    (store / "config" / "topics.json").write_text('{"topicConfigTable": {"Payments": {"topicName": "Payments"}}}')
+    with open_store(store) as view:
+        assert not view.read_log_of("Orders")
+        with pytest.raises(MessageNotFoundError, match="no such topic"):
+            view.get("Orders", 0, 3)
