@@ -14,6 +14,7 @@ values          parses the values of options: times, sizes, places, tags
 output          prints: a console for people, or JSON for programs
 table           makes tables for people
 text            formats values for a terminal
+incomplete      says on stderr that an answer may lack messages
 signals         ends a command early at a signal
 template        formats messages by the user's own template
 message_lines   formats a message as one line

@@ -24,6 +24,7 @@ from flintmq.format import checkpoint, index, timer
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
 from flintmq.storage.filesystem import Effects
+from flintmq.store.commitlog.end_of_log import Verdict
 from flintmq.store.commitlog.records import record_at
 from flintmq.store.commitlog.resync import next_record
 from flintmq.store.commitlog.snapshot import Snapshot
@@ -34,6 +35,7 @@ from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.read.queue_lookup import Bounds, QueueLookup
 
 MOST_PROBLEMS = 20  # notes of a kind
+BROKEN = (Verdict.DAMAGE.name.lower(), Verdict.UNORDERED.name.lower())
 T = TypeVar("T")
 
 
@@ -64,6 +66,7 @@ class LogSummary:
         begin, end: log offsets of the first byte and after the last record.
         ending: the reason why the log ends there (the names of end_of_log.Verdict, in lower case).
         first_time, last_time: store time in ms of the first and the last record; None without records.
+        gaps: number of ranges whose files are missing or too short, although others follow.
     """
 
     directories: list[str]
@@ -74,6 +77,7 @@ class LogSummary:
     ending: str
     first_time: int | None
     last_time: int | None
+    gaps: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,6 +201,11 @@ class Inspection:
     timer: TimerSummary | None = None
     notes: list[InspectNote] = field(default_factory=list)
 
+    @property
+    def damaged(self) -> bool:
+        """Whether the log lacks files, or does not end where it was written to."""
+        return bool(self.log.gaps) or self.log.ending in BROKEN
+
 
 def inspect(
     root: str | os.PathLike[str], config: StoreConfig | None = None, *, effects: Effects | None = None
@@ -234,6 +243,7 @@ class _Inspector:
         self.bounds: dict[QueueName, Bounds] = {}
         self.notes: list[InspectNote] = []
         self.links: list[str] = []
+        self._gaps = self.snapshot.log.gaps()
 
     def run(self, files: bool = True) -> Inspection:
         """Collect everything, in an order that reads each file once; or only what concerns messages."""
@@ -262,11 +272,37 @@ class _Inspector:
             self._note("no-effect", f"keys that have no effect in FlintMQ: {', '.join(idle)}")
         if found.log.ending != "end":
             self._note("log-end", f"the log ends in a {found.log.ending.replace('_', ' ')} at offset {found.log.end}")
+        self._note_gaps()
+        self._note_missing_queues()
         found.notes = self.notes
         return found
 
     def _note(self, code: str, text: str) -> None:
         self.notes.append(InspectNote(code, text))
+
+    def _note_gaps(self) -> None:
+        """Note for which parts of the log files are missing."""
+        log, more = self.snapshot.log, len(self._gaps) - MOST_PROBLEMS
+        for number, (begin, end) in enumerate(self._gaps[:MOST_PROBLEMS], 1):
+            first, last = log.path_at(begin)[0], log.path_at(end - 1)[0]
+            to = "" if first == last else f" to {os.path.basename(last)}"
+            others = f" (and {more} more gaps)" if more > 0 and number == MOST_PROBLEMS else ""
+            self._note(
+                "log-gap",
+                f"{first}{to}: missing or too short; {end - begin} bytes from log offset {begin} on are gone; their "
+                f"messages are counted all the same; run `flintmq verify`{others}",
+            )
+
+    def _note_missing_queues(self) -> None:
+        """Note queues without a directory of which the end of the log has records."""
+        missing = sorted(self._asked("queues", self.root, lambda: self.lookup.without_files) or ())
+        if missing:
+            names = ", ".join(f"{name.topic}/{name.queue_id}" for name in missing[:MOST_PROBLEMS])
+            more = f" and {len(missing) - MOST_PROBLEMS} more" if len(missing) > MOST_PROBLEMS else ""
+            self._note(
+                "queue-files",
+                f"files of {names}{more} are missing, so their messages are not counted; run `flintmq rebuild`",
+            )
 
     # -- files -----------------------------------------------------------------------------------------------------
 
@@ -286,6 +322,7 @@ class _Inspector:
             ending=end.verdict.name.lower(),
             first_time=first.store_timestamp if first is not None else None,
             last_time=last.store_timestamp if last is not None else None,
+            gaps=len(self._gaps),
         )
 
     def _folders(self) -> Iterator[Folder]:

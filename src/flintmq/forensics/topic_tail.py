@@ -14,12 +14,14 @@ from flintmq.config.keys import StoreConfig
 from flintmq.config.text import short
 from flintmq.errors import MessageNotFoundError
 from flintmq.message import StoredMessage
+from flintmq.store.commitlog.report import Report
 from flintmq.store.dispatch.queue_positions import places
 from flintmq.store.view import QueueInfo, StoreView, open_store
 
 AT_ONCE = 256  # messages of a queue that are read at a time
 LOOKED_BACK = 100_000  # most messages that `last` reads in all queues together
 NAMES_SHOWN = 8
+TO_THE_END = 1 << 62  # more offsets than a queue has
 
 
 def no_such_topic(topics: Collection[str]) -> str:
@@ -78,6 +80,8 @@ class TopicTail:
 
     Attributes:
         complete: whether `last` found as many messages as asked for, or read all there are.
+        report: the places of records that are damaged or missing and may belong to what was read, each once. Complete
+            after `last`, and after the last message of `since`.
 
     Raises:
         MessageNotFoundError: the store has no such topic, or not these queues.
@@ -95,6 +99,9 @@ class TopicTail:
     ) -> None:
         self.view, self.topic, self.numbers, self.tags = view, topic, queues, tags
         self.complete = True
+        self.report = Report()
+        self._reported: set[int] = set()  # log offsets of what is in it
+        view.read_log_of(topic)
         self.queues = [info for info in view.queues(topic) if queues is None or info.queue_id in queues]
         if not self.queues and not expected:
             raise MessageNotFoundError(f"topic {short(topic)}: {self._why_nothing()}")
@@ -108,33 +115,60 @@ class TopicTail:
     def last(self, count: int) -> list[StoredMessage]:
         """Return the newest `count` messages, or fewer if LOOKED_BACK messages do not hold as many."""
         found: list[StoredMessage] = []
+        lost = Report()
         budget = LOOKED_BACK // max(len(self.queues), 1)
         for info in self.queues if count else ():
-            found += self._last_of(info, count, max(budget, count))
-        return sorted(found, key=_place)[-count:]
+            found += self._last_of(info, count, max(budget, count), lost)
+        newest = sorted(found, key=_place)[-count:]
+        self._take(lost, newest[0].physical_offset if len(newest) == count and newest else 0, TO_THE_END)
+        return newest
 
-    def _last_of(self, info: QueueInfo, count: int, budget: int) -> list[StoredMessage]:
+    def _last_of(self, info: QueueInfo, count: int, budget: int, lost: Report) -> list[StoredMessage]:
         """Return the newest messages of one queue, searching backwards in growing steps."""
         found: list[StoredMessage] = []
         end, step = info.max_offset, count
+        self._read_lost_end(info, lost)
         while end > info.min_offset and len(found) < count:
             if info.max_offset - end >= budget:
                 self.complete = False
                 break
             begin = max(info.min_offset, end - step)
-            found = [*self._read(info, begin, end), *found]
+            found = [*self._read(info, begin, end, lost), *found]
             end, step = begin, min(4 * step, 16 * AT_ONCE)
         return found[-count:]
 
     def since(self, ms: int, until: int | None = None) -> Iterator[StoredMessage]:
         """Return the messages stored at `ms` (Unix milliseconds) or later, and before `until`."""
         begins = [(info, self.view.offset_at_time(self.topic, info.queue_id, ms)) for info in self.queues]
-        found = heapq.merge(*(self._read(info, begin, info.max_offset) for info, begin in begins), key=_place)
-        return (message for message in found if until is None or message.store_timestamp < until)
+        return heapq.merge(*(self._since_of(info, begin, until) for info, begin in begins), key=_place)
 
-    def _read(self, info: QueueInfo, begin: int, end: int) -> Iterator[StoredMessage]:
+    def _since_of(self, info: QueueInfo, begin: int, until: int | None) -> Iterator[StoredMessage]:
+        """Yield the messages of one queue from an offset on that were stored before `until`."""
+        lost, late = Report(), TO_THE_END  # log offset of the first message that is too late
+        for message in self._read(info, begin, info.max_offset, lost):
+            if until is not None and message.store_timestamp >= until:
+                late = min(late, message.physical_offset)
+            self._take(lost, 0, late)
+            if until is None or message.store_timestamp < until:
+                yield message
+        self._read_lost_end(info, lost)
+        self._take(lost, 0, late)
+
+    def _read_lost_end(self, info: QueueInfo, lost: Report) -> None:
+        """Report what is lost after a queue's last message that can be read."""
+        self.view.read(self.topic, info.queue_id, info.max_offset, TO_THE_END, report=lost)
+
+    def _take(self, lost: Report, begin: int, end: int) -> None:
+        """Move into `report` what is lost in [begin, end) of the log."""
+        for damage in lost.damages:
+            if begin < damage.end and damage.offset < end and damage.offset not in self._reported:
+                self._reported.add(damage.offset)
+                self.report.damage(damage)
+        lost.damages.clear()
+
+    def _read(self, info: QueueInfo, begin: int, end: int, lost: Report) -> Iterator[StoredMessage]:
         while begin < end:
-            batch = self.view.read(self.topic, info.queue_id, begin, min(AT_ONCE, end - begin))
+            batch = self.view.read(self.topic, info.queue_id, begin, min(AT_ONCE, end - begin), report=lost)
             if not batch:
                 return
             yield from filter(self._has_tag, batch)

@@ -10,7 +10,6 @@ from flintmq.forensics.retention_plan import RetentionPlan
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
 from flintmq.metrics.page import Page
 from flintmq.metrics.store import StoreFigures
-from flintmq.store.commitlog.end_of_log import Verdict
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
 
 RETRY_PREFIX = "%RETRY%"
@@ -20,7 +19,6 @@ SYSTEM_TOPICS = {
     "CHECKPOINT_TOPIC",
 }  # fmt: skip
 """Upstream: TopicValidator.SYSTEM_TOPIC_SET; besides, names with its prefix rmq_sys_."""
-BROKEN = (Verdict.DAMAGE.name.lower(), Verdict.UNORDERED.name.lower())
 
 
 def labels_of(broker: str, cluster: str) -> dict[str, str]:
@@ -67,7 +65,7 @@ def add_figures(page: Page, member: Member, figures: StoreFigures) -> None:
     page.add("flintmq_store_look_seconds", round(figures.seconds, 6), labels)
     for code, count in sorted(Counter(note.code for note in content.notes).items()):
         page.add("flintmq_store_notes", count, {**labels, "code": code})
-    page.add("flintmq_log_damaged", int(content.log.ending in BROKEN), labels)
+    page.add("flintmq_log_damaged", int(content.damaged), labels)
     page.add("flintmq_log_begin_offset", content.log.begin, labels)
     page.add("flintmq_log_end_offset", content.log.end, labels)
     for topic in content.topics:

@@ -28,7 +28,7 @@ STORE_METRICS = {
     "flintmq_store_live": "1 while a process writes the store.",
     "flintmq_store_look_seconds": "Time that this look at the store took.",
     "flintmq_store_notes": "What `flintmq inspect` notes of the store, by code.",
-    "flintmq_log_damaged": "1 if the log's end is damage or unordered write-back, not the end of what was written.",
+    "flintmq_log_damaged": "1 if log files are missing, or the log's end is damage or unordered write-back.",
     "flintmq_log_begin_offset": "Log offset of the first byte.",
     "flintmq_log_end_offset": "Log offset after the last record.",
     "flintmq_follower_connected": "Of a copy: 1 while a follower keeps it and the master answers, else 0.",

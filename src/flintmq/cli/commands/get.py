@@ -40,6 +40,7 @@ def command(
     if raw and sys.stdout.isatty():
         raise UsageError("--raw writes unescaped bytes, which can control a terminal; send them to a file or a program")
     import flintmq
+    from flintmq.cli.incomplete import check_end
     from flintmq.cli.message_lines import details, json_line
     from flintmq.forensics.topic_tail import must_have
 
@@ -47,7 +48,8 @@ def command(
         try:
             message = view.get(topic, queue_id, queue_offset)
         except MessageNotFoundError:
-            must_have(view, [topic])  # a better error if the topic is unknown
+            check_end(view)  # a better error if the log's last files are missing,
+            must_have(view, [topic])  # or if the topic is unknown
             raise
     out, bodies = output(as_json), Bodies(decompress)
     body = bodies.of(message)

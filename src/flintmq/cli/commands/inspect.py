@@ -38,7 +38,8 @@ def command(stores: StoresArgument, settings: SetOption = None, as_json: JsonOpt
     """Summarize the content of a store, or of several.
 
     Shows files, topics and queues with their offsets, groups and their lag, the range of times, and the last shutdown.
-    Fast: only the ends of the log are read. `flintmq verify` checks whether the files agree with each other.
+    Fast: only the ends of the log are read. `flintmq verify` checks whether the files agree with each other. The exit
+    code is 1 if files of the log are missing or its end is damaged; a note says where.
 
     Of several stores people see a line each, and the topics and groups of all: lag, the share of the largest queue, and
     what is unread and goes with each broker's next deletion (`flintmq retention explain`). --json has an object a line
@@ -53,17 +54,25 @@ def command(stores: StoresArgument, settings: SetOption = None, as_json: JsonOpt
     for note in report.notes:
         out.note(note.text)
     if members is None:
-        out.result(inspect(stores[0], config), _render)
-        return 0
+        found = inspect(stores[0], config)
+        out.result(found, _render)
+        return _exit_code([found])
     if as_json:
+        contents = []
         for member in members:
+            contents.append(inspect(member.path, config))
             words = {"cluster": member.cluster, "broker": member.broker, "store": member.path}
-            out.lines([dumps({**words, **asdict(inspect(member.path, config))})])
-    else:
-        from flintmq.metrics.store import StoreWatch
+            out.lines([dumps({**words, **asdict(contents[-1])})])
+        return _exit_code(contents)
+    from flintmq.metrics.store import StoreWatch
 
-        out.result([(member, StoreWatch(member, config).look()) for member in members], _render_many)
-    return 0
+    looks = [(member, StoreWatch(member, config).look()) for member in members]
+    out.result(looks, _render_many)
+    return _exit_code([figures.content for _, figures in looks])
+
+
+def _exit_code(found: Sequence[Inspection]) -> int:
+    return int(any(one.damaged for one in found))
 
 
 def _render_many(found: Sequence[tuple[Member, StoreFigures]]) -> Iterator[Any]:

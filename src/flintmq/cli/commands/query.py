@@ -40,19 +40,23 @@ def command(
 
     Prints the newest ones of a topic, in the order in which they were stored. Reads the index, and compares the key
     itself: RocketMQ compares hashes, and may return messages with another key. No message with the key is no error.
+    Where damage in the log may hide one, stderr says so, and the exit code is 1.
     """
     import flintmq
+    from flintmq.cli.incomplete import report_incomplete
     from flintmq.cli.message_lines import json_line, line
     from flintmq.forensics.topic_tail import must_have
+    from flintmq.store.commitlog.report import Report
 
-    begin, end = time_range(since, until)
+    (begin, end), report = time_range(since, until), Report()
+    out, bodies, write = output(as_json), Bodies(decompress), json_line if as_json else line
     with flintmq.open_store(store, config=store_config(settings)) as view:
         last = None if end is None else end - 1  # the view's range includes its end
-        found = view.query(topic, key, begin=begin, end=last, limit=limit)
-        if not found:
+        found = view.query(topic, key, begin=begin, end=last, limit=limit, report=report)
+        out.lines(write(message, bodies.of(message)) for message in found)
+        incomplete = report_incomplete(out, view, report, "what may have the key")
+        if not found and not incomplete:
             must_have(view, [topic])
-    out, bodies, write = output(as_json), Bodies(decompress), json_line if as_json else line
-    out.lines(write(message, bodies.of(message)) for message in found)
     if not found:
-        out.note(f"no message of topic {topic} with key {key}")
-    return bodies.report_failures(out)
+        out.note(f"no {'readable ' if incomplete else ''}message of topic {topic} with key {key}")
+    return max(incomplete, bodies.report_failures(out))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import select
 import sys
 from collections.abc import Iterator
-from itertools import chain, islice
+from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 from flintmq.cli.body_option import Bodies
@@ -86,7 +86,7 @@ def command(
     With --follow it continues with new messages as they arrive. The store may be in use by RocketMQ or FlintMQ. Prints
     one line a message, in the order of the log: time, queue and offset, log offset, size, tags, keys, the start of the
     body; with --json one object a line with exactly the keys of the schema. Light queues are topics of their own
-    (%LMQ%...).
+    (%LMQ%...). Where damage in the log may hide some, stderr says so, and the exit code is 1.
     """
     if begin is not None and lines is not None:
         raise UsageError("--since and --lines exclude each other; give a time, or a number of messages")
@@ -94,6 +94,7 @@ def command(
         raise UsageError("--until goes with --since, and not with --follow; give both ends of the time")
     since, end = time_range(begin, until)
     import flintmq
+    from flintmq.cli.incomplete import report_incomplete
     from flintmq.cli.template import message_writer
     from flintmq.forensics.topic_tail import TopicTail
 
@@ -102,19 +103,24 @@ def command(
         tail = TopicTail(view, topic, queue, parse_tags(tag), expected=follow)
         first = tail.last(LINES if lines is None else lines) if since is None else tail.since(since, end)
         _report_gaps(tail, out, follow)
-        shown = (show(message, bodies.of(message)) for message in islice(_all(first, tail, follow), limit))
+        shown = (show(message, bodies.of(message)) for message in islice(first, limit))
+        incomplete = 0
+
+        def more() -> Iterator[StoredMessage]:
+            """Yield the stored messages, say what they may lack, and yield the coming ones."""
+            nonlocal incomplete
+            yield from first
+            incomplete = report_incomplete(out, view, tail.report, f"messages of topic {topic}")
+            yield from tail.coming(ReaderGone())
+
         if follow:
+            shown = (show(message, bodies.of(message)) for message in islice(more(), limit))
             for line in shown:  # each at once, for a reader of the pipe
                 out.lines([line])
         else:
             out.lines(shown)
-    return bodies.report_failures(out)
-
-
-def _all(
-    first: Iterator[StoredMessage] | list[StoredMessage], tail: TopicTail, follow: bool
-) -> Iterator[StoredMessage]:
-    return chain(first, tail.coming(ReaderGone())) if follow else iter(first)
+            incomplete = report_incomplete(out, view, tail.report, f"messages of topic {topic}")
+    return max(incomplete, bodies.report_failures(out))
 
 
 def _report_gaps(tail: TopicTail, out: Output, follow: bool) -> None:

@@ -1,0 +1,50 @@
+"""Says on stderr that an answer may lack messages, because the log is damaged where they should be."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from flintmq.cli.output import Output
+from flintmq.errors import CorruptStoreError
+
+if TYPE_CHECKING:
+    from flintmq.store.commitlog.report import Report
+    from flintmq.store.view import StoreView
+
+
+def report_incomplete(out: Output, view: StoreView, report: Report, what: str) -> int:
+    """Say in one line what an answer may lack; return the exit code.
+
+    Args:
+        out: gets the line.
+        view: what was read.
+        report: the places of the records that could not be read.
+        what: these records, as in "messages of topic T".
+    """
+    code = 0
+    if report.damages:
+        first = min(report.damages, key=lambda damage: damage.offset)
+        places = "place" if report.damage_count == 1 else "places"
+        out.note(
+            f"the answer may be incomplete: {what} cannot be read at {report.damage_count} {places}, the first in "
+            f"{first.file}, position {first.position} ({first.reason}); run `flintmq verify`"
+        )
+        code = CorruptStoreError.exit_code
+    try:
+        check_end(view)
+    except CorruptStoreError as error:
+        out.note(f"the answer may be incomplete: {error}")
+        code = error.exit_code
+    return code
+
+
+def check_end(view: StoreView) -> None:
+    """Check that the log ends where it was written to, for a command that cannot skip damage.
+
+    Raises:
+        CorruptStoreError: it does not.
+    """
+    try:
+        view.check_end()
+    except CorruptStoreError as error:
+        raise type(error)(error.file, error.position, error.reason, "run `flintmq verify`") from None
