@@ -198,7 +198,7 @@ class CommitLog:
 
         Thread: any. Durability: as for `append`.
         """
-        message = message.copied()  # its fields may have been set after construction, and may be set again
+        message = message.copied()  # its dict of properties may have changed, and may change again
         if self.unique is not None:
             self.unique.add_to(message)
         if message.delay_level == 0 and message.properties:  # as upstream, which reads a delay only from its property
