@@ -1,11 +1,18 @@
 """Runs the command line: the script `flintmq` and `python -m flintmq`.
 
 Modules are loaded when they are needed: printing the version needs none.
+
+Topics are UTF-8 in names of directories, in arguments and in output, whatever the locale says. Python decides on the
+encoding when it starts, so in a locale with another one the process is replaced by the same command in UTF-8 mode. Its
+number, standard streams, ignored signals and the bytes of its arguments stay. It costs a second start of Python, and
+only there.
 """
 
 from __future__ import annotations
 
+import os
 import sys
+from contextlib import suppress
 from typing import NoReturn
 
 
@@ -26,9 +33,27 @@ def main() -> NoReturn:
             sys.exit(0)
         except OSError:
             pass  # the command line meets it again, and explains it
+    if sys.getfilesystemencoding() != "utf-8":
+        _start_again_in_utf8()
     from flintmq.cli.app import main
 
     main()
+
+
+def _start_again_in_utf8() -> None:
+    """Replace this process by the same command in UTF-8 mode, if possible, and once.
+
+    By the environment, not by `-X`: processes that the command starts get it too, Spark's among them. Where Python does
+    not heed it (`-E`, `-X utf8=0`) the library refuses what it would misread.
+    """
+    if os.environ.get("PYTHONUTF8") == "1":
+        return
+    os.environ["PYTHONUTF8"] = "1"
+    with suppress(OSError):  # no /proc, or no such file any more
+        # The words as bytes: not in each encoding (EUC-JP) does decoded text lead back to them.
+        with open("/proc/self/cmdline", "rb") as file:
+            words = file.read().split(b"\0")[:-1]
+        os.execv(os.readlink(b"/proc/self/exe"), words)
 
 
 if __name__ == "__main__":

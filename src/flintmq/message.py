@@ -266,7 +266,10 @@ class PutRule(Enum):
     TOPIC = (
         "topic",
         PutMessageStatus.MESSAGE_ILLEGAL,
-        ("a topic is Unicode of 1 to 127 bytes (%RETRY% and %DLQ% 255), no /, no byte 0, and not . or ..; rename it"),
+        (
+            "a topic is Unicode of 1 to 127 bytes (%RETRY% and %DLQ% 255), no /, no byte 0, and not . or ..; rename "
+            "it, or set PYTHONUTF8=1 if the locale is not UTF-8"
+        ),
     )
     BODY_SIZE = (
         "body-size",

@@ -318,24 +318,6 @@ def test_output_does_not_depend_on_the_locale(golden_basic: Golden) -> None:
     assert len(outputs) == 1 and "库存/".encode() in outputs.pop()
 
 
-def test_texts_are_utf8_where_python_is_told_not_to_use_it(golden_basic: Golden, tmp_path: Path) -> None:
-    """Queues are directories with the topic's name; without UTF-8 it would be another name than RocketMQ's, or none."""
-    env = {**os.environ, "LC_ALL": "POSIX", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
-    found = script("scan", golden_basic.path, "--topic", "库存", "--limit", "3", env=env)
-    assert (found.returncode, found.stderr) == (0, b"") and found.stdout.count("库存/".encode()) == 3
-    refused = script("put", tmp_path / "new", "库存", "x", env=env)
-    assert refused.returncode == 2 and refused.stderr.startswith(
-        b"flintmq: TOPIC \\u5e93\\u5b58: its queues are direct"
-    )
-    assert refused.stderr.endswith(b"; set PYTHONUTF8=1\n") and not (tmp_path / "new").exists()
-    stored = script("put", tmp_path / "new", "T", "体", "--key", "键", "--tag", "标", env=env)
-    assert (stored.returncode, stored.stderr) == (0, b"")
-    assert "tags=标  keys=键  体".encode() in script("query", tmp_path / "new", "T", "键", env=env).stdout
-    rebuilt = script("rebuild", golden_basic.path, "--into", tmp_path / "made", env=env)
-    assert rebuilt.returncode == 2 and len(rebuilt.stderr.splitlines()) == 1
-    assert rebuilt.stderr.endswith(b"; set PYTHONUTF8=1\n")
-
-
 def test_the_installed_script_is_this_command() -> None:
     scripts = Path(sys.executable).parent / "flintmq"
     if not scripts.exists():

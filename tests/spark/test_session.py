@@ -113,7 +113,11 @@ def test_a_broken_package_of_somebody_else_does_not_hide_it(golden, tmp_path):
 
 
 @pytest.mark.parametrize(
-    "given, kept", [("C", "C.UTF-8"), ("POSIX", "C.UTF-8"), ("de_DE.UTF-8", "de_DE.UTF-8"), (None, None)]
+    "given, kept",
+    [
+        *[(name, "C.UTF-8") for name in ("C", "POSIX", "en_US.ISO-8859-1", "zh_CN")],
+        *[(name, name) for name in ("de_DE.UTF-8", "en_US.utf8", None)],
+    ],
 )
 def test_java_is_started_where_it_can_read_all_names(monkeypatch, given, kept):
     """With LC_ALL=C it passes over files whose names are not ASCII, and tells nobody."""

@@ -14,7 +14,7 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from flintmq.cli.output import NO_UTF8, PipeClosed, be_quiet, report_error, warnings_as_notes
+from flintmq.cli.output import PipeClosed, be_quiet, report_error, warnings_as_notes
 from flintmq.cli.plain import plain_call
 from flintmq.cli.signals import stopping
 from flintmq.errors import FlintError, StoreAccessError, UsageError
@@ -120,6 +120,8 @@ def _explain(error: Exception, as_json: bool) -> int:
     elif isinstance(error, OSError):
         code, text = StoreAccessError.exit_code, _system(error)
     elif isinstance(error, UnicodeEncodeError) and error.encoding == sys.getfilesystemencoding() != "utf-8":
+        from flintmq.store.layout.queue_name import NO_UTF8
+
         code, text = UsageError.exit_code, f"{error.object}: names of files {NO_UTF8}"
     else:
         code = EXIT_INTERNAL

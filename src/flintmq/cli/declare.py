@@ -88,16 +88,11 @@ def given(declared: Argument, value: Any) -> Any:
         return value
     if not value and not declared.may_be_empty:
         raise UsageError(f"{declared.name} is empty, as a variable that is not set; give a value")
-    if not declared.text:
+    if not declared.text or value.isascii():
         return value
     try:
-        value.encode()
-        return value
-    except UnicodeEncodeError:  # from bytes that the locale does not know
-        pass
-    try:
-        return os.fsencode(value).decode()
-    except UnicodeDecodeError:
+        return os.fsencode(value).decode()  # the word's own bytes, which Python decoded as the locale says
+    except UnicodeError:
         raise UsageError(f"{declared.name}: '{value[:60]}' is not UTF-8, as names, tags, keys and SQL are") from None
 
 

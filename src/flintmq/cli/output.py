@@ -32,9 +32,6 @@ if TYPE_CHECKING:
 BLOCK_BYTES = 1 << 16
 """Rows are collected into blocks of about this many bytes before they are written."""
 
-NO_UTF8 = f"would be in {sys.getfilesystemencoding()} by this locale, and RocketMQ has UTF-8; set PYTHONUTF8=1"
-"""The end of an error about names of files."""
-
 PIPED_WIDTH = 10_000
 """Columns of a table that goes to a file: no line is broken."""
 

@@ -43,6 +43,7 @@ from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.layout import directories
+from flintmq.store.layout.queue_name import refuse_other_encoding
 from flintmq.store.message_store import MessageStore
 
 STAGING = "copy"
@@ -335,6 +336,8 @@ class _Whole:
         os.makedirs(target, exist_ok=True)
         for name in sorted(set(self.effects.listdir(folder)) - skip):
             path = os.path.join(folder, name)
+            if inside in DERIVED and (self.target is not None or is_remote(self.root)):  # there a name is text
+                refuse_other_encoding(name)
             if not inside and name.startswith(".flintmq"):  # unfinished work of a job
                 continue
             if self._leads_out(inside, name) or (self.target is not None and not _is_text(name)):

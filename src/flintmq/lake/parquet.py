@@ -24,6 +24,7 @@ from flintmq.config.text import DAY_MS
 from flintmq.lake.failed_file import give_up, naming
 from flintmq.storage.filesystem import REAL
 from flintmq.storage.whole_file import sync_file
+from flintmq.store.layout.queue_name import refuse_other_encoding
 
 ROW_GROUP_BYTES = 32 << 20  # of a group's rows in memory
 PENDING_BYTES = 96 << 20  # of all groups' rows in memory
@@ -73,7 +74,11 @@ def escape(value: str) -> str:
     ASCII letters, digits and `_-.` stay; other ASCII characters become %XX, as readers expect: Hive and Spark escape a
     subset of them. Characters above ASCII stay, as with Hive and Spark: Spark reads %XX as one character, not as a byte
     of UTF-8.
+
+    Raises:
+        UsageError: the value is not ASCII, where names of files are not UTF-8: Arrow writes UTF-8, Python would not.
     """
+    refuse_other_encoding(value)
     return "".join(map(_escaped, partition_value(value)))
 
 

@@ -11,6 +11,7 @@ import logging
 import os
 import sys
 import warnings
+from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from flintmq.errors import MissingExtraError
@@ -39,7 +40,8 @@ def session(name: str, master: str | None = None, **conf: object) -> SparkSessio
     """Make a Spark session with the source `flintmq` registered, or return the running one.
 
     Sets in the environment, unless the user has: PYSPARK_PYTHON (this interpreter, for planning and tasks),
-    JAVA_HOME (if Java is not found without it), and for a local master SPARK_LOCAL_IP. LC_ALL=C becomes C.UTF-8.
+    JAVA_HOME (if Java is not found without it), and for a local master SPARK_LOCAL_IP. A locale without UTF-8
+    becomes LC_ALL=C.UTF-8.
 
     Args:
         name: the application's name.
@@ -59,7 +61,7 @@ def session(name: str, master: str | None = None, **conf: object) -> SparkSessio
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
         if "PYSPARK_GATEWAY_PORT" not in os.environ:  # else spark-submit has started Java already
             use_java()
-            if os.environ.get("LC_ALL") in ("C", "POSIX"):  # Java would skip files with names that are not ASCII
+            if not _is_utf8(os.environ):  # Java would skip files with names that are not ASCII
                 os.environ["LC_ALL"] = "C.UTF-8"
         if _is_local(master):
             os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
@@ -69,6 +71,12 @@ def session(name: str, master: str | None = None, **conf: object) -> SparkSessio
     for key, value in {**SETTINGS, **conf}.items():
         builder = builder.config(key, str(value).lower() if isinstance(value, bool) else str(value))
     return register(builder.getOrCreate())
+
+
+def _is_utf8(environ: Mapping[str, str]) -> bool:
+    """Return whether the locale that is set, if any, names UTF-8 as its encoding."""
+    name = next((environ[key] for key in ("LC_ALL", "LC_CTYPE", "LANG") if environ.get(key)), "UTF-8")
+    return "utf" in name.lower()
 
 
 def running() -> SparkSession | None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 from flintmq.cli.declare import Argument, Option
 from flintmq.cli.options import JsonOption, SetOption, TopicArgument, examples
-from flintmq.cli.output import NO_UTF8, output
+from flintmq.cli.output import output
 from flintmq.cli.text import printable
 from flintmq.cli.values import store_config
 from flintmq.errors import UsageError
@@ -55,11 +56,11 @@ def command(
     import flintmq
     from flintmq.format.text import java_encode
     from flintmq.store.append.checks import topic_status
+    from flintmq.store.layout.queue_name import refuse_other_encoding
 
+    refuse_other_encoding(topic)
     if topic_status(topic, java_encode(topic)) is not None:  # before a store is created for it
         flintmq.message.refused(flintmq.PutRule.TOPIC).raise_for_status()
-    if not topic.isascii() and sys.getfilesystemencoding() != "utf-8":
-        raise UsageError(f"TOPIC {topic}: its queues are directories, whose names {NO_UTF8}")
     out = output(as_json)
     with flintmq.MessageStore(store, config=store_config(settings), unique_keys=not no_unique_key) as opened:
         for bodies in _bodies(body, lines):
@@ -75,7 +76,7 @@ def command(
 def _bodies(body: str | None, lines: bool) -> Iterator[list[bytes]]:
     """Yield groups of bodies to store together."""
     if body is not None:
-        yield [body.encode("utf-8", "surrogateescape")]
+        yield [os.fsencode(body)]
     elif not lines:
         yield [sys.stdin.buffer.read()]
     else:

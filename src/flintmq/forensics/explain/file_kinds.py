@@ -11,6 +11,7 @@ from flintmq.format.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_SIZE
 from flintmq.format.record_view import HEAD_SIZE, magic_at, physical_offset_at, size_at
 from flintmq.store.commitlog.files import LARGEST_OFFSET, file_start
 from flintmq.store.layout import directories
+from flintmq.store.layout.queue_name import refuse_other_encoding
 
 LOG: Final = "commitlog"
 QUEUE: Final = "consumequeue"
@@ -119,6 +120,7 @@ def _in_queue(folder: str, below: list[str], name: str, start: int | None) -> Fi
     """Find the kind of a queue's file in `folder`, which holds all queues of one kind."""
     how = f"by its place, in {folder}/"
     if folder in _UNIT_FOLDERS and start is not None and len(below) >= 2:
+        refuse_other_encoding(below[0])
         queue = below[1]
         queue_id = int(queue) if re.fullmatch(r"[0-9]{1,10}", queue, re.ASCII) else None
         return FilePlace(_UNIT_FOLDERS[folder], how, None, start, below[0], queue_id)

@@ -11,7 +11,7 @@ from flintmq.format.properties import NAME_END, VALUE_END
 from flintmq.format.record import CRC_PROPERTY_SIZE, MAX_PROPERTIES, MIN_SIZE, V1_TOPIC_LIMIT
 from flintmq.format.text import has_lone_surrogate, java_encode, java_int
 from flintmq.message import Message, PutMessageStatus, PutRule
-from flintmq.store.layout.queue_name import path_name
+from flintmq.store.layout.queue_name import can_be_stored
 
 TOPIC_LIMIT, RETRY_TOPIC_LIMIT = 127, 255  # bytes
 TIMER_TOPIC = "rmq_sys_wheel_timer"
@@ -25,7 +25,7 @@ def topic_status(topic: str, raw: bytes) -> PutMessageStatus | None:
     None: it is a topic. Upstream puts `?` for a lone surrogate, and so gives two topics one name.
     """
     limit = RETRY_TOPIC_LIMIT if topic.startswith(_LONG) else TOPIC_LIMIT
-    wrong = len(raw) > limit or path_name(raw) is None or has_lone_surrogate(topic)
+    wrong = len(raw) > limit or not can_be_stored(raw) or has_lone_surrogate(topic)
     return PutRule.TOPIC.status if wrong else None
 
 

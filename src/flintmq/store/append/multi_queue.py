@@ -18,7 +18,7 @@ from flintmq.kernels.fast_append import Topic
 from flintmq.message import Message, PutMessageStatus
 from flintmq.store.append.checks import record_size
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX, allows_light, split_names
-from flintmq.store.layout.queue_name import path_name
+from flintmq.store.layout.queue_name import can_be_stored
 
 MARK = b"INNER_"  # prefix of all properties that matter here
 ILLEGAL = PutMessageStatus.MESSAGE_ILLEGAL
@@ -73,7 +73,7 @@ def lmq_status(listed: list[str], config: StoreConfig) -> PutMessageStatus | Non
         return None
     if len(light) < len(listed):
         return ILLEGAL
-    return ILLEGAL if any("/" not in name and path_name(java_encode(name)) is None for name in light) else None
+    return ILLEGAL if any("/" not in name and not can_be_stored(java_encode(name)) for name in light) else None
 
 
 def taken(

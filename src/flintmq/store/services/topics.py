@@ -19,6 +19,7 @@ from flintmq.store.append.checks import topic_status
 from flintmq.store.layout import config_reader
 from flintmq.store.layout.config_reader import BATCH_TYPE
 from flintmq.store.layout.config_writer import ConfigFile
+from flintmq.store.layout.queue_name import refuse_other_encoding
 
 log = logging.getLogger("flintmq.topics")
 
@@ -60,6 +61,7 @@ class Topics:
         Raises:
             UsageError: an illegal topic name, or a number of queues below 1 or above 1024.
         """
+        refuse_other_encoding(topic)
         if topic_status(topic, java_encode(topic)) is not None or topic.startswith(_LIGHT):
             raise UsageError(f"{topic[:100]!a} cannot be a topic's name; use at most 127 bytes without a slash")
         if not 1 <= queues <= MOST_QUEUES:
