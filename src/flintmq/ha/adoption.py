@@ -1,7 +1,8 @@
 """Decides whether a follower may go on in a directory, by the file `flintmq.follow` there.
 
 A directory with a log is a copy if a follower began it and nobody has written it since. In any other the log may have
-records of its own, so the user has to adopt it; the comparison with the master decides then.
+records of its own, so the user has to adopt it; the comparison with the master decides then. Among files of something
+else than a store none is begun, also not by adoption.
 """
 
 from __future__ import annotations
@@ -15,6 +16,11 @@ from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.layout import directories, followed
 from flintmq.store.layout.followed import Followed
 
+_SIGNS = (directories.LOG, directories.QUEUES, "checkpoint", "flintmq.mark", followed.FILE_NAME)
+"""Of these a directory that was opened as a store has at least one."""
+_NO_FILES = (directories.CONFIG, "lock", "lost+found")
+"""What else a new directory may have: the broker's tables are written before the store is opened."""
+
 
 def check_past(root: str, config: StoreConfig, effects: Effects, *, adopt: bool) -> None:
     """Check that a directory is new, a copy, or to be adopted. Nothing is changed.
@@ -26,12 +32,17 @@ def check_past(root: str, config: StoreConfig, effects: Effects, *, adopt: bool)
         adopt: whether the user said so.
 
     Raises:
-        UsageError: it is none of these.
+        UsageError: it is none of these, or has files of something else and no store.
         CorruptStoreError: `flintmq.follow` cannot be understood.
         StoreAccessError: a directory may not be read.
     """
     found = None if adopt else followed.read(root, effects)
-    if adopt or (found is not None and found.mastered_at is None) or is_new(root, config, effects):
+    if found is not None and found.mastered_at is None:
+        return
+    if is_new(root, config, effects):
+        _refuse_strangers(root, effects)
+        return
+    if adopt:
         return
     if found is None:
         text = f"{root}: a log that no follower has written"
@@ -40,6 +51,26 @@ def check_past(root: str, config: StoreConfig, effects: Effects, *, adopt: bool)
     raise UsageError(
         f"{text}; follow into a new directory, or give --adopt to go on here if its last record is the master's"
     )
+
+
+def _refuse_strangers(root: str, effects: Effects) -> None:
+    """Check that a directory without a log has no files of something else, or is a store.
+
+    A store that is there is opened whatever lies beside it.
+
+    Raises:
+        UsageError: it has.
+        StoreAccessError: it may not be read.
+    """
+    names = effects.listdir(root)
+    if any(name in _SIGNS for name in names):
+        return
+    strangers = [name for name in names if not name.startswith((".", "flintmq.")) and name not in _NO_FILES]
+    if strangers:
+        raise UsageError(
+            f"{root} holds other things than a store ({strangers[0][:100]!a}); give --store a directory that is "
+            "missing or empty, or a copy to go on with"
+        )
 
 
 def check_file_size(root: str, size: int, config: StoreConfig, effects: Effects) -> None:
