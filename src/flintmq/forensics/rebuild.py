@@ -18,6 +18,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.format.index import PEER_533, checked_peer
 from flintmq.storage.filesystem import REAL, Effects
+from flintmq.storage.full_disk import naming
 from flintmq.storage.lock import is_live
 from flintmq.storage.store_url import local_only, outside_store
 from flintmq.storage.tree import walk_tree
@@ -304,7 +305,8 @@ def making(plan: RebuildPlan) -> Iterator[None]:
     try:
         for name in (PLAIN, BATCH):
             plan.disk.mkdirs(os.path.join(plan.staging, name))
-        yield
+        with naming(plan.into):
+            yield
     except BaseException:
         shutil.rmtree(plan.staging, ignore_errors=True)
         if not there:

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 
 from flintmq.errors import StoreAccessError, UsageError
 from flintmq.storage.filesystem import REAL
+from flintmq.storage.full_disk import naming
 from flintmq.storage.tree import walk_tree
 
 
@@ -27,6 +28,7 @@ def staging_for(into: str, what: str) -> Iterator[str]:
     Raises:
         UsageError: another process does the same work now.
         StoreAccessError: it cannot be made.
+        OSError: of the block; that of a full disk names the target.
     """
     folder = _staging(into, what)
     try:
@@ -43,7 +45,8 @@ def staging_for(into: str, what: str) -> Iterator[str]:
             raise UsageError(f"{into}: another {what} into it has just ended; look at its result")
         _empty(folder)
         try:
-            yield folder
+            with naming(into):
+                yield folder
         finally:
             _empty(folder)
             os.rmdir(folder)
