@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,10 @@ def run(root: Path, lives: list[Life]) -> None:
     ledger = root / "ledger"
     for life in lives:
         assert live(root / "store", ledger, life) == "killed", life
+    told = lives[-1]
+    while not read_ledger(ledger)[1] and (told.after_s or 0) < 6:  # all may end before their first put
+        told = replace(told, number=told.number + 1, seed=told.seed + 1, after_s=(told.after_s or 0) + 0.5)
+        assert live(root / "store", ledger, told) == "killed", told
     found = check_contract(root / "store", ledger)
     assert found.wrong == {}, (found, lives)
     assert found.acknowledged > 0 and found.stored >= found.acknowledged
