@@ -20,6 +20,7 @@ EXIT_CODES = {
     "FlintError": 3,
     "UsageError": 2,
     "ConfigError": 2,
+    "UnknownTopicError": 7,
     "StoreError": 3,
     "NotAStoreError": 2,
     "UnsupportedFormatError": 4,

@@ -2,7 +2,8 @@
 
     FlintError                        exit  meaning
     ├── UsageError (ValueError)        2    an option, name or value that cannot be used
-    │   └── ConfigError                2    an unknown RocketMQ key, or a value it cannot have
+    │   ├── ConfigError                2    an unknown RocketMQ key, or a value it cannot have
+    │   └── UnknownTopicError          7    a topic that no store has
     ├── StoreError                     3    something about the store directory itself
     │   ├── NotAStoreError             2    the path has no RocketMQ store
     │   ├── UnsupportedFormatError     4    a store kind FlintMQ does not read (RocksDB queues, DLedger log)
@@ -42,6 +43,12 @@ class UsageError(FlintError, ValueError):
 
 class ConfigError(UsageError):
     """A RocketMQ configuration key that does not exist, or a value that it cannot have."""
+
+
+class UnknownTopicError(UsageError):
+    """No store that is read has a topic of this name; the text names a similar one."""
+
+    exit_code = 7
 
 
 class StoreError(FlintError):

@@ -390,7 +390,7 @@ def test_columns_are_added(tmp_path: Path) -> None:
     assert rows.sort("physical_offset").drop("physical_offset").rows() == [
         ("eu", None, None), ("eu", None, None), ("us", "x", None), ("us", "x", None), (None, "y", None),
     ]  # fmt: skip
-    with pytest.raises(UsageError, match="exports with other properties"):
+    with pytest.raises(UsageError, match="exports with other --property"):
         lake.export(properties=["region"])
     lake.table.update_schema().add_column("number", LongType()).commit()
     with pytest.raises(UsageError, match=r"other columns than this export \(number\)"):

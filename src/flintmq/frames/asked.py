@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from flintmq.config.keys import StoreConfig
-from flintmq.errors import UsageError
+from flintmq.errors import UnknownTopicError, UsageError
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.report import Report
 
@@ -36,7 +36,7 @@ def refuse_unknown_topics(
         in_history: returns whether the table has rows of a topic.
 
     Raises:
-        UsageError: (strict) a topic is unknown; the text names a similar one.
+        UnknownTopicError: (strict) a topic is unknown; the text names a similar one.
         NotAStoreError, UnsupportedFormatError, StoreAccessError: a store cannot be read.
     """
     if not predicate.named_topics:
@@ -60,5 +60,5 @@ def refuse_unknown_topics(
             continue
         text = f"{error} (nor have {len(paths) - 1} other stores)" if paths[1:] else str(error)
         if strict:
-            raise UsageError(text)
+            raise UnknownTopicError(text)
         report.note(NOT_THERE, text.replace(f"; {ADVICE}", ""))

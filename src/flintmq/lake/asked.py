@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
 from flintmq.config.text import short
-from flintmq.errors import FlintError, StoreError, UsageError
+from flintmq.errors import FlintError, StoreError, UnknownTopicError, UsageError
 from flintmq.lake.offsets import Queue
 from flintmq.lake.options import ReadOptions
 from flintmq.store.commitlog.predicate import LEAST, MOST
@@ -41,7 +41,8 @@ def as_the_store_has(
             which is neither raised nor noted then.
 
     Raises:
-        UsageError: (failOnDataLoss) the store does not have a topic or queue, or a queue's start is after its end.
+        UnknownTopicError: (failOnDataLoss) the store does not have a topic.
+        UsageError: (failOnDataLoss) the store does not have a queue, or a queue's start is after its end.
         StoreError: (failOnDataLoss) offsets have expired or do not exist yet, or nothing was stored after a time.
         StoreAccessError: a file may not be read.
     """
@@ -119,7 +120,7 @@ class _Asked:
         """Yield each named topic or queue that does not exist, with its error."""
         predicate, snapshot = self.options.predicate, self.lookup.snapshot
         unknown = unknown_topics(self.lookup, predicate, go_on(self.options))
-        yield from ((f"topic {topic}", error) for topic, error in unknown.items())
+        yield from ((f"topic {topic}", UnknownTopicError(str(error))) for topic, error in unknown.items())
         for topic, queue in sorted(predicate.queues or ()) if not unknown else ():
             name = QueueName(topic, queue)
             if not self.lookup.units(name).files:

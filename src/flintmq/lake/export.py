@@ -58,6 +58,19 @@ CHOICES: dict[str, Any] = {
 }
 
 
+# How a user names those whose values differ one by one; `stream` and `many` have texts of their own.
+WORDS = {
+    "topics": "--topic",
+    "decompress": "--decompress",
+    "explode": "--explode",
+    "properties": "--property",
+    "body": "--body",
+    "body_schema": "--body-schema",
+    "body_head": "--body-head",
+    "partition_by": "--partition-by",
+}
+
+
 class ExportChoices(TypedDict, total=False):
     """Declares the keywords of an export, in one pass or streaming.
 
@@ -279,11 +292,23 @@ def next_begin(root: object, last: StoreProgress | None, plan: ScanPlan) -> int:
 
 
 def check_same(target: ExportTarget, last: Manifest, choice: Mapping[str, Any]) -> None:
-    """Raise UsageError unless the last export was with the same options."""
+    """Raise UsageError unless the last export was with the same options; the text has the words of the user."""
     there = {name: last.choice.get(name, default) for name, default in CHOICES.items()}
+    if there["many"] != choice["many"]:
+        before, now = ("several stores", "one is") if there["many"] else ("one store", "several are")
+        raise UsageError(
+            f"{target.where} has exports of {before}, and {now} given now; the columns differ: name {before} again, or "
+            "export into a new directory"
+        )
+    if there["stream"] != choice["stream"]:
+        before, now = ("with", "without") if there["stream"] else ("without", "with")
+        raise UsageError(
+            f"{target.where} has exports made {before} --follow (--stream on Spark), and this one is {now} it; export "
+            f"{before} it again, or into a new directory"
+        )
     other = [
-        f"{name} ({shown(there[name])} there, {shown(choice[name])} now)"
-        for name in CHOICES
+        f"{WORDS[name]} ({shown(there[name])} there, {shown(choice[name])} now)"
+        for name in WORDS
         if there[name] != choice[name]
         and name not in target.changeable
         and not (name == "properties" and only_adds(there[name], choice[name]))
@@ -308,7 +333,8 @@ def only_adds(there: Sequence[Sequence[str]] | None, now: Sequence[Sequence[str]
 
 def shown(value: Any) -> str:
     """Format the value of an option for an error, shortened."""
-    text = "nothing" if value is None else json.dumps(value)
+    words = {None: "nothing", True: "given", False: "not given"}
+    text = words[value] if value is None or isinstance(value, bool) else json.dumps(value)
     return text if len(text) <= 120 else f"{text[:80]}... of {len(text)} characters"
 
 

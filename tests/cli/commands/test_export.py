@@ -22,6 +22,39 @@ from flintmq.cli import signals
 from flintmq.storage.stop_event import StopEvent
 
 
+def test_an_export_in_another_way_is_told_in_the_users_words(run: Run, golden: Any, tmp_path: Path) -> None:
+    """No name of a manifest's key: the option, and what to do."""
+    store, (one, follow) = golden("basic").path, (tmp_path / "one", tmp_path / "follow")
+    assert run("export", store, "--out", one, "--topic", "Orders").code == 0
+    assert run("export", store, "--out", follow, "--follow", "--once", "--explode").code == 0
+
+    def said(*words: object) -> str:
+        result = run("export", *words)
+        assert (result.code, result.out) == (2, "")
+        assert not {"many", "stream", "true", "false", "null"} & set(result.err.replace("(", " ").split())
+        return result.err
+
+    again = "export with the same, or into a new directory\n"
+    assert said(store, "--out", one) == (
+        f'flintmq: {one} has exports with other --topic (["Orders"] there, nothing now); {again}'
+    )
+    assert said(store, "--out", follow, "--follow", "--once") == (
+        f"flintmq: {follow} has exports with other --explode (given there, not given now); {again}"
+    )
+    assert said(store, "--out", one, "--follow", "--once", "--topic", "Orders") == (
+        f"flintmq: {one} has exports made without --follow (--stream on Spark), and this one is with it; export "
+        "without it again, or into a new directory\n"
+    )
+    assert "made with --follow" in said(store, "--out", follow)
+    (tmp_path / "all" / "b").mkdir(parents=True)
+    for broker in ("a", "b"):
+        shutil.copytree(store, tmp_path / "all" / broker / "store", dirs_exist_ok=True)
+    assert said(f"{tmp_path}/all/{{broker}}/store", "--out", one, "--topic", "Orders") == (
+        f"flintmq: {one} has exports of one store, and several are given now; the columns differ: name one store "
+        "again, or export into a new directory\n"
+    )
+
+
 @pytest.mark.parametrize("words", [["--once"], ["--interval", "3"], ["--interval=10"], ["--max-offsets", "5"]])
 def test_what_belongs_to_follow(run: Run, golden: Any, tmp_path: Path, words: list[str]) -> None:
     result = run("export", golden("basic").path, "--out", tmp_path / "lake", *words)
@@ -33,8 +66,10 @@ def test_what_belongs_to_follow(run: Run, golden: Any, tmp_path: Path, words: li
 
 
 def test_a_topic_that_is_not_there(run: Run, golden: Any, tmp_path: Path) -> None:
+    """The exit code is that of `scan --topic`."""
     result = run("export", golden("basic").path, "--out", tmp_path / "lake", "--topic", "nosuch")
-    assert result.code == 2 and ": the store has no topic 'nosuch'; it has " in result.err
+    assert run("scan", golden("basic").path, "--topic", "nosuch").code == 7
+    assert result.code == 7 and ": the store has no topic 'nosuch'; it has " in result.err
     assert result.err.endswith("; --skip-damage reads the rest\n") and "failOnDataLoss" not in result.err
 
 

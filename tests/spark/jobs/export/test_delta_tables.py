@@ -273,7 +273,7 @@ def test_columns_are_added(tmp_path):
     lake.put(1)
     before = tree(lake.out)
     for properties in (["region"], None, ["region:customer", "tenant"], ["region", "tenant"]):
-        with pytest.raises(UsageError, match="exports with other properties"):
+        with pytest.raises(UsageError, match="exports with other --property"):
             lake.export(properties=properties)
     with pytest.raises(UsageError, match=r"other columns than this export \(number\)"):
         lake.table.alter.add_columns(Field("number", "integer"))

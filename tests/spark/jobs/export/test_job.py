@@ -130,7 +130,7 @@ def test_another_store_is_refused(golden, in_process, tmp_path):
 
 def test_another_choice_is_refused(golden, in_process, tmp_path):
     run(golden("basic"), tmp_path, decompress=True)
-    with pytest.raises(UsageError, match="exports with other decompress"):
+    with pytest.raises(UsageError, match="exports with other --decompress"):
         run(golden("basic"), tmp_path)
 
 

@@ -66,9 +66,9 @@ def test_every_message_once(golden, in_process, tmp_path, name, to):
 def test_what_is_refused(golden, in_process, tmp_path):
     store = golden("basic")
     run(store, tmp_path / "a", topics=["Orders"])
-    with pytest.raises(UsageError, match="exports with other topics"):
+    with pytest.raises(UsageError, match="exports with other --topic"):
         run(store, tmp_path / "a")
-    with pytest.raises(UsageError, match="exports with other stream"):
+    with pytest.raises(UsageError, match="exports made with --follow"):
         batch_job.export(None, str(store.path), str(tmp_path / "a"), topics=["Orders"])
     with pytest.raises(UsageError, match="another store"):
         run(golden("v540"), tmp_path / "a", topics=["Orders"])
