@@ -344,7 +344,8 @@ def test_a_last_file_that_was_cut_short(golden, tmp_path, cut):
     os.truncate(copy / "commitlog" / f"{5 * BASIC_FILE:020d}", cut)
     view = open_store(copy, set=store.config)
     left = [row for row in store.rows if row["physical_offset"] + row["size"] <= 5 * BASIC_FILE + cut]
-    assert offsets(view.messages()) == [row["physical_offset"] for row in left]
+    # Without any record in its last file the log is too short for its queues, and a strict reader refuses it.
+    assert offsets(view.messages(strict=cut > 0)) == [row["physical_offset"] for row in left]
     want = {}
     for row in left:
         want[row["topic"], row["queue_id"]] = row["queue_offset"] + 1

@@ -16,7 +16,7 @@ from flintmq.errors import MessageNotFoundError
 from flintmq.message import StoredMessage
 from flintmq.store.commitlog.report import Report
 from flintmq.store.dispatch.queue_positions import places
-from flintmq.store.view import QueueInfo, StoreView, open_store
+from flintmq.store.view import NO_FILES, QueueInfo, StoreView, open_store
 
 AT_ONCE = 256  # messages of a queue that are read at a time
 LOOKED_BACK = 100_000  # most messages that `last` reads in all queues together
@@ -110,7 +110,7 @@ class TopicTail:
         there = [info.queue_id for info in self.view.queues(self.topic)]
         if there:
             return f"none of these queues has a message; its queues are {', '.join(map(str, there[:32]))}"
-        return no_such_topic(self.view.topics())
+        return NO_FILES if self.topic in self.view.broker.topics else no_such_topic(self.view.topics())
 
     def last(self, count: int) -> list[StoredMessage]:
         """Return the newest `count` messages, or fewer if LOOKED_BACK messages do not hold as many."""

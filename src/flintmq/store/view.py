@@ -40,6 +40,10 @@ if TYPE_CHECKING:
     from flintmq.store.consumer.consumer import Consumer
 
 BOUNDARIES = ("lower", "upper")
+NO_FILES = (
+    "it is configured and has no queue files; if it had messages, `flintmq scan` finds them in the log, and "
+    "`flintmq rebuild` makes the files"
+)
 
 
 class QueueInfo(NamedTuple):
@@ -143,7 +147,8 @@ class StoreView:
     def read_log_of(self, topic: str) -> bool:
         """Find queues in the log from now on if directories of a topic's queues are missing; return whether they are.
 
-        The last 4 MiB of the log show which queues should have one. All of the log is read then, until `refresh`.
+        The last 4 MiB of the log, and `flintmq.queues`, show which queues should have one. All of the log is read then,
+        until `refresh`.
         """
         arguments.texts(topic=topic)
         return self._now.read_log_of(topic)
@@ -180,6 +185,8 @@ class StoreView:
         first, stop, _ = now.bounds(name)
         if next(now.lost_units(name, offset, offset + 1), None) is not None:
             has = "its record is damaged or missing; run `flintmq verify`"
+        elif name not in now.names() and now.is_configured(name):
+            has = NO_FILES
         elif name not in now.names():
             has = "there is no such queue" if topic in self.topics() else "there is no such topic"
         elif first == stop:

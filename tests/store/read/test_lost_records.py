@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -10,12 +11,17 @@ import pytest
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import LostLogError, MessageNotFoundError
+from flintmq.forensics.topic_tail import TopicTail
 from flintmq.format.consume_queue import UNIT_SIZE
+from flintmq.message import Message
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import Snapshot
+from flintmq.store.read import queue_lookup
 from flintmq.store.read.lost_records import MISSING, SHORT, LostRecords
+from flintmq.store.read.queue_lookup import QueueLookup
 from flintmq.store.view import open_store
 from tests.compat.stores import Golden
+from tests.support.engine import KEYS, open_small
 
 SIZE = 131072
 
@@ -178,3 +184,37 @@ def test_a_deleted_topic_is_not_missed(golden, tmp_path: Path) -> None:  # type:
         assert not view.read_log_of("Orders")
         with pytest.raises(MessageNotFoundError, match="no such topic"):
             view.get("Orders", 0, 3)
+
+
+def test_a_queue_that_the_last_clean_stop_recorded(tmp_path: Path) -> None:
+    """Its messages are before the last megabytes of the log."""
+    with open_small(tmp_path) as store:
+        store.put(Message("Early", b"x"))
+        store.wait_dispatched(10)
+    shutil.rmtree(tmp_path / "consumequeue" / "Early")
+    lookup = QueueLookup(Snapshot(str(tmp_path), StoreConfig.of(None, KEYS)))
+    assert not lookup.has_files  # of a store without any queue the log is read
+    with open_small(tmp_path) as store:
+        for number in range(20):
+            store.put(Message("Late", b"y" * 1000, queue_id=number % 2))
+        store.wait_dispatched(10)
+    shutil.rmtree(tmp_path / "consumequeue" / "Early")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(queue_lookup, "SEGMENT_BYTES", 2000)
+        with open_store(tmp_path, set=KEYS) as view:
+            assert view._now.without_files == {("Early", 0)}
+            assert view.get("Early", 0, 0).body == b"x"
+
+
+def test_a_configured_queue_without_files(golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    store = golden("basic").copy(tmp_path)
+    (store / "config").mkdir()
+    table = {"topicConfigTable": {"Idle": {"topicName": "Idle", "readQueueNums": 2, "writeQueueNums": 2}}}
+    (store / "config" / "topics.json").write_text(json.dumps(table))
+    with open_store(store) as view:
+        with pytest.raises(MessageNotFoundError, match="configured and has no queue files.*flintmq rebuild"):
+            view.get("Idle", 1, 0)
+        with pytest.raises(MessageNotFoundError, match="no such topic"):
+            view.get("Idle", 2, 0)
+        with pytest.raises(MessageNotFoundError, match="configured and has no queue files"):
+            TopicTail(view, "Idle")

@@ -18,6 +18,7 @@ from functools import cached_property
 from typing import NamedTuple
 
 from flintmq.format.consume_queue import UNIT, UNIT_SIZE, Unit
+from flintmq.format.text import java_decode
 from flintmq.message import StoredMessage, stored_message
 from flintmq.storage.mutex import ReentrantLock
 from flintmq.store.commitlog.report import Damage, Report
@@ -283,10 +284,11 @@ class QueueLookup:
 
     @cached_property
     def without_files(self) -> frozenset[QueueName]:
-        """The queues that have no directory although they should, as the last megabytes of the log show.
+        """The queues that have no directory although they should.
 
-        Their records there are before others that are dispatched. Of a topic that was deleted topics.json knows
-        nothing; light queues need not be dispatched. A store without any queue is none of these: its log is read.
+        `flintmq.queues` names them, or the last megabytes of the log show them: their records there are before others
+        that are dispatched. Of a topic that was deleted topics.json knows nothing; light queues need not be dispatched.
+        Of a store without any queue the log is read anyway, so none is returned.
         """
         snapshot = self.snapshot
         stop = self._tail().begin
@@ -296,15 +298,32 @@ class QueueLookup:
         found = LogMap(min(begin, stop), DispatchRules.of(snapshot.config, self._batch_topics))
         found.extend(snapshot.log, stop)
         topics, there = snapshot.broker.topics, self.names()
-        return frozenset(
+        wanted = {
             name
             for name in found.names()
-            if name not in there
-            and is_path(name.topic)
-            and not self._has_directory_now(name)
-            and not name.topic.startswith(LMQ_PREFIX)
-            and (not topics or name.topic in topics)
-        )
+            if not name.topic.startswith(LMQ_PREFIX) and (not topics or name.topic in topics)
+        }
+        missing = (self._recorded() | wanted) - there
+        return frozenset(name for name in missing if is_path(name.topic) and not self._has_directory_now(name))
+
+    def _recorded(self) -> set[QueueName]:
+        """Return the queues that had messages at the last clean stop; they count only beside a valid mark."""
+        snapshot = self.snapshot
+        if snapshot.facts.mark.flushed is None or snapshot.facts.live or not snapshot.facts.clean:
+            return set()
+        from flintmq.store.consumequeue import known_ends  # it loads the engine's writer
+
+        ends = known_ends.read(snapshot.root, snapshot.effects)
+        return {QueueName(java_decode(topic), queue_id) for (topic, queue_id), end in ends.items() if end}
+
+    def is_configured(self, name: QueueName) -> bool:
+        """Return whether config/ knows a queue: topics.json has it, or a group has consumed messages of it."""
+        broker = self.snapshot.broker
+        settings = broker.topics.get(name.topic)
+        if settings is not None and 0 <= name.queue_id < max(settings.read_queues, settings.write_queues):
+            return True
+        groups = (offsets for (topic, _), offsets in broker.consumer_offsets.items() if topic == name.topic)
+        return any(offsets.get(name.queue_id, 0) > 0 for offsets in groups)
 
     def _has_directory_now(self, name: QueueName) -> bool:
         """Return whether a queue has a directory by now: another process may have made it."""
