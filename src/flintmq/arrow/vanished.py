@@ -18,7 +18,9 @@ REASON = "the file was deleted while the log was read"
 
 
 def accounted(walk: LogWalk, end: int | None = None) -> Iterator[Piece]:
-    """Yield the pieces of a lenient walk, then report what it did not read of deleted files as damage.
+    """Yield the pieces of a lenient walk; report what it missed of deleted files.
+
+    It is reported as damage, after the last piece.
 
     A walk that is left early did not have to read the rest.
 
@@ -48,7 +50,7 @@ def has_vanished(report: Report, file: LogFile) -> bool:
 
 
 def note_vanished(report: Report, file: LogFile, first: int, last: int) -> None:
-    """Report a deleted file that no walk came to, as walks do, and the range [first, last) as lost."""
+    """Report a deleted file that no walk came to, and [first, last) as lost."""
     report.note(CODE, f"{file.path} was deleted while the log was read")
     report.damage(Damage(file.path, first - file.start, first, last - first, REASON))
 

@@ -1,4 +1,4 @@
-"""Checks the statements of a question before DuckDB runs them: which may answer, and which files they may touch.
+"""Checks which statements of a question may answer, and which files they may touch.
 
 Only the last statement's answer is given, so an earlier one that answers would be lost. A SELECT writes no file, so one
 may read any. A question with another statement (COPY, EXPORT, ATTACH, SET of a file for a log, PREPARE of one of these)
@@ -86,7 +86,7 @@ def keep_out(
 
 
 def _allowed(question: str, stores: list[str], config: StoreConfig) -> Iterator[str]:
-    """Yield the paths that a question names in quotes and that are neither in a store nor above one."""
+    """Yield the paths in quotes that are neither in a store nor above one."""
     inside = [place for store in stores for place in _places(store, config)]
     for text in set(_quoted(question)):
         path = re.sub(r"^file:(//(localhost)?)?(?=/)", "", text)

@@ -292,7 +292,10 @@ def next_begin(root: object, last: StoreProgress | None, plan: ScanPlan) -> int:
 
 
 def check_same(target: ExportTarget, last: Manifest, choice: Mapping[str, Any]) -> None:
-    """Raise UsageError unless the last export was with the same options; the text has the words of the user."""
+    """Raise UsageError unless the last export was with the same options.
+
+    The text has the words of the user.
+    """
     there = {name: last.choice.get(name, default) for name, default in CHOICES.items()}
     if there["many"] != choice["many"]:
         before, now = ("several stores", "one is") if there["many"] else ("one store", "several are")

@@ -151,9 +151,10 @@ def resolve_cuts(log: LogFiles, part: LogRange, log_end: int) -> LogRange:
 
 
 def deleted_before(log: LogFiles, wanted: LogRange, made: LogRange) -> LogFile | None:
-    """Return the file in which a range was wanted to begin, if the cut is after it because it was deleted.
+    """Return the deleted file in which a range was wanted to begin, or None.
 
-    The task before may have made the same cut while the file was there, so it does not answer for the rest.
+    The cut is after it then. The task before may have made the same cut while the file was there, so it does not answer
+    for the rest.
 
     Args:
         log: files of the log.

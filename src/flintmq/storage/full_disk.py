@@ -1,4 +1,7 @@
-"""Names the place in errors of a disk that is full: a write to an open file fails without its path."""
+"""Names the place in errors of a full disk.
+
+A write to an open file fails without its path.
+"""
 
 from __future__ import annotations
 
