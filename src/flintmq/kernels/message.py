@@ -265,7 +265,10 @@ delay_level=0, born_host=None)\n--\n
         return type(self), _values(self, _MESSAGE)
 
     def __setattr__(self, name, value):
-        """Assign to a field, with the checks of the constructor; what it sets itself does not come here."""
+        """Assign to a field, with the checks of the constructor.
+
+        Compiled, what the constructor sets does not come here.
+        """
         value = _assigned(name, value)
         if cython.compiled:
             PyObject_GenericSetAttr(self, name, value)

@@ -21,7 +21,7 @@ def texts(**values: object) -> None:
 
 
 def number(name: str, value: object) -> int:
-    """Return a value that is an int or converts to one (numpy's), and is no bool, as a plain int.
+    """Return a number as a plain int: an int or what converts to one (numpy's), but no bool.
 
     Sums of numpy's small integers overflow, and what is kept is written as JSON, which has none of them.
 

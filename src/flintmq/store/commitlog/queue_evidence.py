@@ -19,9 +19,9 @@ _KINDS = ((directories.QUEUES, UNIT_SIZE), (directories.BATCH_QUEUES, BATCH_UNIT
 
 
 def queue_beyond(root: str, position: int, effects: Effects) -> str:
-    """Return which queue has a unit of a record at a log offset or later; an empty text if none has.
+    """Return which queue has a unit of a record at a log offset or later.
 
-    Only the last unit of each queue is looked at: log offsets increase along a queue.
+    The text is empty if none has. Only the last unit of each queue is looked at: log offsets increase along a queue.
 
     Raises:
         StoreAccessError: a file or directory may not be read.

@@ -536,7 +536,10 @@ def same_prefix(data: bytes, begin: int, end: int, log: MasterLog) -> bool:
 
 
 def make_follower(case: PairCase, disk: SimDisk, dial: Any, *, resync: bool = False) -> Follower:
-    """Return a follower of a case on a disk; with `resync` one that drops what its master does not have."""
+    """Return a follower of a case on a disk.
+
+    With `resync` it drops what its master does not have.
+    """
     return Follower(
         STORE,
         MASTER,
