@@ -1,4 +1,4 @@
-"""Says on stderr that an answer may lack messages, because the log is damaged where they should be."""
+"""Says on stderr that an answer may lack messages, because the log is damaged there."""
 
 from __future__ import annotations
 

@@ -203,7 +203,7 @@ class Inspection:
 
     @property
     def damaged(self) -> bool:
-        """Whether the log lacks files, or does not end where it was written to."""
+        """True if the log lacks files, or does not end where it was written to."""
         return bool(self.log.gaps) or self.log.ending in BROKEN
 
 

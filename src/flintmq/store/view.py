@@ -145,7 +145,7 @@ class StoreView:
         refuse_damaged_ends(snapshot.log, snapshot.facts, snapshot.log_end)
 
     def read_log_of(self, topic: str) -> bool:
-        """Find queues in the log from now on if directories of a topic's queues are missing; return whether they are.
+        """Find queues in the log from now on if the topic lacks directories; return whether.
 
         The last 4 MiB of the log, and `flintmq.queues`, show which queues should have one. All of the log is read then,
         until `refresh`.

@@ -133,7 +133,7 @@ class MessageScan:
             self.progress(piece.base + piece.end - log.min_offset, log.limit - log.min_offset)
 
     def report_deleted(self) -> None:
-        """Report files that were deleted before they were read as damage; call it once, after the last message."""
+        """Report deleted files as damage; call it once, after the last message."""
         for lost in self.walk.deleted:
             self.report.damage(lost)
 

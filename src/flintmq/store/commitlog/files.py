@@ -113,7 +113,7 @@ class LogFiles:
         return self.files[-1].start + self.files[-1].size if self.files else 0
 
     def gaps(self) -> list[tuple[int, int]]:
-        """Return the log offsets [begin, end) for which a file is missing or too short, and others follow."""
+        """Return log offsets [begin, end) of missing or short files that others follow."""
         found, reached = [], self.min_offset
         for file in self.files:
             if file.size and file.start > reached:

@@ -20,7 +20,7 @@ SHORT = "the file ends before"
 
 
 def in_its_file(log: LogFiles, damage: Damage) -> Damage:
-    """Return damage under the name of the file in which it is: a walk names a missing file by the one after it."""
+    """Return damage under its own file's name; a walk names a missing file by the next one."""
     path, position = log.path_at(damage.offset)
     return replace(damage, file=path, position=position)
 
@@ -42,7 +42,7 @@ class LostRecords:
         self._damages: dict[int, list[Damage]] = {}  # by the file's start, in order
 
     def at(self, offset: int, size: int = 0) -> Damage | None:
-        """Return the damage at a log offset, as the loss of a record of this size; None if there is none.
+        """Return the loss of a record of this size at a log offset; None if nothing is damaged.
 
         What is before the log's begin has expired, and what is after its end was truncated.
         """

@@ -259,7 +259,7 @@ class QueueLookup:
         return LostRecords(self.snapshot)
 
     def lost_units(self, name: QueueName, begin: int, stop: int) -> Iterator[Damage]:
-        """Yield the place of each record that a unit of [begin, stop) points to and that is damaged or missing."""
+        """Yield the places of damaged and missing records of the units in [begin, stop)."""
         units = self.units(name)
         first, end = max(units.number_of(begin), units.first), units.end()
         if begin >= stop or first >= end:
@@ -271,7 +271,7 @@ class QueueLookup:
                     yield lost
 
     def report_lost(self, name: QueueName, begin: int, stop: int, report: Report) -> None:
-        """Report what may be missing among the offsets [begin, stop) of a queue, of which none can be read.
+        """Report the losses among offsets [begin, stop) of a queue, none of which can be read.
 
         That is what `lost_units` yields; and after the last unit, where the log is read instead, all its damage there.
         """
@@ -307,7 +307,7 @@ class QueueLookup:
         return frozenset(name for name in missing if is_path(name.topic) and not self._has_directory_now(name))
 
     def _recorded(self) -> set[QueueName]:
-        """Return the queues that had messages at the last clean stop; they count only beside a valid mark."""
+        """Return the queues with messages at the last clean stop; none without a valid mark."""
         snapshot = self.snapshot
         if snapshot.facts.mark.flushed is None or snapshot.facts.live or not snapshot.facts.clean:
             return set()
@@ -317,7 +317,7 @@ class QueueLookup:
         return {QueueName(java_decode(topic), queue_id) for (topic, queue_id), end in ends.items() if end}
 
     def is_configured(self, name: QueueName) -> bool:
-        """Return whether config/ knows a queue: topics.json has it, or a group has consumed messages of it."""
+        """Return whether topics.json has a queue, or a group has consumed messages of it."""
         broker = self.snapshot.broker
         settings = broker.topics.get(name.topic)
         if settings is not None and 0 <= name.queue_id < max(settings.read_queues, settings.write_queues):
@@ -332,7 +332,7 @@ class QueueLookup:
         return any(effects.is_dir(os.path.join(root, kind, name.topic, str(name.queue_id))) for kind in kinds)
 
     def read_log_of(self, topic: str) -> bool:
-        """Read all queues from the log from now on if files of a topic's queues are missing; return whether."""
+        """Read all queues from the log from now on if the topic lacks files; return whether."""
         with self._lock:
             if not any(name.topic == topic for name in self.without_files):
                 return False
