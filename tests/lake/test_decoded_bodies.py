@@ -82,7 +82,7 @@ def test_avro(tmp_path: Path, to: str) -> None:
     want = ORDER | {"names": [("de", "Grüße")]}
     assert bodies_of(tmp_path / "out", to) == [(want, None), (None, b"\x01")]
     file.write_text(json.dumps(SCHEMA | {"fields": SCHEMA["fields"][:1]}))
-    with pytest.raises(UsageError, match='other body_schema .* there, "struct<id:bigint>" now'):
+    with pytest.raises(UsageError, match='other --body-schema .* there, "struct<id:bigint>" now'):
         export(str(tmp_path / "store"), str(tmp_path / "out"), **names)
 
 

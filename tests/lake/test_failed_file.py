@@ -56,7 +56,9 @@ def test_a_write_that_fails_in_the_middle_is_one_line_and_leaves_no_part(tmp_pat
         "from flintmq.cli.app import run; sys.exit(run(sys.argv[1:]))"
     )
     words = ["export", tmp_path / "store", "--to", to, "--out", tmp_path / "out", "--threads", "1"]
-    done = subprocess.run([sys.executable, "-c", code, *map(str, words)], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-B", "-c", code, *map(str, words)], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 5 and done.stdout == ""
     (line,) = done.stderr.splitlines()
     assert line.startswith(f"flintmq: {tmp_path}/out/_staging/tasks/") and "000001.part: File too large" in line

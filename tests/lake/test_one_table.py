@@ -104,11 +104,11 @@ def test_a_store_of_another_log_is_refused(data: Path, tmp_path: Path, make: Exp
 def test_one_store_and_several_do_not_mix(data: Path, tmp_path: Path, make: Export) -> None:
     out = tmp_path / "lake"
     make(f"{data}/*/store", out)
-    with pytest.raises(UsageError, match="other many"):
+    with pytest.raises(UsageError, match="exports of several stores, and one is given now"):
         make(str(data / "a" / "store"), out)
     alone = tmp_path / "alone"
     make(str(data / "a" / "store"), alone)
-    with pytest.raises(UsageError, match="other many"):
+    with pytest.raises(UsageError, match="exports of one store, and several are given now"):
         make(f"{data}/*/store", alone)
 
 

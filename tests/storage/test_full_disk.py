@@ -48,11 +48,14 @@ JOBS: dict[str, Callable[[str, str], Any]] = {
 
 @pytest.mark.parametrize("job", JOBS)
 def test_jobs_name_their_target(golden: Any, tmp_path: Path, job: str) -> None:
-    """A limit of the process on the size of files stands for a full disk; the job is run in a process of its own."""
+    """A limit of the process on the size of files stands for a full disk; the job is run in a process of its own.
+
+    Without bytecode: Python would leave its files cut off at the limit.
+    """
     into = tmp_path / "into"
     code = f"import sys; from tests.storage.test_full_disk import JOBS; JOBS[{job!r}](*sys.argv[1:])"
     done = subprocess.run(
-        [sys.executable, "-c", code, str(golden("basic").path), str(into)],
+        [sys.executable, "-B", "-c", code, str(golden("basic").path), str(into)],
         capture_output=True,
         text=True,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (4096, 4096)),

@@ -334,11 +334,14 @@ class QueueLookup:
     def read_log_of(self, topic: str) -> bool:
         """Read all queues from the log from now on if the topic lacks files; return whether."""
         with self._lock:
-            if not any(name.topic == topic for name in self.without_files):
-                return False
-            self._mislead()
-            self._bounds.clear()
-            return True
+            return self._read_log_of(topic)
+
+    def _read_log_of(self, topic: str) -> bool:
+        if not any(name.topic == topic for name in self.without_files):
+            return False
+        self._mislead()
+        self._bounds.clear()
+        return True
 
     # -- the ends of a queue ------------------------------------------------------------------------------------------
 

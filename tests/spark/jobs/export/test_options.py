@@ -113,7 +113,7 @@ def test_properties_and_text(golden, mode, tmp_path, to):
         there = want[row["physical_offset"]]
         assert (row["region"], row["id"]) == (there["properties"].get("region"), there["properties"].get("UNIQ_KEY"))
         assert hashlib.sha1(row["body"].encode()).hexdigest() == there["body_sha1"] and row["body_raw"] is None
-    with pytest.raises(UsageError, match=r'other properties \(\[\["region", "region"\], .* there, nothing now\)'):
+    with pytest.raises(UsageError, match=r'other --property \(\[\["region", "region"\], .* there, nothing now\)'):
         run(mode, store.path, tmp_path, **named | {"properties": None})
     with pytest.raises(UsageError, match=r'body \("text" there, "bytes" now\)'):
         run(mode, store.path, tmp_path, **named | {"body": "bytes"})
@@ -149,7 +149,7 @@ def test_json(mode, tmp_path, to):
         )
     other = StructType([*ORDER.fields[:1]])
     file.write_text(other.json())
-    with pytest.raises(UsageError, match='other body_schema .* there, "struct<id:bigint>" now'):
+    with pytest.raises(UsageError, match='other --body-schema .* there, "struct<id:bigint>" now'):
         run(mode, tmp_path / "store", out, **named)
 
 

@@ -194,7 +194,7 @@ def test_other_partitions(stores, in_process, tmp_path, to, by):
         assert all([part.split("=")[0] for part in folder.split("/")] == ["export", *by] for folder in folders)
     assert sorted(zip(*(found[name].to_pylist() for name in ("topic", "physical_offset")), strict=True)) == sorted(rows)
     assert ("date" in found.column_names, "topic_name" in found.column_names) == ("date" in by, "topic_name" in by)
-    with pytest.raises(UsageError, match=r"other partition_by \(\["):
+    with pytest.raises(UsageError, match=r"other --partition-by \(\["):
         export(None, str(store), str(out), to=to)
 
 
