@@ -19,6 +19,7 @@ from flintmq.errors import (
     UsageError,
 )
 from flintmq.message import Message, PutMessageStatus
+from flintmq.storage.filesystem import Effects
 from flintmq.store.append.raw_log import RawLog
 from flintmq.store.layout import followed
 from flintmq.store.layout.config_reader import read_config
@@ -169,6 +170,22 @@ def test_what_came_of_a_record_is_zeroed_and_comes_again(tmp_path: Path, master:
         send(store.raw, master.log, at + size)
         assert store.raw.end == at + size
     assert log_bytes(tmp_path)[: at + size] == master.log[: at + size]
+
+
+def test_what_came_of_a_record_is_zeroed_from_the_back(
+    tmp_path: Path, master: GoldenMaster, monkeypatch: pytest.MonkeyPatch
+):
+    """A kill amid it leaves the beginning of the record, and not a hole before its end."""
+    at, size = max(master.records, key=lambda record: record[1])
+    assert size > 3 * 512
+    seen: list[bytes] = []
+    with open_slave(tmp_path, master) as store:
+        send(store.raw, master.log, at + size - 1)
+        with monkeypatch.context() as patch:
+            patch.setattr(Effects, "wrote", lambda *_: seen.append(log_bytes(tmp_path)[at:].rstrip(b"\0")))
+            store.raw.discard()
+    assert len(seen) > 3 and seen[0] and seen[-1] == b""
+    assert all(master.log[at:].startswith(left) for left in seen)
 
 
 def test_a_log_may_begin_at_any_file(tmp_path: Path, master: GoldenMaster):

@@ -287,12 +287,18 @@ class RawLog:
         self._log.appender.last_time, self._log.appender.end = time, file.start + end
 
     def _zero_rest(self) -> bool:
+        """Zero the bytes after the last whole record, from the back to the front.
+
+        Whoever looks meanwhile, or after a kill amid it, sees bytes of the master and then nothing but zeros.
+        """
         file = self._files.last
         if file is not None:
             at, size = file.wrote, self._received - file.end
             with file.room(at) as room:
-                room[:size] = bytes(size)
-            self._log.effects.wrote(file.fd, at, size)
+                for begin in range((size - 1) // SECTOR * SECTOR, -1, -SECTOR):
+                    count = min(SECTOR, size - begin)
+                    room[begin : begin + count] = bytes(count)
+                    self._log.effects.wrote(file.fd, at + begin, count)
         self._received = self.end
         return True
 
