@@ -10,6 +10,7 @@ that begins anywhere).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from mmap import PAGESIZE
 
 from flintmq.errors import DamagedStreamError, ReplicationError, StoreAccessError, StoreError, UsageError
 from flintmq.format.record_view import size_at, store_times
@@ -228,8 +229,12 @@ class RawLog:
             at = self._received - file.start
             if at + size > file.reserved:
                 self._reserve(file, at + size)
-            with file.room(at) as room:
-                room[:size] = data
+            with file.room(at) as room, memoryview(data) as given:
+                # Page by page: a copy may store its first bytes last, and a kill comes where a page is missing.
+                begin, end = 0, min(size, PAGESIZE - at % PAGESIZE)
+                while begin < size:
+                    room[begin:end] = given[begin:end]
+                    begin, end = end, min(size, end + PAGESIZE)
             self._log.effects.wrote(file.fd, at, size)
             self._received += size
         self._publish()
