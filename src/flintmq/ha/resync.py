@@ -82,8 +82,8 @@ class PartingSearch:
             )
             if parting > start:
                 return self._tail(parting)
-        text = f"the master's log and ours, from offset {begin} to {end}, have no record in common; {NEW_PLACE}"
-        raise DivergedError("diverged", text)
+        text = f"the master's log and ours, from offset {begin} to {end}, have no record in common that can be compared"
+        raise DivergedError("diverged", f"{text}; {NEW_PLACE}")
 
     def _same_from(self, start: int, limit: int) -> int:
         """Return the log offset up to which both logs are the same from the begin of a file on."""

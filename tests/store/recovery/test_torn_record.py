@@ -30,10 +30,16 @@ def log_with(root: Path, *changes: dict[str, object], start: int = 0) -> bytes:
 
 
 def first_bad(
-    root: Path, data: bytes, mark: int = 0, *, alone: bool = True, power_cut: bool = False
+    root: Path,
+    data: bytes,
+    mark: int = 0,
+    *,
+    alone: bool = True,
+    power_cut: bool = False,
+    comes_again: bool = False,
 ) -> tuple[int, str] | None:
     """What a tail says about these bytes."""
-    tail = TornRecordSearch(mark, alone=alone, power_cut=power_cut)
+    tail = TornRecordSearch(mark, alone=alone, power_cut=power_cut, comes_again=comes_again)
     for piece in LogWalk(log_of(root, data), StopFacts(clean=False)):
         bad = tail.first_bad(piece)
         if bad is not None:
@@ -130,6 +136,14 @@ def test_only_others_begin_a_queue_again_at_0(tmp_path: Path):
     assert first_bad(tmp_path, data, alone=False) is None
     data = log_with(tmp_path, {"queue_offset": 5}, {"queue_offset": 0}, {"queue_offset": 6})
     assert first_bad(tmp_path, data, alone=False) == (2 * PLAIN, "queue offset 6 where 1 is the next")
+
+
+def test_a_power_cut_takes_any_queue_offset_of_a_copy(tmp_path: Path):
+    """It came in pieces that ended anywhere (found by the explorer of pairs, seed 1180); the master sends it again."""
+    data = log_with(tmp_path, {"queue_offset": 5}, {"queue_offset": 0}, {"queue_offset": 7})
+    torn = (PLAIN, "queue offset 0 where 6 is the next")
+    assert first_bad(tmp_path, data, alone=False, power_cut=True, comes_again=True) == torn
+    assert first_bad(tmp_path, data[: 2 * PLAIN], alone=False, comes_again=True) is None, "after a kill all is there"
 
 
 @pytest.mark.parametrize("begin", range(470, 514))

@@ -101,7 +101,9 @@ class EndSearch:
         torn = None
         if not self.facts.clean and self.facts.mark.flushed is not None:
             alone = not self.followed and written_by_flintmq(self.root, self.effects)
-            torn = TornRecordSearch(self.facts.mark.flushed, alone=alone, power_cut=self.facts.power_cut)
+            torn = TornRecordSearch(
+                self.facts.mark.flushed, alone=alone, power_cut=self.facts.power_cut, comes_again=self.followed
+            )
         try:
             for piece in walk:
                 bad = torn.first_bad(piece) if torn is not None else None

@@ -35,10 +35,12 @@ class TornRecordSearch:
             topic was deleted; so a 0 instead of the next queue offset is a head that a power cut left incomplete.
         power_cut: the power failed. Then a 0 is such a head, too, if a sector ends in or after it, and all is zero up
             to there. A record of a queue that did start again would have to lie just so.
+        comes_again: what is cut off comes again from a master. It came in pieces that ended anywhere, so that after a
+            power cut any 0 may be such a head.
     """
 
-    def __init__(self, mark: int, *, alone: bool, power_cut: bool = False) -> None:
-        self.mark, self.alone, self.power_cut = mark, alone, power_cut
+    def __init__(self, mark: int, *, alone: bool, power_cut: bool = False, comes_again: bool = False) -> None:
+        self.mark, self.alone, self.power_cut, self.comes_again = mark, alone, power_cut, comes_again
         self.next: dict[tuple[bytes, int], int] = {}
         self._units = Dispatcher(DispatchRules((), index=False))
 
@@ -51,7 +53,8 @@ class TornRecordSearch:
             size, _, queue_id, queue_offset, flags = PLACE.unpack_from(data, at)
             topic, topic_end, rest = texts_at(data, at)
             name, properties = bytes(data[topic:topic_end]), bytes(data[rest : at + size])
-            restarts = not self.alone and not (self.power_cut and _head_ends_in_zeros(data, at, piece))
+            torn = self.power_cut and (self.comes_again or _head_ends_in_zeros(data, at, piece))
+            restarts = not self.alone and not torn
             wrong = self._count(name, queue_id, queue_offset, flags, restarts)
             if b"\0" in name or b"\0" in properties:
                 wrong = TORN if _is_hole(data, topic, at + size, piece.base - piece.file.start) else ODD

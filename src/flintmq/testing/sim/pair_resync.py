@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from flintmq.errors import DivergedError, OffsetGoneError
 from flintmq.ha.follower import Follower
+from flintmq.store.layout import followed
 from flintmq.testing.sim import slow_read
 from flintmq.testing.sim.disk import Image, PowerCut, SimDisk
 from flintmq.testing.sim.pair_run import FILE_SIZE, PairCase, log_on, make_follower
@@ -38,7 +39,8 @@ class Copy:
         begin: log offset of its first byte.
         data: its bytes from there on.
         records: log offset -> bytes of each of its records.
-        parting: log offset from which on records are dropped; None: no record is common.
+        parting: log offset from which on records are dropped; None: no record is common, or a power cut may have
+            changed files that the master has deleted, so that nobody can tell.
     """
 
     begin: int
@@ -54,10 +56,13 @@ class Copy:
         found = slow_read.records(STORE, FILE_SIZE, disk)
         records = {r.physical_offset: data[r.physical_offset - begin :][: r.size] for r in found}
         first = max(begin, master.begin)
+        noted = followed.read(STORE, disk)
+        unsure = noted.unsure_from if noted is not None and noted.unsure_from is not None else end
         stop = min(end, master.end)
         same = next((at for at in range(first, stop) if data[at - begin] != master.data[at]), max(stop, first))
         parting = end if same == end else max((at for at in records if at <= same), default=None)
-        return Copy(begin, data, records, parting if parting is not None and parting > first else None)
+        known = max(begin, min(unsure, end - 1) // FILE_SIZE * FILE_SIZE) >= master.begin
+        return Copy(begin, data, records, parting if parting is not None and parting > first and known else None)
 
     @property
     def dropped(self) -> dict[int, bytes]:
