@@ -17,14 +17,14 @@ from flintmq.storage import filesystem, libc_memory
 from flintmq.storage.filesystem import REAL
 from tests.support.own_time import own_time
 
-OPENED: dict[str, tuple[Callable[[str], Any], int]] = {
-    "open_read": (REAL.open_read, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW),
-    "open_write": (REAL.open_write, os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW),
-    "create": (
-        lambda path: REAL.create(path, 1), os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
-    ),
-    "sync_dir": (REAL.sync_dir, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC),
-}  # fmt: skip
+NEW = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW
+OPENED: dict[str, tuple[Callable[[str], Any], list[int]]] = {
+    "open_read": (REAL.open_read, [os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW]),
+    "open_write": (REAL.open_write, [os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW]),
+    "create": (lambda path: REAL.create(path, 1), [os.O_RDWR | os.O_CLOEXEC | os.O_TMPFILE, NEW]),
+    "create, empty": (lambda path: REAL.create(path, 0), [NEW]),
+    "sync_dir": (REAL.sync_dir, [os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC]),
+}
 
 
 @pytest.mark.parametrize("name", OPENED)
@@ -33,15 +33,15 @@ def test_how_files_are_opened(monkeypatch: pytest.MonkeyPatch, name: str) -> Non
     call, flags = OPENED[name]
     asked: list[int] = []
 
-    def refused(path: str, flags: int, mode: int = 0o777) -> int:
+    def refused(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
         asked.append(flags)
-        raise FileNotFoundError(path)
+        raise FileNotFoundError(errno.ENOENT, os.strerror(errno.ENOENT), path)
 
     with monkeypatch.context() as patch:
         patch.setattr(os, "open", refused)
         with pytest.raises(FileNotFoundError):
             call("x")
-    assert asked == [flags]
+    assert asked == flags
 
 
 def test_new_files_may_be_read_and_written_as_the_umask_allows(tmp_path: Path) -> None:

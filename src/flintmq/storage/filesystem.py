@@ -21,7 +21,7 @@ from typing import Any, Literal, NamedTuple
 
 from flintmq.errors import StoreAccessError
 from flintmq.kernels import only_file, walk
-from flintmq.storage import libc_memory, lock
+from flintmq.storage import libc_memory, lock, new_file
 from flintmq.storage.lock import StoreLock
 
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
@@ -616,23 +616,17 @@ class Effects:
     def create(self, path: str, size: int) -> int:
         """Create a new file of full size (sparse, zeros), open for reading and writing.
 
+        Its name appears with its size, where the file system can do that.
+
         Raises:
             FileExistsError: there is one by this name.
             OSError: it cannot be made; no file remains.
         """
-        flags, base = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, _base(path)
+        base = _base(path)
         if base is None:
-            fd = os.open(path, flags, 0o666)
-        else:
-            with self._parent(path, base) as folder:
-                fd = os.open(os.path.basename(path), flags, 0o666, dir_fd=folder)
-        try:
-            os.ftruncate(fd, size)
-        except OSError:
-            os.close(fd)
-            self.unlink(path)
-            raise
-        return fd
+            return new_file.create(path, size, None)
+        with self._parent(path, base) as folder:
+            return new_file.create(os.path.basename(path), size, folder)
 
     def open_write(self, path: str) -> int:
         """Open an existing regular file for reading and writing.

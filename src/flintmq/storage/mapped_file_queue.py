@@ -64,8 +64,9 @@ class MappedFileQueue(LogWatermark):
             direct_io: the transient pool, if there is one, writes past the page cache.
         """
         size, sync = config.mapped_file_size_commit_log, config.flush_disk_type == "SYNC_FLUSH"
+        copies = config.broker_role == "SLAVE"
         queue = MappedFileQueue(directories, size, effects, random=sync or not config.data_read_ahead_enable)
-        if config.transient_store_pool_enable and config.broker_role != "SLAVE":
+        if config.transient_store_pool_enable and not copies:
             fast_fail = config.fast_fail_if_no_buffer_in_store_pool
             queue.pool = TransientStorePool(
                 config.transient_store_pool_size, size, effects, fast_fail=fast_fail, direct=direct_io
@@ -79,6 +80,9 @@ class MappedFileQueue(LogWatermark):
             warm=WarmUp(pages, effects) if config.warm_maped_file_enable else None,
             ahead=Ahead(effects, populate=not sync and queue.pool is None),
             pool=queue.pool,
+            # No put waits for a copy's next file, which takes milliseconds unless it is warmed up; and a copy that was
+            # killed has no file that its next start removes: who reads along may open every file that he finds listed.
+            spares=not copies or config.warm_maped_file_enable,
         )
         return queue
 

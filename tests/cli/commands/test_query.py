@@ -55,6 +55,21 @@ def test_time_range_and_limit(run: Run, basic: Golden) -> None:
         assert found("--since", since, "--until", until) == want
 
 
+def test_an_answer_is_bounded_as_rocketmqs_and_says_so(run: Run, basic: Golden) -> None:
+    rows = holders(basic, "Orders", "k99")
+
+    def found(*words: object) -> tuple[list[int], str]:
+        result = run("query", basic.path, "Orders", "k99", "--json", *words)
+        return [row["physical_offset"] for row in result.rows], result.err
+
+    newest = [row["physical_offset"] for row in rows[-3:]]
+    told = "no more than 3, as maxMsgsNumBatch says: --set maxMsgsNumBatch=1000 for up to 1000"
+    assert found("--limit", 1000, "--set", "maxMsgsNumBatch=3") == (newest, f'{{"note": "{told}"}}\n')
+    assert found("--limit", 3, "--set", "maxMsgsNumBatch=3") == (newest, "")
+    every, nothing = found("--limit", 1000, "--set", "maxMsgsNumBatch=1000")
+    assert every == [row["physical_offset"] for row in rows] and nothing == ""
+
+
 def test_an_index_hash_is_no_key(run: Run, golden) -> None:  # type: ignore[no-untyped-def]
     """`AaAa` and `BBBB` have one hash; Java answers either with both (store `flags`)."""
     for key in ("AaAa", "BBBB"):

@@ -38,6 +38,7 @@ CALLS: dict[str, dict[int, tuple[str, int, int | None]]] = {
     "open": {2: (PATHS, 0, None), 257: (PATHS, 1, 0)},
     "ftruncate": {77: (FDS, 0, None)},
     "rename": {82: (PATHS, 1, None), 264: (PATHS, 3, 2), 316: (PATHS, 3, 2)},
+    "link": {86: (PATHS, 1, None), 265: (PATHS, 3, 2)},
     "unlink": {87: (PATHS, 0, None), 263: (PATHS, 1, 0)},
     "mkdir": {83: (PATHS, 0, None), 258: (PATHS, 1, 0)},
     "mmap": {9: (FDS, 4, None)},

@@ -17,7 +17,8 @@ pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "-")
 
 FAILURES = [
     ("fdatasync", "EIO"), ("fsync", "EIO"), ("fallocate", "ENOSPC"), ("ftruncate", "ENOSPC"), ("rename", "EIO"),
-    ("unlink", "EROFS"), ("pwrite64", "EDQUOT"), ("mkdir", "ENOSPC"), ("fadvise64", "EIO"), ("pread64,preadv", "EIO"),
+    ("linkat", "ENOSPC"), ("unlink", "EROFS"), ("pwrite64", "EDQUOT"), ("mkdir", "ENOSPC"), ("fadvise64", "EIO"),
+    ("pread64,preadv", "EIO"),
 ]  # fmt: skip
 
 

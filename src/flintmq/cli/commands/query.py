@@ -40,7 +40,8 @@ def command(
 
     Prints the newest ones of a topic, in the order in which they were stored. Reads the index, and compares the key
     itself: RocketMQ compares hashes, and may return messages with another key. No message with the key is no error.
-    Where damage in the log may hide one, stderr says so, and the exit code is 1.
+    Where damage in the log may hide one, stderr says so, and the exit code is 1. As in RocketMQ, maxMsgsNumBatch (64)
+    bounds every answer; --set raises it.
     """
     import flintmq
     from flintmq.cli.incomplete import report_incomplete
@@ -50,13 +51,17 @@ def command(
 
     (begin, end), report = time_range(since, until), Report()
     out, bodies, write = output(as_json), Bodies(decompress), json_line if as_json else line
-    with flintmq.open_store(store, config=store_config(settings)) as view:
+    config = store_config(settings)
+    most = config.max_msgs_num_batch
+    with flintmq.open_store(store, config=config) as view:
         last = None if end is None else end - 1  # the view's range includes its end
-        found = view.query(topic, key, begin=begin, end=last, limit=limit, report=report)
+        found = view.query(topic, key, begin=begin, end=last, limit=min(limit, most), report=report)
         out.lines(write(message, bodies.of(message)) for message in found)
         incomplete = report_incomplete(out, view, report, "what may have the key")
         if not found and not incomplete:
             must_have(view, [topic])
     if not found:
         out.note(f"no {'readable ' if incomplete else ''}message of topic {topic} with key {key}")
+    elif len(found) == most < limit:
+        out.note(f"no more than {most}, as maxMsgsNumBatch says: --set maxMsgsNumBatch={limit} for up to {limit}")
     return max(incomplete, bodies.report_failures(out))
