@@ -52,21 +52,6 @@ def test_the_file_that_is_wanted_is_made_first_and_the_one_behind_it_later(tmp_p
     assert names(tmp_path) == [0, 1], "what nobody used is removed"
 
 
-@pytest.mark.parametrize("warm", [False, True])
-def test_a_copy_has_no_file_that_nobody_used(tmp_path: Path, warm: bool):
-    """What is warmed up takes long, so a copy too has it made ahead."""
-    queue = queue_of(tmp_path, brokerRole="SLAVE", warmMapedFileEnable=warm)
-    queue.start()
-    for start in (0, SIZE):
-        assert queue.append_file(start).start == start
-    queue.close()
-    assert names(tmp_path) == [0, 1]
-    queue = queue_of(tmp_path / "steps", brokerRole="SLAVE", warmMapedFileEnable=warm)
-    queue.append_file(0)
-    assert allocation(queue).step() is warm and names(tmp_path / "steps") == ([0, 1] if warm else [0])
-    queue.close()
-
-
 def test_a_file_made_ahead_takes_no_blocks_until_it_is_used(tmp_path: Path):
     queue = queue_of(tmp_path)
     queue.append_file(0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import logging
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -475,4 +476,71 @@ def test_a_gap_is_refused_where_it_would_arise(tmp_path: Path):
     queue.flush(SIZE + 10)
     with pytest.raises(AssertionError):
         queue.flush(SIZE + 9)
+    queue.close()
+
+
+@pytest.fixture
+def half(tmp_path: Path) -> list[tuple[str, int]]:
+    """Paths and offsets of three files: one half written, two empty, the last of them in another directory."""
+    for number, place in enumerate(("a", "a", "b")):
+        (tmp_path / place).mkdir(exist_ok=True)
+        (tmp_path / place / f"{number * SIZE:020d}").write_bytes(b"\1" * (SIZE // 2 if not number else 0) + bytes(SIZE))
+        os.truncate(tmp_path / place / f"{number * SIZE:020d}", SIZE)
+    return [(str(tmp_path / place / f"{n * SIZE:020d}"), n * SIZE) for n, place in enumerate(("a", "a", "b"))]
+
+
+def files_of(folder: Path) -> dict[str, int]:
+    """Inodes of the files that are there, by name."""
+    return {path.name: path.stat().st_ino for path in folder.rglob("0*")}
+
+
+@pytest.mark.parametrize("ahead", [False, True])
+def test_a_file_that_is_there_unused_is_taken_and_durable(
+    tmp_path: Path, half: list[tuple[str, int]], ahead: bool
+) -> None:
+    before, effects = files_of(tmp_path), Faulty()
+    config = StoreConfig.from_keys({"mappedFileSizeCommitLog": SIZE})
+    queue = MappedFileQueue.of([str(tmp_path / "a")], config, effects)
+    if not ahead:
+        queue.allocation = None
+    queue.load(half[:1], SIZE // 2, unused=half[1:])
+    for path, start in half[1:]:
+        file = queue.append_file(start)
+        assert (file.path, file.wrote, file.start) == (path, 0, start)
+        calls = [name for name, at in effects.calls if at in (path, str(Path(path).parent))]
+        assert calls.index("open_write") < calls.index("sync") < calls.index("sync_dir") and "create" not in calls
+        file.wrote = SIZE
+    queue.append_file(3 * SIZE)
+    assert effects.count("unlink") == 0
+    queue.close()
+    after = files_of(tmp_path)
+    assert {name: after[name] for name in before} == before and len(after) == 4
+
+
+def test_what_stays_unused_is_removed_at_the_end_the_last_first(
+    tmp_path: Path, half: list[tuple[str, int]], caplog: pytest.LogCaptureFixture
+) -> None:
+    effects = Faulty()
+    effects.refuse("unlink", part=half[2][0], error=errno.EROFS, times=1)
+    queue = MappedFileQueue([str(tmp_path / "a")], SIZE, effects)
+    queue.load(half[:1], SIZE // 2, unused=half[1:])
+    queue.close()
+    assert [path for name, path in effects.calls if name == "unlink"] == [half[2][0], half[1][0]]
+    assert f"{half[2][0]} was never used and cannot be removed (Read-only file system)" in caplog.text
+    assert sorted(files_of(tmp_path)) == [f"{0:020d}", f"{2 * SIZE:020d}"]
+
+
+def test_it_stays_where_another_process_may_own_it(tmp_path: Path, half: list[tuple[str, int]]) -> None:
+    queue = MappedFileQueue.of([str(tmp_path / "a")], StoreConfig.from_keys({"mappedFileSizeCommitLog": SIZE}))
+    queue.load(half[:1], SIZE // 2, unused=half[1:])
+    queue.leave_spares()
+    queue.close()
+    assert len(files_of(tmp_path)) == 3
+
+
+def test_an_unused_file_that_went_is_made(tmp_path: Path, half: list[tuple[str, int]]) -> None:
+    queue = MappedFileQueue([str(tmp_path / "a")], SIZE, Faulty())
+    queue.load(half[:1], SIZE // 2, unused=half[1:2])
+    Path(half[1][0]).unlink()
+    assert queue.append_file(SIZE).path == half[1][0] and Path(half[1][0]).stat().st_size == SIZE
     queue.close()

@@ -13,8 +13,6 @@ import pytest
 from flintmq.storage import new_file
 from flintmq.storage.filesystem import REAL
 
-CANNOT = ["EOPNOTSUPP", "EISDIR", "EINVAL", "EPERM", "EACCES", "EXDEV"]
-
 
 def descriptors() -> int:
     return len(os.listdir("/proc/self/fd"))
@@ -30,7 +28,7 @@ def place(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Path]:
     REAL.unguard(str(tmp_path))
 
 
-def failing(monkeypatch: pytest.MonkeyPatch, name: str, error: str, when: Any = lambda *_: True) -> list[int]:
+def failing(monkeypatch: pytest.MonkeyPatch, name: str, error: str, when: Any) -> list[int]:
     """Let a function of `os` fail where `when` says so of its arguments; return a list that grows with each failure."""
     real, struck = getattr(os, name), list[int]()
 
@@ -42,6 +40,10 @@ def failing(monkeypatch: pytest.MonkeyPatch, name: str, error: str, when: Any = 
 
     monkeypatch.setattr(os, name, call)
     return struck
+
+
+def always(*_: Any) -> bool:
+    return True
 
 
 def unnamed(path: str, flags: int, *_: Any) -> bool:
@@ -68,12 +70,12 @@ def test_whoever_lists_the_directory_meets_no_empty_file(place: Path, monkeypatc
     assert (place / "a").read_bytes() == bytes(4095) + b"x" and (place / "a").stat().st_nlink == 1
 
 
-@pytest.mark.parametrize("error", CANNOT)
+@pytest.mark.parametrize("error", ["EOPNOTSUPP", "EISDIR", "ENOENT", "ELOOP", "ENOSYS", "EPERM", "EMFILE", "EIO"])
 @pytest.mark.parametrize("name", ["open", "link"])
 def test_a_system_without_unnamed_files_gets_the_name_first(
     place: Path, monkeypatch: pytest.MonkeyPatch, name: str, error: str
 ) -> None:
-    struck, before = failing(monkeypatch, name, error, unnamed if name == "open" else lambda *_: True), descriptors()
+    before, struck = descriptors(), failing(monkeypatch, name, error, unnamed if name == "open" else always)
     fd = REAL.create(str(place / "a"), 4096)
     assert struck == [1] and os.fstat(fd).st_size == 4096 and REAL.is_named(fd, str(place / "a"))
     os.close(fd)
@@ -87,22 +89,65 @@ def test_a_system_that_never_heard_of_them(place: Path, monkeypatch: pytest.Monk
     os.close(fd)
 
 
-@pytest.mark.parametrize("call", ["open an unnamed file", "ftruncate", "link", "open by its name"])
+def test_a_kernel_that_forgets_the_umask(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Linux before 6.0 does so for unnamed files where a file system has no access lists."""
+    real = os.open
+
+    def forgetful(path: str, flags: int, mode: int = 0o777, **more: Any) -> int:
+        fd = real(path, flags, mode, **more)
+        if unnamed(path, flags):
+            os.fchmod(fd, mode)
+        return fd
+
+    monkeypatch.setattr(os, "open", forgetful)
+    before = os.umask(0o027)
+    try:
+        os.close(REAL.create(str(place / "a"), 4096))
+    finally:
+        os.umask(before)
+    assert (place / "a").stat().st_mode & 0o777 == 0o640
+
+
+@pytest.mark.parametrize("name", ["open", "ftruncate"])
 @pytest.mark.parametrize("error", ["ENOSPC", "EIO", "EMFILE", "EROFS"])
 def test_no_failure_leaves_a_name_or_a_descriptor(
-    place: Path, monkeypatch: pytest.MonkeyPatch, call: str, error: str
+    place: Path, monkeypatch: pytest.MonkeyPatch, name: str, error: str
 ) -> None:
     before = descriptors()
-    when = {
-        "open an unnamed file": unnamed,
-        "open by its name": lambda path, flags, *_: os.path.basename(path) == "a",
-    }.get(call, lambda *_: True)
-    struck = failing(monkeypatch, call.split()[0], error, when)
+    made = unnamed if name == "open" else always
+    struck = failing(monkeypatch, name, error, lambda *of: made(*of) or (name == "open" and of[1] & os.O_CREAT))
     with pytest.raises(OSError) as told:
         REAL.create(str(place / "a"), 4096)
     monkeypatch.undo()
-    assert (told.value.errno, told.value.filename) == (getattr(errno, error), str(place / "a")), "of the file, no other"
-    assert struck == [1] and os.listdir(place) == [] and descriptors() == before
+    assert told.value.errno == getattr(errno, error)
+    assert struck == [1, 1] and os.listdir(place) == [] and descriptors() == before
+
+
+@pytest.mark.parametrize("what", ["it cannot be opened", "it is gone", "another has it", "a link has it"])
+def test_a_name_that_is_not_the_files_any_more(place: Path, monkeypatch: pytest.MonkeyPatch, what: str) -> None:
+    """Whatever happens to the name, the descriptor is that of the new file, and the name stays as it is."""
+    (place.parent / "other").write_bytes(b"of somebody else")
+    before, link = descriptors(), os.link
+
+    def linked(*of: Any, **more: Any) -> None:
+        link(*of, **more)
+        if what in ("it is gone", "a link has it"):
+            (place / "a").unlink()
+        if what == "another has it":
+            os.replace(place.parent / "other", place / "a")
+        elif what == "a link has it":
+            (place / "a").symlink_to(place.parent / "other")
+
+    monkeypatch.setattr(os, "link", linked)
+    if what == "it cannot be opened":
+        failing(monkeypatch, "open", "EMFILE", lambda path, *_: os.path.basename(path) == "a")
+    fd = REAL.create(str(place / "a"), 4096)
+    monkeypatch.undo()
+    assert os.fstat(fd).st_size == 4096 and os.pread(fd, 5, 0) == bytes(5)
+    assert REAL.is_named(fd, str(place / "a")) is (what == "it cannot be opened")
+    assert what not in ("another has it", "a link has it") or (place / "a").read_bytes() == b"of somebody else"
+    os.close(fd)
+    assert descriptors() == before
 
 
 @pytest.mark.parametrize("what", ["file", "link", "directory"])

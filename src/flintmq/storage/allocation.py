@@ -54,7 +54,6 @@ class AllocationService:
         warm: prepares each new file; None: warmMapedFileEnable is off.
         ahead: follows the writer; None: pages are not prepared.
         pool: takes the records of new files first; None: transientStorePoolEnable is off.
-        spares: make each file before it is needed; else when it is.
         wait_s: how long `file_at` waits.
 
     Attributes:
@@ -72,11 +71,10 @@ class AllocationService:
         warm: WarmUp | None = None,
         ahead: Ahead | None = None,
         pool: TransientStorePool | None = None,
-        spares: bool = True,
         wait_s: float = WAIT_S,
     ) -> None:
         self.make, self.file_size, self.effects = make, file_size, effects
-        self.warm, self.ahead, self.pool, self.spares = warm, ahead, pool, spares
+        self.warm, self.ahead, self.pool = warm, ahead, pool
         self.wait_s = wait_s
         self._lock = Lock()
         # By start: requested and not yet in use. One change adds a request: an interrupt leaves none half added.
@@ -94,7 +92,7 @@ class AllocationService:
     # -- the writer's side ------------------------------------------------------------------------------------------
 
     def file_at(self, start: int) -> MappedFile:
-        """Return the file that begins at this log offset, and request the one after it (`spares`).
+        """Return the file that begins at this log offset, and request the one after it.
 
         The request stays in the table until `used`, so that an exception in between loses nothing.
 
@@ -104,7 +102,7 @@ class AllocationService:
         """
         with self._lock:
             request = self._table.get(start) or self._submit(start, None)
-            if self.spares and start + self.file_size not in self._table:
+            if start + self.file_size not in self._table:
                 self._submit(start + self.file_size, 0)
         if not self._service.is_started:
             while not request.done.is_open and self.allocate_once():

@@ -49,13 +49,22 @@ class MappedFile(AppendTarget):
         self._grow = Lock()
 
     @staticmethod
-    def create(path: str, start: int, size: int, effects: Effects = REAL, *, window: int | None = None) -> MappedFile:
+    def create(
+        path: str,
+        start: int,
+        size: int,
+        effects: Effects = REAL,
+        *,
+        window: int | None = None,
+        there: bool = False,
+    ) -> MappedFile:
         """Create a file of zeros, durable by size and name, with its first window allocated.
 
         Args:
             path, start, size: of the file.
             effects: the disk.
             window: bytes to allocate now; 0 for a file made in advance, which is allocated when it is used.
+            there: it exists, has this size, and holds zeros only.
 
         Raises:
             FileExistsError: there is one by this name.
@@ -64,7 +73,7 @@ class MappedFile(AppendTarget):
         Durability: the file exists after power loss.
         """
         first = min(WINDOW if window is None else window, size)
-        fd = effects.create(path, size)
+        fd = effects.open_write(path) if there else effects.create(path, size)
         try:
             if first:
                 effects.allocate(fd, 0, first)

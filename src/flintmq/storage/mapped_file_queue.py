@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 from bisect import bisect_right
+from collections.abc import Iterable
 
 from flintmq.config.keys import StoreConfig
 from flintmq.kernels.flusher import LogWatermark
@@ -49,6 +50,7 @@ class MappedFileQueue(LogWatermark):
         self.allocation: AllocationService | None = None
         self.pool: TransientStorePool | None = None
         self._random = random
+        self._unused: dict[int, str] = {}  # start -> path, of empty files after the end that were there at `load`
         self._making: set[str] = set()  # begun and not yet in use; a file of such a name may be left of a failed try
 
     @staticmethod
@@ -64,9 +66,8 @@ class MappedFileQueue(LogWatermark):
             direct_io: the transient pool, if there is one, writes past the page cache.
         """
         size, sync = config.mapped_file_size_commit_log, config.flush_disk_type == "SYNC_FLUSH"
-        copies = config.broker_role == "SLAVE"
         queue = MappedFileQueue(directories, size, effects, random=sync or not config.data_read_ahead_enable)
-        if config.transient_store_pool_enable and not copies:
+        if config.transient_store_pool_enable and config.broker_role != "SLAVE":
             fast_fail = config.fast_fail_if_no_buffer_in_store_pool
             queue.pool = TransientStorePool(
                 config.transient_store_pool_size, size, effects, fast_fail=fast_fail, direct=direct_io
@@ -80,18 +81,16 @@ class MappedFileQueue(LogWatermark):
             warm=WarmUp(pages, effects) if config.warm_maped_file_enable else None,
             ahead=Ahead(effects, populate=not sync and queue.pool is None),
             pool=queue.pool,
-            # No put waits for a copy's next file, which takes milliseconds unless it is warmed up; and a copy that was
-            # killed has no file that its next start removes: who reads along may open every file that he finds listed.
-            spares=not copies or config.warm_maped_file_enable,
         )
         return queue
 
-    def load(self, paths: list[tuple[str, int]], end: int) -> None:
+    def load(self, paths: list[tuple[str, int]], end: int, *, unused: Iterable[tuple[str, int]] = ()) -> None:
         """Open existing files: bytes below log offset `end` are on disk, those after it are zeros.
 
         Args:
             paths: (path, start) of each, contiguous.
             end: log offset.
+            unused: (path, start) of the empty files that follow, which are taken where new ones are needed.
 
         Raises:
             OSError: one cannot be opened.
@@ -102,6 +101,7 @@ class MappedFileQueue(LogWatermark):
             wrote = min(max(end - start, 0), self.file_size)
             file = self._ready(MappedFile.open(path, start, self.file_size, wrote, self.effects))
             self.files = (*self.files, file)  # each at once, so that `close` knows it if the next one cannot be opened
+        self._unused = {start: path for path, start in unused}
         self.flushed_where = end
 
     @property
@@ -125,20 +125,19 @@ class MappedFileQueue(LogWatermark):
         assert self.last is None or start == self.last.start + self.file_size, (
             "a gap between files is damage to the next start"
         )
-        path = self._path(start)
         # Only here, never in the allocation thread: a directory that disappears while the log is written must stay
         # away.
         if not self.files:
-            self.effects.make_folder(os.path.dirname(path))
+            self.effects.make_folder(os.path.dirname(self._path(start)))
         if self.allocation is None:
             file = self.make_file(start)
         else:
             self.allocation.used(start)  # an interrupt may have come between the last lines of an earlier call
             file = self.allocation.file_at(start)
-            if not self.effects.is_named(file.fd, path):
+            if not self.effects.is_named(file.fd, file.path):
                 # A RocketMQ that is started beside a running store removes the file before it meets the lock.
-                log.warning("%s was removed by another program and is created again", path)
-                self._making.discard(path)
+                log.warning("%s was removed by another program and is created again", file.path)
+                self._making.discard(file.path)
                 self.allocation.used(start + self.file_size)
                 file.close()
                 file = self.make_file(start)
@@ -149,21 +148,22 @@ class MappedFileQueue(LogWatermark):
         if file.pool is not None and (self.last is None or self.last.pool is None):
             file.pool.ring.begin(start)
         self.files = (*self.files, file)
-        self._making.discard(path)
+        self._making.discard(file.path)
         if self.allocation is not None:
             self.allocation.used(start + self.file_size)
         return file
 
     def make_file(self, start: int, window: int | None = None) -> MappedFile:
-        """Make the file that begins at this log offset; see MappedFile.create.
+        """Make the file that begins at this log offset, or take the unused one; see MappedFile.create.
 
         Thread: one at a time.
         """
-        path = self._path(start)
+        path = self._unused.get(start) or self._path(start)
+        there = self._unused.pop(start, None) is not None and self.effects.size(path) == self.file_size
         if path in self._making and self.effects.size(path) is not None:
             self.effects.unlink(path)
         self._making.add(path)
-        return self._ready(MappedFile.create(path, start, self.file_size, self.effects, window=window))
+        return self._ready(MappedFile.create(path, start, self.file_size, self.effects, window=window, there=there))
 
     def _path(self, start: int) -> str:
         return os.path.join(self.directories[start // self.file_size % len(self.directories)], f"{start:020d}")
@@ -332,6 +332,7 @@ class MappedFileQueue(LogWatermark):
     def close(self) -> None:
         """Close all files, and remove those made in advance and never used."""
         files, self.files = self.files, ()
+        self._remove_unused()
         if self.allocation is not None:
             if files:
                 self.allocation.used(files[-1].start + self.file_size)
@@ -340,3 +341,14 @@ class MappedFileQueue(LogWatermark):
             file.close()
         if self.pool is not None:
             self.pool.close()
+
+    def _remove_unused(self) -> None:
+        """Remove the empty files that were there at `load` and are not in use, the last one first."""
+        unused, self._unused = self._unused, {}
+        if self.allocation is not None and self.allocation.leaves_spares:
+            return
+        for start in sorted(unused, reverse=True):
+            try:
+                self.effects.unlink(unused[start])
+            except OSError as error:
+                log.warning("%s was never used and cannot be removed (%s)", unused[start], error.strerror)

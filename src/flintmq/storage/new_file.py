@@ -7,13 +7,11 @@ in RocketMQ, and recovery takes an empty last file for none.
 
 from __future__ import annotations
 
-import errno
 import os
+from contextlib import suppress
 
 _FLAGS = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
 _MODE = 0o666  # as the umask allows
-# What a file system answers that has no unnamed files, or a system without /proc, or one that forbids such links.
-_CANNOT = (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL, errno.ENOENT, errno.EPERM, errno.EACCES, errno.EXDEV)
 
 
 def create(path: str, size: int, folder: int | None) -> int:
@@ -29,11 +27,8 @@ def create(path: str, size: int, folder: int | None) -> int:
         OSError: it cannot be made; no file remains.
     """
     if size and hasattr(os, "O_TMPFILE"):
-        try:
+        with suppress(OSError):  # whatever the reason is, below it shows again, of the call that people know
             return _named_last(path, size, folder)
-        except OSError as error:
-            if error.errno not in _CANNOT:
-                raise OSError(error.errno, error.strerror, path) from error  # the system names its own two paths
     fd = os.open(path, _FLAGS | os.O_CREAT | os.O_EXCL, _MODE, dir_fd=folder)
     try:
         os.ftruncate(fd, size)
@@ -45,17 +40,34 @@ def create(path: str, size: int, folder: int | None) -> int:
 
 
 def _named_last(path: str, size: int, folder: int | None) -> int:
-    """Do what `create` says by a file that gets its name when it is whole."""
-    unnamed = os.open(os.path.dirname(path) or ".", os.O_RDWR | os.O_CLOEXEC | os.O_TMPFILE, _MODE, dir_fd=folder)
+    """Create the file without a name, and name it when it is whole.
+
+    Raises:
+        OSError: it cannot be made so; it has no name.
+    """
+    fd = os.open(os.path.dirname(path) or ".", os.O_RDWR | os.O_CLOEXEC | os.O_TMPFILE, _MODE, dir_fd=folder)
     try:
-        os.ftruncate(unnamed, size)
+        if os.fstat(fd).st_mode & _MODE == _MODE:  # Linux before 6.0 may forget the umask here
+            raise PermissionError(path)
+        os.ftruncate(fd, size)
         # Some directory must be given, else Python calls link(2), which does not follow /proc's link to the file.
-        os.link(f"/proc/self/fd/{unnamed}", path, src_dir_fd=unnamed, dst_dir_fd=folder, follow_symlinks=True)
-        try:
-            # Opened by its name: lsof calls the file of the first descriptor deleted.
-            return os.open(path, _FLAGS, dir_fd=folder)
-        except OSError:
-            os.unlink(path, dir_fd=folder)
-            raise
-    finally:
-        os.close(unnamed)
+        os.link(f"/proc/self/fd/{fd}", path, src_dir_fd=fd, dst_dir_fd=folder, follow_symlinks=True)
+    except OSError:
+        os.close(fd)
+        raise
+    return _by_name(fd, path, folder)
+
+
+def _by_name(fd: int, path: str, folder: int | None) -> int:
+    """Return the file opened by its name: lsof would call that of the first descriptor deleted.
+
+    Where that fails, or another program gave the name to another file, it is the first descriptor.
+    """
+    try:
+        named = os.open(path, _FLAGS, dir_fd=folder)
+    except OSError:
+        return fd
+    fd, spare = (named, fd) if os.path.sameopenfile(fd, named) else (fd, named)
+    with suppress(OSError):  # nothing was written by it
+        os.close(spare)
+    return fd

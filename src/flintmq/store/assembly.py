@@ -225,8 +225,9 @@ def _load(choices: Choices, opened: ExitStack) -> _Loaded:
     end = recovered.state.end
     files = MappedFileQueue.of(places, config, effects, direct_io=choices.direct_io)
     opened.callback(files.close)
-    kept = [f for n, f in enumerate(_listed(places, effects).files) if n == 0 or f.start <= end]
-    files.load([(f.path, f.start) for f in kept], end)
+    there = [(f.path, f.start) for f in _listed(places, effects).files]
+    used = [one for n, one in enumerate(there) if n == 0 or one[1] <= end]
+    files.load(used, end, unused=there[len(used) :])
     return _Loaded(
         config=config,
         places=places,

@@ -63,8 +63,11 @@ def test_an_answer_is_bounded_as_rocketmqs_and_says_so(run: Run, basic: Golden) 
         return [row["physical_offset"] for row in result.rows], result.err
 
     newest = [row["physical_offset"] for row in rows[-3:]]
-    told = "no more than 3, as maxMsgsNumBatch says: --set maxMsgsNumBatch=1000 for up to 1000"
-    assert found("--limit", 1000, "--set", "maxMsgsNumBatch=3") == (newest, f'{{"note": "{told}"}}\n')
+    told = "there are more than the {} that maxMsgsNumBatch allows: raise it with --set maxMsgsNumBatch=N"
+    note = '{{"note": "' + told + '"}}\n'
+    assert found("--limit", 1000, "--set", "maxMsgsNumBatch=3") == (newest, note.format(3))
+    assert found("--set", "maxMsgsNumBatch=0") == ([], note.format(0)), "none shown, and not none there"
+    assert found("--set", f"maxMsgsNumBatch={len(rows)}") == ([row["physical_offset"] for row in rows], ""), "all"
     assert found("--limit", 3, "--set", "maxMsgsNumBatch=3") == (newest, "")
     every, nothing = found("--limit", 1000, "--set", "maxMsgsNumBatch=1000")
     assert every == [row["physical_offset"] for row in rows] and nothing == ""

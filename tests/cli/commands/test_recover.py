@@ -6,6 +6,8 @@ import json
 from pathlib import Path
 
 from flintmq import Message, MessageStore
+from flintmq.storage.filesystem import REAL
+from flintmq.store.layout import followed
 from tests.cli.conftest import Run
 from tests.compat.stores import Golden
 
@@ -45,6 +47,23 @@ def test_a_dry_run_names_files_that_would_go(run: Run, tmp_path: Path) -> None:
         == f"{spare}, which holds bytes after the log's end, would be removed"
     )
     assert spare.exists()
+
+
+def test_a_dry_run_of_a_copy_says_what_its_start_does(run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    """Its master sends again what is cut, and the transfer goes on in the empty files."""
+    store, copy = stale(golden, tmp_path)
+    last = max((copy / "commitlog").iterdir())
+    size = last.stat().st_size
+    followed.write(str(copy), followed.Followed("127.0.0.1:1", 0, size), REAL)
+    (copy / "abort").write_bytes(b"1")
+    spare = copy / "commitlog" / f"{int(last.name) + size:020d}"
+    spare.write_bytes(bytes(size))
+    told = run("recover", copy, "--dry-run", *store.sets).out
+    done = run("recover", copy, *store.sets, "--json")
+    assert f"log ends  at offset {json.loads(done.out)['end']} " in told
+    assert "quarantine" not in told and "would be removed" not in told
+    assert "records after the log's end would be truncated; they come again from the master" in told
+    assert not (copy / "quarantine").exists() and not spare.exists(), "a clean stop removes it"
 
 
 def test_recovering_cuts_the_tail_for_good(run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

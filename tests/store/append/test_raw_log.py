@@ -28,6 +28,7 @@ from flintmq.store.layout.config_reader import read_config
 from flintmq.store.message_store import MessageStore
 from tests.compat.replication import VERSIONS, GoldenMaster, queue_units
 from tests.compat.stores import Golden
+from tests.ha.lines import within
 from tests.support.faults import Faulty, unclean
 
 
@@ -138,6 +139,33 @@ def test_a_kill_at_any_place_leaves_a_prefix_that_goes_on(tmp_path: Path, master
             send(store.raw, master.log, len(master.log))
         assert log_bytes(dead).rstrip(b"\0") == master.log.rstrip(b"\0"), cut
         assert queue_units(dead) == master.queue_units(), cut
+
+
+def log_names(root: Path) -> list[str]:
+    """Names of the files of a log."""
+    return sorted(path.name for path in (root / "commitlog").iterdir())
+
+
+def test_no_file_of_a_killed_copy_goes(tmp_path: Path, master: GoldenMaster):
+    """Who reads along lists the files and opens them one by one: none may go, whatever the next start cuts off."""
+    kept = 0
+    for end in range(master.file_size, len(master.log), master.file_size):
+        live, dead = tmp_path / f"live{end}", tmp_path / f"dead{end}"
+        with open_slave(live, master) as store:
+            send(store.raw, master.log, end - 1)  # a blank before the end of the file is not whole
+            allocation = store._parts.log.files.allocation
+            assert allocation is not None and allocation.file_at(end).start == end
+            after = f"{end + master.file_size:020d}"
+            assert within((live / "commitlog" / after).exists), "and the one after it"
+            shutil.copytree(live, dead)
+        names = log_names(dead)
+        with open_slave(dead, master) as store:
+            assert log_names(dead) == names and names[-1] == after
+            kept += store.raw.end < end
+            send(store.raw, master.log, len(master.log))
+        assert log_bytes(dead).rstrip(b"\0") == master.log.rstrip(b"\0"), end
+        assert queue_units(dead) == master.queue_units(), end
+    assert kept > 0, "of some the log ended before its last file"
 
 
 def test_after_a_power_cut_it_is_noted_what_was_certainly_on_disk(tmp_path: Path, master: GoldenMaster):

@@ -42,3 +42,27 @@ def test_what_was_kept_aside_is_durable_also_if_the_next_record_cannot_be_read(
     calls = [(name, path) for name, path in disk.calls if name != "pwrite"]
     first = files.files[0].path
     assert calls == [("sync_dir", str(folder)), ("open_write", first), ("sync", first)]
+
+
+def test_empty_files_of_a_copy_stay_up_to_the_first_that_is_another(tmp_path: Path):
+    """A gap would be damage: what follows a file that goes, goes too. Of a log of its own none stays."""
+    whole, empty, other = make(0, 1001), b"", b"\1"
+    for files, again, left in (
+        ((whole, empty, empty), True, 3),
+        ((whole, empty, other, empty), True, 2),
+        ((whole, other, empty), True, 1),
+        ((whole, empty, empty), False, 1),
+    ):
+        folder = tmp_path / f"{len(files)}-{left}-{again}"
+        listed, disk = log_of(folder, *files), Faulty()
+        truncate_log(str(tmp_path), listed, SIZE, disk, Decisions(), comes_again=again)
+        assert sorted(int(path.name) // FILE_SIZE for path in folder.iterdir()) == list(range(left))
+        gone = [path for name, path in disk.calls if name == "unlink"]
+        assert gone == [file.path for file in reversed(listed.files[left:])], "the last one first"
+
+
+def test_a_short_file_is_no_empty_one(tmp_path: Path):
+    listed = log_of(tmp_path, make(0, 1001), b"", b"")
+    Path(listed.files[2].path).write_bytes(bytes(FILE_SIZE - 1))
+    listed = LogFiles.discover([str(tmp_path)], FILE_SIZE)
+    assert [file.start for file in truncate.unused_files(listed, SIZE, Faulty())] == [FILE_SIZE]

@@ -55,13 +55,15 @@ def command(
     most = config.max_msgs_num_batch
     with flintmq.open_store(store, config=config) as view:
         last = None if end is None else end - 1  # the view's range includes its end
-        found = view.query(topic, key, begin=begin, end=last, limit=min(limit, most), report=report)
+        found = view.query(topic, key, begin=begin, end=last, limit=min(limit, most + 1), report=report)
+        cut = len(found) - most  # 1: there are more
+        found = found[max(cut, 0) :]
         out.lines(write(message, bodies.of(message)) for message in found)
         incomplete = report_incomplete(out, view, report, "what may have the key")
-        if not found and not incomplete:
+        if not found and not incomplete and cut <= 0:
             must_have(view, [topic])
-    if not found:
+    if cut > 0:
+        out.note(f"there are more than the {most} that maxMsgsNumBatch allows: raise it with --set maxMsgsNumBatch=N")
+    elif not found:
         out.note(f"no {'readable ' if incomplete else ''}message of topic {topic} with key {key}")
-    elif len(found) == most < limit:
-        out.note(f"no more than {most}, as maxMsgsNumBatch says: --set maxMsgsNumBatch={limit} for up to {limit}")
     return max(incomplete, bodies.report_failures(out))

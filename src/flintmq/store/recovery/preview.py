@@ -14,12 +14,14 @@ from flintmq.store.commitlog.resync import next_record
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.layout import directories
 from flintmq.store.layout.config_reader import BrokerConfig
+from flintmq.store.layout.followed import is_followed
 from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.layout.small_files import StoreFiles
 from flintmq.store.read.queue_lookup import QueueLookup
 from flintmq.store.recovery.decisions import Decisions
 from flintmq.store.recovery.find_end import EndSearch, check_files, without_empty_last
 from flintmq.store.recovery.lost_log import lost_directory
+from flintmq.store.recovery.truncate import unused_files
 
 
 def missed_messages(broker: BrokerConfig, bounds: Callable[[str, int], int | None]) -> Iterator[str]:
@@ -62,7 +64,8 @@ def preview(root: str, config: StoreConfig, effects: Effects = REAL, *, accept_l
     facts, broker, files = now.facts, now.broker, without_empty_last(now.log)
     check_files(files, files.file_size)
     searched = Decisions()
-    search = EndSearch(root, files, facts, StoreFiles(root, effects).checkpoint, effects, searched)
+    copy = is_followed(root, effects)
+    search = EndSearch(root, files, facts, StoreFiles(root, effects).checkpoint, effects, searched, followed=copy)
     end, _, verdict = search.find(reread=False, accept_lost=accept_lost)
     later_records, offset = 0, next_record(files, end)
     while offset is not None:
@@ -70,7 +73,9 @@ def preview(root: str, config: StoreConfig, effects: Effects = REAL, *, accept_l
         later_records += 1
         offset = next_record(files, offset + (message.size if message is not None else 1))
     last = files.find(end)
-    if later_records:
+    if later_records and copy:
+        cut = f"{later_records} records after the log's end would be truncated; they come again from the master"
+    elif later_records:
         cut = f"{later_records} records after the log's end would be copied to quarantine/ and truncated"
     elif last is not None and has_data(last, effects, end - last.start):
         cut = "the bytes after the log's end are not a whole record and would be zeroed"
@@ -78,8 +83,9 @@ def preview(root: str, config: StoreConfig, effects: Effects = REAL, *, accept_l
         cut = "nothing would be truncated"
     decisions = [f"the last stop was {'clean' if facts.clean else 'unclean'}", cut]
     decisions += searched.lines[:1] if search.lost else []
+    stay = unused_files(files, end, effects) if copy else []
     for file in files.files:
-        if file.start > max(end, files.min_offset):
+        if file.start > max(end, files.min_offset) and file not in stay:
             what = "bytes after the log's end" if has_data(file, effects) else "nothing yet (it was made ahead)"
             decisions.append(f"{file.path}, which holds {what}, would be removed")
     if files.min_offset > 0 and broker.consumer_offsets:

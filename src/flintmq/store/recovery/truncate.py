@@ -11,7 +11,7 @@ import os
 
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.whole_file import replace_file
-from flintmq.store.commitlog.files import LogFile, LogFiles
+from flintmq.store.commitlog.files import LogFile, LogFiles, has_data
 from flintmq.store.commitlog.records import record_at
 from flintmq.store.commitlog.resync import next_record
 from flintmq.store.recovery.decisions import Decisions
@@ -30,7 +30,8 @@ def truncate_log(
         end: log offset at which it ends.
         effects: the disk.
         decisions: receives a line for each action.
-        comes_again: what follows is the beginning of a transfer, which a master sends again; nothing is copied.
+        comes_again: what follows is the beginning of a transfer, which a master sends again; nothing is copied, and
+            `unused_files` stay.
 
     Raises:
         OSError: the disk refused; the next start does it again.
@@ -41,13 +42,32 @@ def truncate_log(
     if not comes_again:
         # Before anything is removed: a kill halfway must lose no record.
         _quarantine(root, files, end, effects, decisions)
+    # The transfer goes on in them at once; and who reads along may open every file that he finds listed.
+    stay = unused_files(files, end, effects) if comes_again else []
     for file in reversed(files.files):  # the last one first: a kill on the way must leave no gap
+        if file in stay:
+            continue
         if file.start > end:
             effects.unlink(file.path)
             effects.sync_dir(os.path.dirname(file.path))
             decisions.add(f"removed {file.path}, which begins after the log's end")
         elif file.start + file.size > end:
             _zero(file, end - file.start, effects, decisions)
+
+
+def unused_files(files: LogFiles, end: int, effects: Effects) -> list[LogFile]:
+    """Return the whole files after the end that hold nothing, up to the first that is another.
+
+    Raises:
+        OSError: one cannot be read.
+    """
+    found: list[LogFile] = []
+    for file in files.files:
+        if file.start > end:
+            if file.size != files.file_size or has_data(file, effects):
+                break
+            found.append(file)
+    return found
 
 
 def _zero(file: LogFile, position: int, effects: Effects, decisions: Decisions) -> None:
