@@ -84,6 +84,7 @@ def live(root: Path, ledger_path: Path, life: Life, child_of: Callable[..., None
         try:
             (child_of or _child)(root, PutLedger(ledger_path), life)
         except BaseException:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)  # the next one would end it without a word
             complaints.write_text(traceback.format_exc())
         finally:
             os._exit(1)
