@@ -154,7 +154,9 @@ class MappedFileQueue(LogWatermark):
         return file
 
     def make_file(self, start: int, window: int | None = None) -> MappedFile:
-        """Make the file that begins at this log offset, or take the unused one; see MappedFile.create.
+        """Make the file that begins at this log offset, or take the unused one.
+
+        It is as MappedFile.create says.
 
         Thread: one at a time.
         """
