@@ -31,7 +31,7 @@ SAMPLE = [
     Case("main", "open", 270, "ENOMEM", "sticky"), Case("main", "open", 150, "EINTR", "once"),
     Case("main", "ftruncate", 4, "EROFS", "sticky"), Case("main", "rename", 3, "EIO", "once"),
     Case("main", "rename", 5, "EROFS", "sticky"), Case("main", "unlink", 1, "EIO", "once"),
-    Case("main", "link", 2, "EIO", "once"), Case("flintmq-allocat", "link", 1, "ENOSPC", "sticky"),
+    Case("flintmq-allocat", "link", 2, "EIO", "once"), Case("flintmq-allocat", "link", 1, "ENOSPC", "sticky"),
     Case("main", "mkdir", 2, "ENOSPC", "once"), Case("main", "mmap", 15, "ENOMEM", "once"),
     Case("main", "mmap", 6, "ENOMEM", "sticky"), Case("main", "pread", 60, "EIO", "once"),
     Case("main", "stat", 100, "EIO", "once"), Case("main", "clone", 4, "ENOMEM", "once"),
