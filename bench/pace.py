@@ -34,6 +34,17 @@ class Pace:
         return cls(min(_loop() for _ in range(TRIES)), max(_fresh() for _ in range(TRIES)), _stolen())
 
 
+def touch_memory(size: int) -> None:
+    """Write to as many bytes of memory, and free them: what is timed next takes these pages.
+
+    A virtual machine gives pages that lie free for seconds back to its host, which makes them anew when they are
+    touched. Of two cases in turn the one that comes later after a deletion pays for that, whatever it does.
+    """
+    with mmap.mmap(-1, size) as memory:
+        for at in range(0, size, mmap.PAGESIZE):
+            memory[at] = 1
+
+
 def words(before: Pace, after: Pace) -> str:
     """The slower pace of the two, and the time that was stolen between them."""
     loop, fresh = max(before.loop_ns, after.loop_ns), min(before.fresh_gbs, after.fresh_gbs)

@@ -49,9 +49,10 @@ def scan(written: Written, folder: Path, maps: bool, since: int | None, key: str
     from flintmq.config.keys import StoreConfig
     from flintmq.store.commitlog.predicate import Predicate
 
-    predicate = Predicate(since=since, any_key=frozenset([key]) if key else None)
+    keys = frozenset([key] if key else [])
+    selection = Selection(Predicate(since=since, any_key=keys or None), keys)
     with cache(folder, maps):
-        return sum(1 for _ in MessageScan(str(written.path), Selection(predicate, key), StoreConfig(), Bodies(False)))
+        return sum(1 for _ in MessageScan(str(written.path), selection, StoreConfig(), Bodies(False)))
 
 
 def z1(context: Context) -> list[Result]:
