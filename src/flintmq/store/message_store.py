@@ -85,6 +85,7 @@ class MessageStore(Putter):
             (docs/operations/configuration.md).
         UnsupportedFormatError: a DLedger log, or consume queues in RocksDB.
         NotAStoreError: `path` is a file.
+        StoreAccessError: a file of config/ is there and cannot be read.
         UsageError: `path` is empty, in bytes, a URL, or inside another store; `dispatch`, `peer` or an `ha_` option has
             another value; `direct_io` without the transient pool; `ha_listen` names an address that cannot be used, or
             `services` is False.

@@ -2,6 +2,8 @@
 
 If a file is missing, empty or malformed its `.bak` is read instead; if that fails too, the configuration is empty, and
 a problem is reported. A bare store has no config/ at all. Values of a type that RocketMQ does not write are left out.
+A file that is there and cannot be read (no descriptor, no permission, a bad disk) is no such case for whoever writes it
+back: its `.bak` holds older offsets, and the next write would make them the newest.
 Pages: docs/internals/format/config.md. Upstream: ConfigManager and its subclasses.
 """
 
@@ -85,13 +87,18 @@ class BrokerConfig:
         return found is not None and found.queue_type == BATCH_TYPE
 
 
-def read_config(root: str, effects: Effects = REAL) -> BrokerConfig:
+def read_config(root: str, effects: Effects = REAL, *, strict: bool = False) -> BrokerConfig:
     """Read everything in the store's config/ that FlintMQ uses.
 
+    Args:
+        root: of the store.
+        effects: the disk.
+        strict: raise if a file is there and cannot be read, instead of noting it as a problem.
+
     Raises:
-        Nothing because of the files' content or absence; see `problems`.
+        StoreAccessError: with `strict`. Nothing because of the files' content or absence; see `problems`.
     """
-    reader = ConfigReader(os.path.join(root, directories.CONFIG), effects)
+    reader = ConfigReader(os.path.join(root, directories.CONFIG), effects, strict=strict)
     offsets = reader.load(LMQ_OFFSETS) or reader.load(OFFSETS)
     topics = _objects(reader.load(TOPICS).get("topicConfigTable"))
     return BrokerConfig(
@@ -116,15 +123,25 @@ def batch_topics_of(value: config_json.JsonObject) -> set[str]:
 
 
 class ConfigReader:
-    """Loads files, or their `.bak` as a second chance, and collects the problems."""
+    """Loads files, or their `.bak` as a second chance, and collects the problems.
 
-    def __init__(self, folder: str, effects: Effects) -> None:
-        self.folder, self.effects = folder, effects
+    Args:
+        folder: config/ of the store.
+        effects: the disk.
+        strict: raise StoreAccessError for a file that is there and cannot be read.
+    """
+
+    def __init__(self, folder: str, effects: Effects, *, strict: bool = False) -> None:
+        self.folder, self.effects, self.strict = folder, effects, strict
         self.problems: list[ConfigProblem] = []
         self.files: list[str] = []
 
     def load(self, name: str) -> config_json.JsonObject:
-        """Return the object in a file, or in its `.bak` if the file is unusable, or an empty one."""
+        """Return the object in a file, or in its `.bak` if the file is unusable, or an empty one.
+
+        Raises:
+            StoreAccessError: with `strict`, if one of them cannot be read.
+        """
         value, problem = self.parse(name)
         if value is None:
             value, worse = self.parse(name + ".bak")
@@ -132,7 +149,11 @@ class ConfigReader:
         return {} if value is None else value
 
     def parse(self, name: str) -> tuple[config_json.JsonObject | None, ConfigProblem | None]:
-        """Parse a file; return its object, or the problem, or neither if it is missing."""
+        """Parse a file; return its object, or the problem, or neither if it is missing.
+
+        Raises:
+            StoreAccessError: with `strict`, if it cannot be read.
+        """
         path = os.path.join(self.folder, name)
         try:
             data = self.effects.read_file(path, config_json.MAX_BYTES + 1)
@@ -144,6 +165,12 @@ class ConfigReader:
         except FormatError as error:
             return None, ConfigProblem(path, error.position, error.reason)
         except (StoreAccessError, OSError) as error:
+            if self.strict:
+                reason = error.strerror if isinstance(error, OSError) else error
+                raise StoreAccessError(
+                    f"{path} is there and cannot be read ({reason}), and an older one would be written over it: let it "
+                    "be read, or move it away to go on without what it holds"
+                ) from error
             return None, ConfigProblem(path, 0, str(error)[:200])
         self.files.append(name)
         return value, None

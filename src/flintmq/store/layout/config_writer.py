@@ -34,15 +34,20 @@ class ConfigFile:
     Attributes:
         value: content of the file with the changes made since.
         changed: whether there are any.
+        problems: of the file and its `.bak`, if it could not be used.
         lock: hold it to read or change `value`.
+
+    Raises:
+        StoreAccessError: the file is there and cannot be read.
 
     Thread: any.
     """
 
     def __init__(self, root: str, name: str, tables: Iterable[str], effects: Effects, peer: str) -> None:
         self.folder, self.name, self.effects, self.peer = os.path.join(root, directories.CONFIG), name, effects, peer
-        reader = ConfigReader(self.folder, effects)
+        reader = ConfigReader(self.folder, effects, strict=True)
         self.value: JsonObject = reader.load(name)
+        self.problems = reader.problems
         self._usable = name in reader.files  # False: `.bak` is the better one, or there is none
         self._tables = tuple(tables)
         self.changed = False

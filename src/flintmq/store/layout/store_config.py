@@ -54,7 +54,8 @@ def batch_topics(
     Raises:
         StoreAccessError: a directory may not be listed, or a file may not be read.
     """
-    broker = broker if broker is not None else read_config(root, effects)
+    # Whoever asks the disk makes queues by the answer: a topic must not get queues of the wrong type.
+    broker = broker if broker is not None else read_config(root, effects, strict=True)
     queues = queues if queues is not None else queue_names(root, directories.BATCH_QUEUES, effects)
     return {topic for topic in broker.topics if broker.is_batch(topic)} | {name.topic for name in queues}
 

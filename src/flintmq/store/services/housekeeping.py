@@ -5,6 +5,7 @@ This module only wires: `topics`, `consumer_offsets`, `delay` and `retention` do
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 
@@ -25,6 +26,8 @@ from flintmq.store.services.scheduler import Upkeep
 from flintmq.store.services.topics import TABLE, Topics
 from flintmq.store.services.zone_mapping import INTERVAL_MS, ZoneMapping
 
+log = logging.getLogger("flintmq.store")
+
 
 @dataclass(frozen=True, slots=True)
 class ConfigTables:
@@ -37,10 +40,20 @@ class ConfigTables:
 
     @classmethod
     def of(cls, root: str, config: StoreConfig, effects: Effects, peer: str) -> ConfigTables:
-        """Read the files of the store at `root`."""
+        """Read the files of the store at `root`; log which of them cannot be used.
+
+        Raises:
+            StoreAccessError: one is there and cannot be read.
+        """
 
         def file(name: str, *tables: str) -> ConfigFile:
-            return ConfigFile(root, name, tables, effects, peer)
+            made = ConfigFile(root, name, tables, effects, peer)
+            for problem in made.problems:
+                log.warning("%s cannot be used (byte %d: %s)", problem.file, problem.position, problem.reason)
+            if made.problems:
+                instead = f"{name}.bak is used instead" if made.value else "it begins empty"
+                log.warning("%s: %s; the old file is kept as %s.unusable", name, instead, name)
+            return made
 
         return cls(
             topics=file(config_reader.TOPICS, TABLE),

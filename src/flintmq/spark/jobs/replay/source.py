@@ -81,7 +81,7 @@ class ReplaySource:
     def queue_counts(self) -> dict[str, int]:
         """Return the number of queues of each topic, from the store's own settings."""
         read = self.plan.options
-        topics = read_config(read.path, effects_for(read.path, read.config.s3)).topics
+        topics = read_config(read.path, effects_for(read.path, read.config.s3), strict=True).topics
         return {name: topic.write_queues for name, topic in topics.items()}
 
 
