@@ -11,6 +11,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 OLD_SPARK := .venv-spark
 NEWEST := .venv-newest
+OLDEST := .venv-oldest
 SITE := .venv-site
 KERNELS := $(wildcard src/flintmq/kernels/*.py src/flintmq/kernels/*.pxd src/flintmq/kernels/*.h)
 SERVERS := build/object-servers
@@ -25,7 +26,7 @@ PARALLEL = -n $(WORKERS) --dist loadfile --max-worker-restart=0
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install compile demo test test-pure test-spark test-newest test-nogil check lint format types imports bench crash power power-cuts syscalls torture torture-spark torture-cluster docs coverage fuzz hostile sanitize clean distclean debian mutants mutmut branches soak matrix damage crash-sim crash-sim-pairs dist site object-servers
+.PHONY: help install compile demo test test-pure test-spark test-newest test-oldest test-nogil check lint format types imports bench crash power power-cuts syscalls torture torture-spark torture-cluster docs coverage fuzz hostile sanitize clean distclean debian mutants mutmut branches soak matrix damage crash-sim crash-sim-pairs dist site object-servers
 
 help: ## Print this list
 	@echo "FlintMQ: Apache RocketMQ's message store in Python. Start with: make demo, make test"
@@ -61,6 +62,13 @@ test-newest: install ## Run the tests of arrow/ and cli/ on the newest releases 
 	FLINTMQ_PURE=1 $(NEWEST)/bin/python -m pip install --quiet --upgrade --upgrade-strategy eager -e '.[all,dev]'
 	$(NEWEST)/bin/python -m pip list | grep -iE '^(duckdb|polars|pyarrow|pyspark|pandas|deltalake|typer|rich) '
 	$(NEWEST)/bin/python -m pytest tests/arrow tests/cli $(ARGS)
+
+test-oldest: install ## Run the tests of readers, tables and object storage on the oldest releases that are supported, Python 3.11 (makes .venv-oldest)
+	test -x $(OLDEST)/bin/python || $(BIN)/python -m venv $(OLDEST)
+	$(OLDEST)/bin/python -m pip install --quiet -e '.[all,dev]'
+	$(BIN)/python -m tests.support.oldest > $(OLDEST)/oldest.txt
+	$(OLDEST)/bin/python -m pip install --quiet --upgrade -r $(OLDEST)/oldest.txt
+	$(OLDEST)/bin/python -m pytest $(or $(ARGS),$(PARALLEL) tests/arrow tests/frames tests/lake tests/objects tests/cli)
 
 test-nogil: ## Run the engine's tests on PYTHON, free-threaded: with pytest, pytest-timeout, pytest-xdist, hypothesis, cython, setuptools, pyarrow, lz4, obstore
 	@test -n "$(PYTHON)" || { echo "name the interpreter: make test-nogil PYTHON=/path/to/python3.14t"; exit 1; }
@@ -174,7 +182,7 @@ clean: ## Remove builds, compiled kernels and caches; .venv stays
 	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## Remove .venv too
-	rm -rf $(VENV) $(OLD_SPARK) $(NEWEST) $(SITE)
+	rm -rf $(VENV) $(OLD_SPARK) $(NEWEST) $(OLDEST) $(SITE)
 
 debian: ## On Debian or Ubuntu, as root: install a compiler and what a few tests use
 	@if ! command -v apt-get >/dev/null; then echo "make debian: no apt-get here; nothing done"; \

@@ -21,9 +21,8 @@ import pytest
 import flintmq
 from flintmq import scan_arrow
 from flintmq.arrow import batches as batches_module
-from flintmq.arrow import schema as schema_module
 from flintmq.arrow.schema import CODES, SCHEMA, VIEW_SCHEMA, has_views, narrow
-from flintmq.errors import CorruptStoreError, UsageError
+from flintmq.errors import CorruptStoreError
 from flintmq.frames import dataset as dataset_module
 from flintmq.frames.dataset import dataset
 from flintmq.store.commitlog.report import Report
@@ -69,21 +68,6 @@ def test_the_schema_is_a_variant_of_the_one() -> None:
         "properties": str(pa.map_(pa.string_view(), pa.string_view())),
     }
     assert has_views(VIEW_SCHEMA) and not has_views(SCHEMA) and not has_views(narrow(["size"], VIEW_SCHEMA))
-
-
-def test_a_pyarrow_that_makes_no_views(golden: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Such as 18.0, the oldest that is supported: asked for, views are refused; by themselves, none are used."""
-    polars, sql = (
-        pytest.importorskip("polars", reason="polars is not installed"),
-        pytest.importorskip("flintmq.frames.sql", reason="duckdb is not installed"),
-    )
-    monkeypatch.setattr(schema_module, "makes_views", lambda: False)
-    for ask in (scan_arrow, dataset):
-        with pytest.raises(UsageError, match="makes no views; use 19 or later, or leave views out"):
-            ask(golden("basic").path, views=True)
-    with sql.ask(dataset(golden("basic").path), "select count(*) from messages") as answer:
-        assert answer.read_all().column(0).to_pylist() == [3000]
-    assert flintmq.scan_polars(golden("basic").path).select(polars.len()).collect().item() == 3000
 
 
 @pytest.fixture

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
-from functools import lru_cache
 
 import pyarrow as pa
 
@@ -76,27 +75,6 @@ FIRST_COLUMNS = COLUMNS[: COLUMNS.index("body_crc") + 1]
 A column that is added goes after them. Exports made before lack it, and their rows have null there: so a Delta table
 and a directory of exports can be continued, and replayed.
 """
-
-
-@lru_cache(1)
-def makes_views() -> bool:
-    """Return whether this pyarrow makes views: before version 19 they take one buffer only."""
-    empty = pa.py_buffer(bytes(16))
-    try:
-        return len(pa.Array.from_buffers(pa.string_view(), 1, [None, empty, empty])) == 1
-    except (pa.ArrowException, ValueError):
-        return False
-
-
-def view_schema() -> pa.Schema:
-    """Return VIEW_SCHEMA.
-
-    Raises:
-        UsageError: this pyarrow makes no views.
-    """
-    if not makes_views():
-        raise UsageError(f"pyarrow {pa.__version__} makes no views; use 19 or later, or leave views out")
-    return VIEW_SCHEMA
 
 
 def has_views(schema: pa.Schema) -> bool:

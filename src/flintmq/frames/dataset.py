@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 
 from flintmq.arrow.options import ScanOptions
 from flintmq.arrow.scan import Progress, Queue, open_reader, predicate_of, read_members
-from flintmq.arrow.schema import SCHEMA, narrow, of_many, view_schema
+from flintmq.arrow.schema import SCHEMA, VIEW_SCHEMA, narrow, of_many
 from flintmq.cluster.members import Stores, find_members, only_named
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError, UsageError
@@ -135,7 +135,7 @@ class StoreDataset(ds.Dataset):
         """
         if self.history is not None:
             return self.history.schema
-        whole = view_schema() if self._views else SCHEMA
+        whole = VIEW_SCHEMA if self._views else SCHEMA
         return of_many(whole) if self.many else whole
 
     @property

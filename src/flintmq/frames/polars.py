@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from flintmq.arrow.schema import VIEW_SCHEMA, narrow, of_many, view_schema
+from flintmq.arrow.schema import VIEW_SCHEMA, narrow, of_many
 from flintmq.cluster.members import Stores
 from flintmq.errors import MissingExtraError
 from flintmq.frames.dataset import dataset
@@ -92,7 +92,6 @@ def _alone(frame: Any, polars: Any) -> Any:
 def _with_views(polars: Any, schema: pa.Schema) -> Any:
     """Return the columns that Polars makes of batches with views; None if it takes none."""
     try:
-        view_schema()
         empty = pa.RecordBatch.from_pylist([], schema)
         return polars.from_arrow(pa.Table.from_batches([plain_text(empty)])).schema
     except Exception:  # Polars raises several kinds, its own panics among them

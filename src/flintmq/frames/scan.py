@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from flintmq.arrow.options import BATCH_BYTES, ScanOptions
 from flintmq.arrow.scan import Queue, open_reader, predicate_of, read_members
-from flintmq.arrow.schema import SCHEMA, narrow, of_many, view_schema
+from flintmq.arrow.schema import SCHEMA, VIEW_SCHEMA, narrow, of_many
 from flintmq.cluster.members import Stores, find_members
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
@@ -102,7 +102,7 @@ def scan_arrow(
     Thread: a reader belongs to one thread at a time.
     """
     checked, report = StoreConfig.of(config, set), report if report is not None else Report()
-    whole = view_schema() if views else SCHEMA
+    whole = VIEW_SCHEMA if views else SCHEMA
     predicate = predicate_of(topics, queues, since, until, tags)
     options = ScanOptions(
         decompress=decompress,

@@ -19,6 +19,8 @@ from flintmq.storage.filesystem import REAL
 from flintmq.storage.store_url import is_remote, outside_store
 from flintmq.store.layout import directories
 
+KEEPS_OUT = (1, 5)
+"""The first version of DuckDB whose every statement keeps to the files that it may touch."""
 ANSWERS = ("SELECT", "EXPLAIN", "MULTI")  # MULTI: a PIVOT
 READS = ("SELECT", "LOAD")
 BESIDE = (".wal", ".wal.checkpoint", ".checkpoint.wal", ".wal.recovery", ".recovery.wal", ".tmp")
@@ -74,15 +76,28 @@ def keep_out(
     places = sorted(_allowed(question, list(stores), config))
     files = [place + end for place in places for end in ("", *BESIDE)]
     files += [os.path.join(os.path.dirname(place), f"tmp_{os.path.basename(place)}") for place in places]
-    known = connection.execute("select count(*) from duckdb_settings() where name = 'allowed_directories'").fetchone()
-    if not known[0]:
-        raise UsageError("SQL: this DuckDB cannot keep such a statement out of the store; it takes DuckDB 1.2 or newer")
+    _check_version(connection)
     connection.execute(f"set allowed_paths = {_list(files)}")
     connection.execute(f"set allowed_directories = {_list(places)}")
     connection.execute("set enable_external_access = false")
     if not loads:
         return question
     return ";\n".join(statement.query for statement in statements if statement.type.name != "LOAD")
+
+
+def _check_version(connection: Any) -> None:
+    """Refuse a DuckDB that does not keep each statement to the files that it may touch.
+
+    Raises:
+        UsageError: it is older than 1.5. Before 1.2 there are no such settings; 1.4 writes `profile_output` anywhere,
+            and takes no relative path.
+    """
+    version = connection.execute("select version()").fetchone()[0]
+    number = re.match(r"v(\d+)\.(\d+)", version)
+    if number is not None and (int(number[1]), int(number[2])) < KEEPS_OUT:
+        raise UsageError(
+            f"SQL: DuckDB {version} cannot keep such a statement out of the store; install duckdb 1.5 or newer"
+        )
 
 
 def _allowed(question: str, stores: list[str], config: StoreConfig) -> Iterator[str]:
