@@ -27,6 +27,11 @@ _FIRST_ROWS = 64  # that pass a filter are a frame of their own, so that few of 
 _NS = {"Milliseconds": 10**6, "Microseconds": 10**3, "Nanoseconds": 1}
 
 
+OLDEST = (1, 37)
+"""The first Polars that is tested: 1.20 panics on batches with views, 1.10 crashes, and until 1.36 less is pushed."""
+NEEDED = "flintmq.scan_polars needs polars 1.37 or later: pip install 'flintmq[polars]'"
+
+
 def scan_polars(path: Stores, **options: Any) -> polars.LazyFrame:
     """Offer a store's log, or several, as a Polars LazyFrame.
 
@@ -38,16 +43,16 @@ def scan_polars(path: Stores, **options: Any) -> polars.LazyFrame:
             report, threads, history, catalog.
 
     Raises:
-        MissingExtraError: Polars is not installed.
+        MissingExtraError: Polars is not installed, or too old.
         FlintError: as flintmq.dataset raises it.
     """
     try:
         import polars
         from polars.io.plugins import register_io_source
     except ImportError as error:
-        raise MissingExtraError(
-            "flintmq.scan_polars needs polars 1.10 or later: pip install 'flintmq[polars]'"
-        ) from error
+        raise MissingExtraError(NEEDED) from error
+    if tuple(map(int, polars.__version__.split(".")[:2])) < OLDEST:
+        raise MissingExtraError(f"{NEEDED} (here is {polars.__version__})")
     source = dataset(path, **options)
     copied = source.copied_schema
     empty: Any = polars.from_arrow(copied.empty_table())
