@@ -9,8 +9,13 @@ from types import FrameType
 WHERE = ("store/append/commit_log.py", "store/append/batch.py", "storage/mapped_file_queue.py")
 
 
-def interrupted_at(step: int, call: Callable[[], object], where: tuple[str, ...] = WHERE) -> bool:
-    """Run a call with a KeyboardInterrupt at the step-th place inside the append where Python looks for signals.
+def interrupted_at(
+    step: int,
+    call: Callable[[], object],
+    where: tuple[str, ...] = WHERE,
+    error: type[BaseException] = KeyboardInterrupt,
+) -> bool:
+    """Run a call; at the step-th place inside the append where Python looks for signals a handler raises an error.
 
     That is where a function of Python's begins and where one of C's ends, in these files. False if there are fewer.
     """
@@ -21,12 +26,12 @@ def interrupted_at(step: int, call: Callable[[], object], where: tuple[str, ...]
             left[0] -= 1
             if left[0] < 0:
                 sys.setprofile(None)
-                raise KeyboardInterrupt
+                raise error("of a signal handler")
 
     sys.setprofile(profile)
     try:
         call()
-    except KeyboardInterrupt:
+    except error:
         pass
     finally:
         sys.setprofile(None)

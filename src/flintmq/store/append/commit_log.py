@@ -304,6 +304,8 @@ class CommitLog:
                 with self.slow:
                     file.reserve(min(file.wrote + room, file.size))
         except OSError as error:
+            if error.errno is None:
+                raise  # a signal handler's own, such as TimeoutError: each error of the disk has a number
             self._lacks(f"{file.path if file else ''}: no space for the next records ({error.strerror})")
             return None
         if file is not None:
@@ -533,6 +535,8 @@ class CommitLog:
             with self.slow:
                 return self.files.append_file(start)
         except OSError as error:
+            if error.errno is None:
+                raise  # as in `reserve_space`
             self._lacks(f"no commit log file can be made at offset {start} ({error.strerror})")
             return None
 
