@@ -115,7 +115,10 @@ def _text_views(column: Any) -> pa.Array[Any]:
     _, views, *held = texts.buffers()
     words = pa.Array.from_buffers(pa.binary(16), len(texts), [None, views], offset=texts.offset)
     taken: Any = words.take(column.indices)
-    return pa.Array.from_buffers(pa.string_view(), len(taken), [None, taken.buffers()[1], *held], offset=taken.offset)
+    # Texts of up to 12 bytes need no buffer, and there is None then: handed to Polars, that ends the process (pyarrow
+    # before 24, in its C data interface).
+    there = [pa.py_buffer(b"") if one is None else one for one in held]
+    return pa.Array.from_buffers(pa.string_view(), len(taken), [None, taken.buffers()[1], *there], offset=taken.offset)
 
 
 def _tree(predicate: polars.Expr) -> Any:
