@@ -253,9 +253,27 @@ def as_views(batch: pa.RecordBatch, schema: pa.Schema) -> pa.RecordBatch:
         UsageError: this pyarrow cannot do so.
     """
     try:
-        return batch.cast(schema)
+        columns = [_as_viewed(column, field.type) for column, field in zip(batch.columns, schema, strict=True)]
+        return pa.RecordBatch.from_arrays(columns, schema=schema)
     except (pa.ArrowException, AttributeError) as error:
         raise UsageError(f"pyarrow {pa.__version__} makes no views of rows it filtered; leave views out") from error
+
+
+def _as_viewed(column: Any, kind: pa.DataType) -> pa.Array[Any]:
+    """Cast a column; a map's keys and values each by themselves.
+
+    Keys have no nulls, but a filter gives them a bitmap all the same, with which a cast of the whole map ends the
+    process (pyarrow 23 to 25).
+    """
+    if not pa.types.is_map(kind):
+        cast: pa.Array[Any] = column.cast(kind)
+        return cast
+    keys, items = column.keys.cast(kind.key_type), column.items.cast(kind.item_type)
+    bare = pa.Array.from_buffers(kind.key_type, len(keys), [None, *keys.buffers()[1:]], offset=keys.offset)
+    entries = pa.StructArray.from_arrays([bare, items], fields=[kind.key_field, kind.item_field])
+    return pa.Array.from_buffers(
+        kind, len(column), column.buffers()[:2], column.null_count, column.offset, children=[entries]
+    )
 
 
 class DatasetScan:
