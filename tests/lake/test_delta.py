@@ -91,6 +91,15 @@ def test_the_log_tells_of_rows(golden, in_process, tmp_path):
     assert sum(json.loads(add["stats"])["numRecords"] for add in added) == 3000
 
 
+@pytest.mark.parametrize("release", ["1.1.0", "1.5.1"])
+def test_one_that_is_too_old_is_named_before_anything_is_written(golden, in_process, tmp_path, monkeypatch, release):
+    """It would commit the rows without the number of their export, and the next export would refuse the table."""
+    monkeypatch.setattr("deltalake.__version__", release)
+    with pytest.raises(MissingExtraError, match=rf"needs deltalake 1\.6 or later: .* \(here is {release}\)$"):
+        run(golden("basic"), tmp_path / "table")
+    assert not list(tmp_path.rglob("*.parquet"))
+
+
 def test_without_deltalake(golden, in_process, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "deltalake", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'flintmq\[delta\]'"):

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from flintmq.arrow.releases import is_older
 from flintmq.arrow.schema import VIEW_SCHEMA, narrow, of_many
 from flintmq.cluster.members import Stores
 from flintmq.errors import MissingExtraError
@@ -51,7 +52,7 @@ def scan_polars(path: Stores, **options: Any) -> polars.LazyFrame:
         from polars.io.plugins import register_io_source
     except ImportError as error:
         raise MissingExtraError(NEEDED) from error
-    if tuple(map(int, polars.__version__.split(".")[:2])) < OLDEST:
+    if is_older(polars.__version__, OLDEST):
         raise MissingExtraError(f"{NEEDED} (here is {polars.__version__})")
     source = dataset(path, **options)
     copied = source.copied_schema

@@ -13,6 +13,7 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
+from flintmq.arrow.releases import is_older
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError, UsageError
 from flintmq.storage.filesystem import REAL
@@ -93,8 +94,7 @@ def _check_version(connection: Any) -> None:
             and takes no relative path.
     """
     version = connection.execute("select version()").fetchone()[0]
-    number = re.match(r"v(\d+)\.(\d+)", version)
-    if number is not None and (int(number[1]), int(number[2])) < KEEPS_OUT:
+    if is_older(version, KEEPS_OUT):
         raise UsageError(
             f"SQL: DuckDB {version} cannot keep such a statement out of the store; install duckdb 1.5 or newer"
         )

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from flintmq.arrow.releases import is_older
 from flintmq.arrow.schema import FIRST_COLUMNS
 from flintmq.errors import MissingExtraError, StoreAccessError, StoreError, UsageError
 from flintmq.lake.columns import RAW
@@ -39,6 +40,9 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
 
 APP = "flintmq-export"  # of the application transactions
+OLDEST = (1, 6)
+"""The first deltalake that keeps application transactions; the next export finds the last one by these."""
+NEEDED = "a Delta table needs deltalake 1.6 or later: pip install 'flintmq[delta]'"
 LOG = "_delta_log"
 CHECKPOINT_INTERVAL = 100  # commits, unless the table sets its own
 _OWN = re.compile(r"(topic_name|date)=.+|\d{6,}-.+\.parquet", re.DOTALL)
@@ -66,7 +70,7 @@ class DeltaTarget(ExportTarget):
         """Return the manifest of the export that the table's rows come from; None if there is none.
 
         Raises:
-            MissingExtraError: deltalake is not installed.
+            MissingExtraError: deltalake is not installed, or too old.
             StoreAccessError: the table or the manifest cannot be read.
         """
         table = self._table()
@@ -235,10 +239,13 @@ class DeltaTarget(ExportTarget):
 
     def _table(self, version: int | None = None) -> DeltaTable | None:
         try:
+            import deltalake
             from deltalake import DeltaTable
             from deltalake.exceptions import DeltaError
         except ImportError as error:
-            raise MissingExtraError("a Delta table needs deltalake: pip install 'flintmq[delta]'") from error
+            raise MissingExtraError(NEEDED) from error
+        if is_older(deltalake.__version__, OLDEST):
+            raise MissingExtraError(f"{NEEDED} (here is {deltalake.__version__})")
         try:
             if not DeltaTable.is_deltatable(self.where, self._storage()):
                 return None
