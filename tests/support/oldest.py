@@ -1,8 +1,12 @@
-"""Prints the oldest releases that the package declares: `python -m tests.support.oldest`, for `make test-oldest`."""
+"""Prints the oldest releases that the package declares, a line each, or the requirements that it is given.
+
+    python -m tests.support.oldest [REQUIREMENT ...]         for make test-oldest
+"""
 
 from __future__ import annotations
 
 import re
+import sys
 import tomllib
 from pathlib import Path
 
@@ -26,4 +30,4 @@ def oldest() -> list[str]:
 
 
 if __name__ == "__main__":
-    print("\n".join(oldest()))
+    print("\n".join(sys.argv[1:] or oldest()))
