@@ -22,6 +22,7 @@ from pyiceberg.table import Table  # noqa: E402
 from pyiceberg.types import LongType, StringType  # noqa: E402
 
 from flintmq import Message, MessageStore  # noqa: E402
+from flintmq.config.releases import is_older  # noqa: E402
 from flintmq.errors import StoreAccessError, StoreError, UsageError  # noqa: E402
 from flintmq.lake import table_folder  # noqa: E402
 from flintmq.lake.export import Exported  # noqa: E402
@@ -86,8 +87,9 @@ def test_rows_are_those_of_an_export_to_parquet(golden: Any, tmp_path: Path) -> 
     lake.out = tmp_path / "ice"
     found = polars.from_arrow(lake.table.scan().to_arrow()).select(wanted.columns)
     assert found.sort("physical_offset", "queue_id").cast(wanted.schema).equals(wanted)
-    lazily = polars.scan_iceberg(lake.table).select("physical_offset", "topic").collect()
-    assert lazily.sort("physical_offset")["topic"].to_list() == wanted["topic"].to_list()
+    if not is_older(polars.__version__, (2, 1)):  # it reads files without field ids from then on
+        lazily = polars.scan_iceberg(lake.table).select("physical_offset", "topic").collect()
+        assert lazily.sort("physical_offset")["topic"].to_list() == wanted["topic"].to_list()
     assert export(store, str(lake.out), to="iceberg").number == 0
     assert len(lake.table.snapshots()) == 1
 

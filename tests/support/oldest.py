@@ -1,6 +1,6 @@
 """Prints the oldest releases that the package declares, a line each, or the requirements that it is given.
 
-    python -m tests.support.oldest [REQUIREMENT ...]         for make test-oldest
+python -m tests.support.oldest [REQUIREMENT ...]         for make test-oldest
 """
 
 from __future__ import annotations

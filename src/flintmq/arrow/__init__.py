@@ -3,7 +3,6 @@
 Needs the extra `arrow`; the core never imports it.
 
 schema         declares the columns as Arrow types, and narrows them
-releases       compares releases of libraries with the oldest one that works
 options        holds how a scan reads, and how it makes batches
 scan           scans the log of a store, or of several
 members        reads several stores as one

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from flintmq.arrow.releases import is_older
 from flintmq.arrow.schema import VIEW_SCHEMA, narrow, of_many
 from flintmq.cluster.members import Stores
+from flintmq.config.releases import is_older
 from flintmq.errors import MissingExtraError
 from flintmq.frames.dataset import dataset
 from flintmq.store.commitlog.pushdown import LIMITED, TIME, Comparison, narrowed

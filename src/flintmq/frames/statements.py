@@ -13,8 +13,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from flintmq.arrow.releases import is_older
 from flintmq.config.keys import StoreConfig
+from flintmq.config.releases import is_older
 from flintmq.errors import FlintError, UsageError
 from flintmq.storage.filesystem import REAL
 from flintmq.storage.store_url import is_remote, outside_store

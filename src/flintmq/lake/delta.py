@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from flintmq.arrow.releases import is_older
 from flintmq.arrow.schema import FIRST_COLUMNS
+from flintmq.config.releases import is_older
 from flintmq.errors import MissingExtraError, StoreAccessError, StoreError, UsageError
 from flintmq.lake.columns import RAW
 from flintmq.lake.storage_options import storage_options

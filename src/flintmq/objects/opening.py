@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import os
 from functools import lru_cache
+from importlib.metadata import version
 
+from flintmq.config.releases import is_older
 from flintmq.config.s3 import S3Options
 from flintmq.errors import MissingExtraError
 from flintmq.objects.bucket import Bucket
 from flintmq.objects.web_hdfs import WebHdfs
 
+OLDEST = (0, 10)
+"""The first obstore that finds names with characters other than ASCII."""
 _SECRETS = ("AWS_", "GOOGLE_", "AZURE_", "OSS_")
 
 
@@ -21,7 +25,7 @@ def bucket_of(url: str, options: S3Options | None = None) -> tuple[Bucket, str]:
         options: how to reach it; the environment supplies missing options.
 
     Raises:
-        MissingExtraError: obstore is not installed, or boto3 is not and a profile needs it.
+        MissingExtraError: obstore is not installed or too old, or boto3 is not and a profile needs it.
         StoreAccessError: the bucket's region is not known, or credentials cannot be read.
     """
     kind, _, rest = url.partition("://")
@@ -41,4 +45,9 @@ def _opened(kind: str, name: str, options: S3Options, _secrets: int) -> Bucket:
         raise MissingExtraError(
             f"{kind}://{name}: object storage needs obstore; `pip install flintmq[objects]` brings it"
         ) from error
+    if is_older(version("obstore"), OLDEST):
+        raise MissingExtraError(
+            f"{kind}://{name}: object storage needs obstore 0.10 or later; `pip install flintmq[objects]` brings it "
+            f"(here is {version('obstore')})"
+        )
     return cloud_bucket(kind, name, options)

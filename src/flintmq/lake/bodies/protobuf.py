@@ -127,11 +127,17 @@ def _column(message: Any, around: tuple[Any, ...]) -> pa.DataType:
     return struct_of([(field.name, _field(field, (*around, message))) for field in message.fields], "")
 
 
+def _is_list(field: Any) -> bool:
+    """Return whether a field is repeated: protobuf 6.31 and later say so, earlier ones by a label that 7 lacks."""
+    repeated = getattr(field, "is_repeated", None)
+    return bool(field.label == field.LABEL_REPEATED if repeated is None else repeated)
+
+
 def _field(field: Any, around: tuple[Any, ...]) -> pa.DataType:
     if _is_map(field):
         parts = field.message_type.fields_by_name
         return pa.map_(_single(parts["key"], around), _single(parts["value"], around))
-    return list_of(_single(field, around)) if field.is_repeated else _single(field, around)
+    return list_of(_single(field, around)) if _is_list(field) else _single(field, around)
 
 
 def _single(field: Any, around: tuple[Any, ...]) -> pa.DataType:
@@ -229,7 +235,7 @@ def _of_field(field: Any, around: tuple[Any, ...]) -> Convert:
         key, one = _of_single(parts["key"], around), _of_single(parts["value"], around)
         return lambda values: [(key(name), one(values[name])) for name in values]
     single = _of_single(field, around)
-    return (lambda values: [single(each) for each in values]) if field.is_repeated else single
+    return (lambda values: [single(each) for each in values]) if _is_list(field) else single
 
 
 def _of_single(field: Any, around: tuple[Any, ...]) -> Convert:

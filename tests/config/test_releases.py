@@ -1,4 +1,4 @@
-from flintmq.arrow.releases import is_older
+from flintmq.config.releases import is_older
 
 
 def test_releases():
