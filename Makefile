@@ -97,7 +97,7 @@ format: install ## Format the code and mend what ruff can mend
 	$(BIN)/ruff format .
 
 types: install ## Check the types, strictly
-	$(BIN)/mypy --strict src examples
+	$(BIN)/mypy --strict src examples bench
 
 imports: install ## Check that imports point one way (the layers in pyproject.toml)
 	NO_COLOR=1 $(BIN)/lint-imports

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceStreamReader, InputPartition
@@ -62,10 +62,12 @@ def write_bare(store: Path, into: Path) -> None:
     source = FlintMQSource({"path": str(store)})
     schema = source.schema()
     reader = source.reader(schema)
-    table = pa.Table.from_batches([batch for part in reader.partitions() for batch in reader.read(part)])
+    table = pa.Table.from_batches(
+        [batch for part in reader.partitions() for batch in cast("Iterator[pa.RecordBatch]", reader.read(part))]
+    )
     (batch,) = table.combine_chunks().to_batches()
     into.mkdir(parents=True)
     (into / "schema").write_text(", ".join(f"{f.name} {f.dataType.simpleString()}" for f in schema), encoding="utf-8")
     (into / "rows").write_text(str(batch.num_rows), encoding="utf-8")
-    with pa.ipc.new_file(into / "rows.arrow", batch.schema) as writer:
+    with pa.ipc.new_file(str(into / "rows.arrow"), batch.schema) as writer:
         writer.write_batch(batch)

@@ -6,7 +6,7 @@ import itertools
 import os
 import shutil
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -76,7 +76,7 @@ def hundred(context: Context) -> str:
         path = folder / f"b{broker:03d}" / "store"
         if path.exists():
             continue
-        with MessageStore(path, maxIndexNum=400, **SMALL) as opened:
+        with MessageStore(path, SMALL | {"maxIndexNum": 400}) as opened:
             opened.put_many([Message(f"T{n % QUEUES // 4}", b"%d" % n, queue_id=n % 4) for n in range(4 * QUEUES)])
     return f"{folder}/{{broker}}/store"
 
@@ -93,7 +93,7 @@ def c2(context: Context) -> list[Result]:
     options = ReadOptions(path=pattern, stores=pattern)
     taken: dict[str, list[float]] = {"read": [], "first": [], "idle": []}
 
-    def timed(name: str, call: Callable[[], Any]) -> Any:
+    def timed(name: str, call: Callable[..., Any]) -> Any:
         began = time.process_time()
         answer = call()
         taken[name].append(time.process_time() - began)
@@ -115,7 +115,7 @@ def c2(context: Context) -> list[Result]:
     ]  # fmt: skip
 
 
-def exports(context: Context, cases: dict[str, Callable[[], Any]], out: Path) -> dict[str, Sample]:
+def exports(context: Context, cases: Mapping[str, Callable[[], Any]], out: Path) -> dict[str, Sample]:
     """Measure exports into a directory that is removed before each."""
     found = measure(context, cases, before=lambda: shutil.rmtree(out, ignore_errors=True))
     shutil.rmtree(out, ignore_errors=True)
@@ -162,7 +162,9 @@ def c4(context: Context) -> list[Result]:
     from flintmq.lake.export_once import export
 
     path, out = str(whole(context).path), context.scratch / "out"
-    cases = {to: lambda to=to: export(path, str(out), to=to) for to in ("delta", "iceberg")}
+    cases: dict[str, Callable[..., Any]] = {
+        to: lambda to=to: export(path, str(out), to=to) for to in ("delta", "iceberg")
+    }
     samples = exports(context, cases, out)
     ratio = samples["delta"].wall / samples["iceberg"].wall
     what = f"export to Iceberg, {BODY} bodies: speed / to Delta"

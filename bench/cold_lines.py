@@ -9,6 +9,7 @@ import shutil
 import statistics
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import java
@@ -43,7 +44,7 @@ def p19(context: Context) -> list[Result]:
     with open_store(written.path) as view:
         queues = [(q.topic, q.queue_id, q.max_offset * PERCENT // 100) for q in view.queues()]
     count, config = 300 if context.quick else 3000, {"mappedFileSizeCommitLog": FILE}
-    cases = {
+    cases: dict[str, Callable[[], float]] = {
         "flintmq": lambda: ours(written.path, config, queues, count),
         "java": lambda: java.oracle(
             context, "coldbench", written.path, config, "--count", str(count), "--percent", str(PERCENT)

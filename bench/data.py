@@ -6,6 +6,7 @@ import mmap
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from harness import Context
 
@@ -16,7 +17,7 @@ OVERHEAD = 176
 SIZES = {"100B": 100, "1KB": 1024}
 
 
-def store(context: Context, name: str, body_bytes: int, mib: int | None = None, **options: object) -> Written:
+def store(context: Context, name: str, body_bytes: int, mib: int | None = None, **options: Any) -> Written:
     """A store with a log of about this many MiB, random bodies; made at the first call."""
     if name not in context.stores:
         log_bytes = (mib or context.mib) << 20
@@ -27,10 +28,11 @@ def store(context: Context, name: str, body_bytes: int, mib: int | None = None, 
             max(1000, log_bytes // (body_bytes + OVERHEAD)),
             body_bytes=body_bytes,
             bodies="random",
-            **options,  # type: ignore[arg-type]
+            **options,
         )
-    warm(context.stores[name])
-    return context.stores[name]
+    found: Written = context.stores[name]
+    warm(found)
+    return found
 
 
 def sized(context: Context, size: str) -> Written:

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from flintmq import Message, MessageStore
 from flintmq.storage import libc_memory
@@ -77,7 +78,9 @@ def disk_bytes() -> int:
 def page_cache(folder: Path, mib: int) -> Iterator[tuple[str, str]]:
     """Writing without and with a sync, reading cold and cached, with and without read-ahead."""
     block = os.urandom(MIB)
-    stored, synced, cold, cached, bare, dirty = [], [], [], [], [], []
+    cold: list[float] = []
+    cached: list[float] = []
+    stored, synced, bare, dirty = [], [], [], []
     for _ in range(ROUNDS):
         with new_file(folder, mib * MIB) as fd:
             before = meminfo("Dirty")
@@ -111,7 +114,7 @@ def page_cache(folder: Path, mib: int) -> Iterator[tuple[str, str]]:
 def syncs(folder: Path) -> Iterator[tuple[str, str]]:
     """One dirty page and a sync, in files of each history and under each kind of page; they take turns."""
     size, calls = 8 * MIB, 60
-    kinds: list[tuple[str, dict[str, int], str]] = [
+    kinds: list[tuple[str, dict[str, Any], str]] = [
         ("1 KB by `pwrite` and `fdatasync`, file grows", {"size": 0, "allocate": False}, "grows"),
         ("... sparse file of full size", {"size": size, "allocate": False}, "pwrite"),
         ("... allocated before (`fallocate`)", {"size": size}, "pwrite"),
@@ -199,7 +202,14 @@ def store(folder: Path) -> Iterator[tuple[str, str]]:
         def many(threads: int = 16, each: int = 100) -> float:
             work = [threading.Thread(target=lambda: [made.put(Message("T", body)) for _ in range(each)])
                     for _ in range(threads)]  # fmt: skip
-            return seconds(lambda: ([t.start() for t in work], [t.join() for t in work])) / threads / each
+
+            def run() -> None:
+                for thread in work:
+                    thread.start()
+                for thread in work:
+                    thread.join()
+
+            return seconds(run) / threads / each
 
         yield "... by 16 threads, each put", f"{1e6 * statistics.median(many() for _ in range(ROUNDS)):,.0f} µs"
 

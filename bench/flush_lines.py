@@ -15,7 +15,7 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -50,7 +50,7 @@ def sync_store(context: Context) -> Iterator[MessageStore]:
         yield store
 
 
-def rounds(context: Context, cases: dict[str, Callable[[], float]]) -> dict[str, float]:
+def rounds(context: Context, cases: Mapping[str, Callable[[], float]]) -> dict[str, float]:
     """Medians of what each case says it took, in microseconds a message, over interleaved rounds."""
     names = list(cases)
     found: dict[str, list[float]] = {name: [] for name in names}
@@ -117,14 +117,14 @@ def p7(context: Context) -> list[Result]:
     bars = {16: (2.4, 2.0, 1.5, 2.5), 64: (2.0, 1.6, 2.5, 3.5), 1024: (17.0, 12.0, None, None)}
     for flight, (bar, moonshot, java_bar, java_moonshot) in bars.items():
         many = count if flight < 1024 else 4 * count
-        cases = {
+        cases: dict[str, Callable[..., float]] = {
             "async": lambda n=flight, many=many: by_loop(context, n, many),
             "bare": lambda n=flight: bare(context, max(200, count // n), allocated=True, group=n),
         }
         if java_bar is not None:
-            cases["java threads"] = lambda n=flight: by_java(context, n, 1, count)  # type: ignore[misc]
-            cases["java window"] = lambda n=flight: by_java(context, 1, n, count)  # type: ignore[misc]
-        found = rounds(context, cases)  # type: ignore[arg-type]
+            cases["java threads"] = lambda n=flight: by_java(context, n, 1, count)
+            cases["java window"] = lambda n=flight: by_java(context, 1, n, count)
+        found = rounds(context, cases)
         detail = {f"{name} us": round(value, 3) for name, value in found.items()}
         what, bound = f"SYNC_FLUSH, {flight} puts under way by an event loop: ", "the event loop's tasks"
         results.append(

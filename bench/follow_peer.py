@@ -48,7 +48,12 @@ def latencies(follower: Follower) -> None:
     """Read each new message of queue 0 as soon as it is there; print how old it was."""
     taken: list[float] = []
     done = threading.Event()
-    threading.Thread(target=lambda: (sys.stdin.read(), done.set()), daemon=True).start()
+
+    def until_end() -> None:
+        sys.stdin.read()
+        done.set()
+
+    threading.Thread(target=until_end, daemon=True).start()
     offset = 0
     while not done.is_set():
         found = follower.store.get("Late", 0, offset, 256, wait_ms=200)

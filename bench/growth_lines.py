@@ -163,7 +163,7 @@ def s11(context: Context) -> list[Result]:
         parted.write.partitionBy("topic_name", "date").parquet(str(out))
 
     def job(path: Path, parse: bool) -> None:
-        named = {"body": "json", "body_schema": JSON_SCHEMA} if parse else {}
+        named: dict[str, Any] = {"body": "json", "body_schema": JSON_SCHEMA} if parse else {}
         assert not export(spark, str(path), str(out), access="map", **named).bad_bodies
 
     results = []

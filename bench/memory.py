@@ -18,6 +18,7 @@ import sys
 import tempfile
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
@@ -143,7 +144,7 @@ def main() -> int:
         written = write_store(
             scratch / "store", count, body_bytes=given.body_bytes, bodies="random", queues_and_index=False
         )
-        runs = {
+        runs: dict[str, Callable[[], list[dict[str, object]]]] = {
             "scan": lambda: scan(written),
             "sql": lambda: sql(written, scratch / "rows.parquet"),
             "export": lambda: export_here(written, scratch / "out"),

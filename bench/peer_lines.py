@@ -9,6 +9,7 @@ import os
 import sqlite3
 import time
 from collections.abc import Callable
+from typing import Any
 
 from flush_lines import BODY, folder, rounds
 from harness import Context, Result, Unavailable
@@ -68,7 +69,7 @@ def lmdb(context: Context, groups: int, size: int, durable: bool) -> float:
     """LMDB, a transaction a group."""
     import lmdb
 
-    options = {"map_size": 4 << 30, "sync": durable, "metasync": durable, "writemap": not durable}
+    options: dict[str, Any] = {"map_size": 4 << 30, "sync": durable, "metasync": durable, "writemap": not durable}
     with folder(context, "lmdb") as path, lmdb.open(str(path), **options) as base:
         number, began = 0, time.perf_counter()
         for _ in range(groups):

@@ -67,7 +67,7 @@ def oracle(context: Context, size: int, count: int, warm: int, threads: int = 1,
     }
 
 
-def rounds(context: Context, cases: dict[str, Callable[[], Cost]]) -> dict[str, Cost]:
+def rounds(context: Context, cases: Mapping[str, Callable[[], Cost]]) -> dict[str, Cost]:
     """Medians of interleaved rounds, another case beginning each time."""
     names, found = list(cases), {name: list[Cost]() for name in cases}
     for number in range(context.rounds):
@@ -208,8 +208,8 @@ def p4t(context: Context) -> list[Result]:
         sides["no GIL"] = (free, {"PYTHON_GIL": "0"})
     else:
         print("P4t: no figures without a GIL: FLINTMQ_FREE_THREADED names no interpreter", file=sys.stderr)
-    cases = {
-        f"{side} {kind}": lambda python=python, extra=extra, kind=kind: flint(  # type: ignore[misc]
+    cases: dict[str, Callable[..., Cost]] = {
+        f"{side} {kind}": lambda python=python, extra=extra, kind=kind: flint(
             context, kind, 100, count, 50_000, python, extra
         )
         for side, (python, extra) in sides.items()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 from data import SIZES, Memcpy, sized
 from engine_sums import NUMBERS, duckdb_sum, polars_sum
@@ -57,7 +57,7 @@ def p9b(context: Context) -> list[Result]:
 
 
 # (bar, moonshot) of P11 by what is made and how the log is read, for bodies of 100 B and 1 KB.
-P11_BARS = {
+P11_BARS: dict[str, dict[str, tuple[float, float | None]]] = {
     "copied map": {"100B": (0.24, None), "1KB": (0.45, None)},
     "copied pread": {"100B": (0.17, None), "1KB": (0.3, None)},
     "views map": {"100B": (0.42, 0.5), "1KB": (0.8, 0.9)},
@@ -111,17 +111,24 @@ def duckdb_texts(path: Any, views: bool) -> Any:
     import duckdb
 
     reader = scan_arrow(path, columns=TEXTS, access="map", views=views)  # noqa: F841 (DuckDB finds it by name)
-    return duckdb.sql(
+    sums = duckdb.sql(
         "SELECT topic, count(*), sum(octet_length(body)), max(keys), count(DISTINCT tags) FROM reader GROUP BY 1"
-    ).fetchall()
+    )
+    assert sums is not None  # as of every SELECT
+    return sums.fetchall()
 
 
 def polars_texts(path: Any, views: bool) -> Any:
     import polars as pl
 
-    frame = pl.concat([pl.from_arrow(batch) for batch in scan_arrow(path, columns=TEXTS, access="map", views=views)])
+    frame = pl.concat(
+        cast(
+            "list[pl.DataFrame]",
+            [pl.from_arrow(batch) for batch in scan_arrow(path, columns=TEXTS, access="map", views=views)],
+        )
+    )
     sums = (pl.len(), pl.col("body").bin.size().sum(), pl.max("keys"), pl.n_unique("tags"))
-    return frame.group_by("topic").agg(*sums).rows()  # type: ignore[union-attr]
+    return frame.group_by("topic").agg(*sums).rows()
 
 
 def p11q(context: Context) -> list[Result]:

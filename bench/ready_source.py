@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
@@ -58,8 +58,8 @@ def prepare(path: Path, into: Path, **options: str) -> int:
     rows = 0
     for number, partition in enumerate(reader.partitions()):
         writer = None
-        for batch in reader.read(partition):
-            writer = writer or pa.ipc.new_file(into / f"{number:05d}.arrow", batch.schema)
+        for batch in cast("Iterator[pa.RecordBatch]", reader.read(partition)):
+            writer = writer or pa.ipc.new_file(str(into / f"{number:05d}.arrow"), batch.schema)
             writer.write_batch(batch)
             rows += batch.num_rows
         if writer is not None:

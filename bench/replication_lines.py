@@ -356,7 +356,11 @@ def ha4(context: Context) -> list[Result]:
             store = open_.enter_context(MessageStore(path / "master", ha_listen=("127.0.0.1", port)))
             process = flint_slave(path / "slave", port, 0, "latency")
             open_.callback(process.kill)
-            late["flintmq"] += paced(context, lambda body, store=store: store.put(Message("Late", body)), process)
+
+            def put_here(body: bytes, store: MessageStore = store) -> object:
+                return store.put(Message("Late", body))
+
+            late["flintmq"] += paced(context, put_here, process)
         with folder(context, "late") as path, ExitStack() as open_:
             port = free_port()
             master = Java(context, "live", path / "master", {"haListenPort": port})
@@ -364,9 +368,11 @@ def ha4(context: Context) -> list[Result]:
             master.line()
             process = flint_slave(path / "slave", port, 0, "latency")
             open_.callback(process.kill)
-            late["java"] += paced(
-                context, lambda body, master=master: master("put", topic="Late", queue=0, body=body.decode()), process
-            )
+
+            def put_there(body: bytes, master: Java = master) -> object:
+                return master("put", topic="Late", queue=0, body=body.decode())
+
+            late["java"] += paced(context, put_there, process)
     tail = {who: sorted(ages)[int(len(ages) * 0.99)] / 1000 for who, ages in late.items()}
     middle = {f"{who} median ms": round(statistics.median(ages) / 1000, 2) for who, ages in late.items()}
     return [
@@ -500,6 +506,7 @@ def ha8(context: Context) -> list[Result]:
     def puts(followers: int) -> Cost:
         with folder(context, "puts") as path, ExitStack() as open_:
             store = open_.enter_context(MessageStore(path / "store", ha_listen=("127.0.0.1", 0), unique_keys=False))
+            assert store.ha is not None
             port, body = store.ha.address[1], bytes(100)
             store.put(Message("Bench", body))
             for _ in range(followers):

@@ -45,11 +45,11 @@ def s2(context: Context) -> list[Result]:
     spark, results = session(context), []
     for size, bar, moonshot in (("100B", 0.6, 0.9), ("1KB", 0.8, 1.1)):
         written = sized(context, size)
-        cases: dict[str, Any] = {"flintmq": lambda written=written: noop(load(spark, written.path, access="map"))}  # type: ignore[misc]
+        cases: dict[str, Any] = {"flintmq": lambda written=written: noop(load(spark, written.path, access="map"))}
         for codec in ("none", "snappy"):
             parquet = context.scratch / f"parquet-{size}-{codec}"
             load(spark, written.path).write.option("compression", codec).parquet(str(parquet))
-            cases[f"parquet {codec}"] = lambda parquet=parquet: noop(spark.read.parquet(str(parquet)))  # type: ignore[misc]
+            cases[f"parquet {codec}"] = lambda parquet=parquet: noop(spark.read.parquet(str(parquet)))
         samples = measure(context, cases)
         peer = min(samples["parquet none"].wall, samples["parquet snappy"].wall)
         for codec in ("none", "snappy"):

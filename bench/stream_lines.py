@@ -60,7 +60,8 @@ def micro_batch(spark: Any, source: str, path: Path, checkpoint: Path) -> float:
     query.awaitTermination()
     progress = [one for one in query.recentProgress if one["numInputRows"]]
     assert len(progress) >= BATCHES, f"{len(progress)} micro-batches"
-    return statistics.median(one["durationMs"]["triggerExecution"] for one in progress[2:]) / 1000
+    millis: float = statistics.median(one["durationMs"]["triggerExecution"] for one in progress[2:])
+    return millis / 1000
 
 
 def s9(context: Context) -> list[Result]:

@@ -14,12 +14,13 @@ import shutil
 import sys
 import threading
 import time
+from typing import Any
 
 from flintmq import Message, MessageStore
 
 BODY = bytes(100)
 # Earlier versions make no unique keys, and know no key for it.
-KEYS = {"unique_keys": False} if "unique_keys" in inspect.signature(MessageStore).parameters else {}
+KEYS: dict[str, Any] = {"unique_keys": False} if "unique_keys" in inspect.signature(MessageStore).parameters else {}
 
 
 def by_threads(path: str, threads: int, count: int) -> float:
