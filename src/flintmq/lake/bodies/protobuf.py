@@ -128,7 +128,8 @@ def _column(message: Any, around: tuple[Any, ...]) -> pa.DataType:
 
 
 def _is_list(field: Any) -> bool:
-    """Return whether a field is repeated: protobuf 6.31 and later say so, earlier ones by a label that 7 lacks."""
+    """Return whether a field is repeated."""
+    # protobuf says so from 6.31 on; earlier releases have a label for it, which 7 has no more.
     repeated = getattr(field, "is_repeated", None)
     return bool(field.label == field.LABEL_REPEATED if repeated is None else repeated)
 
