@@ -267,13 +267,14 @@ def target_of(options: ExportOptions, out: str) -> Callable[[Any], ExportTarget]
     return BucketTarget if is_remote(out) else ExportTarget
 
 
-def next_begin(root: object, last: StoreProgress | None, plan: ScanPlan) -> int:
+def next_begin(root: object, last: StoreProgress | None, plan: ScanPlan, report: Report) -> int:
     """Return the log offset at which the next export of a store begins.
 
     Args:
         root: directory of the table.
         last: progress of the last export; None if there was none.
         plan: the read of the store.
+        report: receives a note `lost` if the next messages to export have expired, and failOnDataLoss is not set.
 
     Raises:
         UsageError: the directory has exports of another store.
@@ -283,11 +284,14 @@ def next_begin(root: object, last: StoreProgress | None, plan: ScanPlan) -> int:
     if last is None:
         return log.min_offset
     check_log(root, last, log)
-    if last.end < log.min_offset and plan.options.fail_on_data_loss:
-        raise StoreError(
-            f"the log begins at offset {log.min_offset}, the last export ended at {last.end}: the messages in "
-            f"between have expired; {plan.options.skip_option} continues without them"
+    if last.end < log.min_offset:
+        what = (
+            f"the log begins at offset {log.min_offset}, the last export ended at {last.end}: the messages in between "
+            "have expired"
         )
+        if plan.options.fail_on_data_loss:
+            raise StoreError(f"{what}; {plan.options.skip_option} continues without them")
+        report.note("lost", f"{plan.options.path}: {what}, and no export has them")
     return max(last.end, log.min_offset)
 
 

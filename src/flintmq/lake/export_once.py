@@ -87,7 +87,7 @@ def export(
         choice = choice_of(options.read, files, stream=False)
         if last is not None:
             check_same(target, last, choice)
-        lots = [_Lot.of(target, last, member, plan) for member, plan in plans]
+        lots = [_Lot.of(target, last, member, plan, report) for member, plan in plans]
         copy.check(last)
         target.check(last, files.shape.schema(), files.partition_by)
         done = Exported(notes={**report.note_counts, **target.notes}, note_texts=report.texts())
@@ -128,9 +128,11 @@ class _Lot:
         return None if self.member is None else self.member.broker
 
     @classmethod
-    def of(cls, target: ExportTarget, last: Manifest | None, member: Member | None, plan: ScanPlan) -> _Lot:
+    def of(
+        cls, target: ExportTarget, last: Manifest | None, member: Member | None, plan: ScanPlan, report: Report
+    ) -> _Lot:
         before = None if last is None else last.progress(None if member is None else member.broker)
-        begin = next_begin(target.where, before, plan)
+        begin = next_begin(target.where, before, plan, report)
         return cls(member, plan, begin, max(begin, plan.end))
 
     def tasks(self, number: int, workers: int) -> list[RangeTask]:

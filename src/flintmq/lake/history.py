@@ -238,7 +238,7 @@ class History:
         for number, (member, plan) in enumerate(plans):
             broker = None if member is None else member.broker
             seen.add(broker)
-            begin = next_begin(self.table, self.manifest.progress(broker), plan)
+            begin = next_begin(self.table, self.manifest.progress(broker), plan, report)
             begin, end = max(begin, plan.begin), plan.end
             for part in shares(plan.log, begin, end, count(end - begin)) if begin < end else ():
                 if part.begin < part.end:

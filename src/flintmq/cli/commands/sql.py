@@ -143,11 +143,11 @@ def command(
             else:
                 _write(form, target, answer)
     _tell(out, report, shown)
-    return report_damage(out, report)
+    return report_damage(out, report) or (1 if report.note_counts["lost"] else 0)
 
 
 def _tell(out: Output, report: Report, shown: frozenset[str]) -> frozenset[str]:
-    """Print the notes on stores that were left out.
+    """Print the notes on stores that were left out, and on messages that no export and no log has.
 
     Texts in `shown` are not repeated. A read with history looks for its stores anew, and knows what it lacks only when
     the logs are planned.
@@ -155,7 +155,7 @@ def _tell(out: Output, report: Report, shown: frozenset[str]) -> frozenset[str]:
     from flintmq.cluster.members import NO_STORE, SAME_STORE
     from flintmq.lake.history import NOT_IN_STORES, OF_STREAM
 
-    codes = (NO_STORE, SAME_STORE, NOT_IN_STORES, OF_STREAM)
+    codes = (NO_STORE, SAME_STORE, NOT_IN_STORES, OF_STREAM, "lost")
     texts = dict.fromkeys(note.text for note in report.notes if note.code in codes)
     for text in texts:
         if text not in shown:
