@@ -25,7 +25,7 @@ def gap(tmp_path: Path) -> tuple[Path, Path, int, int]:
     store, table = tmp_path / "store", tmp_path / "table"
     write_store(store, 600, commit_log_file_size=FILE)
     end = int(whole(store, table).end)
-    with flintmq.MessageStore(store, mappedFileSizeCommitLog=FILE) as opened:
+    with flintmq.MessageStore(store, {"mappedFileSizeCommitLog": FILE}) as opened:
         for n in range(1000):
             opened.put(flintmq.Message("Late", b"%d" % n))
     files = sorted((store / "commitlog").iterdir())
