@@ -147,7 +147,7 @@ def command(
 
 
 def _tell(out: Output, report: Report, shown: frozenset[str]) -> frozenset[str]:
-    """Print the notes on stores that were left out, and on messages that no export and no log has.
+    """Print the notes on stores that were left out, and on messages that are lost.
 
     Texts in `shown` are not repeated. A read with history looks for its stores anew, and knows what it lacks only when
     the logs are planned.
