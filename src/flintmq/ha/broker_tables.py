@@ -137,6 +137,7 @@ class BrokerTables:
             An event about it, if there is one.
 
         Raises:
+            StoreAccessError: a file that was not kept before is there and cannot be read.
             OSError: the disk refused; the next call goes on.
 
         Durability: on return.

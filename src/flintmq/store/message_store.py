@@ -570,6 +570,7 @@ class MessageStore(Putter):
 
         Raises:
             UsageError: the store's role is not SLAVE.
+            StoreAccessError: a file that was not kept before is there and cannot be read.
             OSError: the disk refused; each file is the old one or the new one, and the next call goes on.
 
         Thread: any. Durability: on return.

@@ -166,10 +166,10 @@ class ConfigReader:
             return None, ConfigProblem(path, error.position, error.reason)
         except (StoreAccessError, OSError) as error:
             if self.strict:
-                reason = error.strerror if isinstance(error, OSError) else error
+                reason = (error.strerror if isinstance(error, OSError) else None) or error
                 raise StoreAccessError(
-                    f"{path} is there and cannot be read ({reason}), and an older one would be written over it: let it "
-                    "be read, or move it away to go on without what it holds"
+                    f"{path} is there and cannot be read ({reason}): let it be read, or move it away to go on without "
+                    "what it holds"
                 ) from error
             return None, ConfigProblem(path, 0, str(error)[:200])
         self.files.append(name)

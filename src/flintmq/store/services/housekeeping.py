@@ -177,6 +177,7 @@ class Housekeeping:
             Names of the files that changed.
 
         Raises:
+            StoreAccessError: a file that was not kept before is there and cannot be read.
             OSError: the disk refused; each file is the old one or the new one, and the next call goes on.
 
         Thread: any. Durability: on return.
