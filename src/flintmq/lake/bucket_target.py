@@ -67,10 +67,12 @@ class BucketTarget(ExportTarget):
         """Return the URLs of the files of a version, those of the newest export last; see the base."""
         return tuple(
             self.folder.at(f"export={number}/{place}")
-            for number in self._bucket.numbers()
-            if number <= version
+            for number in self._numbers_at(version)
             for place in self._decided(number)[0].files
         )
+
+    def _numbers_at(self, version: int) -> list[int]:
+        return [number for number in self._bucket.numbers() if number <= version]
 
     def publish(self, manifest: Manifest, files: Sequence[StagedFile], schema: pa.Schema) -> None:
         """Publish all files of an export; see the base.

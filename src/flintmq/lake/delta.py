@@ -122,6 +122,9 @@ class DeltaTarget(ExportTarget):
         places: list[Any] = pa.table(table.get_add_actions())["path"].to_pylist()
         return [self.folder.at(unquote(place)) for place in places]
 
+    def absent_at(self, version: int) -> None:
+        """Return None: the table has a list of its files; see the base."""
+
     def number_after(self, last: Manifest | None) -> int:
         """Return the number of the next export; no number is used twice."""
         assert self._newest >= 0  # `last` was called

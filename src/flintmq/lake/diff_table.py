@@ -1,7 +1,8 @@
 """Compares stores with the table that their messages were exported into.
 
 A range of the log is read and shaped as the export did, and the table is asked for the rows of this range; both have to
-be equal. A message that is not exported yet is no difference, and neither is a row whose message has expired.
+be equal. A message that is not exported yet is no difference, and neither is a row whose message has expired, nor a
+property column without a value that was added after the row was exported.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.cluster.member import Member
@@ -51,7 +53,8 @@ class TableComparison:
         expired: rows of messages that the stores no longer have.
         strangers: rows that name no message: without a log offset, or of a broker that was never exported.
         left_alone: rows of brokers that are not among the stores; they are not compared.
-        lost_files: data files that the table names and that are not there; their rows count as missing.
+        unfilled: rows that have no value in a property column which was added after they were exported.
+        lost_files: data files, and directories of exports, that are not there; their rows count as missing.
         differences: what differs; A is the store, B the table.
         notes: for the user.
     """
@@ -65,6 +68,7 @@ class TableComparison:
     expired: int = 0
     strangers: int = 0
     left_alone: int = 0
+    unfilled: int = 0
     lost_files: int = 0
     differences: Differences = field(default_factory=Differences)
     notes: list[str] = field(default_factory=list)
@@ -92,6 +96,7 @@ class TableComparison:
             "expired": self.expired,
             "strangers": self.strangers,
             "left_alone": self.left_alone,
+            "unfilled": self.unfilled,
             "lost_files": self.lost_files,
             "differences": sum(found.counts.values()),
             "counts": {str(kind): count for kind, count in found.counts.items()},
@@ -126,7 +131,7 @@ def compare_table(
         NotAStoreError, UnsupportedFormatError, StoreAccessError: a store or the table cannot be read.
         OSError: a file of the table cannot be read.
     """
-    manifest, version = open_table(table, catalog, (config or StoreConfig()).s3)
+    manifest, version = open_table(table, catalog, (config or StoreConfig()).s3, whole=False)
     choice, report = CHOICES | manifest.choice, Report()
     many = names_many(stores, config)
     if many != choice["many"]:
@@ -147,12 +152,16 @@ def compare_table(
     found = TableComparison(table, version.to, manifest.number, lost_files=len(version.lost))
     if version.lost:
         others = f" (and {len(version.lost) - 1} others)" if len(version.lost) > 1 else ""
-        found.notes.append(str(version.missing(min(version.lost))).replace(": this file", f"{others}: this file", 1))
+        found.notes.append(str(version.missing(min(version.lost))).replace(": this ", f"{others}: this ", 1))
     if left_out is not None:
         found.notes.append(f"bodies were exported as {left_out}: they are not compared")
     workers = workers or Threads()
     lots = list(_lots(table, manifest, plans_of(read, report), found))
-    tasks = [task for member, plan, there in lots for task in _tasks(member, plan, there, left_out is None)]
+    tasks = [
+        task
+        for member, plan, there in lots
+        for task in _tasks(member, plan, there, left_out is None, _added(manifest, member))
+    ]
     for answer in workers.run(partial(compare_range, version, columns), tasks, progress):
         _add(found, answer)
     for member, plan, _ in lots:
@@ -175,6 +184,7 @@ class DiffTask:
         last: whether it is the last one of the log; rows after it are compared as well.
         progress: how far the table is.
         bodies: whether bodies are compared.
+        added: property columns that were added later, and the log offset up to which rows have no value in them.
     """
 
     member: Member | None
@@ -183,9 +193,11 @@ class DiffTask:
     last: bool
     progress: StoreProgress
     bodies: bool
+    added: Mapping[str, int]
 
 
 Lot = tuple[Member | None, ScanPlan, StoreProgress]
+_Places = dict[tuple[int, int], list[int]]  # numbers of the rows of a message
 
 
 def _lots(
@@ -211,10 +223,18 @@ def _lots(
     ]
 
 
-def _tasks(member: Member | None, plan: ScanPlan, there: StoreProgress, bodies: bool) -> list[DiffTask]:
+def _added(manifest: Manifest, member: Member | None) -> dict[str, int]:
+    """Return the property columns that early rows of a store lack, and up to which log offset."""
+    broker = "" if member is None else member.broker
+    return {column: ends[broker] for column, ends in (manifest.added or {}).items() if broker in ends}
+
+
+def _tasks(
+    member: Member | None, plan: ScanPlan, there: StoreProgress, bodies: bool, added: Mapping[str, int]
+) -> list[DiffTask]:
     begin, end = plan.log.min_offset, max(plan.end, plan.log.min_offset)
     parts = shares(plan.log, begin, end, max(1, -(-(end - begin) // RANGE_BYTES)))
-    return [DiffTask(member, plan, part, part is parts[-1], there, bodies) for part in parts]
+    return [DiffTask(member, plan, part, part is parts[-1], there, bodies, added) for part in parts]
 
 
 def compare_range(table: TableVersion, columns: ExportColumns, task: DiffTask) -> dict[str, Any]:
@@ -237,10 +257,16 @@ def compare_range(table: TableVersion, columns: ExportColumns, task: DiffTask) -
         "waiting": wanted.num_rows - exported.num_rows,
         "damages": report.damage_count,
         "vanished": bool(report.note_counts["vanished"]),
+        "unfilled": 0,
         "differences": [],
     }
-    if not answer["vanished"] and not exported.equals(rows):
-        answer["differences"] = list(_differences(exported, rows))
+    if answer["vanished"] or exported.equals(rows):
+        return answer
+    if keys(exported) == keys(rows):
+        rows, answer["unfilled"] = _filled(exported, rows, task.added)
+    if not exported.equals(rows):
+        differences, unfilled = _differences(exported, rows, task.added)
+        answer |= {"differences": differences, "unfilled": answer["unfilled"] + unfilled}
     return answer
 
 
@@ -263,15 +289,37 @@ def _is_exported(messages: pa.Table, progress: StoreProgress) -> Any:
     return below(messages["queue_offset"], pa.array([known.get(queue, 0) for queue in queues], pa.int64()))
 
 
-def _differences(messages: pa.Table, rows: pa.Table) -> Iterator[tuple[Any, ...]]:
-    """Yield each difference as `_told` gives it, in the order of the log."""
+def _filled(messages: pa.Table, rows: pa.Table, added: Mapping[str, int]) -> tuple[pa.Table, int]:
+    """Give rows the values of columns that were added later; return them, and how many got one.
+
+    Args:
+        messages, rows: the same messages, in the same order.
+        added: as in DiffTask.
+    """
+    got: Any = pa.scalar(False)
+    for name, end in added.items():
+        lacks = pc.and_(pc.is_null(rows[name]), below(messages["physical_offset"], end))
+        got = pc.or_(got, pc.and_(lacks, pc.is_valid(messages[name])))
+        filled = pc.if_else(lacks, messages[name], rows[name])
+        rows = rows.set_column(rows.schema.get_field_index(name), rows.schema.field(name), filled)
+    return rows, pc.sum(got).as_py() or 0
+
+
+def _differences(messages: pa.Table, rows: pa.Table, added: Mapping[str, int]) -> tuple[list[tuple[Any, ...]], int]:
+    """Return the differences in the order of the log, and how many rows `_filled` gave a value."""
     ours, theirs = _by_key(messages), _by_key(rows)
     both = sorted(ours.keys() & theirs.keys())
-    fields = _columns_that_differ(
-        messages.take(pa.array([ours[key][0] for key in both], pa.int64())),
-        rows.take(pa.array([theirs[key][0] for key in both], pa.int64())),
-    )
+    one = messages.take(pa.array([ours[key][0] for key in both], pa.int64()))
+    other = rows.take(pa.array([theirs[key][0] for key in both], pa.int64()))
+    other, unfilled = _filled(one, other, added)
+    fields = _columns_that_differ(one, other)
     altered = {both[number]: names for number, names in fields.items()}
+    return list(_each_difference(messages, rows, ours, theirs, altered)), unfilled
+
+
+def _each_difference(
+    messages: pa.Table, rows: pa.Table, ours: _Places, theirs: _Places, altered: Mapping[tuple[int, int], list[str]]
+) -> Iterator[tuple[Any, ...]]:
     for key in sorted(ours.keys() | theirs.keys()):
         mine, other = ours.get(key, []), theirs.get(key, [])
         if key in altered:
@@ -282,8 +330,8 @@ def _differences(messages: pa.Table, rows: pa.Table) -> Iterator[tuple[Any, ...]
             yield _told(Kind.TWICE_B if mine else Kind.ONLY_B, rows, other[0])
 
 
-def _by_key(table: pa.Table) -> dict[tuple[int, int], list[int]]:
-    found: dict[tuple[int, int], list[int]] = {}
+def _by_key(table: pa.Table) -> _Places:
+    found: _Places = {}
     for number, key in enumerate(keys(table)):
         found.setdefault(key, []).append(number)
     return found
@@ -315,6 +363,7 @@ def _add(found: TableComparison, answer: Mapping[str, Any]) -> None:
     found.messages += answer["messages"]
     found.rows += answer["rows"]
     found.waiting += answer["waiting"]
+    found.unfilled += answer["unfilled"]
     if answer["damages"] and not answer["vanished"]:
         found.notes.append(f"{answer['damages']} damaged places of a log have no messages to compare")
     if answer["vanished"]:

@@ -33,12 +33,12 @@ from flintmq.storage.store_url import absolute, is_remote
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.records import record_at
-from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.report import LOST, Report
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-LOSSES = ("vanished", "lost")  # notes of a lenient read that the answer repeats
+LOSSES = ("vanished", LOST)  # notes of a lenient read that the answer repeats
 TEXTS_KEPT = 3  # sentences of notes, of each code
 SCAN_BYTES = 8 << 20  # of a batch of many topics: sorting by topic is cheaper in large batches
 
@@ -190,7 +190,7 @@ class Exported:
         damages, lost_bytes: damaged places of the log that were skipped.
         bad_bodies: bodies that do not decode; they are kept in `body_raw`.
         bad_reasons: reason (`lake/bodies/failure.py`) -> number of these.
-        notes: code -> number of occurrences (tails, stores that were left out).
+        notes: code -> number of occurrences (tails, stores that were left out, messages that are lost).
         note_texts: code -> the first sentences of these notes, with their paths; a code may have none.
         brokers: of several stores, (begin, end) of each broker that had something new; begin and end are 0 then.
     """
@@ -208,6 +208,11 @@ class Exported:
     notes: dict[str, int] = field(default_factory=dict)
     note_texts: dict[str, list[str]] = field(default_factory=dict)
     brokers: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def exit_code(self) -> int:
+        """0 if nothing was left out, else 1."""
+        return 1 if self.damages or self.notes.get(LOST) else 0
 
     def as_dict(self) -> dict[str, Any]:
         """Return the result as a dict for JSON."""
@@ -291,7 +296,7 @@ def next_begin(root: object, last: StoreProgress | None, plan: ScanPlan, report:
         )
         if plan.options.fail_on_data_loss:
             raise StoreError(f"{what}; {plan.options.skip_option} continues without them")
-        report.note("lost", f"{plan.options.path}: {what}, and no export has them")
+        report.note(LOST, f"{plan.options.path}: {what}, and no export has them")
     return max(last.end, log.min_offset)
 
 
@@ -533,7 +538,13 @@ def publish(
         names=NAMES,
         members=None if only else {**((last and last.members) or {}), **members},
         body_source=None if shape.body is None else shape.body.source_kept(),
+        added=None if last is None else last.with_columns(_property_columns(choice), _property_columns(last.choice)),
     )
     letters.publish(0 if last is None else last.number, manifest.number)
     target.publish(manifest, moves, shape.schema())
     return manifest
+
+
+def _property_columns(choice: Mapping[str, Any]) -> list[str]:
+    """Return the columns of single properties that the options of an export ask for."""
+    return [column for _, column in choice.get("properties") or ()]

@@ -36,6 +36,7 @@ from flintmq.lake.export import (
 )
 from flintmq.lake.options import ReadOptions
 from flintmq.lake.stream.options import StreamOptions
+from flintmq.lake.stream.reader import log_line
 from flintmq.lake.stream.scan import read_part
 from flintmq.lake.stream_source import Offsets, PartTask, StreamSource
 from flintmq.lake.target import ExportTarget, Manifest, StoreProgress, locked
@@ -43,7 +44,7 @@ from flintmq.lake.task_folders import TaskFolders
 from flintmq.lake.workers import Threads, Workers
 from flintmq.storage.stop_event import StopEvent
 from flintmq.storage.store_url import absolute, outside_store
-from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.report import LOST, Report
 
 MAX_BYTES = 1 << 30  # of log in one micro-batch
 INTERVAL_S = 10.0
@@ -89,13 +90,21 @@ def export_stream(
             outside_store(place, path, config)
     out = absolute(out)
     with locked(out, target_of(options, out), options.read.config.s3) as target:
-        source = StreamSource(StreamOptions(options.read, max_offsets=max_offsets, max_bytes=max_bytes))
+        total = Exported()
+
+        def lose(text: str) -> None:
+            log_line(text)
+            total.add_note(LOST, 1, [text])
+
+        stream_options = StreamOptions(options.read, max_offsets=max_offsets, max_bytes=max_bytes)
+        source = StreamSource(stream_options, lose=lose)
         copy = ExportCheckpoint.at(options.checkpoint, target.where)
         letters = DeadLetters.at(options.dead_letters, target.where, target.folder.s3)
         query = _Query(workers or Threads(), source, target, files, copy, letters)
         if once:
             source.stream.end_now()
-        total = Exported(begin=query.end, end=query.end, notes=dict(target.notes))
+        total.begin = total.end = query.end
+        total.notes = {**target.notes, **total.notes}
         _run(query, total, on_batch, interval_s, once, stop)
     return total
 

@@ -37,13 +37,13 @@ from flintmq.lake.table_rows import TableVersion, open_table
 from flintmq.lake.target import Manifest
 from flintmq.storage.store_url import absolute
 from flintmq.store.commitlog.predicate import Predicate
-from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.report import LOST, Report
 
 NOT_IN_STORES = "not-in-stores"
 """Code of the note on a broker that the table has rows of, and that is not among the stores."""
 
 OF_STREAM = "stream"
-"""Code of the notes that planning a stream makes: on what was lost, and on brokers that are gone."""
+"""Code of the notes that planning a stream makes: on brokers that are gone, and on topics that are not there yet."""
 
 
 @dataclass(frozen=True)
@@ -250,7 +250,7 @@ class History:
 
     def _parts(self, read: ReadOptions, report: Report) -> Iterator[PartTask]:
         """Plan what the queues have after the progress of a table of a streaming export."""
-        source = StreamSource(StreamOptions(read), partial(report.note, OF_STREAM))
+        source = StreamSource(StreamOptions(read), partial(report.note, OF_STREAM), partial(report.note, LOST))
         for broker, log in source.logs().items():
             before = self.manifest.progress(broker)
             if before is not None:

@@ -43,12 +43,14 @@ class StreamSource:
 
     Args:
         options: options of the stream.
-        tell: receives lines about what was lost, and about brokers that are gone.
+        tell, lose: as of StoreStream and StoresStream.
     """
 
-    def __init__(self, options: StreamOptions, tell: Callable[[str], None] = log_line) -> None:
+    def __init__(
+        self, options: StreamOptions, tell: Callable[[str], None] = log_line, lose: Callable[[str], None] | None = None
+    ) -> None:
         self.read = options.read
-        self.stream: Any = (StoresStream if self.read.many else StoreStream)(options, tell)
+        self.stream: Any = (StoresStream if self.read.many else StoreStream)(options, tell, lose)
 
     def logs(self) -> dict[str | None, LogFiles]:
         """Return the log of each store that is there."""

@@ -53,7 +53,7 @@ class TableVersion:
         version: number of the newest export; of a Delta table Delta's version, of an Iceberg table a snapshot's id.
         name: of an Iceberg table in its catalog.
         s3: how to reach a URL.
-        lost: paths of files that are read as if the version did not name them.
+        lost: paths of files, or of directories of exports, that are read as if the version did not have them.
     """
 
     root: str
@@ -86,14 +86,20 @@ class TableVersion:
         """The paths of its data files, those of the newest export last.
 
         Raises:
-            StoreAccessError: the version is no longer there.
+            StoreAccessError: the version is no longer there, or the directory of one of its exports is not.
         """
-        return tuple(path for path in self.target().files_at(self.version) if path not in self.lost)
+        target = self.target()
+        absent = target.absent_at(self.version)
+        if absent is not None and absent not in self.lost:
+            raise is_missing(absent, "directory", self.root)
+        return tuple(path for path in target.files_at(self.version) if path not in self.lost)
 
     def without_lost(self) -> TableVersion:
-        """Return the version without the files that are not there; they are its `lost`."""
+        """Return the version without the files and exports that are not there; they are its `lost`."""
+        absent = self.target().absent_at(self.version)
+        version = replace(self, lost=frozenset() if absent is None else frozenset([absent]))
         there = _snapshot(self).holds if self.to == "iceberg" else self._holds
-        return replace(self, lost=frozenset(path for path in self.files if not there(path)))
+        return replace(self, lost=version.lost | {path for path in version.files if not there(path)})
 
     def _holds(self, path: str) -> bool:
         try:
@@ -103,18 +109,17 @@ class TableVersion:
         return True
 
     def missing(self, path: str) -> StoreAccessError:
-        """Return the error about one of its files that is not there, whose rows may be lost."""
+        """Return the error about a file, or the directory of an export, that is not there."""
         target = self.target()
+        if path == target.absent_at(self.version):
+            return is_missing(path, "directory", self.root)
         try:
             is_lost = path in target.files_at(target.committed()[1])
         except FlintError:
             is_lost = False
         if not is_lost:
             return StoreAccessError(f"{path}: deleted while the table was read; read it again")
-        return StoreAccessError(
-            f"{path}: this file of the table {self.root} is missing, so rows are; put it back from a copy, "
-            f"{_PUT_BACK.get(self.to, '')}or export anew into another directory"
-        )
+        return is_missing(path, "file", self.root, self.to)
 
     def batches(
         self, files: Sequence[str], schema: pa.Schema, predicate: Predicate = EVERYTHING
@@ -194,10 +199,19 @@ class TableVersion:
         return _footer_of(path, self.s3, *self.state(path))
 
 
+def is_missing(path: str, what: str, root: str, to: str = "parquet") -> StoreAccessError:
+    """Return the error about a file, or the directory of an export, that a table has lost."""
+    return StoreAccessError(
+        f"{path}: this {what} of the table {root} is missing, so rows are; put it back from a copy, "
+        f"{_PUT_BACK.get(to, '')}or export anew into another directory"
+    )
+
+
 def open_table(
     path: str,
     catalog: str | None = None,
     s3: S3Options = S3Options(),  # noqa: B008  (it is frozen)
+    whole: bool = True,
 ) -> tuple[Manifest, TableVersion]:
     """Return the manifest of the newest export in a table, and the version that it is.
 
@@ -205,6 +219,7 @@ def open_table(
         path: directory of the table, or its URL.
         catalog: of an Iceberg table, NAME:NAMESPACE.TABLE; None: its own.
         s3: how to reach a URL.
+        whole: whether a version that lost the directory of an export is an error here, or where its files are used.
 
     Raises:
         UsageError: no export made a table there.
@@ -219,7 +234,8 @@ def open_table(
     if manifest is None:
         raise UsageError(f"{path} holds no table that an export made, or nothing was exported yet")
     found = TableVersion(root, to, version, name, folder.s3)
-    found.files  # noqa: B018  (a version that cannot be read is an error here)
+    if whole:
+        found.files  # noqa: B018  (a version that cannot be read is an error here)
     return manifest, found
 
 

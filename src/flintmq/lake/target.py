@@ -24,7 +24,7 @@ import fcntl
 import os
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
@@ -36,7 +36,7 @@ from flintmq.errors import FlintError, StoreAccessError, UsageError
 from flintmq.lake.failed_file import naming
 from flintmq.lake.parquet import folder_of
 from flintmq.lake.table_folder import STAGING, BucketFolder, DiskFolder, TableFolder, manifest_place
-from flintmq.lake.table_format import EXPORT_FOLDER
+from flintmq.lake.table_format import EXPORT_FOLDER, absent_export, exports_in
 from flintmq.lake.task_folders import FinalNames, TaskFolders
 from flintmq.storage.filesystem import REAL
 from flintmq.storage.store_url import is_remote
@@ -107,7 +107,7 @@ class Manifest:
     """The description of one export.
 
     Attributes:
-        number: 1, 2, ...
+        number: 1, 2, ...; the name of the directory has it too.
         begin, end: log offsets; the export covers the records that start in [begin, end). Of several stores 0.
         rows: number of rows.
         files: paths relative to the export's directory.
@@ -121,6 +121,8 @@ class Manifest:
         members: of several stores, the progress of each broker, also of those that this export has nothing of.
         body_source: schema of Avro's or Protobuf's bodies (see BodyForm.source_kept); None: there is none, or it is not
             kept.
+        added: property columns that the first export had not: column -> broker ("" for an only store) -> log offset up
+            to which the table has no value in it. None: there is none, or an earlier FlintMQ wrote the manifest.
     """
 
     number: int
@@ -137,12 +139,24 @@ class Manifest:
     names: int = 1
     members: dict[str, StoreProgress] | None = None
     body_source: dict[str, str] | None = None
+    added: dict[str, dict[str, int]] | None = None
 
     def progress(self, broker: str | None) -> StoreProgress | None:
         """Return the progress of a store, None for an only one; None if nothing of it was exported."""
         if broker is None:
             return StoreProgress(self.begin, self.end, self.anchor, self.offsets)
         return (self.members or {}).get(broker)
+
+    def with_columns(self, columns: Iterable[str], earlier: Iterable[str]) -> dict[str, dict[str, int]] | None:
+        """Return `added` for the next manifest.
+
+        Args:
+            columns, earlier: the property columns of the next export, and those of this one.
+        """
+        stores = {"": self.end} if self.members is None else {name: one.end for name, one in self.members.items()}
+        known = frozenset(earlier)
+        fresh = {column: stores for column in columns if column not in known}
+        return {**(self.added or {}), **fresh} or None
 
     @classmethod
     def of(cls, value: dict[str, Any]) -> Manifest:
@@ -307,10 +321,10 @@ class ExportTarget:
         Raises:
             StoreAccessError: the manifest cannot be read, or is damaged.
         """
-        numbers = [int(match[1]) for match in map(EXPORT_FOLDER.fullmatch, os.listdir(self.root)) if match]
+        numbers = exports_in(os.listdir(self.root))
         if not numbers:
             return None
-        return self.read_manifest(self.root / f"export={max(numbers)}" / MANIFEST)
+        return self._manifest_in(numbers[-1])
 
     def committed(self) -> tuple[Manifest | None, int]:
         """Return the manifest of the newest export, and the version of the table that it made.
@@ -335,9 +349,38 @@ class ExportTarget:
         Raises:
             StoreAccessError: a manifest cannot be read, or is damaged; the version is no longer there.
         """
-        numbers = sorted(int(match[1]) for match in map(EXPORT_FOLDER.fullmatch, os.listdir(self.root)) if match)
-        folders = [self.root / f"export={number}" for number in numbers if number <= version]
-        return tuple(str(folder / place) for folder in folders for place in self.read_manifest(folder / MANIFEST).files)
+        return tuple(
+            str(self.root / f"export={number}" / place)
+            for number in self._numbers_at(version)
+            for place in self._manifest_in(number).files
+        )
+
+    def absent_at(self, version: int) -> str | None:
+        """Return the first directory of an export that a version has lost; None if it has all.
+
+        Only of a table without a list of its files; Delta and Iceberg have one.
+        """
+        number = absent_export(self._numbers_at(version))
+        return None if number is None else self.folder.at(f"export={number}")
+
+    def _numbers_at(self, version: int) -> list[int]:
+        """Return the numbers of the exports of a version that are there, rising."""
+        return [number for number in exports_in(os.listdir(self.root)) if number <= version]
+
+    def _manifest_in(self, number: int) -> Manifest:
+        """Read the manifest in the directory of an export.
+
+        Raises:
+            StoreAccessError: the manifest cannot be read, is damaged, or is that of another export.
+        """
+        folder = self.root / f"export={number}"
+        manifest = self.read_manifest(folder / MANIFEST)
+        if manifest.number != number:
+            raise StoreAccessError(
+                f"{folder}: by its manifest a copy of export={manifest.number}; rows would count twice: remove it, "
+                "or give it the name of the export that it is"
+            )
+        return manifest
 
     @staticmethod
     def is_own(name: str) -> bool:

@@ -237,7 +237,7 @@ def test_retention_overtook_the_reader(golden, tmp_path, capsys):
     assert orders[: len(got)] == [row["physical_offset"] for row in got]
     told = [line for line in capsys.readouterr().err.splitlines() if "expired" in line]
     assert len(told) == 1, "one line for all four queues"
-    assert "have expired and were not read" in told[0] and told[0].endswith("(it is set); and 3 more losses")
+    assert "have expired and were not read" in told[0] and told[0].endswith("(now going on); and 3 more losses")
 
 
 def test_retention_overtook_a_planned_batch(golden, tmp_path):

@@ -138,6 +138,8 @@ def _table_text(found: TableComparison) -> Iterator[str]:
         yield f"waiting  {found.waiting} messages are not exported yet"
     if found.expired:
         yield f"expired  {found.expired} rows are of messages that are no longer in the log"
+    if found.unfilled:
+        yield f"unfilled {found.unfilled} rows were exported before a property column was added, and have none in it"
     yield from _runs_and_notes(found)
     parts = [
         _counted(found.differences),

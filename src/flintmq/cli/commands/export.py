@@ -143,4 +143,4 @@ def command(
         with out.progress("exporting") as progress:
             done = export(root, into, config, workers=Threads(threads), progress=progress, **choices)
     out.result(done, lambda value: render(value, into))
-    return 1 if done.damages or done.notes.get("lost") else 0
+    return done.exit_code

@@ -107,7 +107,7 @@ def command(
     first, end = time_range(since, until)
     from flintmq.frames.dataset import dataset
     from flintmq.frames.sql import ask
-    from flintmq.store.commitlog.report import Report
+    from flintmq.store.commitlog.report import LOST, Report
 
     out, report = output(form == "json"), Report()
     with out.progress("reading") as progress:
@@ -143,7 +143,7 @@ def command(
             else:
                 _write(form, target, answer)
     _tell(out, report, shown)
-    return report_damage(out, report) or (1 if report.note_counts["lost"] else 0)
+    return report_damage(out, report) or (1 if report.note_counts[LOST] else 0)
 
 
 def _tell(out: Output, report: Report, shown: frozenset[str]) -> frozenset[str]:
@@ -154,8 +154,9 @@ def _tell(out: Output, report: Report, shown: frozenset[str]) -> frozenset[str]:
     """
     from flintmq.cluster.members import NO_STORE, SAME_STORE
     from flintmq.lake.history import NOT_IN_STORES, OF_STREAM
+    from flintmq.store.commitlog.report import LOST
 
-    codes = (NO_STORE, SAME_STORE, NOT_IN_STORES, OF_STREAM, "lost")
+    codes = (NO_STORE, SAME_STORE, NOT_IN_STORES, OF_STREAM, LOST)
     texts = dict.fromkeys(note.text for note in report.notes if note.code in codes)
     for text in texts:
         if text not in shown:

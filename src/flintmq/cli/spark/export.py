@@ -139,4 +139,4 @@ def command(
 
             done = export(spark, root, into, config, progress=progress, **choices)
     out.result(done, lambda value: render(value, into))
-    return 1 if done.damages or done.notes.get("lost") else 0
+    return done.exit_code

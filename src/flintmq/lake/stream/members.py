@@ -32,13 +32,16 @@ class StoresStream:
 
     Args:
         options: options of the stream, of many stores.
-        tell: receives lines about what was lost, and about brokers that are gone.
+        tell: receives lines for the user, about brokers that are gone.
+        lose: receives those about messages that are lost, and the reader goes on without; None: `tell`.
 
     Thread: one at a time.
     """
 
-    def __init__(self, options: StreamOptions, tell: Callable[[str], None] = log_line) -> None:
-        self.options, self.tell = options, tell
+    def __init__(
+        self, options: StreamOptions, tell: Callable[[str], None] = log_line, lose: Callable[[str], None] | None = None
+    ) -> None:
+        self.options, self.tell, self.lose = options, tell, lose or tell
         self._streams: dict[str, tuple[Member, StoreStream]] = {}
         self._ends_now = False
         self._told: set[str] = set()
@@ -173,14 +176,14 @@ class StoresStream:
             yield broker, stream
 
     def _stream(self, member: Member) -> StoreStream:
-        stream = StoreStream(self.options.of(member), self.tell)
+        stream = StoreStream(self.options.of(member), self.tell, self.lose)
         if self._ends_now:
             stream.end_now()
         return stream
 
     def _begin(self, stream: StoreStream) -> dict[str, int]:
         """Return the offset at which a broker is taken up that was not there when the stream began."""
-        return StoreStream(replace(stream.options, start="earliest"), self.tell).initial()
+        return StoreStream(replace(stream.options, start="earliest"), self.tell, self.lose).initial()
 
     def _limited(self, there: Mapping[str, Available]) -> dict[str, Available]:
         """Limit all stores together to one micro-batch: each gets its share of the limits."""
@@ -219,13 +222,14 @@ class StoresStream:
         if self.options.read.fail_on_data_loss:
             skip = self.options.read.skip_option
             raise StoreError(f"{why}; start the stream again when it is back, or set {skip}")
-        self._tell(f"{why}; its messages of this batch are left out (it is set)")
+        skip = self.options.read.skip_option
+        self._tell(f"{why}; its messages of this batch are left out (as {skip} says)", self.lose)
 
-    def _tell(self, text: str) -> None:
-        """Print a line once."""
+    def _tell(self, text: str, tell: Callable[[str], None] | None = None) -> None:
+        """Print a line once, by `tell` or by another way."""
         if text not in self._told:
             self._told.add(text)
-            self.tell(text)
+            (tell or self.tell)(text)
 
 
 _LAGS = (

@@ -31,7 +31,8 @@ class StreamTask:
         log: the files that the range touches.
         begin, end: log offsets; begin is the first byte of a record, and a record ends at end.
         spans: the wanted offsets of each queue; their records begin in the range.
-        light: those of the queues that are LMQs, whose units point to records of other topics.
+        light: those of the queues whose names begin with `%LMQ%`, and other LMQs: their units may point to records of
+            other topics.
         sparse: the range contains much more than the wanted records.
         firsts: log offset of the first wanted record of each queue that has one after the range's begin. Records of the
             queue before it in the range belong to a deleted queue of the same name.
@@ -131,7 +132,7 @@ def _part(queues: StreamQueues, begin: int, end: int, spans: dict[QueueName, Spa
     end = max(begin, end)
     files = tuple(file for file in queues.log.files if file.start < end and file.start + file.size > begin)
     size = sum(queues.places(name).size(*span) for name, span in spans.items())
-    light = frozenset(name for name in spans if queues.is_lmq(name))
+    light = frozenset(name for name in spans if queues.may_be_lmq(name))
     sparse = end - begin > SPARSE * size
     return StreamTask(queues.root, queues.options, replace(queues.log, files=files), begin, end, spans, light, sparse)
 

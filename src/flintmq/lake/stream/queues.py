@@ -266,17 +266,22 @@ class StreamQueues:
         """
         return name.topic in (self.options.predicate.named_topics or ()) or not self.is_lmq(name)
 
+    def may_be_lmq(self, name: QueueName) -> bool:
+        """Return whether some of the queue's records may be of another topic."""
+        return name.topic.startswith(LMQ_PREFIX) or self.is_lmq(name)
+
     def is_lmq(self, name: QueueName) -> bool:
-        """Return whether this is an LMQ, whose records are of another topic."""
-        if name.topic.startswith(LMQ_PREFIX):
-            return True
+        """Return whether this is an LMQ, whose first record is of another topic.
+
+        The name does not tell: messages may be put to a topic whose own name begins with `%LMQ%`.
+        """
         if name not in self._light:
             low, high, _ = self._bounds(name)
             topic = self._lookup.first_topic(name)
             if topic is None:
                 found = self._lookup.next_message(name, low, high)
                 if found is None:
-                    return False
+                    return name.topic.startswith(LMQ_PREFIX)
                 topic = found[1].topic
             self._light[name] = topic != name.topic
         return self._light[name]

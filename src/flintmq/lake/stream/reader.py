@@ -99,13 +99,16 @@ class StoreStream:
 
     Args:
         options: options of the stream.
-        tell: receives lines about what was lost, and the reader goes on without.
+        tell: receives lines for the user.
+        lose: receives those about messages that are lost, and the reader goes on without; None: `tell`.
 
     Thread: one at a time.
     """
 
-    def __init__(self, options: StreamOptions, tell: Callable[[str], None] = log_line) -> None:
-        self.options, self.tell = options, tell
+    def __init__(
+        self, options: StreamOptions, tell: Callable[[str], None] = log_line, lose: Callable[[str], None] | None = None
+    ) -> None:
+        self.options, self.tell, self.lose = options, tell, lose or tell
         self._queues: StreamQueues | None = None
         self._target: Offsets | None = None  # of Trigger.AvailableNow
         self._planned: Offsets = {}  # the end of the last batch
@@ -476,7 +479,7 @@ class StoreStream:
         """Print one line, however many queues lost messages."""
         if self._losses:
             rest = f"; and {len(self._losses) - 1} more losses" if self._losses[1:] else ""
-            self.tell(f"{self._losses[0]} (it is set){rest}")
+            self.lose(f"{self._losses[0]} (now going on){rest}")
             self._losses = []
 
     def too_few(self, messages: int) -> bool:

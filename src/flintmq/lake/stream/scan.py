@@ -24,7 +24,7 @@ from flintmq.lake.stream.task_reads import lmq_pieces, pieces_of
 from flintmq.lake.stream.unreached import Unreached
 from flintmq.message import stored_message
 from flintmq.store.commitlog.predicate import Predicate, Selector
-from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.report import LOST, Report
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import LogWalk, Piece
 from flintmq.store.dispatch.queue_positions import places
@@ -64,7 +64,7 @@ def read_part(
         advice = f"`flintmq rebuild --into DIR` rebuilds queues from the log; {options.skip_option} goes on without it"
         if options.fail_on_data_loss:
             raise StoreError(f"{part.root}: {line}: {advice}")
-        report.note("lost", f"{line}: {advice}")
+        report.note(LOST, f"{line}: {advice}")
     missing = _missing(part) if wanted.filled != wanted.full else {}
     yield from rows_of(_light(part, missing, report), options, schema, of_rows, report)
     if not missing:
@@ -74,7 +74,7 @@ def read_part(
     if missing and options.fail_on_data_loss:
         raise _lost(part, missing, lookup)
     for (topic, queue), offsets in missing.items():
-        report.note("lost", f"topic {short(topic)}, queue {queue}: {len(offsets)} messages from offset {offsets[0]} on")
+        report.note(LOST, f"topic {short(topic)}, queue {queue}: {len(offsets)} messages from offset {offsets[0]} on")
 
 
 class Wanted:
@@ -140,13 +140,20 @@ class Wanted:
 
 
 def _light(part: StreamTask, missing: dict[QueueName, list[int]], report: Report) -> Iterator[Piece]:
-    """Yield the records of LMQs; offsets whose units do not point to them are missing."""
+    """Yield the records of LMQs; offsets whose units do not point to them are missing.
+
+    Of an LMQ that the options do not name only the records that have its name as their topic: the others are rows of
+    theirs.
+    """
+    named = part.options.predicate.named_topics or ()
     for name in sorted(part.light):
         offsets = set(range(*part.spans[name]))
         for offset, piece in lmq_pieces(part, name, report):
-            if is_at_queue_offset(stored_message(piece.data, piece.positions[0]), name, offset):
+            message = stored_message(piece.data, piece.positions[0])
+            if is_at_queue_offset(message, name, offset):
                 offsets.discard(offset)
-                yield piece
+                if name.topic in named or message.topic == name.topic:
+                    yield piece
         if offsets:
             missing[name] = sorted(offsets)
 

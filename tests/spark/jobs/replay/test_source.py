@@ -53,6 +53,13 @@ def test_large_ones_are_parted(tmp_path: Path) -> None:
     assert len(chunks) > 2 and [offset for chunk in chunks for offset in chunk] == list(range(100))
 
 
+def test_an_export_that_is_missing(tmp_path: Path) -> None:
+    table(tmp_path, [0, 10])
+    (tmp_path / "export=1").rename(tmp_path / "export=2")
+    with pytest.raises(StoreAccessError, match=f"{tmp_path}/export=1: this directory of the table {tmp_path} is miss"):
+        open_source(str(tmp_path), StoreConfig())
+
+
 def test_what_is_no_table_of_messages(tmp_path: Path) -> None:
     (tmp_path / "export=1").mkdir()
     pq.write_table(pa.table({"topic": ["a"]}), tmp_path / "export=1" / "a.parquet")

@@ -28,8 +28,8 @@ from flintmq.lake.explode import exploded
 from flintmq.lake.options import ReadOptions
 from flintmq.lake.scan import ScanPlan, plan_scan, scan_range
 from flintmq.lake.splits import LogRange, equal_ranges
-from flintmq.lake.table_rows import open_table
-from flintmq.lake.target import ExportTarget
+from flintmq.lake.table_format import absent_export, exports_in
+from flintmq.lake.table_rows import is_missing, open_table
 from flintmq.objects.object_file import readable
 from flintmq.storage.filesystem import REAL
 from flintmq.storage.store_url import absolute, effects_for, is_remote
@@ -169,9 +169,12 @@ def open_source(path: str, config: StoreConfig, fail_on_data_loss: bool = True, 
         return _open_url(options)
     if os.path.isdir(os.path.join(root, "_delta_log")):
         return TableSource(_table_files(root, _delta_files(root), config.s3), "delta")
-    exports = [name for name in REAL.listdir(root) if ExportTarget.is_own(name)]
+    exports = exports_in(REAL.listdir(root))
     if exports:
-        found = [os.path.join(root, name) for name in exports]
+        found = [os.path.join(root, f"export={number}") for number in exports]
+        absent = absent_export(exports)
+        if absent is not None:
+            raise is_missing(os.path.join(root, f"export={absent}"), "directory", root)
         files = [file for folder in found for file in _parquet_files(folder)]
         return TableSource(_table_files(root, files, config.s3), "parquet")
     if not os.path.isdir(root):
