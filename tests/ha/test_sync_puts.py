@@ -198,7 +198,7 @@ def test_a_loop_in_a_forked_child_and_after_close(tmp_path: Path):
                 assert (await store.put_async(message(number))).status is OK
             if (child := os.fork()) == 0:
                 try:
-                    with pytest.raises(RuntimeError):  # asyncio's: a forked child runs no loop of its parent's
+                    with pytest.raises(UsageError, match="the process that forked this one"):
                         store.put_async(message(9))
                     asyncio.run(again(store))
                     os._exit(0)

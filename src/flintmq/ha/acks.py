@@ -219,7 +219,7 @@ class AckTable:
 
         puts: AckedPuts | ReplicaPuts
         try:
-            puts = ReplicaPuts(loop, asyncio.get_running_loop, LATE, self.timeout_s, send)
+            puts = ReplicaPuts(loop, asyncio._get_running_loop, LATE, self.timeout_s, send)
         except NotImplementedError:
             puts = AckedPuts(loop, LATE, self.timeout_s, send)
         self._loops = {one: kept for one, kept in self._loops.items() if not one.is_closed()}

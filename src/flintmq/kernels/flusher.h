@@ -42,6 +42,7 @@ typedef struct fmq_loop {
 #include <pthread.h>
 #include <signal.h>
 #include <sys/eventfd.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/stat.h>
 #include <sys/syscall.h>
@@ -91,6 +92,15 @@ static inline int fmq_names(const char *path, int64_t dev, int64_t ino) {
     return fstatat(AT_FDCWD, path, &s, AT_SYMLINK_NOFOLLOW) == 0 && (int64_t)s.st_dev == dev && (int64_t)s.st_ino == ino;
 }
 
+#if !defined(MADV_POPULATE_WRITE)
+#define MADV_POPULATE_WRITE 23 /* Linux 5.14 */
+#endif
+/* Make the pages of bytes [from, to) of a map present and writable; where that fails, the first store into each does. */
+static inline void fmq_touch(uint8_t *map, int64_t from, int64_t to) {
+    from -= from % sysconf(_SC_PAGESIZE);
+    if (from < to) (void)madvise(map + from, (size_t)(to - from), MADV_POPULATE_WRITE);
+}
+
 static inline int fmq_event(void) { return eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC); } /* -1: errno says why */
 static inline void fmq_ring_event(int fd) { uint64_t one = 1; (void)!write(fd, &one, 8); }
 static inline void fmq_take_event(int fd) { uint64_t count; (void)!read(fd, &count, 8); }
@@ -124,6 +134,7 @@ static inline int fmq_sync(int fd) { return ENOSYS; }
 static inline void fmq_pass(int fd) {}
 static inline int fmq_identity(int fd, int64_t *dev, int64_t *ino) { return ENOSYS; }
 static inline int fmq_names(const char *path, int64_t dev, int64_t ino) { return 0; }
+static inline void fmq_touch(uint8_t *map, int64_t from, int64_t to) {}
 static inline int fmq_event(void) { return -1; }
 static inline void fmq_ring_event(int fd) {}
 static inline void fmq_take_event(int fd) {}

@@ -1,7 +1,7 @@
 # C types of flusher.py.
 cimport cython
 from cpython.ref cimport Py_DECREF, Py_INCREF
-from libc.stdint cimport int32_t, int64_t
+from libc.stdint cimport int32_t, int64_t, uint8_t
 from libc.stdlib cimport calloc, free, realloc
 from libc.string cimport strdup
 from flintmq.kernels.fast_append cimport AppendTarget, DurableWait, PutListener
@@ -30,6 +30,7 @@ cdef extern from "flusher.h" nogil:
     void fmq_pass(int fd)
     int fmq_identity(int fd, int64_t *dev, int64_t *ino)
     bint fmq_names(const char *path, int64_t dev, int64_t ino)
+    void fmq_touch(uint8_t *map, int64_t begin, int64_t end)
     int fmq_event()
     void fmq_ring_event(int fd)
     void fmq_take_event(int fd)
@@ -47,6 +48,8 @@ cdef extern from "flusher.h" nogil:
 cdef struct SyncedFile:
     int64_t start, end, dev, ino
     int64_t *flushed  # position in the file up to which it is on disk
+    int64_t *reserved  # position up to which it may be stored into
+    uint8_t **map
     char *path
     int fd
 
@@ -54,7 +57,7 @@ cdef class LogWatermark:
     cdef public int64_t flushed_where
 
 cdef class Flusher(DurableWait):
-    cdef int64_t _appended, _appended_time, _time, _begun, _done, _timeout, _interval, _covered, _syncs
+    cdef int64_t _appended, _appended_time, _time, _begun, _done, _timeout, _interval, _covered, _syncs, _grown
     cdef int64_t *_flushed  # the log's
     cdef int32_t _words[4]
     cdef int32_t _sleepers[4]
@@ -83,6 +86,7 @@ cdef class Flusher(DurableWait):
     cdef void _run(self) noexcept nogil
     cdef void _group(self) noexcept nogil
     cdef bint _sync(self, int64_t target) noexcept nogil
+    cdef void _touch_ahead(self) noexcept nogil
     cdef bint _is_ours(self) noexcept nogil
     cdef void _notify(self, int64_t n) noexcept nogil
     cdef void _end(self) noexcept nogil

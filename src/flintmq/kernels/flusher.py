@@ -30,6 +30,7 @@ _LATE = cython.declare(cython.int, 2)
 _STOPPED = cython.declare(cython.int, 3)
 _INTERRUPTED = cython.declare(cython.int, -1)
 _MS = cython.declare(cython.longlong, 1_000_000)
+_AHEAD = cython.declare(cython.longlong, 64 << 10)  # bytes made writable ahead at most: the next sync writes them all
 
 # What the thread asks its owner.
 _FILES = cython.declare(cython.int, 0)
@@ -289,6 +290,7 @@ class Flusher(DurableWait):
                 continue
             if load32(cython.address(self._stopping)):
                 break
+            self._touch_ahead()
             store32(cython.address(self._idle), 1)
             error = 0
             if load32(cython.address(self._bell)) == seen:
@@ -306,6 +308,7 @@ class Flusher(DurableWait):
         target: cython.longlong = load64(cython.address(self._appended))
         if target > load64(self._flushed) and not load32(cython.address(self._failed)):
             if self._sync(target) and not load32(cython.address(self._failed)):
+                self._grown = target - load64(self._flushed)
                 store64(cython.address(self._time), time)
                 store64(self._flushed, target)
             else:
@@ -341,6 +344,21 @@ class Flusher(DurableWait):
                 return False
             store64(self._files[i].flushed, upto)
         return self._is_ours()
+
+    def _touch_ahead(self):
+        """Make the pages writable that a group as large as the last one will store into.
+
+        A sync makes the pages of a map read-only again, so that the next store into each is a page fault. The writer
+        has puts to make now, and this thread has nothing to do.
+        """
+        i: cython.int = self._file_count - 1
+        begin: cython.longlong = load64(self._flushed)
+        if self._grown > 0 and i >= 0 and self._files[i].map[0] != cython.NULL and begin >= self._files[i].start:
+            begin -= self._files[i].start
+            fmq_touch(
+                self._files[i].map[0], begin, min(begin + min(self._grown, _AHEAD), load64(self._files[i].reserved))
+            )
+        self._grown = 0
 
     def _is_ours(self):
         """Return whether lock and newest file have their names, else what the owner says."""
@@ -417,7 +435,8 @@ class Flusher(DurableWait):
         if one.path == cython.NULL:
             raise MemoryError("no room for a path")
         one.start, one.end, one.fd = file.start, file.start + file.size, fd
-        one.flushed = cython.address(file.flushed)
+        one.flushed, one.reserved = cython.address(file.flushed), cython.address(file.reserved)
+        one.map = cython.address(file._p)
         self._kept.append(file)
         self._files[self._file_count] = one
         self._file_count += 1

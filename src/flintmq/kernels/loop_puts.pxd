@@ -7,9 +7,14 @@ from flintmq.kernels.flusher cimport Flusher, fmq_event, fmq_loop, fmq_now, fmq_
 from flintmq.kernels.message cimport PutResult
 
 cdef extern from "Python.h":
+    void PyErr_SetObject(object type, object value)
+    unsigned long PyThread_get_thread_ident()
     object PyContext_CopyCurrent()
     int PyContext_Enter(object context) except -1
     int PyContext_Exit(object context) except -1
+
+cdef extern from "loop_puts.h":
+    bint fmq_is_task_step(object callback)
 
 cdef extern from "unistd.h" nogil:
     int close(int fd)
@@ -23,7 +28,7 @@ cdef class PutFuture:
     cdef PutResult _result
     cdef list _more
     cdef object _schedule(self)
-    cdef object _step(self)
+    cdef object _step(self, object answered)
 
 cdef class Turn:
     cdef list futures
@@ -33,15 +38,17 @@ cdef class Turn:
 cdef class LoopTurns(LoopWaits):
     cdef readonly object loop
     cdef list _futures  # of this turn
-    cdef object _turns, _late, _running, _soon, _timer
+    cdef object _answered, _turns, _late, _running, _soon, _timer
     cdef bint _is_armed, _is_over
     cdef int64_t _timeout
+    cdef unsigned long _stepper  # the thread that steps tasks; 0: none does
     cpdef object add(self, PutResult result)
     cdef object _begin(self, object loop, object running, object late, double timeout_s)
     cdef object _request(self, Turn turn)
     cdef object _give_up(self, Turn turn)
     cdef object _settle(self, list futures, Py_ssize_t at, int64_t reached)
     cdef object _step_all(self, list futures)
+    cdef bint _is_stepping(self) noexcept
     cdef object _watch(self, int64_t since)
 
 cdef class LoopPuts(LoopTurns):

@@ -19,7 +19,7 @@ _CANCELLED = cython.declare(cython.int, 2)
 
 
 @cython.final
-@cython.freelist(64)
+@cython.freelist(256)
 @cython.cclass
 class PutFuture:
     """A future of asyncio's protocol (`asyncio.isfuture`) for the result of one put.
@@ -121,7 +121,11 @@ class PutFuture:
         if self._state == _PENDING:
             self._asyncio_future_blocking = True
             return self
-        raise StopIteration(self.result())
+        if self._state != _DONE:
+            raise self._error()
+        # The exception is only set: to raise it would make one, and a traceback, for each put.
+        PyErr_SetObject(StopIteration, self._result)
+        raise StopIteration
 
     def __repr__(self) -> str:
         state = ("pending", f"result={self._result!r}", "cancelled")[self._state]
@@ -137,8 +141,12 @@ class PutFuture:
                 self._loop.call_soon(fn, self, context=context)
             self._more = None
 
-    def _step(self):
-        """Call the first callback now, mostly a task's step, and have the others called soon."""
+    def _step(self, answered):
+        """Call the first callback now, mostly a task's step, and have the others called soon.
+
+        Args:
+            answered: a future of asyncio's class with a result, which a task's step asks faster than this one.
+        """
         fn, context = self._callback, self._context
         self._callback = self._context = None
         self._schedule()
@@ -150,7 +158,7 @@ class PutFuture:
             self._loop.call_soon(fn, self, context=context)
             return
         try:
-            fn(self)
+            fn(answered if fmq_is_task_step(fn) else self)
         finally:
             PyContext_Exit(context)
 
@@ -177,6 +185,8 @@ class LoopTurns(LoopWaits):
         from collections import deque
 
         self.loop, self._running, self._late = loop, running, late
+        self._answered = loop.create_future()
+        self._answered.set_result(None)
         self._soon, self._futures, self._turns = loop.call_soon, [], deque()
         self._timeout = cython.cast(cython.longlong, timeout_s * 1e9)
 
@@ -232,16 +242,19 @@ class LoopTurns(LoopWaits):
                 one._state = _DONE
 
     def _step_all(self, futures):
-        """Step whoever waits for these futures, which are done."""
+        """Step whoever waits for these futures, which are done, and empty the list."""
         one: PutFuture
         i: cython.Py_ssize_t = 0
         count: cython.Py_ssize_t = len(futures)
+        before: cython.ulong = self._stepper
+        self._stepper = PyThread_get_thread_ident()
         try:
             while i < count:
                 one = futures[i]
+                futures[i] = None  # so that the put of its task takes the memory of this one
                 i += 1
                 try:
-                    one._step()
+                    one._step(self._answered)
                 except (SystemExit, KeyboardInterrupt):
                     raise
                 except BaseException as error:
@@ -249,10 +262,16 @@ class LoopTurns(LoopWaits):
                         {"message": "Exception in a callback of a put", "exception": error, "future": one}
                     )
         finally:
+            self._stepper = before
             while i < count:  # what comes through ends the loop, as from any callback; these are stepped if it goes on
                 one = futures[i]
                 i += 1
                 one._schedule()
+            futures.clear()
+
+    def _is_stepping(self):
+        """Return whether this thread steps the tasks that wait: then it runs the loop, and need not ask."""
+        return self._stepper != 0 and self._stepper == PyThread_get_thread_ident()
 
     def expire(self) -> None:
         """Answer the turns that have waited too long, and watch the others."""
@@ -287,7 +306,7 @@ class LoopPuts(LoopTurns):
     Args:
         flusher: of the store.
         loop: the loop. This thread runs it.
-        running: returns the loop that this thread runs (asyncio.get_running_loop).
+        running: returns the loop that this thread runs (asyncio._get_running_loop), or None.
         late: status of a put that is not known to be on disk.
         timeout_s: how long a put waits (syncFlushTimeout).
 
@@ -321,12 +340,8 @@ class LoopPuts(LoopTurns):
                 free(self._node)
 
     def is_running(self):
-        """Return whether this thread runs the loop, and the flusher still answers.
-
-        Raises:
-            RuntimeError: it runs none.
-        """
-        if self._running() is not self.loop or self._is_over:
+        """Return whether this thread runs the loop, and the flusher still answers."""
+        if self._is_over or not (self._is_stepping() or self._running() is self.loop):
             return False
         return load32(cython.address(self._flusher._ended)) == 0
 
@@ -361,7 +376,7 @@ class LoopPuts(LoopTurns):
                 break
             self._turns.popleft()
             self._answer(turn, durable)
-            ready.extend(turn.futures)
+            ready = ready + turn.futures if ready else turn.futures
         try:
             self._step_all(ready)
         finally:
@@ -389,7 +404,7 @@ class ReplicaPuts(LoopTurns):
 
     Args:
         loop: the loop. This thread runs it.
-        running: returns the loop that this thread runs (asyncio.get_running_loop).
+        running: returns the loop that this thread runs (asyncio._get_running_loop), or None.
         late: status of a put that is not known to be on enough replicas.
         timeout_s: how long a put waits (slaveTimeout).
         send: called at the end of a turn; has the records sent, and returns the log offset that enough replicas have
@@ -409,12 +424,8 @@ class ReplicaPuts(LoopTurns):
         return bool(self._turns) or bool(self._futures)
 
     def is_running(self):
-        """Return whether this thread runs the loop, and replicas are waited for.
-
-        Raises:
-            RuntimeError: it runs none.
-        """
-        return self._running() is self.loop and not self._is_over
+        """Return whether this thread runs the loop, and replicas are waited for."""
+        return not self._is_over and (self._is_stepping() or self._running() is self.loop)
 
     def _request(self, turn):
         """Have the records sent; those that replicas have meanwhile are answered at once."""

@@ -517,5 +517,75 @@ def test_it_wants_a_running_loop(tmp_path: Path):
             asyncio.run(_bad(store))
 
 
+def test_without_a_loop_a_closed_store_says_so_and_a_forked_child_s_too(tmp_path: Path):
+    store = open_sync(tmp_path)
+    asyncio.run(put_all(store, 2))
+    if (child := os.fork()) == 0:
+        try:
+            with pytest.raises(UsageError, match="the process that forked this one"):
+                store.put_async(message(9))
+            os._exit(0)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    store.close()
+    with pytest.raises(UsageError, match="is closed"):
+        store.put_async(message(9))
+
+
 async def _bad(store: MessageStore) -> None:
     store.put_async(b"no message")  # type: ignore[arg-type]
+
+
+def test_only_the_stepping_thread_is_taken_for_the_loop_s(tmp_path: Path):
+    """While a loop steps the tasks of its puts, the store does not ask asyncio which loop runs here."""
+    with open_sync(tmp_path) as store:
+        found: list[Any] = []
+
+        def elsewhere() -> None:
+            with pytest.raises(RuntimeError, match="no running event loop"):
+                store.put_async(message(1))
+            found.append(asyncio.run(put_all(store, 3)))
+
+        async def main() -> None:
+            await store.put_async(message(0))  # what follows is called by the answer
+            thread = threading.Thread(target=elsewhere)
+            thread.start()
+            thread.join()
+
+        asyncio.run(main())
+        assert statuses(found[0]) == {OK}
+
+
+def test_a_step_that_ends_the_loop_leaves_it_not_running(tmp_path: Path):
+    with open_sync(tmp_path) as store:
+
+        async def main() -> None:
+            await store.put_async(message(0))
+            raise KeyboardInterrupt
+
+        with pytest.raises(KeyboardInterrupt):
+            asyncio.run(main())
+        with pytest.raises(RuntimeError, match="no running event loop"):
+            store.put_async(message(1))
+
+
+def test_callbacks_of_each_kind_are_called(tmp_path: Path):
+    """A task's own step may get another future; whatever else waits gets the put's."""
+    with open_sync(tmp_path) as store:
+        seen: list[Any] = []
+
+        async def main() -> PutResult:
+            first = store.put_async(message(0))
+            first.add_done_callback(seen.append)  # a function in C that is no task's step
+            assert await asyncio.wait_for(first, 20) is first.result()
+            second = store.put_async(message(1))
+            second.add_done_callback(lambda future: seen.append(future))
+            result = await second  # the task's step is the second callback of it
+            assert seen == [first, second]
+            with pytest.raises(StopIteration) as stop:  # as an await does it
+                next(second.__await__())
+            assert stop.value.value is result
+            return await store.put_async(message(2))  # and its only one
+
+        assert asyncio.run(main()).queue_offset == 2

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import mmap
 import os
 import signal
 import subprocess
@@ -16,7 +17,7 @@ from typing import Any
 import pytest
 
 from flintmq.kernels.flusher import native
-from flintmq.message import PutMessageStatus
+from flintmq.message import Message, PutMessageStatus
 from flintmq.store.append import flush as flush_module
 from flintmq.store.append import native_flush
 from flintmq.store.append.native_flush import NativeFlush
@@ -172,3 +173,35 @@ def test_an_interpreter_that_ends_slowly_beside_an_open_store(tmp_path: Path):
     )
     done = subprocess.run([sys.executable, "-c", "\n".join(lines), str(tmp_path)], capture_output=True, timeout=120)
     assert done.returncode == 0, done.stderr
+
+
+def writable_pages(file: Path) -> int:
+    """Count the pages of a file that this process may store into without a page fault: those that are dirty."""
+    kib, ours, inode = 0, False, str(file.stat().st_ino)
+    for line in Path("/proc/self/smaps").read_text().splitlines():
+        words = line.split()
+        if not words[0].endswith(":"):  # the first line of a map; its path is that of a file without a name yet
+            ours = words[4] == inode
+        elif ours and words[0] in ("Shared_Dirty:", "Private_Dirty:"):
+            kib += int(words[1])
+    return (kib << 10) // mmap.PAGESIZE
+
+
+def test_pages_for_the_next_group_are_writable_before_it_comes(tmp_path: Path):
+    with open_small(tmp_path, flushDiskType="SYNC_FLUSH", mappedFileSizeCommitLog=1 << 20) as store:
+        assert store.flusher is not None
+        for number, size in enumerate((0, 20_000, 300_000)):
+            result = store.put(Message("T", bytes(size)))
+            assert result.status is OK
+            log = tmp_path / "commitlog" / f"{0:020}"
+            end = result.physical_offset + result.size
+            more = min(result.size, 64 << 10)  # as many bytes again, 64 KiB at most
+            expected, found = -(-(end + more) // mmap.PAGESIZE) - end // mmap.PAGESIZE, 0
+            for _ in range(500):
+                if (found := writable_pages(log)) == expected:
+                    break
+                time.sleep(0.01)
+            assert found == expected, size
+            assert store.put(Message("T", b"next")).queue_offset == 2 * number + 1
+        assert store.wait_dispatched(20)
+        assert {store.get("T", 0, offset, 1).messages[0].body for offset in (1, 3, 5)} == {b"next"}

@@ -75,7 +75,9 @@ def loop_puts(flush: FlushService, loop: asyncio.AbstractEventLoop) -> LoopPuts 
             return puts
     assert flush.flusher is not None
     try:
-        puts = LoopPuts(flush.flusher, loop, running_loop, PutMessageStatus.FLUSH_DISK_TIMEOUT, flush.timeout_s)
+        puts = LoopPuts(
+            flush.flusher, loop, asyncio._get_running_loop, PutMessageStatus.FLUSH_DISK_TIMEOUT, flush.timeout_s
+        )
     except (NotImplementedError, OSError):
         return None
     with flush.loops_lock:  # else two threads with a loop each could each forget the other's
