@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import os
 import re
+import runpy
 import sys
 import tomllib
 from pathlib import Path
@@ -46,26 +47,11 @@ def uncompiled(what: str, error: object) -> None:
     print(f"flintmq: {what} ({reason}); it works without, only slower", file=sys.stderr)
 
 
-def declarations(pxd: Path) -> set[Path]:
-    """A kernel's C types, and those that they name, however far: no other can change its compiled form."""
-    found, new = set(), {pxd}
-    while new:
-        found |= new
-        names = {name for path in new for name in re.findall(r"flintmq\.kernels\.(\w+) cimport", path.read_text())}
-        new = {KERNELS / f"{name}.pxd" for name in names} - found
-    return found
-
-
-def headers(of: set[Path]) -> list[str]:
-    """The C headers of this folder that declarations name."""
-    names = {name for path in of for name in re.findall(r'extern from "(\w+\.h)"', path.read_text())}
-    return [str(KERNELS / name) for name in sorted(names) if (KERNELS / name).exists()]
-
-
 def kernels() -> list[Extension]:
     """The extension modules to build: none where none are wanted or possible."""
     if os.environ.get("FLINTMQ_PURE", "") not in ("", "0"):
         return []
+    sources_of = runpy.run_path(str(KERNELS / "_select.py"))["sources_of"]
     flags = {
         "extra_compile_args": ["-O3", "-g0"],  # no names for debuggers: a fifth of the size
         "extra_link_args": ["-Wl,-S"] if sys.platform == "darwin" else ["-Wl,-s"],
@@ -77,7 +63,7 @@ def kernels() -> list[Extension]:
         Extension(
             f"flintmq.kernels.{source.stem}",
             [str(source)],
-            depends=[*map(str, sorted(used := declarations(source.with_suffix(".pxd")))), *headers(used)],
+            depends=[str(KERNELS / Path(path).name) for path in sources_of(source.stem)[1:]],
             include_dirs=[str(KERNELS)],
             **flags,
         )

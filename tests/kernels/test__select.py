@@ -97,12 +97,20 @@ def test_a_source_that_changed_makes_its_kernel_stale(tmp_path: Path, monkeypatc
     monkeypatch.setattr(_select, "FOLDER", str(tmp_path))
     monkeypatch.setattr(_select, "EXTENSION_SUFFIXES", [".so"])
     monkeypatch.delenv("FLINTMQ_PURE", raising=False)
-    for age_s, name in ((200, "one.pxd"), (200, "one.py"), (200, "two.py"), (100, "one.so")):
-        (tmp_path / name).touch()
+    one = 'cdef extern from "one.h" nogil:\n    int x()\nfrom flintmq.kernels.types cimport T\n'
+    texts = {"one.pxd": one, "types.pxd": "# C types", "one.h": "", "other.h": "", "one.py": "", "two.py": ""}
+    for age_s, name in [(200, name) for name in texts] + [(100, "one.so")]:
+        (tmp_path / name).write_text(texts.get(name, ""))
         os.utime(tmp_path / name, (1_000_000 - age_s, 1_000_000 - age_s))
     assert _select.state() == {"one": True}  # two.py has no .pxd, so it is no kernel
     assert _select.stale() == []
+    os.utime(tmp_path / "other.h", (1_000_000, 1_000_000))
+    assert _select.stale() == [], "the header of another kernel"
+    for name in ("one.py", "one.pxd", "types.pxd", "one.h"):
+        os.utime(tmp_path / name, (1_000_000, 1_000_000))
+        assert _select.stale() == ["one"], name
+        os.utime(tmp_path / name, (1_000_000 - 200, 1_000_000 - 200))
+        assert _select.stale() == []
     os.utime(tmp_path / "one.py", (1_000_000, 1_000_000))
-    assert _select.stale() == ["one"]
     monkeypatch.setenv("FLINTMQ_PURE", "1")
     assert (_select.state(), _select.stale(), _select.compiled()) == ({"one": False}, [], False)

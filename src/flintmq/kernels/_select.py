@@ -80,6 +80,27 @@ def state() -> dict[str, bool]:
     return {name: not pure() and _extension(name) is not None for name in kernels}
 
 
+def sources_of(name: str) -> list[str]:
+    """Return the files that a kernel's compiled form is made of, its Python source first.
+
+    These are its C types, those that they name, however far, and their headers. setup.py asks, too.
+    """
+    import re  # later: every command loads this module
+
+    types, headers, new = set[str](), set[str](), {name}
+    while new:
+        types |= new
+        texts = []
+        for each in new:
+            with open(os.path.join(FOLDER, each + ".pxd"), encoding="utf-8") as file:
+                texts.append(file.read())
+        headers |= {header for text in texts for header in re.findall(r'extern from "(\w+\.h)"', text)}
+        new = {found for text in texts for found in re.findall(r"flintmq\.kernels\.(\w+) cimport", text)} - types
+    names = [name + ".py", *sorted(each + ".pxd" for each in types), *sorted(headers)]
+    paths = [os.path.join(FOLDER, file) for file in names]
+    return [path for path in paths if os.path.isfile(path)]  # another header is the system's
+
+
 def stale() -> list[str]:
     """Return the kernels whose compiled form is older than a source but would be imported.
 
@@ -92,9 +113,7 @@ def stale() -> list[str]:
         binary = _extension(name)
         if not is_compiled or binary is None:
             continue
-        sources = [os.path.join(FOLDER, name + suffix) for suffix in (".py", ".pxd")]
-        sources += [os.path.join(FOLDER, file) for file in os.listdir(FOLDER) if file.endswith(".h")]
-        if max(map(os.path.getmtime, sources)) > os.path.getmtime(binary):
+        if max(map(os.path.getmtime, sources_of(name))) > os.path.getmtime(binary):
             changed.append(name)
     return changed
 

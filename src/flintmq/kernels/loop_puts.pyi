@@ -31,7 +31,7 @@ class LoopPuts(LoopTurns):
         self,
         flusher: Flusher,
         loop: AbstractEventLoop,
-        running: Callable[[], AbstractEventLoop],
+        running: Callable[[], AbstractEventLoop | None],
         late: PutMessageStatus,
         timeout_s: float,
     ) -> None: ...
@@ -42,7 +42,7 @@ class ReplicaPuts(LoopTurns):
     def __init__(
         self,
         loop: AbstractEventLoop,
-        running: Callable[[], AbstractEventLoop],
+        running: Callable[[], AbstractEventLoop | None],
         late: PutMessageStatus,
         timeout_s: float,
         send: Callable[[], int],
