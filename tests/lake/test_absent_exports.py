@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ from flintmq import Message, MessageStore, dataset, scan_arrow
 from flintmq.cli import app
 from flintmq.errors import StoreAccessError
 from flintmq.lake.diff_table import compare_table
-from flintmq.lake.table_format import absent_export, exports_in
+from flintmq.lake.table_format import absent_exports, exports_in
 from tests.support.exporting import Export, once, whole
 
 ADVICE = "put it back from a copy, or export anew into another directory"
@@ -86,6 +87,27 @@ def test_a_directory_and_a_file_are_counted_together(table: Path, tmp_path: Path
     assert "(and 1 others): this " in found.notes[0]
 
 
+def test_each_directory_is_counted(table: Path, tmp_path: Path) -> None:
+    for number in (1, 3):
+        shutil.rmtree(table / f"export={number}")
+    found = compare_table(str(tmp_path / "store"), str(table))
+    assert (found.messages, found.rows, found.lost_files) == (20, 10, 2)
+    assert {str(kind): count for kind, count in found.differences.counts.items()} == {"only-in-a": 10}
+    assert found.notes == [
+        f"{table / 'export=1'} (and 1 others): this directory of the table {table} is missing, so rows are; {ADVICE}"
+    ]
+
+
+def test_a_comparison_goes_on_without_so_many(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("flintmq.lake.target.MOST_LOST", 1)
+    monkeypatch.setattr("flintmq.lake.table_rows.MOST_LOST", 1)
+    shutil.rmtree(table / "export=1")
+    assert compare_table(str(tmp_path / "store"), str(table)).lost_files == 1
+    shutil.rmtree(table / "export=3")
+    with pytest.raises(StoreAccessError, match=f"{table}/export=3: this directory of the table"):
+        compare_table(str(tmp_path / "store"), str(table))
+
+
 def test_a_copy_of_an_export_is_no_other_export(table: Path, tmp_path: Path, export: Export) -> None:
     """Its rows would count twice, and the next export could not be published."""
     store, copy = tmp_path / "store", table / "export=5"
@@ -106,13 +128,13 @@ def test_a_copy_of_an_export_is_no_other_export(table: Path, tmp_path: Path, exp
 @pytest.mark.parametrize(
     ("names", "numbers", "absent"),
     [
-        ([], [], None),
-        (["export=1", "_staging", "_flintmq.lock", "export=2"], [1, 2], None),
-        (["export=10", "export=9"], [9, 10], 1),
-        (["export=1", "export=999999999"], [1, 999999999], 2),
-        (["export=1", "export=01", "export=1x", "export=-1"], [1], None),
+        ([], [], []),
+        (["export=1", "_staging", "_flintmq.lock", "export=2"], [1, 2], []),
+        (["export=7", "export=6", "export=4"], [4, 6, 7], [1, 2, 3, 5]),
+        (["export=1", "export=999999999"], [1, 999999999], [2, 3, 4, 5]),
+        (["export=1", "export=01", "export=1x", "export=-1"], [1], []),
     ],
 )
-def test_numbers(names: list[str], numbers: list[int], absent: int | None) -> None:
+def test_numbers(names: list[str], numbers: list[int], absent: list[int]) -> None:
     assert exports_in(names) == numbers
-    assert absent_export(numbers) == absent
+    assert list(islice(absent_exports(numbers), 4)) == absent

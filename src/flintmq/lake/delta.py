@@ -98,6 +98,15 @@ class DeltaTarget(ExportTarget):
             return None, 0
         return self.manifest_of(number), table.version()
 
+    def newest(self) -> int | None:
+        """Return the newest version of the table, whoever made it; None if there is no table.
+
+        Raises:
+            MissingExtraError, StoreAccessError: as `last`.
+        """
+        table = self._table()
+        return None if table is None else table.version()
+
     def files_at(self, version: int) -> tuple[str, ...]:
         """Return the paths of the files of a version, those of the newest export last.
 
@@ -122,8 +131,9 @@ class DeltaTarget(ExportTarget):
         places: list[Any] = pa.table(table.get_add_actions())["path"].to_pylist()
         return [self.folder.at(unquote(place)) for place in places]
 
-    def absent_at(self, version: int) -> None:
-        """Return None: the table has a list of its files; see the base."""
+    def absent_at(self, version: int) -> tuple[str, ...]:
+        """Return nothing: the table has a list of its files; see the base."""
+        return ()
 
     def number_after(self, last: Manifest | None) -> int:
         """Return the number of the next export; no number is used twice."""

@@ -142,8 +142,9 @@ class IcebergTarget(ExportTarget):
         finally:
             self._close()
 
-    def absent_at(self, version: int) -> None:
-        """Return None: the table has a list of its files; see the base."""
+    def absent_at(self, version: int) -> tuple[str, ...]:
+        """Return nothing: the table has a list of its files; see the base."""
+        return ()
 
     def number_after(self, last: Manifest | None) -> int:
         """Return the number of the next export; no number is used twice."""

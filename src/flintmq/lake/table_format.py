@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 EXPORT_FOLDER = re.compile(r"export=([1-9][0-9]{0,8})", re.ASCII)
 _ICEBERG = ("catalog.db", "metadata")
@@ -31,12 +31,15 @@ def exports_in(names: Iterable[str]) -> list[int]:
     return sorted(int(match[1]) for match in map(EXPORT_FOLDER.fullmatch, names) if match)
 
 
-def absent_export(numbers: Iterable[int]) -> int | None:
-    """Return the least number of an export that is missing; None if none is.
+def absent_exports(numbers: Iterable[int]) -> Iterator[int]:
+    """Yield the numbers of the exports that are missing, rising.
 
     Exports to Parquet have the numbers 1, 2, 3 and so on, and no way of removing one.
 
     Args:
         numbers: of those that are there, rising.
     """
-    return next((least for least, number in enumerate(numbers, 1) if least != number), None)
+    expected = 1
+    for number in numbers:
+        yield from range(expected, number)
+        expected = number + 1

@@ -21,7 +21,7 @@ from flintmq.lake.iceberg_catalog import TableName, in_one_line
 from flintmq.lake.row_mask import COLUMNS, columns_of, mask_of
 from flintmq.lake.table_folder import BucketFolder, TableFolder, folder_at
 from flintmq.lake.table_format import format_in
-from flintmq.lake.target import ExportTarget, Manifest
+from flintmq.lake.target import MOST_LOST, ExportTarget, Manifest
 from flintmq.objects.object_file import readable
 from flintmq.objects.opening import bucket_of
 from flintmq.storage.store_url import absolute, is_remote
@@ -89,15 +89,18 @@ class TableVersion:
             StoreAccessError: the version is no longer there, or the directory of one of its exports is not.
         """
         target = self.target()
-        absent = target.absent_at(self.version)
-        if absent is not None and absent not in self.lost:
-            raise is_missing(absent, "directory", self.root)
+        for absent in target.absent_at(self.version):
+            if absent not in self.lost:
+                raise is_missing(absent, "directory", self.root)
         return tuple(path for path in target.files_at(self.version) if path not in self.lost)
 
     def without_lost(self) -> TableVersion:
-        """Return the version without the files and exports that are not there; they are its `lost`."""
-        absent = self.target().absent_at(self.version)
-        version = replace(self, lost=frozenset() if absent is None else frozenset([absent]))
+        """Return the version without the files and exports that are not there; they are its `lost`.
+
+        Raises:
+            StoreAccessError: more than MOST_LOST exports are not there; or a manifest cannot be read.
+        """
+        version = replace(self, lost=frozenset(self.target().absent_at(self.version)[:MOST_LOST]))
         there = _snapshot(self).holds if self.to == "iceberg" else self._holds
         return replace(self, lost=version.lost | {path for path in version.files if not there(path)})
 
@@ -111,7 +114,7 @@ class TableVersion:
     def missing(self, path: str) -> StoreAccessError:
         """Return the error about a file, or the directory of an export, that is not there."""
         target = self.target()
-        if path == target.absent_at(self.version):
+        if path in target.absent_at(self.version):
             return is_missing(path, "directory", self.root)
         try:
             is_lost = path in target.files_at(target.committed()[1])
@@ -237,6 +240,23 @@ def open_table(
     if whole:
         found.files  # noqa: B018  (a version that cannot be read is an error here)
     return manifest, found
+
+
+def open_delta(path: str, s3: S3Options) -> TableVersion:
+    """Return the newest version of a Delta table, whoever made it: Delta's log names its files.
+
+    Raises:
+        UsageError: there is none.
+        StoreAccessError, MissingExtraError: it cannot be read.
+    """
+    from flintmq.lake.delta import DeltaTarget
+
+    root = absolute(path)
+    folder = folder_at(root, s3)
+    version = DeltaTarget(folder).newest()
+    if version is None:
+        raise UsageError(f"{path} holds no Delta table")
+    return TableVersion(root, "delta", version, TableName.parse(None), folder.s3)
 
 
 def _target(folder: TableFolder, to: str, name: TableName) -> ExportTarget:

@@ -27,6 +27,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -36,7 +37,7 @@ from flintmq.errors import FlintError, StoreAccessError, UsageError
 from flintmq.lake.failed_file import naming
 from flintmq.lake.parquet import folder_of
 from flintmq.lake.table_folder import STAGING, BucketFolder, DiskFolder, TableFolder, manifest_place
-from flintmq.lake.table_format import EXPORT_FOLDER, absent_export, exports_in
+from flintmq.lake.table_format import EXPORT_FOLDER, absent_exports, exports_in
 from flintmq.lake.task_folders import FinalNames, TaskFolders
 from flintmq.storage.filesystem import REAL
 from flintmq.storage.store_url import is_remote
@@ -53,6 +54,7 @@ NAMES = 2  # version of directory names; 1 (or nothing): UTF-8 bytes as %XX, whi
 _OLD_NAMES = re.compile("topic_name=.*%[89A-F]", re.DOTALL)
 _NO_TEXT = frozenset({"nan", "inf", "infinity", "true", "false", "null", "none", "nat", "now", "today", "epoch"})
 MANIFEST_BYTES_MAX = 64 << 20
+MOST_LOST = 1000  # directories of exports that a comparison goes on without
 
 
 @dataclass(frozen=True)
@@ -355,13 +357,13 @@ class ExportTarget:
             for place in self._manifest_in(number).files
         )
 
-    def absent_at(self, version: int) -> str | None:
-        """Return the first directory of an export that a version has lost; None if it has all.
+    def absent_at(self, version: int) -> tuple[str, ...]:
+        """Return the directories of exports that a version has lost, the first ones if they are more than MOST_LOST.
 
         Only of a table without a list of its files; Delta and Iceberg have one.
         """
-        number = absent_export(self._numbers_at(version))
-        return None if number is None else self.folder.at(f"export={number}")
+        numbers = islice(absent_exports(self._numbers_at(version)), MOST_LOST + 1)
+        return tuple(self.folder.at(f"export={number}") for number in numbers)
 
     def _numbers_at(self, version: int) -> list[int]:
         """Return the numbers of the exports of a version that are there, rising."""

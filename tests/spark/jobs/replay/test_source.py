@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -11,11 +12,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from flintmq import Message, MessageStore
+from flintmq import Message, MessageStore, scan_arrow
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreAccessError, UsageError
+from flintmq.lake.export import CHOICES
 from flintmq.lake.export_once import export
+from flintmq.lake.target import MANIFEST, Manifest
 from flintmq.spark.jobs.replay.source import open_source, rows_of
 from flintmq.store.commitlog.report import Report
 from tests.spark.jobs.replay.test_rows import batch_of
@@ -29,6 +32,14 @@ def table(root: Path, *files: list[int]) -> Path:
         rows = batch_of(*({"physical_offset": offset, "size": 1} for offset in offsets))
         path = root / "export=1" / "topic_name=T" / f"{number}.parquet"
         pq.write_table(pa.Table.from_batches([rows]), path, row_group_size=4)
+    return described(root, 1)
+
+
+def described(root: Path, number: int) -> Path:
+    """Give an export the manifest that makes it one."""
+    folder = root / f"export={number}"
+    files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.parquet"))
+    Manifest(number, 0, 1, 1, files, 1, None, dict(CHOICES), 0, 0).write(folder / MANIFEST)
     return root
 
 
@@ -53,16 +64,46 @@ def test_large_ones_are_parted(tmp_path: Path) -> None:
     assert len(chunks) > 2 and [offset for chunk in chunks for offset in chunk] == list(range(100))
 
 
-def test_an_export_that_is_missing(tmp_path: Path) -> None:
-    table(tmp_path, [0, 10])
-    (tmp_path / "export=1").rename(tmp_path / "export=2")
-    with pytest.raises(StoreAccessError, match=f"{tmp_path}/export=1: this directory of the table {tmp_path} is miss"):
-        open_source(str(tmp_path), StoreConfig())
+def test_exports_that_are_missing_or_there_twice(tmp_path: Path) -> None:
+    """Rows would be left out, or be replayed twice."""
+    stored(tmp_path / "store", ["a"])
+    for number in (1, 2, 3):
+        assert export(str(tmp_path / "store"), str(tmp_path / "lake")).number == number
+        stored(tmp_path / "store", [f"b{number}"])
+    lake = tmp_path / "lake"
+    assert bodies_of(lake) == ["a", "b1", "b2"]
+    shutil.copytree(lake / "export=3", lake / "export=4")
+    with pytest.raises(StoreAccessError, match=f"{lake}/export=4: by its manifest a copy of export=3"):
+        open_source(str(lake), StoreConfig())
+    shutil.rmtree(lake / "export=4")
+    data = next((lake / "export=2").rglob("topic_name=T/**/*.parquet"))
+    data.rename(tmp_path / "kept")
+    with pytest.raises(StoreAccessError, match=f"{data}: this file of the table {lake} is missing, so rows are"):
+        open_source(str(lake), StoreConfig())
+    (tmp_path / "kept").rename(data)
+    shutil.copy(data, data.with_name("copy.parquet"))  # no export has it: somebody left it there
+    assert bodies_of(lake) == ["a", "b1", "b2"]
+    shutil.rmtree(lake / "export=2")
+    with pytest.raises(StoreAccessError, match=f"{lake}/export=2: this directory of the table {lake} is miss"):
+        open_source(str(lake), StoreConfig())
+
+
+def test_a_delta_table_that_somebody_else_made(tmp_path: Path) -> None:
+    """Delta's log names its files: it needs no manifest."""
+    deltalake = pytest.importorskip("deltalake", reason="needs the extra delta")
+    stored(tmp_path / "store", ["a", "b", "c"])
+    rows = scan_arrow(tmp_path / "store").read_all()
+    deltalake.write_deltalake(tmp_path / "lake", rows.slice(0, 2))
+    deltalake.write_deltalake(tmp_path / "lake", rows.slice(2), mode="append")
+    assert bodies_of(tmp_path / "lake") == ["a", "b", "c"]
+    deltalake.DeltaTable(tmp_path / "lake").delete("queue_offset = 1")
+    assert bodies_of(tmp_path / "lake") == ["a", "c"]
 
 
 def test_what_is_no_table_of_messages(tmp_path: Path) -> None:
     (tmp_path / "export=1").mkdir()
     pq.write_table(pa.table({"topic": ["a"]}), tmp_path / "export=1" / "a.parquet")
+    described(tmp_path, 1)
     with pytest.raises(UsageError, match="lacks column queue_id"):
         open_source(str(tmp_path), StoreConfig())
     (tmp_path / "export=1" / "a.parquet").write_bytes(b"PAR1 no")
@@ -81,14 +122,11 @@ def test_the_log_of_a_store_in_chunks(golden: Any) -> None:
     assert source.chunks(want[-1], 5000)[0].begin == want[-1] and source.chunks(10**9, 5000) == []
 
 
-@pytest.mark.parametrize("closed", ["", "part"], ids=["the table", "a directory in it"])
 def test_a_directory_that_may_not_be_listed_is_told_and_not_left_out(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, closed: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     root = table(tmp_path / "t", [1, 2])
-    export = next(path for path in root.iterdir() if path.is_dir())
-    (export / "part").mkdir()
-    refused = str(export / closed if closed else root)
+    refused = str(root)
     real_list, real_scan = os.listdir, os.scandir
 
     def shut(real: Any) -> Any:
@@ -145,6 +183,7 @@ def test_rows_of_an_unknown_store_are_refused(tmp_path: Path) -> None:
     (tmp_path / "export=1").mkdir()
     unknown = rows.append_column("broker", pa.array([None], pa.string()))
     pq.write_table(unknown, tmp_path / "export=1" / "a.parquet")
+    described(tmp_path, 1)
     with pytest.raises(UsageError, match="of an unknown one"):
         open_source(str(tmp_path), StoreConfig())
 

@@ -8,9 +8,10 @@ checksum shows it, and then sys_flag, which an export does not change, is correc
 
 from __future__ import annotations
 
+import contextlib
 import os
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, NamedTuple
@@ -22,18 +23,18 @@ import pyarrow.parquet as pq
 from flintmq.arrow.schema import FIRST_COLUMNS, SPARK_SCHEMA
 from flintmq.config.keys import StoreConfig
 from flintmq.config.s3 import S3Options
-from flintmq.errors import MissingExtraError, NotAStoreError, StoreAccessError, UsageError
+from flintmq.errors import NotAStoreError, StoreAccessError, UsageError
 from flintmq.format.record import COMPRESSED, COMPRESSION_MASK, INNER_BATCH, NEED_UNWRAP
 from flintmq.lake.explode import exploded
 from flintmq.lake.options import ReadOptions
 from flintmq.lake.scan import ScanPlan, plan_scan, scan_range
 from flintmq.lake.splits import LogRange, equal_ranges
-from flintmq.lake.table_format import absent_export, exports_in
-from flintmq.lake.table_rows import is_missing, open_table
+from flintmq.lake.table_folder import folder_at
+from flintmq.lake.table_format import format_in
+from flintmq.lake.table_rows import TableVersion, open_delta, open_table
 from flintmq.objects.object_file import readable
 from flintmq.storage.filesystem import REAL
 from flintmq.storage.store_url import absolute, effects_for, is_remote
-from flintmq.storage.tree import walk_tree
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.report import Report
 from flintmq.store.layout.config_reader import read_config
@@ -165,38 +166,22 @@ def open_source(path: str, config: StoreConfig, fail_on_data_loss: bool = True, 
     options = ReadOptions(
         path=root, fail_on_data_loss=fail_on_data_loss, skip_option="--skip-damage", access=access, config=config
     )
-    if is_remote(root):
-        return _open_url(options)
-    if os.path.isdir(os.path.join(root, "_delta_log")):
-        return TableSource(_table_files(root, _delta_files(root), config.s3), "delta")
-    exports = exports_in(REAL.listdir(root))
-    if exports:
-        found = [os.path.join(root, f"export={number}") for number in exports]
-        absent = absent_export(exports)
-        if absent is not None:
-            raise is_missing(os.path.join(root, f"export={absent}"), "directory", root)
-        files = [file for folder in found for file in _parquet_files(folder)]
-        return TableSource(_table_files(root, files, config.s3), "parquet")
-    if not os.path.isdir(root):
-        raise UsageError(f"{root}: there is no such directory; give a store, a Delta table or an export to Parquet")
-    return ReplaySource(plan_scan(options, Report()))
-
-
-def _open_url(options: ReadOptions) -> Source:
-    """Open a source on object storage: a store, or else a table."""
-    url, s3 = options.path, options.config.s3
-    try:
-        return ReplaySource(plan_scan(options, Report()))
-    except NotAStoreError:
-        try:
-            _, table = open_table(url, s3=s3)
-        except UsageError:
-            raise UsageError(f"{url}: give a store, a Delta table or an export to Parquet; none is there") from None
-    if table.to == "iceberg":
-        raise UsageError(
-            f"{url}: an Iceberg table is not replayed; give a store, a Delta table or an export to Parquet"
-        )
-    return TableSource(_table_files(url, table.files, s3), table.to, s3)
+    kinds = "a store, a Delta table or an export to Parquet"
+    if not is_remote(root):
+        if not os.path.isdir(root):
+            raise UsageError(f"{root}: there is no such directory; give {kinds}")
+        if format_in(REAL.listdir(root)) is None:
+            return ReplaySource(plan_scan(options, Report()))
+    else:
+        with contextlib.suppress(NotAStoreError):
+            return ReplaySource(plan_scan(options, Report()))
+    to = format_in(folder_at(root, config.s3).names())
+    if to is None:
+        raise UsageError(f"{root}: give {kinds}; none is there")
+    if to == "iceberg":
+        raise UsageError(f"{root}: an Iceberg table is not replayed; give {kinds}")
+    table = open_delta(root, config.s3) if to == "delta" else open_table(root, s3=config.s3)[1]
+    return TableSource(_table_files(table), to, config.s3)
 
 
 def rows_of(source: Source, chunk: Chunk, report: Report) -> Iterator[pa.RecordBatch]:
@@ -274,7 +259,7 @@ def _with_all_columns(table: pa.Table) -> pa.Table:
     return table.select(SPARK_SCHEMA.names).cast(SPARK_SCHEMA)
 
 
-def _table_files(root: str, paths: Iterable[str], s3: S3Options) -> tuple[TableFile, ...]:
+def _table_files(table: TableVersion) -> tuple[TableFile, ...]:
     """Read the footers of the files.
 
     Raises:
@@ -283,9 +268,9 @@ def _table_files(root: str, paths: Iterable[str], s3: S3Options) -> tuple[TableF
         StoreAccessError: a file cannot be read.
     """
     found, brokers = [], set[str | None]()
-    for path in paths:
+    for path in table.files:
         try:
-            with readable(path, s3) as place, pq.ParquetFile(place) as file:
+            with readable(path, table.s3) as place, pq.ParquetFile(place) as file:
                 missing = [name for name in FIRST_COLUMNS if name not in file.schema_arrow.names]
                 if missing:
                     raise UsageError(
@@ -295,6 +280,8 @@ def _table_files(root: str, paths: Iterable[str], s3: S3Options) -> tuple[TableF
                 spans = [_span(group) for group in groups if group.num_rows]
                 if BROKER in file.schema_arrow.names:
                     brokers.update(file.read(columns=[BROKER]).column(0).unique().to_pylist())  # it has no statistics
+        except FileNotFoundError as error:
+            raise table.missing(path) from error
         except (OSError, pa.ArrowException) as error:
             raise StoreAccessError(f"{path}: not a readable Parquet file ({_line(error)}); export anew") from error
         if spans:
@@ -302,8 +289,8 @@ def _table_files(root: str, paths: Iterable[str], s3: S3Options) -> tuple[TableF
             found.append(TableFile(path, min(s[0] for s in spans), max(s[1] for s in spans), size))
         if len(brokers) > 1 or None in brokers:
             raise UsageError(
-                f"{root}: the table has messages of several stores, or of an unknown one; a replay takes those of "
-                "one: replay the stores themselves, one by one"
+                f"{table.root}: the table has messages of several stores, or of an unknown one; a replay takes those "
+                "of one: replay the stores themselves, one by one"
             )
     return tuple(found)
 
@@ -315,28 +302,6 @@ def _span(group: Any) -> tuple[int, int]:
     if statistics is None or not statistics.has_min_max:
         return 0, 2**63 - 2
     return statistics.min, statistics.max
-
-
-def _delta_files(root: str) -> list[str]:
-    try:
-        from deltalake import DeltaTable
-    except ImportError as error:
-        raise MissingExtraError("a Delta table needs deltalake: pip install 'flintmq[delta]'") from error
-    from deltalake.exceptions import DeltaError
-
-    try:
-        return [os.path.join(root, path) for path in DeltaTable(root).file_uris()]
-    except DeltaError as error:
-        raise StoreAccessError(f"{root}: not a readable Delta table ({_line(error)})") from error
-
-
-def _parquet_files(folder: str) -> list[str]:
-    return [
-        os.path.join(place, name)
-        for place, _, names in sorted(walk_tree(folder))
-        for name in sorted(names)
-        if name.endswith(".parquet") and name[0] not in "._"
-    ]
 
 
 def _line(error: Exception) -> str:
