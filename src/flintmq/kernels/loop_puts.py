@@ -270,7 +270,7 @@ class LoopTurns(LoopWaits):
             futures.clear()
 
     def _is_stepping(self):
-        """Return whether this thread steps the tasks that wait: then it runs the loop, and need not ask."""
+        """Return whether this thread steps the tasks that wait, so that it runs the loop."""
         return self._stepper != 0 and self._stepper == PyThread_get_thread_ident()
 
     def expire(self) -> None:
