@@ -360,7 +360,8 @@ class ExportTarget:
     def absent_at(self, version: int) -> tuple[str, ...]:
         """Return the directories of exports that a version has lost.
 
-        Of more than MOST_LOST the first ones, and one more. Only of a table without a list of its files; Delta and Iceberg have one.
+        Of more than MOST_LOST the first ones, and one more. Only of a table without a list of its files; Delta and
+        Iceberg have one.
         """
         numbers = islice(absent_exports(self._numbers_at(version)), MOST_LOST + 1)
         return tuple(self.folder.at(f"export={number}") for number in numbers)
