@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from flintmq.config.text import short
-from flintmq.errors import StoreError, UsageError
+from flintmq.errors import CorruptStoreError, StoreError, UsageError
 from flintmq.kernels.select import ANY_QUEUE
 from flintmq.lake.offsets import EARLIEST, MARKS, WORDS, flat, parse_flat
 from flintmq.lake.stream.admission import Span, limited
@@ -198,6 +198,7 @@ class StoreStream:
         """
         begin, anchor = self._parse(start)
         queues, differing = self._settled(begin)
+        self._check_end(queues)
         removed = self._removed if queues.of_directories() else set()
         ends = self._ends(queues)
         spans = self._spans(
@@ -474,6 +475,29 @@ class StoreStream:
         if (None, why) not in self._reported:
             self._reported.add((None, why))
             self._losses.append("" if self._losses else why)
+
+    def _check_end(self, queues: StreamQueues) -> None:
+        """Fail as a read of the whole log does where its end is damaged or missing; or report that once.
+
+        The queues show only what the log still has: without this its last messages would be left out in silence.
+
+        Raises:
+            LostLogError, CorruptStoreError: (failOnDataLoss) it is.
+            StoreAccessError: a file may not be read.
+        """
+        from flintmq.store.commitlog.log_end import refuse_damaged_ends
+
+        now = queues.lookup.snapshot
+        if now.facts.live:  # it opened the store, so it knows the end
+            return
+        try:
+            refuse_damaged_ends(now.log, now.facts, now.log_end)
+        except CorruptStoreError as error:
+            if self.options.read.fail_on_data_loss:
+                raise
+            if (None, str(error)) not in self._reported:
+                self._reported.add((None, str(error)))
+                self._losses.append("" if self._losses else str(error))
 
     def _report_losses(self) -> None:
         """Print one line, however many queues lost messages."""

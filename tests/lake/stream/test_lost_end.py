@@ -1,0 +1,116 @@
+"""Streams of a store whose log lost its end: they stop, as a read of the whole log does, or say what they leave out."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+
+from flintmq import Message, MessageStore
+from flintmq.cli import app
+from flintmq.errors import CorruptStoreError
+from flintmq.lake.options import ReadOptions
+from flintmq.lake.stream.options import StreamOptions
+from flintmq.lake.stream.reader import StoreStream
+
+COUNT = 500
+FILES = {"mappedFileSizeCommitLog": 16384}
+
+
+def last_file(log: Path) -> Path:
+    return max(log.iterdir())
+
+
+def removed(log: Path) -> None:
+    last_file(log).unlink()
+
+
+def cut(log: Path) -> None:
+    """Keep the last file's first record."""
+    path = last_file(log)
+    os.truncate(path, int.from_bytes(path.read_bytes()[:4], "big"))
+
+
+def zeroed(log: Path) -> None:
+    """Leave it as a sparse copy does whose last blocks did not come."""
+    path = last_file(log)
+    size = path.stat().st_size
+    cut(log)
+    os.truncate(path, size)
+
+
+DAMAGES = pytest.mark.parametrize("damage", [removed, cut, zeroed])
+
+
+def put(root: Path, count: int = COUNT) -> None:
+    with MessageStore(root, FILES) as store:
+        for number in range(count):
+            assert store.put(Message("T", b"%d" % number, queue_id=number % 2)).status.name == "PUT_OK"
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    """A store that stopped cleanly."""
+    put(tmp_path / "store")
+    return tmp_path / "store"
+
+
+@DAMAGES
+def test_a_stream_stops_or_says_so_once(store: Path, damage: Callable[[Path], None]) -> None:
+    whole = StoreStream(StreamOptions(ReadOptions(str(store))))
+    assert whole.available(whole.initial()).messages == COUNT
+    damage(store / "commitlog")
+    strict = StoreStream(StreamOptions(ReadOptions(str(store))))
+    for _ in range(2):
+        with pytest.raises(CorruptStoreError, match=f"{store}/commitlog"):
+            strict.next_end(strict.initial())
+    said = list[str]()
+    lenient = StoreStream(StreamOptions(ReadOptions(str(store), fail_on_data_loss=False)), lose=said.append)
+    begin = lenient.initial()
+    there = lenient.available(begin)
+    assert lenient.next_end(begin) and 0 < there.messages < COUNT
+    assert len(said) == 1 and str(store / "commitlog") in said[0] and said[0].endswith("(now going on)")
+
+
+@DAMAGES
+def test_an_export_that_follows(
+    store: Path, damage: Callable[[Path], None], tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    saved = (name := last_file(store / "commitlog")).read_bytes()
+    damage(store / "commitlog")
+    table = str(tmp_path / "table")
+    words = ["export", str(store), "--out", table, "--follow", "--once"]
+    assert app.run(words) == 1
+    error = capfd.readouterr().err
+    assert str(store / "commitlog") in error and "--skip-damage" in error
+    assert app.run([*words, "--skip-damage"]) == 1
+    out = capfd.readouterr().out
+    assert "exported" in out and "lost" in out
+    name.write_bytes(saved)  # the true bytes came back: what was left out follows
+    assert app.run(words) == 0
+    assert app.run(["diff", str(store), table]) == 0
+
+
+@DAMAGES
+def test_a_stream_that_goes_on(store: Path, damage: Callable[[Path], None]) -> None:
+    """The damage comes between two micro-batches."""
+    stream = StoreStream(StreamOptions(ReadOptions(str(store))))
+    begin = stream.initial()
+    end = stream.next_end(begin)
+    put(store, 200)
+    damage(store / "commitlog")
+    with pytest.raises(CorruptStoreError):
+        stream.next_end(end)
+
+
+def test_a_store_that_is_open_is_read_as_it_is(store: Path) -> None:
+    """Its writer checked the end when it opened it, and goes on from there."""
+    with MessageStore(store, FILES) as opened:
+        assert opened.put(Message("T", b"more", queue_id=0)).status.name == "PUT_OK"
+        assert opened.wait_dispatched(20)
+        stream = StoreStream(StreamOptions(ReadOptions(str(store))))
+        assert stream.available(stream.initial()).messages == COUNT + 1
