@@ -477,9 +477,10 @@ class StoreStream:
             self._losses.append("" if self._losses else why)
 
     def _check_end(self, queues: StreamQueues) -> None:
-        """Fail as a read of the whole log does where its end is damaged or missing; or report that once.
+        """Fail where the log's end is damaged or missing, as a read of the log does.
 
-        The queues show only what the log still has: without this its last messages would be left out in silence.
+        Without failOnDataLoss it is reported once. The queues show only what the log still has: without this its last
+        messages would be left out in silence.
 
         Raises:
             LostLogError, CorruptStoreError: (failOnDataLoss) it is.
