@@ -86,9 +86,8 @@ def command(
     With --follow it continues with new messages as they arrive. The store may be in use by RocketMQ or FlintMQ. Prints
     one line a message, in the order of the log: time, queue and offset, log offset, size, tags, keys, the start of the
     body; with --json one object a line with exactly the keys of the schema. Light queues are topics of their own
-    --since bisects each queue by store time: where the clock was set back it may begin too late; `scan --since` has
-    all.
-    (%LMQ%...). Where damage in the log may hide some, stderr says so, and the exit code is 1.
+    (%LMQ%...). --since bisects each queue by store time: where the clock was set back it may begin too late; `scan
+    --since` has all. Where damage in the log may hide some, stderr says so, and the exit code is 1.
     """
     if begin is not None and lines is not None:
         raise UsageError("--since and --lines exclude each other; give a time, or a number of messages")
