@@ -107,6 +107,23 @@ def test_a_stream_that_goes_on(store: Path, damage: Callable[[Path], None]) -> N
         stream.next_end(end)
 
 
+@DAMAGES
+def test_a_copy_of_a_store_that_is_written_elsewhere(store: Path, damage: Callable[[Path], None]) -> None:
+    """Its mark may be younger than its log, as files were copied in any order: the next copying brings the rest."""
+    saved = (name := last_file(store / "commitlog")).read_bytes()
+    damage(store / "commitlog")
+    (store / "abort").touch()
+    said = list[str]()
+    stream = StoreStream(StreamOptions(ReadOptions(str(store))), tell=said.append)
+    begin = stream.initial()
+    end = stream.next_end(begin)
+    assert 0 < stream.available(begin).messages < COUNT
+    assert stream.next_end(end) == end
+    assert len(said) == 1 and f"{store}/commitlog" in said[0] and said[0].endswith("may still grow)")
+    name.write_bytes(saved)
+    assert stream.available(begin).messages == COUNT
+
+
 def test_a_store_that_is_open_is_read_as_it_is(store: Path) -> None:
     """Its writer checked the end when it opened it, and goes on from there."""
     with MessageStore(store, FILES) as opened:

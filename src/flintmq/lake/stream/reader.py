@@ -480,10 +480,11 @@ class StoreStream:
         """Fail where the log's end is damaged or missing, as a read of the log does.
 
         Without failOnDataLoss it is reported once. The queues show only what the log still has: without this its last
-        messages would be left out in silence.
+        messages would be left out in silence. A store that was not stopped may be the copy of one that is written
+        elsewhere, of which the rest comes with the next copying: it is told, and the stream goes on.
 
         Raises:
-            LostLogError, CorruptStoreError: (failOnDataLoss) it is.
+            LostLogError, CorruptStoreError: (failOnDataLoss) it is, and the store was stopped.
             StoreAccessError: a file may not be read.
         """
         from flintmq.store.commitlog.log_end import refuse_damaged_ends
@@ -494,11 +495,15 @@ class StoreStream:
         try:
             refuse_damaged_ends(now.log, now.facts, now.log_end)
         except CorruptStoreError as error:
-            if self.options.read.fail_on_data_loss:
+            if now.facts.clean and self.options.read.fail_on_data_loss:
                 raise
-            if (None, str(error)) not in self._reported:
-                self._reported.add((None, str(error)))
+            if (None, str(error)) in self._reported:
+                return
+            self._reported.add((None, str(error)))
+            if now.facts.clean:
                 self._losses.append("" if self._losses else str(error))
+            else:
+                self.tell(f"{error} (going on: the store was not stopped, so a copy of it may still grow)")
 
     def _report_losses(self) -> None:
         """Print one line, however many queues lost messages."""
