@@ -122,12 +122,10 @@ class DeltaTarget(ExportTarget):
         return () if table is None else tuple(sorted(self._files(table), key=os.path.basename))
 
     def _files(self, table: DeltaTable) -> list[str]:
-        """Return the paths of a table's files, or their URLs with the keys as they are."""
+        """Return the paths of a table's files, or their URLs, with the names as they are."""
         import pyarrow as pa
 
-        if not self.folder.remote:
-            return list(table.file_uris())
-        # `file_uris` escapes some characters of keys there, and not others; Delta's log escapes all.
+        # `file_uris` escapes some characters of paths and keys, and not others; Delta's log escapes all.
         places: list[Any] = pa.table(table.get_add_actions())["path"].to_pylist()
         return [self.folder.at(unquote(place)) for place in places]
 

@@ -1,0 +1,96 @@
+"""Tables below directories with odd names: what is written is read back, by history, a comparison and a replay."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+pytest.importorskip("deltalake", reason="needs the extra delta")
+pytest.importorskip("pyiceberg", reason="needs the extra iceberg")
+
+from deltalake import DeltaTable
+
+from flintmq import Message, MessageStore, dataset, scan_arrow
+from flintmq.cli import app
+from flintmq.lake.diff_table import compare_table
+from tests.support.exporting import Export, whole
+
+PATHS = [
+    "my lake", "käse/库存 e\u0301\u2028😀", "a#b?c", 'a"b{c}<>|`^', "a%b", "100%/a%4", "a=b/topic_name=T",
+    "a&b+c'*:;,[]", "~/...", " a ",
+]  # fmt: skip
+TOPICS = ["T", "a%b", "%DLQ%g", "%41", "a%2541", "库存", "|x", "%RETRY%%25"]
+
+
+def put(store: Path, body: bytes) -> None:
+    with MessageStore(store) as opened:
+        for topic in TOPICS:
+            assert opened.put(Message(topic, body)).status.name == "PUT_OK"
+
+
+def topics(rows: Any) -> list[str]:
+    found: list[str] = rows["topic"].to_pylist()
+    return sorted(found)
+
+
+@pytest.mark.parametrize(
+    ("name", "to"), [*((name, "delta") for name in PATHS), *(("-".join(PATHS), to) for to in ("parquet", "iceberg"))]
+)
+def test_what_is_written_is_read(tmp_path: Path, make: Export, name: str, to: str) -> None:
+    store, out = tmp_path / "store", tmp_path / name / "t"
+    put(store, b"first")
+    assert make(store, out, to=to).rows == len(TOPICS)
+    put(store, b"second")
+    assert make(store, out, to=to).rows == len(TOPICS)
+    put(store, b"third")
+    assert topics(scan_arrow(store, history=out).read_all()) == sorted(3 * TOPICS)
+    for topic in TOPICS:
+        assert topics(scan_arrow(store, history=out, topics=topic).read_all()) == 3 * [topic]
+    assert dataset(store, history=out).count_rows() == 3 * len(TOPICS)
+    found = compare_table(str(store), str(out))
+    assert (found.messages, found.rows, found.waiting, found.equal) == (2 * len(TOPICS), 2 * len(TOPICS), 8, True)
+    assert [path.name for path in (tmp_path / name).iterdir()] == ["t"]
+
+
+@pytest.mark.parametrize("name", ["my lake", "库#?%é"])
+def test_after_others_wrote_the_files_anew(tmp_path: Path, make: Export, name: str) -> None:
+    """deltalake names the directories of its own files in another way."""
+    store, out = tmp_path / "store", tmp_path / name / "t"
+    for body in (b"first", b"second"):
+        put(store, body)
+        make(store, out, to="delta", partition_by=("topic_name",))
+    assert DeltaTable(str(out)).optimize.compact()["numFilesRemoved"] == 2 * len(TOPICS)
+    assert topics(scan_arrow(store, history=out).read_all()) == sorted(2 * TOPICS)
+    assert compare_table(str(store), str(out)).equal
+
+
+def test_the_commands_read_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("duckdb", reason="needs the extra duckdb")
+    monkeypatch.chdir(tmp_path)
+    put(Path("s"), b"first")
+    assert app.run(["export", "s", "--to", "delta", "--out", "my lake/t"]) == 0
+    assert app.run(["diff", "s", "my lake/t"]) == 0
+    capfd.readouterr()
+    asked = "select count(*) as n from messages"
+    assert app.run(["sql", "s", asked, "--history", "my lake/t", "--format", "json"]) == 0
+    assert capfd.readouterr().out.strip() == '{"n":8}'
+
+
+@pytest.mark.parametrize("to", ["parquet", "delta"])
+def test_it_is_replayed(tmp_path: Path, to: str) -> None:
+    pytest.importorskip("pyspark", reason="needs the extra spark")
+    from flintmq.config.keys import StoreConfig
+    from flintmq.spark.jobs.replay.source import open_source, rows_of
+    from flintmq.store.commitlog.report import Report
+
+    store, out = tmp_path / "store", tmp_path / "-".join(PATHS)
+    put(store, b"first")
+    whole(store, out, to=to)
+    source = open_source(str(out), StoreConfig())
+    read = [rows for chunk in source.chunks(0, 1 << 30) for rows in rows_of(source, chunk, Report())]
+    assert sorted(topic for rows in read for topic in rows.column("topic").to_pylist()) == sorted(TOPICS)
