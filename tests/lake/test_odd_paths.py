@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import pytest
 
@@ -15,7 +16,12 @@ from deltalake import DeltaTable
 
 from flintmq import Message, MessageStore, dataset, scan_arrow
 from flintmq.cli import app
+from flintmq.config.s3 import S3Options
+from flintmq.errors import UsageError
+from flintmq.lake.delta import DeltaTarget
 from flintmq.lake.diff_table import compare_table
+from flintmq.lake.table_folder import BucketFolder
+from flintmq.lake.table_rows import open_delta
 from tests.support.exporting import Export, whole
 
 PATHS = [
@@ -79,6 +85,54 @@ def test_the_commands_read_it(
     asked = "select count(*) as n from messages"
     assert app.run(["sql", "s", asked, "--history", "my lake/t", "--format", "json"]) == 0
     assert capfd.readouterr().out.strip() == '{"n":8}'
+
+
+MISREAD = ["a%41", "a%2Fb", "%%20", "a%e4%bd", "a\\b", "a\nb", "\x1f", "\x7f"]
+
+
+@pytest.mark.parametrize("name", MISREAD)
+def test_a_path_that_deltalake_takes_for_another_is_refused(tmp_path: Path, make: Export, name: str) -> None:
+    """Also for those who read; and where there is a table at the path that deltalake would open."""
+    store, out = tmp_path / "store", tmp_path / name / "t"
+    put(store, b"first")
+    for other in (unquote(name, errors="replace"), name.replace("\\", "/")):
+        if other.isprintable() and other != name:
+            make(store, tmp_path / other / "t", to="delta")
+    said = "does not open a path with .* in it, or opens another one in its place; give a Delta table another path$"
+    with pytest.raises(UsageError, match=said):
+        make(store, out, to="delta")
+    assert not (tmp_path / name).exists()
+    make(store, tmp_path / "plain", to="delta")
+    (tmp_path / name).mkdir()
+    (tmp_path / "plain").rename(out)
+    for read in (
+        lambda: scan_arrow(store, history=out).read_all(),
+        lambda: compare_table(str(store), str(out)),
+        lambda: open_delta(str(out), S3Options()),
+    ):
+        with pytest.raises(UsageError, match=said):
+            read()
+
+
+def test_so_is_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    """deltalake would put its log beside the table."""
+    pytest.importorskip("obstore", reason="needs the extra objects")
+    monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "k")
+    for name in ("a%41", "a?b", "a#b", "a\nb"):
+        with pytest.raises(UsageError, match="does not open a path with"):
+            DeltaTarget(BucketFolder(f"s3://bucket/{name}/t", S3Options(region="r")))
+    for name in ("a%", "a\\b", "a b", "库存"):
+        DeltaTarget(BucketFolder(f"s3://bucket/{name}/t", S3Options(region="r")))
+
+
+@pytest.mark.parametrize("name", [name for name in MISREAD if name.isprintable()])
+def test_the_other_formats_take_them(tmp_path: Path, name: str) -> None:
+    store = tmp_path / "store"
+    put(store, b"first")
+    for to in ("parquet", "iceberg"):
+        whole(store, tmp_path / name / to, to=to)
+        assert topics(scan_arrow(store, history=tmp_path / name / to).read_all()) == sorted(TOPICS)
 
 
 @pytest.mark.parametrize("to", ["parquet", "delta"])

@@ -48,13 +48,29 @@ CHECKPOINT_INTERVAL = 100  # commits, unless the table sets its own
 _OWN = re.compile(r"(topic_name|date)=.+|\d{6,}-.+\.parquet", re.DOTALL)
 _OLD_CUT = re.compile(r"~[0-9a-f]{16}\Z")  # of a shortened topic_name: earlier versions shortened names in Delta too
 _VERSION = re.compile(r"(\d{20})\.")
+# deltalake decodes %XX in a table's path, takes \ for / and refuses controls; in a URL it cuts off what ? and # begin.
+_MISREAD = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f\x7f]")
+_MISREAD_URL = re.compile(r"%[0-9A-Fa-f]{2}|[?#\x00-\x1f\x7f]")
 
 
 class DeltaTarget(ExportTarget):
-    """A Delta table that exports are published into. Created and used within `locked`."""
+    """A Delta table that exports are published into. Created and used within `locked`.
+
+    Args:
+        root: the directory; or what reads and writes it.
+
+    Raises:
+        UsageError: deltalake would open another path than this.
+    """
 
     def __init__(self, root: Path | TableFolder) -> None:
         super().__init__(root)
+        misread = (_MISREAD_URL if self.folder.remote else _MISREAD).search(self.where)
+        if misread is not None:
+            raise UsageError(
+                f"{self.where}: deltalake does not open a path with {misread[0]!a} in it, or opens another one in its "
+                "place; give a Delta table another path"
+            )
         self.place = place_of
         self._newest = -1  # number of the newest export that the table ever had; 0: none; -1: `last` was not called
         self._current = -1  # number of the export that its rows come from: an older one if the table was restored
