@@ -145,6 +145,11 @@ class DeltaTarget(ExportTarget):
         places: list[Any] = pa.table(table.get_add_actions())["path"].to_pylist()
         return [self.folder.at(unquote(place)) for place in places]
 
+    def columns_at(self, version: int) -> frozenset[str]:
+        """Return the columns of a version; see the base."""
+        table = self._table(version)
+        return frozenset() if table is None else frozenset(field.name for field in table.schema().fields)
+
     def absent_at(self, version: int) -> tuple[str, ...]:
         """Return nothing: the table has a list of its files; see the base."""
         return ()
