@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
@@ -148,3 +149,44 @@ def test_it_is_replayed(tmp_path: Path, to: str) -> None:
     source = open_source(str(out), StoreConfig())
     read = [rows for chunk in source.chunks(0, 1 << 30) for rows in rows_of(source, chunk, Report())]
     assert sorted(topic for rows in read for topic in rows.column("topic").to_pylist()) == sorted(TOPICS)
+
+
+NOT_UTF8 = os.fsdecode(b"x\xffy")
+
+
+@pytest.mark.parametrize("to", ["parquet", "delta", "iceberg"])
+def test_a_path_that_is_not_utf8_is_refused_in_one_line(
+    tmp_path: Path, make: Export, to: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """Manifests, and the logs of tables, are UTF-8."""
+    store, out = tmp_path / "store", tmp_path / NOT_UTF8 / "t"
+    put(store, b"first")
+    follow = [] if make is whole else ["--follow", "--once"]
+    assert app.run(["export", str(store), "--to", to, "--out", str(out), *follow]) == 2
+    said = "t: the path is not UTF-8, and the files of a table cannot name it; give another one"
+    assert capfd.readouterr() == ("", f"flintmq: {tmp_path}/x\\xffy/{said}\n")
+    assert not (tmp_path / NOT_UTF8).exists()
+    make(store, tmp_path / "plain", to=to)
+    (tmp_path / NOT_UTF8).mkdir()
+    (tmp_path / "plain").rename(out)
+    for command in (["diff", str(store), str(out)], ["sql", str(store), "select 1", "--history", str(out)]):
+        assert app.run(command) == 2
+        assert capfd.readouterr().err == f"flintmq: {tmp_path}/x\\xffy/{said}\n"
+
+
+def test_a_store_whose_path_is_not_utf8(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    """Its rows are read; only where a column names it, it is refused."""
+    pytest.importorskip("duckdb", reason="needs the extra duckdb")
+    for name in ("a", NOT_UTF8):
+        put(tmp_path / name / "store", b"first")
+    stores = f"{tmp_path}/{{broker}}/store"
+    assert app.run(["sql", stores, "select count(*) as n from messages", "--json"]) == 0
+    assert '"n":16' in capfd.readouterr().out
+    said = "x\\xffy: not UTF-8, so the column broker cannot hold it; rename the directory, or leave the column out\n"
+    for asked in ("select broker from messages", "select * from queues", "select count(distinct broker) from messages"):
+        assert app.run(["sql", stores, asked]) == 2
+        assert capfd.readouterr().err == f"flintmq: {said}"
+    assert app.run(["export", stores, "--out", str(tmp_path / "out")]) == 2
+    assert capfd.readouterr().err == f"flintmq: {said}"
+    with pytest.raises(UsageError, match="the column store cannot hold it"):
+        scan_arrow(stores, columns=["store"]).read_all()
