@@ -79,6 +79,41 @@ def test_a_comparison_lists_its_messages(table: Path, tmp_path: Path, capfd: pyt
     assert "1 missing files of the table" in capfd.readouterr().out
 
 
+@pytest.mark.parametrize("numbers", [[1], [2, 3]])
+def test_the_next_export_notes_it(table: Path, tmp_path: Path, export: Export, numbers: list[int]) -> None:
+    """Also where there is nothing new: a nightly export is to fail until somebody has looked."""
+    store, out = tmp_path / "store", table
+    for number in numbers:
+        shutil.rmtree(out / f"export={number}")
+    text = f"{out}/export={numbers[0]}: this directory of the table {out} is missing, so rows are; {ADVICE}"
+    for rows in (2, 0):
+        done = export(store, out)
+        assert (done.rows, done.exit_code) == (rows, 1)
+        assert (done.notes, done.note_texts) == ({"missing_exports": len(numbers)}, {"missing_exports": [text]})
+
+
+def test_the_command_notes_it(table: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], export: Export) -> None:
+    follow = ["--follow", "--once"] if export is once else []
+    command = ["export", str(tmp_path / "store"), "--out", str(table), *follow]
+    assert app.run(command) == 0
+    for number in (2, 3):
+        shutil.rmtree(table / f"export={number}")
+    capfd.readouterr()
+    assert app.run(command) == 1
+    shown = capfd.readouterr().out
+    assert f"note     missing-exports: {table}/export=2: this directory of the table" in shown
+    assert "note     missing-exports: 2 in all" in shown
+
+
+@pytest.mark.parametrize("to", ["delta", "iceberg"])
+def test_formats_with_a_list_of_files_note_nothing(tmp_path: Path, export: Export, to: str) -> None:
+    pytest.importorskip({"delta": "deltalake", "iceberg": "pyiceberg"}[to], reason=f"needs the extra {to}")
+    for first in (0, 5):
+        put(tmp_path / "store", first, first + 5)
+        done = export(tmp_path / "store", tmp_path / "out", to=to)
+        assert (done.notes, done.exit_code) == ({}, 0)
+
+
 def test_a_directory_and_a_file_are_counted_together(table: Path, tmp_path: Path) -> None:
     shutil.rmtree(table / "export=2")
     next((table / "export=3").rglob("*.parquet")).unlink()

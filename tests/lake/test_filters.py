@@ -128,3 +128,16 @@ def test_duckdb_and_polars_find_what_is_there(odd: str, tmp_path: Path, to: str)
         if "length" not in text:
             assert frame.filter(polars.sql_expr(text)).collect().height == want[0][0], text
     assert source is not None
+
+
+def test_polars_as_the_page_says(odd: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each of its lines gives the columns that the names of directories hold."""
+    pytest.importorskip("polars", reason="needs the extra polars")
+    page = Path(__file__).parents[2] / "docs" / "spark" / "export.md"
+    lines = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("polars.scan_parquet(")]
+    assert len(lines) == 2
+    export(odd, str(tmp_path / "lake"))
+    monkeypatch.chdir(tmp_path)
+    for line in lines:
+        frame = eval(line, {"polars": __import__("polars")})  # the page's own code
+        assert {"topic_name", "date", "export"} <= set(frame.collect_schema().names()), line

@@ -9,7 +9,9 @@ import pyarrow as pa
 
 from flintmq.arrow.schema import CODES, narrow
 from flintmq.cluster.member import Member
+from flintmq.errors import UsageError
 from flintmq.message import MEMBER_COLUMNS
+from flintmq.storage.store_url import is_utf8
 
 
 class MemberColumns:
@@ -22,6 +24,9 @@ class MemberColumns:
     Attributes:
         inner: the columns to read of the store: those wanted without broker and store; one if there are no others,
             because rows have to be counted.
+
+    Raises:
+        UsageError: (when rows are added) one of the columns cannot hold the name of the broker, or the path.
 
     Thread: one.
     """
@@ -50,11 +55,26 @@ class MemberColumns:
         """Return a column with one value; batches share it, as slices."""
         made = self._made.get(field.name)
         if made is None or len(made) < rows:
-            made = self._made[field.name] = _repeated(self._values[field.name], field.type, max(rows, _LEAST))
+            value = member_text(field.name, self._values[field.name])
+            made = self._made[field.name] = _repeated(value, field.type, max(rows, _LEAST))
         return made.slice(0, rows)
 
 
 _LEAST = 1024
+
+
+def member_text(column: str, value: str) -> str:
+    """Return the value of a column that names a store.
+
+    Raises:
+        UsageError: it comes from a path that is not UTF-8.
+    """
+    if not is_utf8(value):
+        shown = value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")  # Arrow carries the text
+        raise UsageError(
+            f"{shown}: not UTF-8, so the column {column} cannot hold it; rename the directory, or leave the column out"
+        )
+    return value
 
 
 def _repeated(value: str, kind: pa.DataType, rows: int) -> pa.Array[Any]:

@@ -16,6 +16,7 @@ from typing import Any
 
 import pyarrow as pa
 
+from flintmq.arrow.members import member_text
 from flintmq.arrow.schema import narrow
 from flintmq.config.text import check_integer
 from flintmq.errors import MissingExtraError, UsageError
@@ -176,6 +177,8 @@ def _tables(messages: StoreDataset, question: str) -> Iterator[tuple[str, pa.Tab
         return
     found: dict[str, list[dict[str, Any]]] = {name: [] for name in sorted(named)}
     for path, words in messages.places():
+        for column, value in words.items():
+            member_text(column, value)
         with open_store(path, config=messages.config) as view:
             if "queues" in named:
                 found["queues"] += [{**queue._asdict(), **words} for queue in view.queues()]

@@ -71,6 +71,10 @@ class BucketTarget(ExportTarget):
             for place in self._decided(number)[0].files
         )
 
+    def first_at(self, version: int) -> Manifest:
+        """Return the manifest of the first export of a version; see the base."""
+        return self._decided(self._numbers_at(version)[0])[0]
+
     def _numbers_at(self, version: int) -> list[int]:
         return [number for number in self._bucket.numbers() if number <= version]
 

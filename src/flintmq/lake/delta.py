@@ -48,13 +48,29 @@ CHECKPOINT_INTERVAL = 100  # commits, unless the table sets its own
 _OWN = re.compile(r"(topic_name|date)=.+|\d{6,}-.+\.parquet", re.DOTALL)
 _OLD_CUT = re.compile(r"~[0-9a-f]{16}\Z")  # of a shortened topic_name: earlier versions shortened names in Delta too
 _VERSION = re.compile(r"(\d{20})\.")
+# deltalake decodes %XX in a table's path, takes \ for / and refuses controls; in a URL it cuts off what ? and # begin.
+_MISREAD = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f\x7f]")
+_MISREAD_URL = re.compile(r"%[0-9A-Fa-f]{2}|[?#\x00-\x1f\x7f]")
 
 
 class DeltaTarget(ExportTarget):
-    """A Delta table that exports are published into. Created and used within `locked`."""
+    """A Delta table that exports are published into. Created and used within `locked`.
+
+    Args:
+        root: the directory; or what reads and writes it.
+
+    Raises:
+        UsageError: deltalake would open another path than this.
+    """
 
     def __init__(self, root: Path | TableFolder) -> None:
         super().__init__(root)
+        misread = (_MISREAD_URL if self.folder.remote else _MISREAD).search(self.where)
+        if misread is not None:
+            raise UsageError(
+                f"{self.where}: deltalake does not open a path with {misread[0]!a} in it, or opens another one in its "
+                "place; give a Delta table another path"
+            )
         self.place = place_of
         self._newest = -1  # number of the newest export that the table ever had; 0: none; -1: `last` was not called
         self._current = -1  # number of the export that its rows come from: an older one if the table was restored
@@ -122,14 +138,17 @@ class DeltaTarget(ExportTarget):
         return () if table is None else tuple(sorted(self._files(table), key=os.path.basename))
 
     def _files(self, table: DeltaTable) -> list[str]:
-        """Return the paths of a table's files, or their URLs with the keys as they are."""
+        """Return the paths of a table's files, or their URLs, with the names as they are."""
         import pyarrow as pa
 
-        if not self.folder.remote:
-            return list(table.file_uris())
-        # `file_uris` escapes some characters of keys there, and not others; Delta's log escapes all.
+        # `file_uris` escapes some characters of paths and keys, and not others; Delta's log escapes all.
         places: list[Any] = pa.table(table.get_add_actions())["path"].to_pylist()
         return [self.folder.at(unquote(place)) for place in places]
+
+    def columns_at(self, version: int) -> frozenset[str]:
+        """Return the columns of a version; see the base."""
+        table = self._table(version)
+        return frozenset() if table is None else frozenset(field.name for field in table.schema().fields)
 
     def absent_at(self, version: int) -> tuple[str, ...]:
         """Return nothing: the table has a list of its files; see the base."""

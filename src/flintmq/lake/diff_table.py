@@ -51,7 +51,7 @@ class TableComparison:
         rows: of the table that were compared.
         waiting: messages that are not exported yet.
         expired: rows of messages that the stores no longer have.
-        strangers: rows that name no message: without a log offset, or of a broker that was never exported.
+        strangers: rows that name no message: without a log or queue offset, or of a broker that was never exported.
         left_alone: rows of brokers that are not among the stores; they are not compared.
         unfilled: rows that have no value in a property column which was added after they were exported.
         lost_files: data files, and directories of exports, that are not there; their rows count as missing.
@@ -251,6 +251,7 @@ def compare_range(table: TableVersion, columns: ExportColumns, task: DiffTask) -
     end = None if task.last else task.part.end
     broker = None if task.member is None else task.member.broker
     rows = table.rows(schema, task.part.begin, end, broker)
+    rows = rows.filter(pc.is_valid(rows["queue_offset"]))  # the others are strangers
     answer: dict[str, Any] = {
         "messages": exported.num_rows,
         "rows": rows.num_rows,

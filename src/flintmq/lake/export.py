@@ -27,6 +27,7 @@ from flintmq.lake.options import ReadOptions
 from flintmq.lake.parquet import PARTITIONS
 from flintmq.lake.scan import ScanPlan, scan_range
 from flintmq.lake.splits import LogRange
+from flintmq.lake.table_rows import is_missing
 from flintmq.lake.target import NAMES, ExportAnchor, ExportTarget, Manifest, StagedFile, StoreProgress, now
 from flintmq.lake.task_folders import TaskFolders
 from flintmq.storage.store_url import absolute, is_remote
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 LOSSES = ("vanished", LOST)  # notes of a lenient read that the answer repeats
+ABSENT = "missing_exports"  # code of the note on directories of earlier exports that are gone
 TEXTS_KEPT = 3  # sentences of notes, of each code
 SCAN_BYTES = 8 << 20  # of a batch of many topics: sorting by topic is cheaper in large batches
 
@@ -190,7 +192,8 @@ class Exported:
         damages, lost_bytes: damaged places of the log that were skipped.
         bad_bodies: bodies that do not decode; they are kept in `body_raw`.
         bad_reasons: reason (`lake/bodies/failure.py`) -> number of these.
-        notes: code -> number of occurrences (tails, stores that were left out, messages that are lost).
+        notes: code -> number of occurrences (tails, stores that were left out, messages that are lost, earlier exports
+            that are gone).
         note_texts: code -> the first sentences of these notes, with their paths; a code may have none.
         brokers: of several stores, (begin, end) of each broker that had something new; begin and end are 0 then.
     """
@@ -211,8 +214,8 @@ class Exported:
 
     @property
     def exit_code(self) -> int:
-        """0 if nothing was left out, else 1."""
-        return 1 if self.damages or self.notes.get(LOST) else 0
+        """0 if nothing was left out, and no earlier export is gone; else 1."""
+        return 1 if self.damages or self.notes.get(LOST) or self.notes.get(ABSENT) else 0
 
     def as_dict(self) -> dict[str, Any]:
         """Return the result as a dict for JSON."""
@@ -231,6 +234,13 @@ class Exported:
         self.notes[code] = self.notes.get(code, 0) + count
         kept = [*self.note_texts.get(code, ()), *texts]
         self.note_texts[code] = list(dict.fromkeys(kept))[:TEXTS_KEPT]
+
+
+def note_absent(done: Exported, target: ExportTarget, last: Manifest | None) -> None:
+    """Add a note on earlier exports whose directories are gone; no data file is looked at."""
+    absent = () if last is None else target.absent_at(last.number)
+    if absent:
+        done.add_note(ABSENT, len(absent), [str(is_missing(absent[0], "directory", target.where))])
 
 
 def choice_of(options: ReadOptions, files: FileOptions, stream: bool) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from flintmq.lake.export import (
     choice_of,
     export_range,
     next_begin,
+    note_absent,
     publish,
     target_of,
     task_name,
@@ -91,6 +92,7 @@ def export(
         copy.check(last)
         target.check(last, files.shape.schema(), files.partition_by)
         done = Exported(notes={**report.note_counts, **target.notes}, note_texts=report.texts())
+        note_absent(done, target, last)
         tasks = target.stage(last, files.target_bytes is None)
         work = [task for number, lot in enumerate(lots) for task in lot.tasks(number, workers.count)]
         answers = workers.run(partial(export_range, tasks, files), work, progress)

@@ -30,6 +30,7 @@ from flintmq.lake.export import (
     check_same,
     choice_of,
     named,
+    note_absent,
     publish,
     target_of,
     write_files,
@@ -105,6 +106,7 @@ def export_stream(
             source.stream.end_now()
         total.begin = total.end = query.end
         total.notes = {**target.notes, **total.notes}
+        note_absent(total, target, query.last)
         _run(query, total, on_batch, interval_s, once, stop)
     return total
 

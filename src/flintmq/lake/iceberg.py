@@ -142,6 +142,17 @@ class IcebergTarget(ExportTarget):
         finally:
             self._close()
 
+    def columns_at(self, version: int) -> frozenset[str]:
+        """Return the columns of the table as it is now; see the base.
+
+        A change of columns makes no snapshot.
+        """
+        try:
+            table = self._table()
+            return frozenset() if table is None else frozenset(field.name for field in table.schema().fields)
+        finally:
+            self._close()
+
     def absent_at(self, version: int) -> tuple[str, ...]:
         """Return nothing: the table has a list of its files; see the base."""
         return ()

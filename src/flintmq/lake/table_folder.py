@@ -22,12 +22,12 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from flintmq.config.s3 import S3Options
-from flintmq.errors import StoreError
+from flintmq.errors import StoreError, UsageError
 from flintmq.lake.failed_file import naming
 from flintmq.lake.task_folders import TaskFolders
 from flintmq.objects.opening import bucket_of
 from flintmq.storage.filesystem import REAL
-from flintmq.storage.store_url import is_remote
+from flintmq.storage.store_url import is_remote, is_utf8
 from flintmq.storage.whole_file import replace_file, sync_folder
 
 STAGING = "_staging"
@@ -121,12 +121,15 @@ class DiskFolder(TableFolder):
 
     Args:
         root: the directory.
+
+    Raises:
+        UsageError: its path is not UTF-8.
     """
 
     remote = False
 
     def __init__(self, root: Path) -> None:
-        self.root, self.where, self.s3 = root, str(root), S3Options()
+        self.root, self.where, self.s3 = root, nameable(str(root)), S3Options()
         self.staging = root / STAGING
 
     def names(self) -> list[str]:
@@ -181,12 +184,15 @@ class BucketFolder(TableFolder):
     Args:
         url: in the form of store_url.store_path.
         s3: how to reach it; the environment supplies what is missing.
+
+    Raises:
+        UsageError: it is not UTF-8.
     """
 
     remote = True
 
     def __init__(self, url: str, s3: S3Options) -> None:
-        self.where, self.s3 = url.rstrip("/"), s3.with_environment()
+        self.where, self.s3 = nameable(url.rstrip("/")), s3.with_environment()
         self.bucket, self._key = bucket_of(self.where, self.s3)
         self._staged: str | None = None  # key of the staging directory of this run
 
@@ -283,11 +289,25 @@ class BucketFolder(TableFolder):
                 self.remove(f"{STAGING}/{name}")
 
 
+def nameable(path: str) -> str:
+    """Return the path of a table, if its manifests and logs, and Arrow, can name it.
+
+    Raises:
+        UsageError: it is not UTF-8.
+    """
+    if not is_utf8(path):
+        raise UsageError(f"{path}: the path is not UTF-8, and the files of a table cannot name it; give another one")
+    return path
+
+
 def folder_at(path: str, s3: S3Options) -> TableFolder:
     """Return the directory of a table.
 
     Args:
         path: absolute, or a URL (store_url.absolute).
         s3: how to reach a URL.
+
+    Raises:
+        UsageError: the path is not UTF-8.
     """
     return BucketFolder(path, s3) if is_remote(path) else DiskFolder(Path(path))

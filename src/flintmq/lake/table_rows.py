@@ -13,15 +13,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from flintmq.arrow.schema import SPARK_SCHEMA
+from flintmq.arrow.schema import FIRST_COLUMNS, SPARK_SCHEMA
 from flintmq.config.s3 import S3Options
 from flintmq.errors import FlintError, StoreAccessError, UsageError
 from flintmq.lake.bucket_target import BucketTarget
+from flintmq.lake.columns import RAW
 from flintmq.lake.iceberg_catalog import TableName, in_one_line
 from flintmq.lake.row_mask import COLUMNS, columns_of, mask_of
 from flintmq.lake.table_folder import BucketFolder, TableFolder, folder_at
 from flintmq.lake.table_format import format_in
 from flintmq.lake.target import MOST_LOST, ExportTarget, Manifest
+from flintmq.message import MEMBER_COLUMNS
 from flintmq.objects.object_file import readable
 from flintmq.objects.opening import bucket_of
 from flintmq.storage.store_url import absolute, is_remote
@@ -33,6 +35,13 @@ BATCH_ROWS = 16 << 10
 _PUT_BACK = {
     "delta": "or RESTORE a version without it and export again, ",
     "iceberg": "or roll the table back to a snapshot without it and export again, ",
+}
+
+
+_WITH_COLUMN = {
+    "parquet": "put the file back from a copy",
+    "delta": "RESTORE a version with it",
+    "iceberg": "rename it back",
 }
 
 
@@ -54,6 +63,7 @@ class TableVersion:
         name: of an Iceberg table in its catalog.
         s3: how to reach a URL.
         lost: paths of files, or of directories of exports, that are read as if the version did not have them.
+        columns: those that each file of a Parquet table has; a file without one was changed by somebody else.
     """
 
     root: str
@@ -62,6 +72,7 @@ class TableVersion:
     name: TableName
     s3: S3Options = field(default_factory=S3Options)
     lost: frozenset[str] = frozenset()
+    columns: frozenset[str] = frozenset()
 
     def rows(self, schema: pa.Schema, begin: int, end: int | None, broker: str | None = None) -> pa.Table:
         """Read the rows of messages in a range of a log, in the order of the log.
@@ -135,6 +146,7 @@ class TableVersion:
             predicate: selects rows; parts of files whose statistics show that they have none are not read.
 
         Raises:
+            UsageError: a file of a Parquet table lacks a column that its export wrote.
             StoreAccessError: a file of the table is damaged, missing, or was deleted since.
             OSError: a file of the table cannot be read.
         """
@@ -222,10 +234,11 @@ def open_table(
         path: directory of the table, or its URL.
         catalog: of an Iceberg table, NAME:NAMESPACE.TABLE; None: its own.
         s3: how to reach a URL.
-        whole: whether a version that lost the directory of an export is an error here, or where its files are used.
+        whole: whether a version that lost the directory of an export is an error here, or where its files are used; and
+            whether one without a column that its exports wrote is an error, or has nulls there.
 
     Raises:
-        UsageError: no export made a table there.
+        UsageError: no export made a table there; or (whole) it lacks a column that its exports wrote.
         StoreAccessError, MissingExtraError: the table cannot be read.
     """
     root, name = absolute(path), TableName.parse(catalog)
@@ -233,13 +246,53 @@ def open_table(
     to = format_in(folder.names()) if catalog is None else "iceberg"
     if to is None:
         raise UsageError(f"{path} holds no table that an export made; give the --out of one")
-    manifest, version = _target(folder, to, name).committed()
+    target = _target(folder, to, name)
+    manifest, version = target.committed()
     if manifest is None:
         raise UsageError(f"{path} holds no table that an export made, or nothing was exported yet")
     found = TableVersion(root, to, version, name, folder.s3)
-    if whole:
+    if not whole:
+        return manifest, found
+    there = target.columns_at(version)
+    if there is None:
         found.files  # noqa: B018  (a version that cannot be read is an error here)
+        return manifest, _holding(found, written_columns(target.first_at(version)))
+    if lacking := [name for name in written_columns(manifest) if name not in there]:
+        raise _lacks(f"{root}: the table", lacking, to)
+    found.files  # noqa: B018  (as above)
     return manifest, found
+
+
+def _holding(version: TableVersion, columns: Sequence[str]) -> TableVersion:
+    """Return the version with the columns of each file; the list of files is not read again."""
+    found = replace(version, columns=frozenset(columns))
+    found.__dict__["files"] = version.files
+    return found
+
+
+def written_columns(manifest: Manifest) -> list[str]:
+    """Return the columns that an export wrote.
+
+    Without those that a later FlintMQ adds to the schema: earlier exports lack them, and readers see nulls there.
+    """
+    choice = manifest.choice
+    properties = choice.get("properties")
+    own = FIRST_COLUMNS if properties is None else [name for name in FIRST_COLUMNS if name != "properties"]
+    return [
+        *own,
+        *(column for _, column in properties or ()),
+        *([] if choice.get("body", "bytes") == "bytes" else [RAW]),
+        *(MEMBER_COLUMNS if choice.get("many") else []),
+    ]
+
+
+def _lacks(what: str, columns: Sequence[str], to: str) -> UsageError:
+    """Return the error about a table, or a file of one, that lost columns."""
+    plural = "s" if columns[1:] else ""
+    return UsageError(
+        f"{what} lacks the column{plural} {', '.join(columns[:3])}, which its exports wrote: somebody renamed or "
+        f"dropped {'them' if plural else 'it'}; {_WITH_COLUMN[to]}, or export anew into another directory"
+    )
 
 
 def open_delta(path: str, s3: S3Options) -> TableVersion:
@@ -334,6 +387,7 @@ def _batches(table: TableVersion, path: str, names: Sequence[str], predicate: Pr
     """Yield the rows of the row groups of a file that may have wanted rows.
 
     Raises:
+        UsageError: it lacks a column that its export wrote.
         StoreAccessError: it is damaged, or was deleted.
     """
     try:
@@ -345,7 +399,10 @@ def _batches(table: TableVersion, path: str, names: Sequence[str], predicate: Pr
                 for number in range(footer.num_row_groups)
                 if _wanted(footer.row_group(number), places, predicate)
             ]
-            known = [name for name in names if name in set(file.schema_arrow.names)]
+            there = set(file.schema_arrow.names)
+            if not table.columns <= there:
+                raise _lacks(f"{path}: this file of the table", sorted(table.columns - there), table.to)
+            known = [name for name in names if name in there]
             # A column is read to count rows, where the file has none of those wanted.
             yield from file.iter_batches(BATCH_ROWS, groups, known or ["queue_id"], use_threads=False)
     except FileNotFoundError as error:
@@ -411,8 +468,17 @@ class _Snapshot:
         return self._table.scan(selected_fields=fields, snapshot_id=self._id, **more)
 
     def rows(self, names: Sequence[str], begin: int | None, end: int | None, broker: str | None) -> pa.Table:
-        """Read the rows of messages in a range of a log."""
+        """Read the rows of messages in a range of a log.
+
+        Raises:
+            UsageError: the table lost the columns that tell where a message lies.
+        """
         from pyiceberg import expressions
+
+        if lacking := [
+            name for name in ("physical_offset", *(() if broker is None else ("broker",))) if name not in self._known
+        ]:
+            raise _lacks(f"{self._version.root}: the table", lacking, "iceberg")
 
         made: Any = expressions
         wanted = made.AlwaysTrue()

@@ -366,6 +366,22 @@ class ExportTarget:
         numbers = islice(absent_exports(self._numbers_at(version)), MOST_LOST + 1)
         return tuple(self.folder.at(f"export={number}") for number in numbers)
 
+    def columns_at(self, version: int) -> frozenset[str] | None:
+        """Return the columns that the table declares for a version; None: its files do.
+
+        Raises:
+            StoreAccessError: the table cannot be read, or the version is no longer there.
+        """
+        return None
+
+    def first_at(self, version: int) -> Manifest:
+        """Return the manifest of the first export of a version: all later ones have its columns.
+
+        Raises:
+            StoreAccessError: it cannot be read, or is damaged.
+        """
+        return self._manifest_in(self._numbers_at(version)[0])
+
     def _numbers_at(self, version: int) -> list[int]:
         """Return the numbers of the exports of a version that are there, rising."""
         return [number for number in exports_in(os.listdir(self.root)) if number <= version]

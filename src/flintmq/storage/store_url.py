@@ -69,6 +69,15 @@ def is_remote(path: str | os.PathLike[str]) -> bool:
     return os.fspath(path).startswith(_REMOTE)
 
 
+def is_utf8(path: str) -> bool:
+    """Return whether a path is UTF-8: one that is not is half a text, which no table can hold."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
 def path_text(path: str | os.PathLike[str]) -> str:
     """Return a path as text.
 
