@@ -12,7 +12,7 @@ from flintmq import Message, MessageStore
 from flintmq.cluster.members import NO_STORE, SAME_STORE, find_members, names_many, only_named
 from flintmq.cluster.same_log import ONE_LOG
 from flintmq.errors import NotAStoreError, UsageError
-from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.report import LOST, Report
 
 
 def names(found: object) -> list[str]:
@@ -52,7 +52,7 @@ def test_a_list_has_each_store_once(brokers: Path, monkeypatch: pytest.MonkeyPat
         find_members([one, brokers / "broker-c"])
     report = Report()
     assert names(find_members([one, brokers / "broker-c"], strict=False, report=report)) == ["store"]
-    assert [note.code for note in report.notes] == [NO_STORE]
+    assert [note.code for note in report.notes] == [LOST]
     with pytest.raises(NotAStoreError, match="empty"):
         find_members([])
 

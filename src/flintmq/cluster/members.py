@@ -16,14 +16,14 @@ from flintmq.errors import NotAStoreError, UsageError
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.store_url import absolute, effects_for, is_remote, path_text
 from flintmq.store.commitlog.pushdown import Comparison
-from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.report import LOST, Report
 from flintmq.store.layout.directories import LOG
 
 Stores = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """A store's directory or URL, a pattern of them, a manifest's file (`*.toml`), or a list of these."""
 
 NO_STORE = "no-store"
-"""Code of the note on what a pattern or a manifest names and where there is no store."""
+"""Code of the note on what a pattern matches and where there is no store."""
 
 SAME_STORE = "same-store"
 """Code of the note that a store was named twice, as by a link."""
@@ -84,7 +84,8 @@ def find_members(
     Args:
         given: what the user gave.
         config: the keys that are known; those of object storage are used.
-        strict: a store of a list or a manifest that is not there is an error; otherwise it is noted and left out.
+        strict: a store of a list or a manifest that is not there is an error; otherwise it is noted, as lost messages
+            are, and left out.
         slaves: keep all stores of a broker, for those who look at each by itself; a name may occur several times then.
         report: receives the notes.
 
@@ -102,10 +103,11 @@ def find_members(
     listing = list_members(given, config, report)
     if listing.gone and strict:
         raise NotAStoreError(not_there(listing.gone[0]))
-    missing = listing.missing
-    if missing:
-        more = f" and {len(missing) - 1} more like it" if missing[1:] else ""
-        report.note(NO_STORE, f"{not_there(missing[0])}; left out{more}")
+    # What a list or a manifest names has messages, which are left out; what only matches a pattern may never have had.
+    for code, missing in ((LOST, listing.gone), (NO_STORE, listing.others)):
+        if missing:
+            more = f" and {len(missing) - 1} more like it" if missing[1:] else ""
+            report.note(code, f"{not_there(missing[0])}; left out{more}")
     if not listing.found:
         raise nothing_found(given, listing)
     if slaves:

@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.cluster.member import Member
-from flintmq.cluster.members import Stores, names_many, text_of
+from flintmq.cluster.members import Stores, find_members, names_many, text_of
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.forensics.diff.differences import Difference, Differences, Kind
@@ -128,7 +128,8 @@ def compare_table(
 
     Raises:
         UsageError: there is no such table; it is of other stores.
-        NotAStoreError, UnsupportedFormatError, StoreAccessError: a store or the table cannot be read.
+        NotAStoreError: a store that a list or a manifest names is not there, or none is.
+        UnsupportedFormatError, StoreAccessError: a store or the table cannot be read.
         OSError: a file of the table cannot be read.
     """
     manifest, version = open_table(table, catalog, (config or StoreConfig()).s3, whole=False)
@@ -137,6 +138,8 @@ def compare_table(
     if many != choice["many"]:
         held = "several stores; give a list, a pattern or a manifest of these" if choice["many"] else "one store"
         raise UsageError(f"{table} is a table of {held}")
+    if many:
+        find_members(stores, config)  # strict: a comparison without one of the named stores would say that all is equal
     topics = choice["topics"]
     read = ReadOptions(
         path=text_of(stores) if many else absolute(str(stores)),

@@ -106,6 +106,8 @@ def export_stream(
         total.begin = total.end = query.end
         total.notes = {**target.notes, **total.notes}
         _run(query, total, on_batch, interval_s, once, stop)
+        for text in source.left_out:  # at the end: a store that came back has all of its messages in the table
+            total.add_note(LOST, 1, [text])
     return total
 
 

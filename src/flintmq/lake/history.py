@@ -262,6 +262,8 @@ class History:
                 options = replace(task.part.options, fail_on_data_loss=self.read.fail_on_data_loss)
                 yield replace(task, part=replace(task.part, options=options))
             offsets = end
+        for text in source.left_out:
+            report.note(LOST, text)
 
     def _note_absent(self, seen: set[str | None], report: Report) -> None:
         absent = sorted((self.manifest.members or {}).keys() - seen)
