@@ -22,8 +22,8 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.forensics.diff.differences import Difference, Differences, Kind
 from flintmq.lake.columns import ExportColumns, columns_of
-from flintmq.lake.export import CHOICES, is_same_log, named
-from flintmq.lake.members import plans_of
+from flintmq.lake.export import CHOICES, check_renamed, is_same_log, named
+from flintmq.lake.members import logs_of, plans_of
 from flintmq.lake.offsets import parse_flat
 from flintmq.lake.options import ReadOptions
 from flintmq.lake.scan import ScanPlan, scan_range
@@ -159,7 +159,9 @@ def compare_table(
     if left_out is not None:
         found.notes.append(f"bodies were exported as {left_out}: they are not compared")
     workers = workers or Threads()
-    lots = list(_lots(table, manifest, plans_of(read, report), found))
+    plans = plans_of(read, report)
+    check_renamed(table, manifest, logs_of(plans))
+    lots = list(_lots(table, manifest, plans, found))
     tasks = [
         task
         for member, plan, there in lots

@@ -312,7 +312,7 @@ class _Job:
 
 
 def _writer_id(into: str, source: str, how: str) -> str:
-    """Return the name of a replay in the ledger of its target: the same by whatever path its source is reached.
+    """Return the name of a replay in the ledger: the same by every path of its source.
 
     An earlier FlintMQ recorded the path as it was given; the target keeps that name, so its progress counts.
 
