@@ -12,7 +12,7 @@ from flintmq import Message, MessageStore
 from flintmq.cluster.members import NO_STORE, SAME_STORE, find_members, names_many, only_named
 from flintmq.cluster.same_log import ONE_LOG
 from flintmq.errors import NotAStoreError, UsageError
-from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.report import LOST, Report
 
 
 def names(found: object) -> list[str]:
@@ -52,7 +52,7 @@ def test_a_list_has_each_store_once(brokers: Path, monkeypatch: pytest.MonkeyPat
         find_members([one, brokers / "broker-c"])
     report = Report()
     assert names(find_members([one, brokers / "broker-c"], strict=False, report=report)) == ["store"]
-    assert [note.code for note in report.notes] == [NO_STORE]
+    assert [note.code for note in report.notes] == [LOST]
     with pytest.raises(NotAStoreError, match="empty"):
         find_members([])
 
@@ -65,6 +65,57 @@ def test_a_link_to_a_store_is_the_same_store(brokers: Path) -> None:
     assert names(found) == ["broker-a", "broker-b", "库存"]
     assert {note.code: note.text for note in report.notes}.keys() == {NO_STORE, SAME_STORE}
     assert any(str(brokers / "a-link") in note.text for note in report.notes if note.code == SAME_STORE)
+
+
+def entries(brokers: Path, *texts: str) -> Path:
+    """A new manifest of these entries: the lines of each, after its header."""
+    path = brokers / f"{len(list(brokers.glob('*.toml')))}.toml"
+    path.write_text("".join(f"[[stores]]\n{text}\n" for text in texts))
+    return path
+
+
+@pytest.mark.parametrize("place", ["broker-a/store", "./broker-a/../broker-a/store/", "a-link/store"])
+@pytest.mark.parametrize("there", [True, False])
+def test_two_brokers_for_one_directory_are_refused(brokers: Path, place: str, there: bool) -> None:
+    """One of them would be left out, and nobody could tell which; also where the store itself is not there."""
+    (brokers / "a-link").symlink_to(brokers / "broker-a")
+    first, other = 'store = "broker-a/store"\nbroker = "A"', f'store = "{place}"\nbroker = "B"'
+    if not there:
+        shutil.rmtree(brokers / "broker-a" / "store" / "commitlog")
+    for given in (entries(brokers, first, other), entries(brokers, other, first)):
+        with pytest.raises(UsageError, match="is the store of broker '[AB]' and of broker '[AB]'; correct") as caught:
+            find_members(given, strict=False)
+        told = str(caught.value)
+        assert "'A'" in told and "'B'" in told and str(given) in told and "\n" not in told
+
+
+def test_two_clusters_or_manifests_for_one_directory_are_refused(brokers: Path) -> None:
+    entry = 'store = "broker-a/store"\nbroker = "A"\ncluster = "{}"'
+    with pytest.raises(UsageError, match="broker 'A' of cluster 'one' and of broker 'A' of cluster 'two'"):
+        find_members(entries(brokers, entry.format("one"), entry.format("two")))
+    one = entries(brokers, 'store = "broker-a/store"\nbroker = "A"')
+    two = entries(brokers, 'store = "broker-a/store"\nbroker = "B"')
+    with pytest.raises(UsageError, match=r"broker 'A', in .*/1\.toml, and of broker 'B'"):
+        find_members([one, two])
+
+
+def test_a_store_that_is_named_again_is_said(brokers: Path) -> None:
+    store = brokers / "broker-a" / "store"
+    (brokers / "a-link").symlink_to(brokers / "broker-a")
+    again, link = f"{store}: named more than once; read once", f"{brokers}/a-link/store: another name of {store}"
+    entry = 'store = "{}"\nbroker = "A"'
+    for given, said in (
+        (entries(brokers, entry.format(store), entry.format("broker-a/./store")), [again]),
+        (entries(brokers, entry.format(store), entry.format("a-link/store")), [f"{link}; read once"]),
+        ([store, f"{store}/", brokers / "a-link" / "store"], [again, f"{link}; read once"]),
+        ([f"{brokers}/broker-a*/store", store], [again]),
+    ):
+        report = Report()
+        assert len(find_members(given, report=report) or ()) == 1
+        assert sorted((note.code, note.text) for note in report.notes) == sorted((SAME_STORE, text) for text in said)
+    report = Report()
+    assert len(find_members(entries(brokers, entry.format(store)), report=report) or ()) == 1
+    assert not report.notes
 
 
 def test_who_looks_at_each_store_gets_all(brokers: Path) -> None:

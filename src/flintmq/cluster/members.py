@@ -12,18 +12,18 @@ from flintmq.cluster.pattern import is_pattern, matches
 from flintmq.cluster.same_log import one_of_each
 from flintmq.config.keys import StoreConfig
 from flintmq.config.text import short
-from flintmq.errors import NotAStoreError
+from flintmq.errors import NotAStoreError, UsageError
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.store_url import absolute, effects_for, is_remote, path_text
 from flintmq.store.commitlog.pushdown import Comparison
-from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.report import LOST, Report
 from flintmq.store.layout.directories import LOG
 
 Stores = str | os.PathLike[str] | Sequence[str | os.PathLike[str]]
 """A store's directory or URL, a pattern of them, a manifest's file (`*.toml`), or a list of these."""
 
 NO_STORE = "no-store"
-"""Code of the note on what a pattern or a manifest names and where there is no store."""
+"""Code of the note on what a pattern matches and where there is no store."""
 
 SAME_STORE = "same-store"
 """Code of the note that a store was named twice, as by a link."""
@@ -34,10 +34,17 @@ _ONE = (str, bytes, os.PathLike)
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """The stores that one text names; `sure` unless a pattern found them."""
+    """The stores that one text names.
+
+    Attributes:
+        members: the stores.
+        sure: the user named each; a pattern did not find them.
+        manifest: path of the manifest that names them; None: it was none.
+    """
 
     members: list[Member]
     sure: bool
+    manifest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +84,8 @@ def find_members(
     Args:
         given: what the user gave.
         config: the keys that are known; those of object storage are used.
-        strict: a store of a list or a manifest that is not there is an error; otherwise it is noted and left out.
+        strict: a store of a list or a manifest that is not there is an error; otherwise it is noted, as lost messages
+            are, and left out.
         slaves: keep all stores of a broker, for those who look at each by itself; a name may occur several times then.
         report: receives the notes.
 
@@ -95,10 +103,11 @@ def find_members(
     listing = list_members(given, config, report)
     if listing.gone and strict:
         raise NotAStoreError(not_there(listing.gone[0]))
-    missing = listing.missing
-    if missing:
-        more = f" and {len(missing) - 1} more like it" if missing[1:] else ""
-        report.note(NO_STORE, f"{not_there(missing[0])}; left out{more}")
+    # What a list or a manifest names has messages, which are left out; what only matches a pattern may never have had.
+    for code, missing in ((LOST, listing.gone), (NO_STORE, listing.others)):
+        if missing:
+            more = f" and {len(missing) - 1} more like it" if missing[1:] else ""
+            report.note(code, f"{not_there(missing[0])}; left out{more}")
     if not listing.found:
         raise nothing_found(given, listing)
     if slaves:
@@ -110,14 +119,17 @@ def list_members(given: Stores, config: StoreConfig, report: Report | None = Non
     """List the stores that a user's text or list names, a single path too, and those that are missing.
 
     Raises:
-        UsageError: a pattern or manifest that is not understood.
+        UsageError: a pattern or manifest that is not understood, or manifests with two brokers for one directory.
         StoreAccessError: a directory may not be read.
     """
     texts = [given] if isinstance(given, _ONE) else given
     found: list[Member] = []
     listing = NamedStores(found, [], [])
+    entries: dict[str, tuple[Member, str]] = {}
     for text in texts:
         named = _named(text, config)
+        if named.manifest is not None:
+            _check_entries(named.members, named.manifest, entries)
         for member in named.members:
             missing = listing.gone if named.sure else listing.others
             (found if _is_store(member.path, config) else missing).append(member)
@@ -153,19 +165,40 @@ def _named(given: str | os.PathLike[str], config: StoreConfig) -> _Named:
     text = path_text(given)
     if names_many(given, config):
         if is_manifest(text):
-            return _Named(read_manifest(text), sure=True)
+            return _Named(read_manifest(text), sure=True, manifest=text)
         return _Named(matches(absolute(text), _effects(text, config)), sure=False)
     path = absolute(text)
     return _Named([Member(path, os.path.basename(path.rstrip("/")) or path)], sure=True)
 
 
+def _check_entries(members: Sequence[Member], manifest: str, known: dict[str, tuple[Member, str]]) -> None:
+    """Refuse two entries of manifests that give one directory to two brokers; `known` gets the new entries.
+
+    Only one of the two brokers could be read, and nobody can tell which one the user misses.
+    """
+    for member in members:
+        first, where = known.setdefault(_real(member.path), (member, manifest))
+        if (first.broker, first.cluster) == (member.broker, member.cluster):
+            continue
+        one, other = (
+            f"broker {short(entry.broker)}" + (f" of cluster {short(entry.cluster)}" if entry.cluster else "")
+            for entry in (first, member)
+        )
+        there = f", in {where}," if where != manifest else ""
+        raise UsageError(
+            f"{manifest}: {member.path} is the store of {one}{there} and of {other}; correct or remove one of the two "
+            "entries"
+        )
+
+
 def _without_repeats(members: Sequence[Member], report: Report) -> list[Member]:
-    """Return each store once, however often and by whatever path it was named; note what has two names."""
+    """Return each store once, however often and by whatever path it was named; note what is named again."""
     kept: dict[str, Member] = {}
     for member in sorted(members, key=lambda one: one.path != _real(one.path)):  # a directory before links to it
         first = kept.setdefault(_real(member.path), member)
-        if first.path != member.path:
-            report.note(SAME_STORE, f"{member.path}: another name of {first.path}; read once")
+        if first is not member:
+            what = "named more than once" if first.path == member.path else f"another name of {first.path}"
+            report.note(SAME_STORE, f"{member.path}: {what}; read once")
     return list(kept.values())
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from flintmq.config.text import short
 from flintmq.errors import UsageError
-from flintmq.lake.offsets import WORDS
+from flintmq.lake.offsets import WORDS, json_object
 
 BY_BROKER = ("startingOffsets", "endingOffsets", "startingOffsetsByTimestamp", "endingOffsetsByTimestamp")
 """Options whose value is a JSON object of brokers."""
@@ -66,12 +66,7 @@ def texts_by_broker(text: str) -> list[str]:
 
 
 def _by_broker(option: str, text: str) -> dict[str, Any]:
-    try:
-        found = json.loads(text)
-    except (ValueError, RecursionError):
-        raise UsageError(f"option {option}: {short(text)} is not JSON such as {_EXAMPLE}") from None
-    if not isinstance(found, dict) or not found:
-        raise UsageError(f"option {option}: {short(text)} is not an object such as {_EXAMPLE}")
+    found = json_object(option, text, _EXAMPLE)
     for broker, queues in found.items():
         if not isinstance(queues, dict) or not queues or any(isinstance(one, int) for one in queues.values()):
             raise UsageError(

@@ -2,7 +2,8 @@
 
 A range of the log is read and shaped as the export did, and the table is asked for the rows of this range; both have to
 be equal. A message that is not exported yet is no difference, and neither is a row whose message has expired, nor a
-property column without a value that was added after the row was exported.
+property column without a value that was added after the row was exported, nor, of a table that streams made, a record
+without a queue.
 """
 
 from __future__ import annotations
@@ -17,13 +18,14 @@ import pyarrow.compute as pc
 
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.cluster.member import Member
-from flintmq.cluster.members import Stores, names_many, text_of
+from flintmq.cluster.members import Stores, find_members, names_many, text_of
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.forensics.diff.differences import Difference, Differences, Kind
+from flintmq.format.record import TRANSACTION_PREPARED
 from flintmq.lake.columns import ExportColumns, columns_of
-from flintmq.lake.export import CHOICES, is_same_log, named
-from flintmq.lake.members import plans_of
+from flintmq.lake.export import CHOICES, check_renamed, is_same_log, named
+from flintmq.lake.members import logs_of, plans_of
 from flintmq.lake.offsets import parse_flat
 from flintmq.lake.options import ReadOptions
 from flintmq.lake.scan import ScanPlan, scan_range
@@ -54,6 +56,7 @@ class TableComparison:
         strangers: rows that name no message: without a log or queue offset, or of a broker that was never exported.
         left_alone: rows of brokers that are not among the stores; they are not compared.
         unfilled: rows that have no value in a property column which was added after they were exported.
+        unqueued: prepared and rolled-back records, which are in no queue, so a stream exports none of them.
         lost_files: data files, and directories of exports, that are not there; their rows count as missing.
         differences: what differs; A is the store, B the table.
         notes: for the user.
@@ -69,6 +72,7 @@ class TableComparison:
     strangers: int = 0
     left_alone: int = 0
     unfilled: int = 0
+    unqueued: int = 0
     lost_files: int = 0
     differences: Differences = field(default_factory=Differences)
     notes: list[str] = field(default_factory=list)
@@ -97,6 +101,7 @@ class TableComparison:
             "strangers": self.strangers,
             "left_alone": self.left_alone,
             "unfilled": self.unfilled,
+            "unqueued": self.unqueued,
             "lost_files": self.lost_files,
             "differences": sum(found.counts.values()),
             "counts": {str(kind): count for kind, count in found.counts.items()},
@@ -128,7 +133,8 @@ def compare_table(
 
     Raises:
         UsageError: there is no such table; it is of other stores.
-        NotAStoreError, UnsupportedFormatError, StoreAccessError: a store or the table cannot be read.
+        NotAStoreError: a store that a list or a manifest names is not there, or none is.
+        UnsupportedFormatError, StoreAccessError: a store or the table cannot be read.
         OSError: a file of the table cannot be read.
     """
     manifest, version = open_table(table, catalog, (config or StoreConfig()).s3, whole=False)
@@ -137,6 +143,8 @@ def compare_table(
     if many != choice["many"]:
         held = "several stores; give a list, a pattern or a manifest of these" if choice["many"] else "one store"
         raise UsageError(f"{table} is a table of {held}")
+    if many:
+        find_members(stores, config)  # strict: a comparison without one of the named stores would say that all is equal
     topics = choice["topics"]
     read = ReadOptions(
         path=text_of(stores) if many else absolute(str(stores)),
@@ -156,11 +164,13 @@ def compare_table(
     if left_out is not None:
         found.notes.append(f"bodies were exported as {left_out}: they are not compared")
     workers = workers or Threads()
-    lots = list(_lots(table, manifest, plans_of(read, report), found))
+    plans = plans_of(read, report)
+    check_renamed(table, manifest, logs_of(plans))
+    lots = list(_lots(table, manifest, plans, found))
     tasks = [
         task
         for member, plan, there in lots
-        for task in _tasks(member, plan, there, left_out is None, _added(manifest, member))
+        for task in _tasks(member, plan, there, left_out is None, _added(manifest, member), choice["stream"])
     ]
     for answer in workers.run(partial(compare_range, version, columns), tasks, progress):
         _add(found, answer)
@@ -185,6 +195,7 @@ class DiffTask:
         progress: how far the table is.
         bodies: whether bodies are compared.
         added: property columns that were added later, and the log offset up to which rows have no value in them.
+        streamed: streams made the table: all of its exports, as one in another way is refused.
     """
 
     member: Member | None
@@ -194,6 +205,7 @@ class DiffTask:
     progress: StoreProgress
     bodies: bool
     added: Mapping[str, int]
+    streamed: bool
 
 
 Lot = tuple[Member | None, ScanPlan, StoreProgress]
@@ -230,11 +242,11 @@ def _added(manifest: Manifest, member: Member | None) -> dict[str, int]:
 
 
 def _tasks(
-    member: Member | None, plan: ScanPlan, there: StoreProgress, bodies: bool, added: Mapping[str, int]
+    member: Member | None, plan: ScanPlan, there: StoreProgress, bodies: bool, added: Mapping[str, int], streamed: bool
 ) -> list[DiffTask]:
     begin, end = plan.log.min_offset, max(plan.end, plan.log.min_offset)
     parts = shares(plan.log, begin, end, max(1, -(-(end - begin) // RANGE_BYTES)))
-    return [DiffTask(member, plan, part, part is parts[-1], there, bodies, added) for part in parts]
+    return [DiffTask(member, plan, part, part is parts[-1], there, bodies, added, streamed) for part in parts]
 
 
 def compare_range(table: TableVersion, columns: ExportColumns, task: DiffTask) -> dict[str, Any]:
@@ -245,7 +257,10 @@ def compare_range(table: TableVersion, columns: ExportColumns, task: DiffTask) -
         StoreAccessError: a file of the store may not be read, or one of the table is damaged.
     """
     report = Report()
-    wanted = _messages(columns, task, report)
+    wanted, unqueued = _messages(columns, task, report), 0
+    if task.streamed:
+        whole, wanted = wanted, wanted.filter(_is_queued(wanted))
+        unqueued = whole.num_rows - wanted.num_rows
     exported = wanted.filter(_is_exported(wanted, task.progress))
     schema = exported.schema
     end = None if task.last else task.part.end
@@ -259,6 +274,7 @@ def compare_range(table: TableVersion, columns: ExportColumns, task: DiffTask) -
         "damages": report.damage_count,
         "vanished": bool(report.note_counts["vanished"]),
         "unfilled": 0,
+        "unqueued": unqueued,
         "differences": [],
     }
     if answer["vanished"] or exported.equals(rows):
@@ -279,6 +295,12 @@ def _messages(columns: ExportColumns, task: DiffTask, report: Report) -> pa.Tabl
     left_out = [*NO_PLACE, *(() if task.bodies else ("body",))]
     table = table.select([name for name in table.schema.names if name not in left_out])
     return table.sort_by([("physical_offset", "ascending"), ("queue_offset", "ascending")])
+
+
+def _is_queued(messages: pa.Table) -> Any:
+    """Return which messages are in a queue, as a mask: not prepared or rolled-back records."""
+    flags: Any = messages["sys_flag"].to_numpy()
+    return pa.array(flags & TRANSACTION_PREPARED == 0)
 
 
 def _is_exported(messages: pa.Table, progress: StoreProgress) -> Any:
@@ -365,6 +387,7 @@ def _add(found: TableComparison, answer: Mapping[str, Any]) -> None:
     found.rows += answer["rows"]
     found.waiting += answer["waiting"]
     found.unfilled += answer["unfilled"]
+    found.unqueued += answer["unqueued"]
     if answer["damages"] and not answer["vanished"]:
         found.notes.append(f"{answer['damages']} damaged places of a log have no messages to compare")
     if answer["vanished"]:

@@ -16,7 +16,7 @@ from flintmq.arrow.schema import SPARK_SCHEMA, of_many
 from flintmq.cluster.member import Member
 from flintmq.cluster.members import Stores, names_many, text_of
 from flintmq.config.keys import StoreConfig
-from flintmq.config.text import check_choice
+from flintmq.config.text import check_choice, short
 from flintmq.errors import StoreError, UsageError
 from flintmq.lake.bodies.form import BodyForm
 from flintmq.lake.bucket_target import BucketTarget
@@ -348,6 +348,33 @@ def check_log(root: object, last: StoreProgress, log: LogFiles) -> None:
         raise UsageError(f"{root} has exports of another store, or of a log that was truncated; give a new directory")
 
 
+def check_renamed(root: object, last: Manifest, logs: Mapping[str | None, LogFiles]) -> None:
+    """Refuse a store that the table knows by the name of a broker which is not given now.
+
+    All of its messages would come again, as those of another broker. Only brokers that are new to the table are looked
+    at, and of a broker that is gone only the record that identifies its log.
+
+    Args:
+        root: directory of the table.
+        last: manifest of the last export.
+        logs: the log of each broker that is given.
+
+    Raises:
+        UsageError: a broker has another name in the table.
+    """
+    known = last.members or {}
+    gone = [(name, one.anchor) for name, one in sorted(known.items()) if name not in logs and one.anchor is not None]
+    for broker, log in logs.items():
+        if broker is None or broker in known:
+            continue
+        for name, anchor in gone:
+            if _has(log, anchor):
+                raise UsageError(
+                    f"{root}: the table knows the store of broker {short(broker)} as broker {short(name)}, and would "
+                    "get its messages again; give it the old name, or export into a new directory"
+                )
+
+
 def only_adds(there: Sequence[Sequence[str]] | None, now: Sequence[Sequence[str]] | None) -> bool:
     """Return whether the property columns contain all earlier ones; earlier rows have nulls."""
     return there is not None and now is not None and {tuple(pair) for pair in there} <= {tuple(pair) for pair in now}
@@ -385,10 +412,17 @@ def is_same_log(log: LogFiles, last: StoreProgress) -> bool:
     anchor = last.anchor
     if anchor is None or anchor.physical_offset < log.min_offset:
         return True
-    found = record_at(log, anchor.physical_offset)
-    if found is None:
+    return _has(log, anchor)
+
+
+def _has(log: LogFiles, anchor: ExportAnchor) -> bool:
+    """Return whether a log has this record."""
+    if anchor.physical_offset < log.min_offset:
         return False
-    return anchor == ExportAnchor(found.physical_offset, found.size, found.store_timestamp, found.body_crc)
+    found = record_at(log, anchor.physical_offset)
+    return found is not None and anchor == ExportAnchor(
+        found.physical_offset, found.size, found.store_timestamp, found.body_crc
+    )
 
 
 @dataclass(frozen=True)

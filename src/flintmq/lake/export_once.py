@@ -25,6 +25,7 @@ from flintmq.lake.export import (
     ExportOptions,
     RangeTask,
     advanced,
+    check_renamed,
     check_same,
     choice_of,
     export_range,
@@ -34,7 +35,7 @@ from flintmq.lake.export import (
     target_of,
     task_name,
 )
-from flintmq.lake.members import plans_of
+from flintmq.lake.members import logs_of, plans_of
 from flintmq.lake.scan import ScanPlan
 from flintmq.lake.splits import shares, split_count
 from flintmq.lake.target import ExportTarget, Manifest, StoreProgress, locked
@@ -88,6 +89,7 @@ def export(
         choice = choice_of(options.read, files, stream=False)
         if last is not None:
             check_same(target, last, choice)
+            check_renamed(target.where, last, logs_of(plans))
         lots = [_Lot.of(target, last, member, plan, report) for member, plan in plans]
         copy.check(last)
         target.check(last, files.shape.schema(), files.partition_by)

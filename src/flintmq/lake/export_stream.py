@@ -27,6 +27,7 @@ from flintmq.lake.export import (
     ExportOptions,
     advanced,
     check_log,
+    check_renamed,
     check_same,
     choice_of,
     named,
@@ -108,6 +109,8 @@ def export_stream(
         total.notes = {**target.notes, **total.notes}
         note_absent(total, target, query.last)
         _run(query, total, on_batch, interval_s, once, stop)
+        for text in source.left_out:  # at the end: a store that came back has all of its messages in the table
+            total.add_note(LOST, 1, [text])
     return total
 
 
@@ -178,6 +181,8 @@ class _Query:
         self.behind = bool(self.source.stream.progress()["lagMessages"])
         if end == self.offsets and self.last is not None:
             return None
+        if self.last is not None and self.source.read.many and end.keys() - self.offsets.keys():  # a broker begins
+            check_renamed(self.target.where, self.last, self.source.logs())
         parts = self.source.tasks(self.offsets, end)
         tasks = self.target.stage(self.last, self.files.target_bytes is None)
         answers = self.workers.run(partial(export_part, tasks, self.files), parts)

@@ -24,8 +24,8 @@ from flintmq.config.keys import StoreConfig
 from flintmq.config.text import short
 from flintmq.errors import StoreError, UsageError
 from flintmq.lake.columns import ExportColumns, columns_of
-from flintmq.lake.export import CHOICES, RangeTask, check_log, named, next_begin, task_name
-from flintmq.lake.members import plan_members
+from flintmq.lake.export import CHOICES, RangeTask, check_log, check_renamed, named, next_begin, task_name
+from flintmq.lake.members import logs_of, plan_members
 from flintmq.lake.options import ReadOptions
 from flintmq.lake.row_mask import mask_of
 from flintmq.lake.scan import ScanPlan, plan_scan, scan_range
@@ -234,6 +234,8 @@ class History:
             plans = plan_members(read, report, lambda _: self.predicate)
         else:
             plans = [(None, plan_scan(read, report, lambda _: self.predicate))]
+        plans = list(plans)
+        check_renamed(self.table, self.manifest, logs_of(plans))
         seen = set()
         for number, (member, plan) in enumerate(plans):
             broker = None if member is None else member.broker
@@ -255,6 +257,7 @@ class History:
             before = self.manifest.progress(broker)
             if before is not None:
                 check_log(self.table, before, log)
+        check_renamed(self.table, self.manifest, source.logs())
         source.stream.end_now()
         offsets = source.offsets(self.manifest)
         while (end := source.stream.next_end(offsets, limits=False)) != offsets:
@@ -262,6 +265,8 @@ class History:
                 options = replace(task.part.options, fail_on_data_loss=self.read.fail_on_data_loss)
                 yield replace(task, part=replace(task.part, options=options))
             offsets = end
+        for text in source.left_out:
+            report.note(LOST, text)
 
     def _note_absent(self, seen: set[str | None], report: Report) -> None:
         absent = sorted((self.manifest.members or {}).keys() - seen)

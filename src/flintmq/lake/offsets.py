@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Mapping
-from typing import TypeVar, cast
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, TypeVar, cast
 
 from flintmq.config.text import short
 from flintmq.errors import UsageError
@@ -47,7 +48,7 @@ def parse_assignment(option: str, text: str) -> dict[str, frozenset[int]]:
         UsageError: the text is not of this form.
     """
     assigned = {}
-    for topic, ids in _json_object(option, text, '{"topic": [0, 1]}').items():
+    for topic, ids in json_object(option, text, '{"topic": [0, 1]}').items():
         if not isinstance(ids, list) or not ids or not all(_is_whole(n, 0, 2**31 - 1) for n in ids):
             raise UsageError(
                 f"option {option}: the queues of {short(topic)} are not a list of queue ids such as [0, 1]"
@@ -70,7 +71,7 @@ def parse_flat(option: str, offsets: Mapping[str, object], *, lowest: int = -(2*
         lowest: lowest queue id; records of a damaged store may have negative ones, and so may a stream's offsets.
 
     Raises:
-        UsageError: the offsets are not of this form.
+        UsageError: the offsets are not of this form, or name a queue twice.
     """
     parsed = {}
     for key, offset in offsets.items():
@@ -79,6 +80,8 @@ def parse_flat(option: str, offsets: Mapping[str, object], *, lowest: int = -(2*
         topic, _, queue = key.rpartition("/")
         if not topic or not _is_queue_id(queue, lowest) or not _is_whole(offset, EARLIEST, 2**63 - 1):
             raise UsageError(f'{option}: {short(key)} and its value are not an offset of a queue such as "Orders/0": 5')
+        if (topic, int(queue)) in parsed:  # as 0 and 00
+            raise _named_twice(option, topic, int(queue))
         parsed[topic, int(queue)] = cast(int, offset)
     return parsed
 
@@ -122,9 +125,9 @@ def parse_json_offsets(option: str, text: str) -> dict[Queue, int]:
     The word of a whole topic is returned with the queue id ANY_QUEUE.
 
     Raises:
-        UsageError: the text is of neither form.
+        UsageError: the text is of neither form, or names a queue twice.
     """
-    given = _json_object(option, text, '{"topic": {"0": 5}} or {"topic/0": 5}')
+    given = json_object(option, text, '{"topic": {"0": 5}} or {"topic/0": 5}')
     given = {key: value for key, value in given.items() if key not in MARKS}
     words = {key: value for key, value in given.items() if isinstance(value, str) and not _is_flat(key, value)}
     offsets = parse_flat(f"option {option}", {key: n for key, n in given.items() if _is_flat(key, n)}, lowest=0)
@@ -136,7 +139,10 @@ def parse_json_offsets(option: str, text: str) -> dict[Queue, int]:
             )
         offsets[topic, ANY_QUEUE] = WORDS[word.lower()]
     rest = {key: value for key, value in given.items() if key not in words and not _is_flat(key, value)}
-    return offsets | _of_queues(option, rest, "offsets", EARLIEST)
+    others = _of_queues(option, rest, "offsets", EARLIEST)
+    for topic, queue in sorted(offsets.keys() & others.keys()):
+        raise _named_twice(f"option {option}", topic, queue)
+    return offsets | others
 
 
 def parse_timestamps(option: str, text: str) -> dict[Queue, int]:
@@ -145,7 +151,7 @@ def parse_timestamps(option: str, text: str) -> dict[Queue, int]:
     Raises:
         UsageError: the text is not of this form, or a time lies before 1990.
     """
-    times = _of_queues(option, _json_object(option, text, '{"topic": {"0": 1700000000000}}'), "timestamps", 0)
+    times = _of_queues(option, json_object(option, text, '{"topic": {"0": 1700000000000}}'), "timestamps", 0)
     return {queue: typed_ms(f"option {option}", ms) for queue, ms in times.items()}
 
 
@@ -162,6 +168,8 @@ def _of_queues(option: str, given: Mapping[str, object], what: str, least: int) 
                 )
             if not _is_whole(number, least, 2**63 - 1):
                 raise UsageError(f'option {option}: {short(topic)} needs queue ids and {what} such as {{"0": 5}}')
+            if (topic, int(queue)) in found:
+                raise _named_twice(f"option {option}", topic, int(queue))
             found[topic, int(queue)] = number
     return found
 
@@ -174,14 +182,40 @@ def _is_flat(key: str, value: object) -> bool:
     return "/" in key and not isinstance(value, dict)
 
 
-def _json_object(option: str, text: str, example: str) -> dict[str, object]:
+def json_object(option: str, text: str, example: str) -> dict[str, Any]:
+    """Read a JSON object in which no name is given twice, at any depth.
+
+    Raises:
+        UsageError: the text is another one.
+    """
     try:
-        value = json.loads(text)
+        value = json.loads(text, object_pairs_hook=_Object)
     except (ValueError, RecursionError) as error:
         raise UsageError(f"option {option}: {short(text)} is not JSON such as {example}") from error
     if not isinstance(value, dict) or not value:
         raise UsageError(f"option {option}: {short(text)} is not an object such as {example}")
+    left: list[tuple[tuple[str, ...], object]] = [((), value)]
+    while left:
+        path, part = left.pop()
+        if isinstance(part, _Object):
+            if part.repeated is not None:
+                raise _named_twice(f"option {option}", *path, part.repeated)
+            left += [((*path, name), one) for name, one in part.items()]
     return value
+
+
+class _Object(dict[str, Any]):
+    """A JSON object that knows a name which it has twice; a dict keeps only the last value."""
+
+    def __init__(self, pairs: Sequence[tuple[str, Any]]) -> None:
+        super().__init__(pairs)
+        counts = Counter(name for name, _ in pairs)
+        self.repeated = next((name for name, count in counts.items() if count > 1), None)
+
+
+def _named_twice(where: str, *names: str | int) -> UsageError:
+    """Return the error for a queue that has two values, or a topic or a broker."""
+    return UsageError(f"{where}: {short('/'.join(map(str, names)))} is named twice; give it one value")
 
 
 def _is_whole(value: object, low: int, high: int) -> bool:

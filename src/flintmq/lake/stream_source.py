@@ -52,6 +52,11 @@ class StreamSource:
         self.read = options.read
         self.stream: Any = (StoresStream if self.read.many else StoreStream)(options, tell, lose)
 
+    @property
+    def left_out(self) -> list[str]:
+        """The sentences about named stores that are not there now, as of StoresStream."""
+        return self.stream.left_out if self.read.many else []
+
     def logs(self) -> dict[str | None, LogFiles]:
         """Return the log of each store that is there."""
         return self.stream.logs() if self.read.many else {None: self.stream.log}

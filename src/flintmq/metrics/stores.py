@@ -82,7 +82,8 @@ class StoresWatch:
         self._calls: dict[Member, BackgroundCall[StoreFigures]] = {}
         self.failures: dict[Member, Exception] = {}
         self._listing: NamedStores | None = None
-        self._list = BackgroundCall(lambda: list_members(stores, config), "flintmq-list")
+        self._said: list[str] = []  # notes of the last listing
+        self._list = BackgroundCall(self._list_members, "flintmq-list")
 
     @property
     def stores(self) -> int:
@@ -121,6 +122,17 @@ class StoresWatch:
                 raise
             log.warning("the stores could not be listed again: %s", error)
         return self._listing
+
+    def _list_members(self) -> NamedStores:
+        """List the stores, and log what is said of them for the first time."""
+        report = Report()
+        listing = list_members(self._given, self._config, report)
+        texts = [note.text for note in report.notes]
+        for text in texts:
+            if text not in self._said:
+                log.warning("%s", text)
+        self._said = texts
+        return listing
 
     def _look(
         self, listing: NamedStores, deadline: float

@@ -140,6 +140,8 @@ def _table_text(found: TableComparison) -> Iterator[str]:
         yield f"expired  {found.expired} rows are of messages that are no longer in the log"
     if found.unfilled:
         yield f"unfilled {found.unfilled} rows were exported before a property column was added, and have none in it"
+    if found.unqueued:
+        yield f"unqueued {found.unqueued} prepared or rolled-back records of the log: an export with --follow has none"
     yield from _runs_and_notes(found)
     parts = [
         _counted(found.differences),

@@ -178,7 +178,7 @@ def command(
     from flintmq.cli.template import message_writer
     from flintmq.cluster.members import find_members
     from flintmq.store.commitlog.predicate import Predicate
-    from flintmq.store.commitlog.report import Report
+    from flintmq.store.commitlog.report import LOST, Report
 
     first, end = time_range(since, until)
     predicate = Predicate(
@@ -214,4 +214,4 @@ def command(
 
             one_must_have(paths, topic, config)
         out.note("no record matches; flintmq inspect shows the topics and times")
-    return max(report_damage(out, report), bodies.report_failures(out))
+    return max(report_damage(out, report), bodies.report_failures(out), min(1, report.note_counts[LOST]))

@@ -19,8 +19,9 @@ from flintmq.cli.options import (
 )
 from flintmq.cli.output import output
 from flintmq.cli.spark_job import spark_job
-from flintmq.cli.text import iso, printable, size
+from flintmq.cli.text import iso, note_lines, printable, size
 from flintmq.cli.values import paths_of, store_config, stores_given, time_range
+from flintmq.store.commitlog.report import LOST
 
 if TYPE_CHECKING:
     from flintmq.spark.jobs.stats.statistics import Statistics
@@ -71,7 +72,7 @@ def command(
             progress=progress,
         )
     printer.result(found.as_dict() if as_json else found, lambda value: _render(value, out))
-    return 1 if found.damages else 0
+    return 1 if found.damages or found.notes.get(LOST) else 0
 
 
 def _render(found: Statistics, out: str | None) -> Iterator[Any]:
@@ -100,5 +101,7 @@ def _render(found: Statistics, out: str | None) -> Iterator[Any]:
         yield f"look      {printable(line)}"
     if not found.verdict:
         yield "look      nothing is noticeable"
+    if LOST in found.notes:
+        yield from note_lines({LOST: found.notes[LOST]}, found.note_texts)
     if out is not None:
         yield f"result    {printable(out)}"

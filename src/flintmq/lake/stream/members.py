@@ -35,6 +35,9 @@ class StoresStream:
         tell: receives lines for the user, about brokers that are gone.
         lose: receives those about messages that are lost, and the reader goes on without; None: `tell`.
 
+    Attributes:
+        left_out: sentences about the named stores that are not there now.
+
     Thread: one at a time.
     """
 
@@ -45,6 +48,7 @@ class StoresStream:
         self._streams: dict[str, tuple[Member, StoreStream]] = {}
         self._ends_now = False
         self._told: set[str] = set()
+        self.left_out: list[str] = []
         self._served = 0  # which broker gets the rest of a limit first
 
     # -- micro-batches -------------------------------------------------------------------------------------------------
@@ -150,7 +154,7 @@ class StoresStream:
         """
         from flintmq.cluster.members import find_members
         from flintmq.lake.members import broker_members
-        from flintmq.store.commitlog.report import Report
+        from flintmq.store.commitlog.report import LOST, Report
 
         read, report = self.options.read, Report()
         assert read.stores is not None
@@ -163,6 +167,7 @@ class StoresStream:
             if check or read.fail_on_data_loss:
                 raise
             members = ()  # all brokers of a pattern are gone, for now
+        self.left_out = [note.text for note in report.notes if note.code == LOST]
         for note in report.notes:
             self._tell(note.text)
         now = {member.broker: member for member in members}

@@ -10,7 +10,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 KEPT = 10_000  # findings kept; further ones are only counted
-LOST = "lost"  # code of a note on messages that a lenient read goes on without
+LOST = "lost"  # code of a note on messages, or on a store, that a lenient read goes on without
 
 
 @dataclass(frozen=True, slots=True)

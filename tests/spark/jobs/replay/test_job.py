@@ -16,6 +16,7 @@ from flintmq.lake import export_once
 from flintmq.message import Message
 from flintmq.spark.jobs.export.job import export
 from flintmq.spark.jobs.replay import job
+from flintmq.spark.jobs.replay.exactly_once import WriterIds
 from flintmq.spark.jobs.replay.job import replay
 from flintmq.spark.jobs.stats.job import stats
 from flintmq.store.message_store import MessageStore
@@ -233,6 +234,31 @@ def test_a_table_on_object_storage(
     assert bulk(lake, tmp_path / "new").rows == 3000  # type: ignore[arg-type]
     assert held(into) == held(store.path)
     assert bulk(lake, tmp_path / "new").rows == 0  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("kind", ["store", "parquet"])
+@pytest.mark.parametrize("where_from", ["the directory", "a link", "an earlier version's link"])
+def test_a_source_by_a_link_is_the_same_source(golden: Any, tmp_path: Path, kind: str, where_from: str) -> None:
+    """By another path everything was replayed a second time; targets of an earlier version know theirs as given."""
+    source = golden("basic").path if kind == "store" else exported(golden("basic"), tmp_path / "table", kind)
+    link, into = tmp_path / "link", tmp_path / "new"
+    link.symlink_to(source)
+    (tmp_path / "above").symlink_to(Path(source).parent)
+    paths = [source, link, tmp_path / "above" / Path(source).name]
+    first = source if where_from == "the directory" else link
+    done = bulk(first, into)
+    assert done.rows > 0
+    ledger = WriterIds(str(into))
+    assert list(ledger.of("")) == [f"replay of {os.path.realpath(source)}"]
+    if where_from == "an earlier version's link":
+        ledger.rename(f"replay of {os.path.realpath(source)}", f"replay of {link}", ledger.of("").popitem()[1])
+    for path in paths:
+        assert bulk(path, into).rows == 0 and bulk(path, into, dry_run=True).rows == 0
+        assert len(WriterIds(str(into)).of("")) == 1
+    another = shutil.copytree(source, tmp_path / "copied")
+    for named in ({"system_topics": True}, {}):
+        dry = bulk(another if not named else link, into, dry_run=True, **named)
+        assert dry.rows >= done.rows, "another directory, or other options, are another replay"
 
 
 def test_a_source_by_url_is_the_same_source(golden: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

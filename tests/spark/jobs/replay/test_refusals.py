@@ -11,10 +11,14 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="needs the extra arrow")
 
+import pyarrow as pa
+import pyarrow.parquet as pq
+
 import flintmq
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreError, UsageError
-from flintmq.format.record import MAX_PROPERTIES
+from flintmq.format.record import COMPRESSED, INNER_BATCH, MAX_PROPERTIES, NEED_UNWRAP
+from flintmq.lake.export_once import export
 from flintmq.message import Message, PutMessageStatus
 from flintmq.spark.jobs.replay.exactly_once import WriterIds, put_all
 from flintmq.spark.jobs.replay.refusals import batches_of, target_config, why_refused
@@ -124,6 +128,83 @@ def test_a_bulk_load_leaves_out_what_it_cannot_write(tmp_path: Path, monkeypatch
     assert (done.rows, done.left_out) == (3, {"refused_messages": 1})
     with flintmq.open_store(tmp_path / "new", config=SMALL) as store:
         assert [message.body for message in store.messages()] == [b"one", b"three", b"four"]
+
+
+def table_without(root: Path, column: str, flags: int = 0) -> Path:
+    """A table of three messages, whose second one has no value in a column, as if it was erased."""
+    store = root / "source"
+    with MessageStore(store, StoreConfig.from_keys(KEYS), unique_keys=False) as open_store:
+        for text in (b"one", b"two", b"three"):
+            assert open_store.put(Message("T", text, keys="k")).status is PutMessageStatus.PUT_OK
+    export(str(store), str(root / "table"))
+    (path,) = (path for path in (root / "table").rglob("*.parquet") if pq.read_metadata(path).num_rows)
+    rows = pq.ParquetFile(path).read()
+    place = rows.schema.get_field_index(column)
+    values = rows.column(place).to_pylist()
+    assert values[1] is not None
+    values[1] = None
+    rows = rows.set_column(place, rows.schema.field(place), pa.array(values, rows.schema.field(place).type))
+    if flags:
+        place = rows.schema.get_field_index("sys_flag")
+        rows = rows.set_column(place, rows.schema.field(place), pa.array([0, flags, 0], pa.int32()))
+    pq.write_table(rows, path)
+    return root / "table"
+
+
+ALWAYS = ("topic", "queue_id", "body", "properties", "size", "flag", "sys_flag", "reconsume_times",
+    "prepared_transaction_offset", "body_crc")  # fmt: skip
+
+
+@pytest.mark.parametrize("into", ["a new store", "a store", "a new one, one by one"])
+@pytest.mark.parametrize("column", ALWAYS)
+def test_a_row_that_lacks_what_each_message_has(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str, into: str
+) -> None:
+    """It became a message with an empty body, or with 0, and nothing was said."""
+    tasks_as_calls(monkeypatch)
+    table, root, config = table_without(tmp_path, column), tmp_path / "target", StoreConfig.from_keys(KEYS)
+    want = []
+    if into == "a store":
+        with MessageStore(root, config, unique_keys=False) as store:
+            store.put(Message("T", b"zero"))
+        want = [b"zero"]
+    live = into != "a new store"
+    with pytest.raises(UsageError, match=rf"offset 1 of the source: it has no {column}; nothing was put: .*--skip-ref"):
+        bulk(table, root, config, live=live)
+    assert (bodies(root) == want) if want else not root.exists()
+    done = bulk(table, root, config, live=live, skip_refused=True)
+    assert (done.rows, done.left_out) == (2, {"refused_messages": 1})
+    assert bodies(root) == [*want, b"one", b"three"]
+
+
+@pytest.mark.parametrize("column", ["physical_offset", "queue_offset"])
+def test_a_row_that_has_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str) -> None:
+    tasks_as_calls(monkeypatch)
+    table = table_without(tmp_path, column)
+    for skip in (False, True):
+        with pytest.raises(UsageError, match=rf"{table}/export=1/.*\.parquet: a row has no {column}, which says"):
+            bulk(table, tmp_path / "target", skip_refused=skip)
+    assert not (tmp_path / "target").exists()
+
+
+@pytest.mark.parametrize("flags", [COMPRESSED, INNER_BATCH, COMPRESSED | INNER_BATCH | NEED_UNWRAP])
+@pytest.mark.parametrize("column", ["body", "body_crc", "properties"])
+def test_a_packed_row_that_lacks_something(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str, flags: int
+) -> None:
+    """A body is looked at first where flags say that it is compressed, or a batch."""
+    tasks_as_calls(monkeypatch)
+    table = table_without(tmp_path, column, flags)
+    with pytest.raises(UsageError, match=f"it has no {column}"):
+        bulk(table, tmp_path / "target")
+    assert bulk(table, tmp_path / "target", skip_refused=True).rows == 2
+
+
+@pytest.mark.parametrize("column", ["keys", "born_host", "store_host", "born_timestamp", "store_timestamp", "magic"])
+def test_what_a_row_may_lack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str) -> None:
+    tasks_as_calls(monkeypatch)
+    assert bulk(table_without(tmp_path, column), tmp_path / "target").rows == 3
+    assert bodies(tmp_path / "target") == [b"one", b"two", b"three"]
 
 
 def test_nothing_behind_a_refused_message_is_stored(tmp_path: Path) -> None:

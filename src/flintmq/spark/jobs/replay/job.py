@@ -27,7 +27,7 @@ from flintmq.spark.jobs.replay.source import CHUNK_BYTES, Chunk, ReplaySource, S
 from flintmq.spark.jobs.replay.tasks import matching
 from flintmq.spark.jobs.tasks import Progress, parallelism
 from flintmq.storage.staging import bring_in, staging_for, sweep
-from flintmq.storage.store_url import absolute, local_only, outside_store
+from flintmq.storage.store_url import absolute, is_remote, local_only, outside_store
 from flintmq.store.commitlog.report import Report
 from flintmq.store.message_store import MessageStore
 
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 LEAST_CHUNK = 1 << 20
 BULK, LIVE = "bulk", "live"
 LOOKING = 0.3  # share of checks in the progress of puts: all messages are checked before the first is put
+_REPLAY = "replay of "  # begins the writer ids of replays
 STAGING = "replay"  # of a bulk load, beside its place
 
 
@@ -146,8 +147,7 @@ def replay(
         raise UsageError(f"storePathCommitLog: a new store gets its log in {into}/commitlog; leave the key out")
     sizes = {"maxMessageSize": config.max_message_size} if "maxMessageSize" in config.given else {}
     read = open_source(source, StoreConfig(s3=config.s3).with_keys(sizes), fail_on_data_loss, access)
-    writer_id = f"replay of {source}"
-    writer_id += (" with system topics" if system_topics else "") + (f" where {where.strip()}" if where else "")
+    how = (" with system topics" if system_topics else "") + (f" where {where.strip()}" if where else "")
     job = _Job(
         spark=spark,
         source=read,
@@ -158,7 +158,7 @@ def replay(
         strict=fail_on_data_loss,
         skip_refused=skip_refused,
         peer=peer,
-        writer_id=writer_id,
+        writer_id=_writer_id(into, source, how),
         progress=progress,
     )
     if live or exists:
@@ -309,6 +309,32 @@ class _Job:
         if whole is None:
             return None
         return lambda done, of: whole(int(1000 * (begin + (end - begin) * done / max(1, of))), 1000)
+
+
+def _writer_id(into: str, source: str, how: str) -> str:
+    """Return the name of a replay in the ledger: the same by every path of its source.
+
+    An earlier FlintMQ recorded the path as it was given; the target keeps that name, so its progress counts.
+
+    Args:
+        into: directory of the target.
+        source: absolute path, or URL, as it was given.
+        how: the options that make it another replay.
+    """
+    real = source if is_remote(source) else os.path.realpath(source)
+    name, given = f"{_REPLAY}{real}{how}", f"{_REPLAY}{source}{how}"
+    ledger = WriterIds(into)
+    if ledger.get(name) is not None:
+        return name
+    if ledger.get(given) is not None:
+        return given
+    return next((old for old in ledger.of(_REPLAY) if _names(old, real, how)), name)
+
+
+def _names(writer_id: str, real: str, how: str) -> bool:
+    """Return whether a recorded replay has these options, and its path leads to this directory."""
+    path = writer_id.removeprefix(_REPLAY).removesuffix(how)
+    return writer_id == f"{_REPLAY}{path}{how}" and not is_remote(path) and os.path.realpath(path) == real
 
 
 def _left_out_answer(left_out: Counter[str]) -> dict[str, int]:

@@ -19,7 +19,7 @@ from flintmq.format.record import BLANK_SIZE, CRC_PROPERTY_SIZE, MAX_PROPERTIES,
 from flintmq.format.text import java_encode
 from flintmq.message import Message
 from flintmq.spark.jobs.replay.exactly_once import messages_of
-from flintmq.spark.jobs.replay.rows import Records, RowRules, messages
+from flintmq.spark.jobs.replay.rows import Records, RowRules, incomplete, messages
 from flintmq.storage.filesystem import REAL
 from flintmq.store.append import multi_queue
 from flintmq.store.append.checks import message_status, record_size, topic_status
@@ -97,7 +97,7 @@ def refused(rows: pa.RecordBatch, rules: RowRules) -> list[tuple[int, str]]:
     """Return the rows that cannot be written, and the reasons.
 
     Args:
-        rows: messages, from `rows.messages`.
+        rows: messages, from `rows.messages`, of which none is incomplete.
         rules: of the target.
 
     Raises:
@@ -129,7 +129,14 @@ def checked(batch: pa.RecordBatch, rules: RowRules, left_out: Counter[str]) -> p
         UsageError: a row cannot be written (and rules.skip_refused does not leave it out); the text names it.
     """
     rows = messages(batch, rules, left_out)
-    found = refused(rows, rules)
+    rows = _without(rows, incomplete(rows), rules, left_out)
+    return _without(rows, refused(rows, rules), rules, left_out)
+
+
+def _without(
+    rows: pa.RecordBatch, found: list[tuple[int, str]], rules: RowRules, left_out: Counter[str]
+) -> pa.RecordBatch:
+    """Leave out the rows that were found, and count them; or refuse the first, as `checked`."""
     if not found:
         return rows
     if not rules.skip_refused:

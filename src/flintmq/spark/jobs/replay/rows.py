@@ -39,6 +39,21 @@ NO_HOST = bytes(8)
 SYSTEM_TOPICS = (SCHEDULE_TOPIC, "RMQ_SYS_", "rmq_sys_")  # prefixes of the broker's own topics
 NO_UNIT, SYSTEM = "transaction_records", "system_topics"  # reasons for leaving records out, for counts
 
+REQUIRED = (
+    "topic",
+    "queue_id",
+    "body",
+    "properties",
+    "size",
+    "flag",
+    "sys_flag",
+    "reconsume_times",
+    "prepared_transaction_offset",
+    "body_crc",
+)
+"""Columns that each message of a store has, and of which its record is made. Without them a row is no message any more,
+such as one whose body was erased, or did not decode when it was exported."""
+
 Queues = dict[tuple[str, int], int]
 
 
@@ -124,17 +139,29 @@ class RowRules:
         return MAX_PROPERTIES - (CRC_PROPERTY_SIZE if self.crc_property else 0)
 
 
+def lacking(batch: pa.RecordBatch, row: int) -> str:
+    """Return the first column of REQUIRED that a row has not; empty if it has all."""
+    return next((name for name in REQUIRED if not batch.column(name)[row].is_valid), "")
+
+
+def incomplete(batch: pa.RecordBatch) -> list[tuple[int, str]]:
+    """Return the rows that lack a column of REQUIRED, and the reasons."""
+    if not any(batch.column(name).null_count for name in REQUIRED):
+        return []
+    return [(row, f"it has no {name}") for row in range(batch.num_rows) if (name := lacking(batch, row))]
+
+
 def messages(batch: pa.RecordBatch, rules: RowRules, left_out: Counter[str]) -> pa.RecordBatch:
     """Return the rows that are messages of a queue, in their order.
 
     These are left out and counted: prepared and rolled-back transaction records, which are in no queue; and records of
     the broker's own topics, which a broker that finds them would deliver or check again.
     """
-    flags: Any = batch.column("sys_flag").to_numpy(zero_copy_only=False)
+    flags: Any = batch.column("sys_flag").fill_null(0).to_numpy(zero_copy_only=False)
     unqueued = flags & TRANSACTION_PREPARED != 0  # of prepared records, and of rolled-back ones
     keep = ~unqueued
     if not rules.system_topics:
-        topic = batch.column("topic")
+        topic: Any = batch.column("topic").fill_null("")
         own: Any = pc.starts_with(topic, pattern=SYSTEM_TOPICS[0])
         for prefix in SYSTEM_TOPICS[1:]:
             own = pc.or_(own, pc.starts_with(topic, pattern=prefix))
@@ -149,7 +176,7 @@ class Records:
     """The rows of a batch as kernels/encode takes them.
 
     Args:
-        batch: has the columns of SPARK_SCHEMA, without nulls in topic, body and the numbers.
+        batch: has the columns of SPARK_SCHEMA, and no row is `incomplete`.
 
     Raises:
         UsageError: a host is not valid.

@@ -33,6 +33,7 @@ from flintmq.lake.table_folder import folder_at
 from flintmq.lake.table_format import format_in
 from flintmq.lake.table_rows import TableVersion, open_delta, open_table
 from flintmq.objects.object_file import readable
+from flintmq.spark.jobs.replay.rows import lacking
 from flintmq.storage.filesystem import REAL
 from flintmq.storage.store_url import absolute, effects_for, is_remote
 from flintmq.store.commitlog.predicate import Predicate
@@ -41,6 +42,7 @@ from flintmq.store.layout.config_reader import read_config
 
 CHUNK_BYTES = 96 << 20  # approximate; a task holds a chunk of a table in memory, to sort it
 BATCH_ROWS = 16_384
+PLACE = ("physical_offset", "queue_offset")  # columns that order the rows
 BROKER = "broker"  # the column of tables of several stores
 _UNPACKED = INNER_BATCH | NEED_UNWRAP | COMPRESSED | COMPRESSION_MASK
 
@@ -200,24 +202,30 @@ def rows_of(source: Source, chunk: Chunk, report: Report) -> Iterator[pa.RecordB
 
 
 def _as_stored(batch: pa.RecordBatch) -> Iterator[pa.RecordBatch]:
-    """Unpack inner batches, and correct sys_flag to fit the bodies."""
-    flags: Any = batch.column("sys_flag").to_numpy(zero_copy_only=False)
+    """Unpack inner batches, and correct sys_flag to fit the bodies.
+
+    Rows that lack a column stay as they are: `refusals.checked` refuses them.
+    """
+    flags: Any = batch.column("sys_flag").fill_null(0).to_numpy(zero_copy_only=False)
     special = numpy.flatnonzero(flags & (COMPRESSED | INNER_BATCH))
     if not len(special):
         yield batch
         return
     flags = flags.copy()
-    for row in special.tolist():
+    whole = [row for row in special.tolist() if not lacking(batch, row)]
+    flags[numpy.setdiff1d(special, whole)] &= ~_UNPACKED
+    for row in whole:
         if zlib.crc32(batch.column("body")[row].as_py()) & 0x7FFFFFFF != batch.column("body_crc")[row].as_py():
             flags[row] &= ~_UNPACKED
     for rows in exploded(_with_flags(batch, flags), SPARK_SCHEMA, Predicate()):
-        flags = rows.column("sys_flag").to_numpy(zero_copy_only=False)
+        flags = rows.column("sys_flag").fill_null(0).to_numpy(zero_copy_only=False)
         yield _with_flags(rows, numpy.where(flags & INNER_BATCH, flags & ~_UNPACKED, flags))
 
 
 def _with_flags(batch: pa.RecordBatch, flags: Any) -> pa.RecordBatch:
     column = batch.schema.get_field_index("sys_flag")
-    return batch.set_column(column, batch.schema.field(column), pa.array(flags, pa.int32()))
+    unknown: Any = batch.column(column).is_null().to_numpy(zero_copy_only=False)
+    return batch.set_column(column, batch.schema.field(column), pa.array(flags, pa.int32(), mask=unknown))
 
 
 def _parted(group: list[TableFile], begin: int, chunk_bytes: int) -> list[Chunk]:
@@ -235,7 +243,12 @@ def _parted(group: list[TableFile], begin: int, chunk_bytes: int) -> list[Chunk]
 
 
 def _rows_between(path: str, begin: int, end: int, s3: S3Options) -> Iterator[pa.Table]:
-    """Yield the rows of a file with log offsets in [begin, end); other row groups are not read."""
+    """Yield the rows of a file with log offsets in [begin, end); other row groups are not read.
+
+    Raises:
+        UsageError: a row does not say its place.
+        StoreAccessError: the file cannot be read.
+    """
     try:
         with readable(path, s3) as place, pq.ParquetFile(place) as file:
             for group in range(file.num_row_groups):
@@ -243,6 +256,12 @@ def _rows_between(path: str, begin: int, end: int, s3: S3Options) -> Iterator[pa
                 if most < begin or least >= end:
                     continue
                 table = _with_all_columns(file.read_row_group(group, columns=SPARK_SCHEMA.names))
+                unknown = next((name for name in PLACE if table.column(name).null_count), None)
+                if unknown is not None:
+                    raise UsageError(
+                        f"{path}: a row has no {unknown}, which says its place among the messages; remove such rows "
+                        "from the table"
+                    )
                 if least < begin or most >= end:
                     places: Any = table.column("physical_offset").to_numpy()
                     table = table.filter(pa.array((places >= begin) & (places < end)))

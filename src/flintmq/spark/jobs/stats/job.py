@@ -108,7 +108,7 @@ def stats(
         found.begin, found.end = parts[0].plan.begin, parts[0].plan.end
     found.damages = sum(answer["damages"] for answer in answers)
     found.lost_bytes = sum(answer["lost_bytes"] for answer in answers)
-    found.notes = dict(report.note_counts)
+    found.notes, found.note_texts = dict(report.note_counts), report.texts()
     if out is not None:
         _write(out, page(found))
     return found

@@ -50,6 +50,7 @@ class Statistics:
             beyond the first of each, `exact` or with standard `error`, the `top` ones.
         missed: table -> how much a count in it may be too small; empty if all are exact.
         damages, lost_bytes, notes: the damage that was skipped.
+        note_texts: code -> the first sentences of these notes.
         brokers: of several stores, `broker`, `store`, `live`, `begin`, `end` (log offsets), `messages` and `bytes` of
             each; begin and end are 0 then.
     """
@@ -80,6 +81,7 @@ class Statistics:
     damages: int = 0
     lost_bytes: int = 0
     notes: dict[str, int] = field(default_factory=dict)
+    note_texts: dict[str, list[str]] = field(default_factory=dict)
     brokers: list[dict[str, Any]] = field(default_factory=list)
 
     @property
