@@ -19,7 +19,7 @@ from typing import Any
 
 from flintmq.config.text import short
 from flintmq.errors import NotAStoreError, StoreError, UsageError
-from flintmq.lake.export import CHOICES, check_log
+from flintmq.lake.export import CHOICES, check_log, check_renamed
 from flintmq.lake.history import FilesTask, History, HistoryTask
 from flintmq.lake.options import ONE_OF
 from flintmq.lake.stream.options import StreamOptions
@@ -208,6 +208,7 @@ def _then(source: StreamSource, history: History) -> Offsets:
         before = manifest.progress(broker)
         if before is not None:
             check_log(history.table, before, log)
+    check_renamed(history.table, manifest, source.logs())
     if (CHOICES | manifest.choice)["stream"]:
         known: Offsets = stream.selected(source.offsets(manifest))
         stream.next_end(known)  # raises if messages after it are gone
