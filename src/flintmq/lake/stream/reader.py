@@ -480,8 +480,8 @@ class StoreStream:
         """Fail where the log's end is damaged or missing, as a read of the log does.
 
         Without failOnDataLoss it is reported once. The queues show only what the log still has: without this its last
-        messages would be left out in silence. A store that was not stopped may be the copy of one that is written
-        elsewhere, of which the rest comes with the next copying: it is told, and the stream goes on.
+        messages would be left out in silence. A store that was not stopped may be a copy of one that somebody writes:
+        the next copying brings the rest. So that is told, and the stream goes on.
 
         Raises:
             LostLogError, CorruptStoreError: (failOnDataLoss) it is, and the store was stopped.
