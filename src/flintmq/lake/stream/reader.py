@@ -481,7 +481,7 @@ class StoreStream:
 
         Without failOnDataLoss it is reported once. The queues show only what the log still has: without this its last
         messages would be left out in silence. A store that was not stopped may be a copy of one that somebody writes:
-        the next copying brings the rest. So that is told, and the stream goes on.
+        the next copying brings the rest. So a line says it, and the stream goes on.
 
         Raises:
             LostLogError, CorruptStoreError: (failOnDataLoss) it is, and the store was stopped.
