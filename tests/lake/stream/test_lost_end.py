@@ -114,7 +114,7 @@ def test_a_copy_of_a_store_that_is_written_elsewhere(store: Path, damage: Callab
     damage(store / "commitlog")
     (store / "abort").touch()
     said = list[str]()
-    stream = StoreStream(StreamOptions(ReadOptions(str(store))), tell=said.append)
+    stream = StoreStream(StreamOptions(ReadOptions(str(store))), lose=said.append)
     begin = stream.initial()
     end = stream.next_end(begin)
     assert 0 < stream.available(begin).messages < COUNT
@@ -122,6 +122,23 @@ def test_a_copy_of_a_store_that_is_written_elsewhere(store: Path, damage: Callab
     assert len(said) == 1 and f"{store}/commitlog" in said[0] and said[0].endswith("may still grow)")
     name.write_bytes(saved)
     assert stream.available(begin).messages == COUNT
+
+
+def test_an_export_of_such_a_copy_says_what_it_lacks(
+    store: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """All of its log is missing, which is no store without messages."""
+    saved = {path: path.read_bytes() for path in (store / "commitlog").iterdir()}
+    for path in saved:
+        path.unlink()
+    (store / "abort").touch()
+    words = ["export", str(store), "--out", str(tmp_path / "table"), "--follow", "--once"]
+    assert app.run(words) == 1
+    assert "lost" in capfd.readouterr().out
+    for path, content in saved.items():
+        path.write_bytes(content)
+    assert app.run(words) == 0
+    assert app.run(["diff", str(store), str(tmp_path / "table")]) == 0
 
 
 def test_a_store_that_is_open_is_read_as_it_is(store: Path) -> None:

@@ -481,7 +481,7 @@ class StoreStream:
 
         Without failOnDataLoss it is reported once. The queues show only what the log still has: without this its last
         messages would be left out in silence. A store that was not stopped may be a copy of one that somebody writes:
-        the next copying brings the rest. So a line says it, and the stream goes on.
+        the next copying brings the rest. So it is reported as a loss, and the stream goes on.
 
         Raises:
             LostLogError, CorruptStoreError: (failOnDataLoss) it is, and the store was stopped.
@@ -503,7 +503,7 @@ class StoreStream:
             if now.facts.clean:
                 self._losses.append("" if self._losses else str(error))
             else:
-                self.tell(f"{error} (going on: the store was not stopped, so a copy of it may still grow)")
+                self.lose(f"{error} (going on: the store was not stopped, so a copy of it may still grow)")
 
     def _report_losses(self) -> None:
         """Print one line, however many queues lost messages."""
