@@ -70,7 +70,7 @@ def is_remote(path: str | os.PathLike[str]) -> bool:
 
 
 def is_utf8(path: str) -> bool:
-    """Return whether a path is UTF-8: one that is not is half a text, which no table can hold."""
+    """Return whether a path is UTF-8; columns and manifests cannot hold another one."""
     try:
         path.encode()
     except UnicodeEncodeError:
