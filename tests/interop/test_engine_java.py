@@ -126,6 +126,32 @@ def test_java_recovers_what_a_killed_flintmq_left(tmp_path: Path, java: Java):
     assert len(ours) - len(entries) <= 1
 
 
+@pytest.mark.parametrize("files", [8, 20])
+def test_d35_java_leaves_out_what_lies_more_than_ten_files_back(tmp_path: Path, java: Java, files: int):
+    """An unclean stop with so many files without units: FlintMQ completes them, 5.4.0 and newer the last ten only."""
+    left = tmp_path / "left"
+    with MessageStore(left, config=KEYS, unique_keys=False) as store:
+        for n in range(12):
+            store.put(Message("T1", b"%d" % n))
+    with MessageStore(left, config=KEYS, unique_keys=False, dispatch="external") as store:
+        begin = store.put(Message("T1", b"first without a unit")).physical_offset
+        while store.put(Message("T1", bytes(700))).physical_offset < begin + files * FILE_SIZE:
+            pass
+    (left / "abort").touch()
+    held = len(records(left, FILE_SIZE))
+    shutil.copytree(left, tmp_path / "ours")
+    with MessageStore(tmp_path / "ours", config=KEYS, unique_keys=False) as store:
+        assert store.wait_dispatched(30)
+        assert store.put(Message("T1", b"next")).queue_offset == held
+    java(
+        "run", left, KEYS, [{"op": "put", "topic": "T1", "queue": 0, "body": {"hex": "00"}}, {"op": "dispatch"}], TOPICS
+    )
+    offsets = [r.queue_offset for r in records(left, FILE_SIZE)]
+    assert len(offsets) == held + 1 and offsets[:held] == list(range(held))
+    wrong = java.version != "5.3.3" and files > 10
+    assert (offsets[-1] < held) == wrong
+
+
 def test_d2_a_mark_that_java_left_standing_hides_no_key(tmp_path: Path, java: Java):
     """FlintMQ is killed; Java starts, throws the index away (D2) and is killed before it writes a checkpoint, so that
     FlintMQ's mark still holds beside it. Java itself reads the last log files only, where no record has a key."""

@@ -81,3 +81,21 @@ def test_delayed_messages_wait_for_a_store_that_dispatches(tmp_path):
 def test_another_word_is_refused(tmp_path):
     with pytest.raises(UsageError, match='"thread" or "external"'):
         open_small(tmp_path, dispatch="none")
+
+
+@pytest.mark.parametrize("how", ["clean", "killed"])
+def test_d35_queues_that_end_many_files_before_the_log_are_completed(tmp_path, how):
+    """RocketMQ looks ten files back, and gives queue offsets a second time."""
+    with open_small(tmp_path) as store:
+        put_all(store, 5, size=300)
+    with external(tmp_path) as store:
+        put_all(store, 200, first=5, size=300)
+    assert len(os.listdir(tmp_path / "commitlog")) > 15
+    if how == "killed":
+        (tmp_path / "abort").touch()
+    with open_small(tmp_path) as store:
+        assert store.wait_dispatched(10)
+        assert put_all(store, 1, first=205, size=300)[0].queue_offset == 205
+    kept = records(tmp_path)
+    assert [r.queue_offset for r in kept] == list(range(206))
+    check_derived(tmp_path)
