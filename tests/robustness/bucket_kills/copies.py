@@ -34,6 +34,8 @@ from tests.support.object_server import KEYS, Server, running
 SIGNALS = (signal.SIGKILL, signal.SIGKILL, signal.SIGINT, signal.SIGTERM)
 WAYS = ("rest", "unclean", "some")
 SECONDS_MOST = 9.0  # of a run before it is ended
+SMALL_INDEX = {"maxHashSlotNum": 500, "maxIndexNum": 2000}
+SMALL_SECONDS_MOST = 1.5
 LATE = ("something is there already", "is not finished", "were put or removed there during the copy")
 LATE_PUTS_MOST = 5
 
@@ -45,17 +47,20 @@ class Run:
         folder: an empty directory.
         server: object storage.
         seed: of what is random.
+        small: with index files of some KiB, not of 400 MiB, which take most of a copy's time.
     """
 
-    def __init__(self, folder: Path, server: Server, seed: int) -> None:
+    def __init__(self, folder: Path, server: Server, seed: int, *, small: bool = False) -> None:
         self.folder, self.seed, self.random, self.number = folder, seed, random.Random(seed), 0
+        self.index = SMALL_INDEX if small else {}
+        self.longest = SMALL_SECONDS_MOST if small else SECONDS_MOST
         self.counted: Counter[str] = Counter()
         temporary = folder / "temporary"
         temporary.mkdir()
         self.environment = {**os.environ, **KEYS, "AWS_ENDPOINT_URL": server.endpoint, "AWS_REGION": "us-east-1"}
         self.environment["TMPDIR"] = str(temporary)
         bodies = [b"%06d" % number + self.random.randbytes(300) for number in range(3000)]
-        keys = {"mappedFileSizeCommitLog": 1 << 18, "mappedFileSizeConsumeQueue": 2000}
+        keys = {"mappedFileSizeCommitLog": 1 << 18, "mappedFileSizeConsumeQueue": 2000, **self.index}
         with MessageStore(folder / "rest", keys) as store:
             for number, body in enumerate(bodies):
                 assert store.put(Message(f"T{number % 7}", body, queue_id=number % 4)).status.name == "PUT_OK"
@@ -66,6 +71,7 @@ class Run:
     def begin(self, way: str, url: str) -> subprocess.Popen[str]:
         """Start a copy."""
         more = ["--topic", "T3"] if way == "some" else []
+        more += [word for key, value in self.index.items() for word in ("--set", f"{key}={value}")]
         return subprocess.Popen(
             [
                 sys.executable,
@@ -97,7 +103,7 @@ class Run:
         way, url = self.random.choice(WAYS), f"s3://stores/copies-{self.seed}/{self.number}"
         bucket, key = bucket_of(url, StoreConfig().s3)
         started = [self.begin(way, url) for _ in range(self.random.choice((1, 1, 2)))]
-        until = time.monotonic() + self.random.random() * SECONDS_MOST
+        until = time.monotonic() + self.random.random() * self.longest
         while time.monotonic() < until:
             self.look(way, url)
             time.sleep(0.1)  # readers and runs share the processors
@@ -160,9 +166,9 @@ class Run:
         raise AssertionError(f"{url}: refused {LATE_PUTS_MOST} times after it was cleared; last: {error}")
 
 
-def killed(folder: Path, server: Server, seed: int, kills: int) -> Run:
+def killed(folder: Path, server: Server, seed: int, kills: int, *, small: bool = False) -> Run:
     """Make a run with so many ended copies; it ends with an AssertionError if something is wrong."""
-    run = Run(folder, server, seed)
+    run = Run(folder, server, seed, small=small)
     with patch.dict(os.environ, run.environment):
         while sum(count for name, count in run.counted.items() if name.startswith("ended by")) < kills:
             run.once()

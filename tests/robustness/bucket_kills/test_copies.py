@@ -10,5 +10,5 @@ from tests.support.object_server import running
 
 def test_a_killed_copy_is_no_store(tmp_path):
     with running() as server:
-        run = killed(tmp_path, server, seed=5, kills=3)
+        run = killed(tmp_path, server, seed=6, kills=3, small=True)
     assert run.counted["looks that found no store"] > 0
