@@ -97,7 +97,7 @@ format: install ## Format the code and mend what ruff can mend
 	$(BIN)/ruff format .
 
 types: install ## Check the types, strictly
-	$(BIN)/mypy --strict src examples bench
+	$(BIN)/mypy --strict src examples bench tools
 
 imports: install ## Check that imports point one way (the layers in pyproject.toml)
 	NO_COLOR=1 $(BIN)/lint-imports
@@ -179,7 +179,7 @@ sanitize: install ## Run kernels built with gcc's address and undefined-behaviou
 clean: ## Remove builds, compiled kernels and caches; .venv stays
 	rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis htmlcov .coverage
 	rm -f src/flintmq/kernels/*.so $(VENV)/.compiled
-	find src tests bench examples -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests bench examples tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## Remove .venv too
 	rm -rf $(VENV) $(OLD_SPARK) $(NEWEST) $(OLDEST) $(SITE)

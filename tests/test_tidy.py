@@ -18,7 +18,7 @@ from flintmq.testing import write_store
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "flintmq"
-FOLDERS = ("src", "tests", "bench", "docs", "examples", "experiments", ".ci", ".github")
+FOLDERS = ("src", "tests", "bench", "docs", "examples", "experiments", "tools", ".ci", ".github")
 TEXT = {".py", ".pyi", ".pxd", ".h", ".md", ".toml", ".sh", ".in", ".yml", ".yaml", ""}
 
 
@@ -116,7 +116,9 @@ def test_every_folder_is_on_the_map():
     text = (ROOT / "ARCHITECTURE.md").read_text(encoding="utf-8")
     folders = [f"{path.name}/" for path in sorted(SOURCE.iterdir()) if (path / "__init__.py").is_file()]
     folders += [
-        f"{name}/" for name in ("src", "tests", "bench", "docs", "examples", "experiments") if (ROOT / name).is_dir()
+        f"{name}/"
+        for name in ("src", "tests", "bench", "docs", "examples", "experiments", "tools")
+        if (ROOT / name).is_dir()
     ]
     assert [folder for folder in folders if f"`{folder}`" not in text and f"/{folder}`" not in text] == []
     assert len(text.splitlines()) <= 145
