@@ -21,7 +21,7 @@ from flintmq.arrow.schema import narrow
 from flintmq.config.text import check_integer
 from flintmq.errors import MissingExtraError, UsageError
 from flintmq.frames.dataset import StoreDataset
-from flintmq.frames.statements import DENIED, keep_out, refuse_lost_answers
+from flintmq.frames.statements import DENIED, FREE, LOCKED, close, refuse_lost_answers
 from flintmq.message import MEMBER_COLUMNS
 from flintmq.store.view import StoreView, open_store
 
@@ -64,8 +64,8 @@ def ask(messages: StoreDataset, question: str, memory: int = MEMORY_BYTES) -> It
         FlintError: the store cannot be read.
         OSError: the block raised it, which cannot write the answer.
 
-    Security: the query is the caller's own, and may read files, and write those that it names in quotes outside the
-    stores (`frames/statements.py`). Nothing is downloaded.
+    Security: the query is the caller's own, and may read and write the files that it names in quotes outside the
+    stores, no others (`frames/statements.py`). Nothing is downloaded.
     """
     if not isinstance(question, str):
         raise UsageError(f"the question is {question!r:.60}, of type {type(question).__name__}; give SQL as text")
@@ -78,25 +78,19 @@ def ask(messages: StoreDataset, question: str, memory: int = MEMORY_BYTES) -> It
         raise MissingExtraError("SQL needs DuckDB: pip install 'flintmq[duckdb]'") from error
     failures = (duckdb.Error, pa.ArrowException, OSError)
     with tempfile.TemporaryDirectory(prefix="flintmq-sql-") as folder:
-        settings: dict[str, Any] = {
-            "memory_limit": f"{memory >> 10}KiB",
-            "temp_directory": folder,
-            "threads": min(THREADS, os.cpu_count() or 1),
-            "autoinstall_known_extensions": "false",
-        }
-        connection = duckdb.connect(":memory:", config=settings)
+        connection = connect(folder, memory)
         given = False
         try:
-            connection.execute("set timezone = 'UTC'")
             statements = connection.extract_statements(question)
             refuse_lost_answers(statements)
             connection.register("messages", messages)
             for name, table in _tables(messages, question):
                 connection.register(name, table)
+            stores = [place for place, _ in messages.places()]
+            question = close(connection, statements, question, stores, messages.config)
             messages = _faster(connection, messages, question)
             connection.register("messages", messages)
-            stores = (place for place, _ in messages.places())
-            answer: Any = connection.sql(keep_out(connection, statements, question, stores, messages.config))
+            answer: Any = connection.sql(question)
             if answer is None:  # no statement, or one without rows
                 given = True
                 yield pa.RecordBatchReader.from_batches(pa.schema([]), iter(()))
@@ -112,6 +106,24 @@ def ask(messages: StoreDataset, question: str, memory: int = MEMORY_BYTES) -> It
             raise _plain(error, messages) from None
         finally:
             connection.close()
+
+
+def connect(folder: str, memory: int = MEMORY_BYTES) -> Any:
+    """Open a database in memory, which spills to the folder."""
+    import duckdb
+
+    settings: dict[str, Any] = {
+        "memory_limit": f"{memory >> 10}KiB",
+        "temp_directory": folder,
+        "threads": min(THREADS, os.cpu_count() or 1),
+        "autoinstall_known_extensions": "false",
+        "autoload_known_extensions": "false",
+        "allow_persistent_secrets": "false",
+        "python_enable_replacements": "false",  # no variable of ours is a table
+    }
+    connection = duckdb.connect(":memory:", config=settings)
+    connection.execute("set timezone = 'UTC'")
+    return connection
 
 
 def _faster(connection: Any, messages: StoreDataset, question: str) -> StoreDataset:
@@ -150,9 +162,11 @@ def _plain(error: Exception, messages: StoreDataset) -> Exception:
         return UsageError(f"SQL: there is no table {unknown[1]}; the views are messages, queues and offsets")
     if denied := DENIED.search(str(error)):
         return UsageError(
-            f"SQL: {denied[1]} is inside a store, where no query writes, or the query does not name it in quotes; give "
-            "another place, as one text"
+            f"SQL: {denied[1]} is inside a store, where no query touches files, or the query has it not in quotes; "
+            "give another place, as one text"
         )
+    if locked := LOCKED.search(str(error)):
+        return UsageError(f"SQL: no query sets {locked[1]}; it may begin with: set {' | '.join(FREE)} = ...")
     text = " ".join(re.sub(r"\s*\n\s*LINE \d+:.*", "", str(error), flags=re.DOTALL).split())
     if "Out of Memory" in text:
         text = text.partition(" Possible solutions")[0]
