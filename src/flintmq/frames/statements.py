@@ -1,4 +1,4 @@
-"""Keeps each question of DuckDB to the files that it names, and checks which statement answers.
+"""Keeps questions to the files that they name, and checks which statement answers.
 
 The type of a statement says nothing of its effect: table functions write (`enable_logging`), a WITH hides them, and a
 later DuckDB has more of them. So DuckDB itself is closed for every question, before anything of it is bound: it may
@@ -116,7 +116,9 @@ def _check_version(connection: Any, question: str) -> None:
 
 
 def _allowed(question: str, stores: list[str], config: StoreConfig, new: bool) -> Iterator[str]:
-    """Yield the local paths in quotes that are neither in a store nor above one; if not `new`, existing ones only.
+    """Yield the local paths in quotes that are neither in a store nor above one.
+
+    Those of new files only if `new`.
 
     Instead of a pattern it is the directory that it begins with; or the files that match, if this one is above a store.
     """
