@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.metadata
 import os
+import re
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -30,6 +32,30 @@ def test_this_installation_is_healthy_and_says_what_it_is() -> None:
     assert sys.executable in checks["python"].found
     assert checks["kernels"].found.startswith("compiled: ") == (_select.compiled() and not _select.stale())
     assert "java" not in checks  # nobody told how to look for it
+
+
+def test_the_extras_are_those_of_the_package() -> None:
+    project = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text())["project"]
+    names = {"": project["dependencies"], **project["optional-dependencies"]}
+    for extra in installation.EXTRAS:
+        wanted = {re.split(r"[^A-Za-z0-9_.-]", one)[0] for one in names.pop(extra)} - {"flintmq"}
+        assert set(installation.EXTRAS[extra][1]) == wanted, extra
+    assert set(names) == {"all", "bench", "site", "dev"}
+
+
+def test_what_an_extra_lacks_is_named_with_the_way_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    version = importlib.metadata.version
+
+    def without(name: str) -> str:
+        if name in ("jinja2", "fastavro"):
+            raise importlib.metadata.PackageNotFoundError(name)
+        return version(name) if name == "flintmq" else "1.0"
+
+    monkeypatch.setattr(importlib.metadata, "version", without)
+    checks = by_name(installation.diagnose())
+    assert checks["spark"].state == "missing" and checks["spark"].found.startswith("not installed: jinja2 (")
+    assert checks["avro"].advice == "pip install 'flintmq[avro]'"
+    assert (checks["delta"].state, checks["delta"].found) == ("ok", "deltalake 1.0")
 
 
 def test_the_sample_record_is_the_one_that_java_wrote(golden) -> None:  # type: ignore[no-untyped-def]

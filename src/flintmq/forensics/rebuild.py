@@ -16,6 +16,7 @@ from typing import Any
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
+from flintmq.forensics.verify.small_files import other_things
 from flintmq.format.index import PEER_533, checked_peer
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.full_disk import naming
@@ -112,7 +113,10 @@ def plan_rebuild(
     into, disk = plan.into, plan.disk
     taken = [name for name in RESULTS if disk.is_dir(os.path.join(into, name))]
     if taken:
-        raise UsageError(f"{into}: {', '.join(taken)} exist already; give an empty directory")
+        verb = "exist" if taken[1:] else "exists"
+        raise UsageError(f"{into}: {', '.join(taken)} {verb} already; give an empty directory")
+    if others := [name for name in other_things(into, disk) if name != STAGING]:
+        raise UsageError(f"{into} holds other things ({others[0]!a}); give an empty directory")
     if is_live(into):
         raise UsageError(f"{into}: a running store holds its lock; stop it or give another directory")
     return plan

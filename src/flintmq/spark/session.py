@@ -111,7 +111,7 @@ def _session_class() -> type[SparkSession]:
     # Spark itself would report a missing pandas or pyarrow only in the middle of a job.
     missing = [name for name in ("pyspark", "pyarrow", "pandas") if importlib.util.find_spec(name) is None]
     if missing:
-        raise MissingExtraError(f"{' and '.join(missing)}: not installed; `pip install flintmq[spark]` brings it")
+        raise MissingExtraError(f"{' and '.join(missing)}: not installed; `pip install 'flintmq[spark]'` brings it")
     from pyspark.sql import SparkSession
 
     return SparkSession

@@ -150,7 +150,7 @@ def effects_for(path: str | os.PathLike[str], options: S3Options | None = None) 
         objects = importlib.import_module("flintmq.objects.object_store")
     except ImportError as error:
         raise MissingExtraError(
-            f"{os.fspath(path)}: reading object storage needs obstore; `pip install flintmq[objects]` brings it"
+            f"{os.fspath(path)}: reading object storage needs obstore; `pip install 'flintmq[objects]'` brings it"
         ) from error
     effects: Effects = objects.ObjectStore((options or S3Options()).with_environment())
     return effects

@@ -65,11 +65,28 @@ def test_what_belongs_to_follow(run: Run, golden: Any, tmp_path: Path, words: li
     )
 
 
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--to", "iceberg", "--catalog", "nocatalog:x.y"), "catalog nocatalog: cannot be opened"),
+        (("--body", "json", "--body-schema", "nosuch.ddl"), "body schema 'nosuch.ddl': no such file, and no DDL such"),
+    ],
+)
+def test_a_refused_run_leaves_nothing(run: Run, golden: Any, tmp_path: Path, words: tuple[str, ...], told: str) -> None:
+    result = run("export", golden("basic").path, "--out", tmp_path / "lake", *words)
+    assert result.code in (2, 5) and told in result.err and not (tmp_path / "lake").exists()
+    (tmp_path / "lake").mkdir()  # somebody else's stays
+    run("export", golden("basic").path, "--out", tmp_path / "lake", *words)
+    assert (tmp_path / "lake").exists()
+
+
 def test_a_topic_that_is_not_there(run: Run, golden: Any, tmp_path: Path) -> None:
     """The exit code is that of `scan --topic`."""
     result = run("export", golden("basic").path, "--out", tmp_path / "lake", "--topic", "nosuch")
     assert run("scan", golden("basic").path, "--topic", "nosuch").code == 7
     assert result.code == 7 and ": the store has no topic 'nosuch'; it has " in result.err
+    assert "reads the rest" not in result.err  # there is none
+    result = run("export", golden("basic").path, "--out", tmp_path / "lake", "--topic", "nosuch", "--topic", "Orders")
     assert result.err.endswith("; --skip-damage reads the rest\n") and "failOnDataLoss" not in result.err
 
 

@@ -21,11 +21,12 @@ def feed(monkeypatch: pytest.MonkeyPatch, data: bytes) -> None:
 def test_a_message_is_stored_and_scanned(run: Run, tmp_path: Path) -> None:
     store = tmp_path / "store"
     result = run("put", store, "Orders", "hello", "--tag", "paid", "--key", "order-1", "--queue", 3)
-    assert (result.code, result.err) == (0, "")
+    assert (result.code, result.err) == (0, f"flintmq: made a new store in {store}\n")
+    assert run("put", store, "Other", "hello").err == ""  # it is there now
     said, msg_id = result.out.removesuffix("\n").rsplit(" ", 1)
     assert said == "PUT_OK  Orders/3/0  @0  167 B  7F00000100002A9F0000000000000000  msg_id" and len(msg_id) == 32
     assert run("query", store, "Orders", msg_id).out.count("Orders/3/0") == 1
-    row = json.loads(run("scan", store, "--json").out)
+    row = json.loads(run("scan", store, "--topic", "Orders", "--json").out)
     assert (row["topic"], row["queue_id"], row["tags"], row["keys"], row["body"]) == (
         "Orders",
         3,
@@ -57,6 +58,30 @@ def test_standard_input_is_the_body(run: Run, tmp_path: Path, monkeypatch: pytes
     feed(monkeypatch, b"\x00\xff\n")
     assert run("put", tmp_path / "store", "T").code == 0
     assert json.loads(run("scan", tmp_path / "store", "--json").out)["body"] == "AP8K"
+
+
+def test_an_empty_standard_input_is_no_body(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    feed(monkeypatch, b"")  # as a cron job's is
+    result = run("put", tmp_path / "store", "T")
+    assert result.code == 2 and "standard input is empty; give BODY ('' for an empty one)" in result.err
+    assert not (tmp_path / "store").exists()
+    assert run("put", tmp_path / "store", "T", "").code == 0
+
+
+@pytest.mark.parametrize("name", ["notes.txt", ".bashrc", "src/"])
+def test_no_store_is_made_among_other_things(run: Run, tmp_path: Path, name: str) -> None:
+    place = tmp_path / "home"
+    place.mkdir()
+    (place / name).mkdir() if name.endswith("/") else (place / name).write_text("mine")
+    result = run("put", place, "T", "x")
+    assert result.code == 2 and f"no store, and holds other things ('{name.strip('/')}')" in result.err
+    assert [one.name for one in place.iterdir()] == [name.strip("/")]
+
+
+@pytest.mark.parametrize("name", ["config", "lost+found"])
+def test_a_store_is_made_where_only_its_own_things_are(run: Run, tmp_path: Path, name: str) -> None:
+    (tmp_path / "store" / name).mkdir(parents=True)
+    assert run("put", tmp_path / "store", "T", "x").code == 0
 
 
 def test_a_refused_message_ends_with_its_status(run: Run, tmp_path: Path) -> None:

@@ -64,3 +64,14 @@ def test_damage_is_an_error_and_leaves_nothing(run: Run, golden, tmp_path: Path)
     result = run("rebuild", store, "--into", tmp_path / "into")
     assert result.code == 1 and "position 5071" in result.err
     assert not [p for p in tree(tmp_path / "into") if not p.startswith(".")]
+
+
+def test_nothing_is_written_beside_other_things(run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    store, into = golden("basic").path, tmp_path / "into"
+    (into / "src").mkdir(parents=True)
+    result = run("rebuild", store, "--into", into)
+    assert result.code == 2 and result.err.endswith("holds other things ('src'); give an empty directory\n")
+    assert [one.name for one in into.iterdir()] == ["src"]
+    (into / "src").rename(into / "config")  # of a store that lost its queues
+    assert run("rebuild", store, "--into", into).code == 0
+    assert "consumequeue, index exist already; give" in run("rebuild", store, "--into", into).err

@@ -1,3 +1,4 @@
+import os
 import shutil
 
 import pytest
@@ -37,6 +38,8 @@ def test_a_store_is_a_directory_with_a_commit_log(tmp_path):
     [
         (lambda root: root, "does not exist; give the directory that holds commitlog/"),
         (lambda root: root.write_bytes(b""), "is a file; give the directory"),
+        (lambda root: os.mkfifo(root), "is no directory; give the directory"),
+        (lambda root: root.symlink_to("/gone"), "is a link to /gone, which does not exist; give the directory"),
         (lambda root: folders(root, "x"), "holds no commitlog/; give a store's root"),
         (lambda root: (folders(root, "x"), (root / "commitlog").write_bytes(b"")), "holds no commitlog/"),
         (lambda root: (folders(root), root.mkdir(), (root / ("0" * 20)).write_bytes(b"")), "holds log files itself"),

@@ -15,6 +15,7 @@ from flintmq.cli.values import store_config
 from flintmq.errors import UsageError
 
 if TYPE_CHECKING:
+    from flintmq.config.keys import StoreConfig
     from flintmq.message import PutResult
 
 EPILOG = examples(
@@ -53,6 +54,7 @@ def command(
         raise UsageError("--lines reads standard input; leave BODY out")
     if body is None and sys.stdin is None:
         raise UsageError("standard input is closed; give BODY, or the messages by < FILE")
+    groups = _line_groups() if lines else [[_one_body(body)]]
     import flintmq
     from flintmq.format.text import java_encode
     from flintmq.store.append.checks import topic_status
@@ -61,9 +63,12 @@ def command(
     refuse_other_encoding(topic)
     if topic_status(topic, java_encode(topic)) is not None:  # before a store is created for it
         flintmq.message.refused(flintmq.PutRule.TOPIC).raise_for_status()
-    out = output(as_json)
-    with flintmq.MessageStore(store, config=store_config(settings), unique_keys=not no_unique_key) as opened:
-        for bodies in _bodies(body, lines):
+    out, config = output(as_json), store_config(settings)
+    is_new = _is_new(store, config)
+    with flintmq.MessageStore(store, config=config, unique_keys=not no_unique_key) as opened:
+        if is_new:  # a misspelled path would be one, too
+            out.note(f"made a new store in {store}")
+        for bodies in groups:
             messages = [flintmq.Message(topic, one, tags=tag, keys=key, queue_id=queue_id) for one in bodies]
             results = opened.put_many(messages, until_refused=True)
             out.lines([_json(r) if as_json else _line(r, topic, queue_id) for r in results])
@@ -73,21 +78,44 @@ def command(
     return 0
 
 
-def _bodies(body: str | None, lines: bool) -> Iterator[list[bytes]]:
-    """Yield groups of bodies to store together."""
-    if body is not None:
-        yield [os.fsencode(body)]
-    elif not lines:
-        yield [sys.stdin.buffer.read()]
-    else:
-        group: list[bytes] = []
-        for line in sys.stdin.buffer:
-            group.append(line.rstrip(b"\r\n"))
-            if len(group) == LINES_AT_ONCE:
-                yield group
-                group = []
-        if group:
+def _is_new(path: str, config: StoreConfig) -> bool:
+    """Return whether a store will be made at this path.
+
+    Raises:
+        UsageError: the directory holds something else.
+    """
+    from flintmq.forensics.verify.small_files import other_things
+    from flintmq.storage.store_url import local_only
+    from flintmq.store.layout.directories import LOG
+
+    root = local_only(path)
+    if os.path.isfile(root) or os.path.isdir(os.path.join(root, LOG)) or config.store_path_commit_log.strip():
+        return False
+    if others := other_things(root):
+        raise UsageError(
+            f"{path}: no store, and holds other things ({others[0]!a}); give a store or an empty directory"
+        )
+    return True
+
+
+def _one_body(given: str | None) -> bytes:
+    if given is not None:
+        return os.fsencode(given)
+    if body := sys.stdin.buffer.read():
+        return body
+    raise UsageError("standard input is empty; give BODY ('' for an empty one), or the message by < FILE")
+
+
+def _line_groups() -> Iterator[list[bytes]]:
+    """Yield groups of lines of standard input, without their ends."""
+    group: list[bytes] = []
+    for line in sys.stdin.buffer:
+        group.append(line.rstrip(b"\r\n"))
+        if len(group) == LINES_AT_ONCE:
             yield group
+            group = []
+    if group:
+        yield group
 
 
 def _fields(result: PutResult) -> dict[str, Any]:

@@ -72,7 +72,9 @@ def command(
         int | None,
         Option("--lines", "-n", metavar="N", min=0, show_default=False, help="Number of the newest messages (10)."),
     ] = None,
-    follow: Annotated[bool, Option("--follow", "-f", help="Continue with new messages until Ctrl-C.")] = False,
+    follow: Annotated[
+        bool, Option("--follow", "-f", help="Continue with new messages until Ctrl-C (code 130).")
+    ] = False,
     queue: QueuesOption = None,
     tag: TagOption = None,
     limit: Annotated[int | None, limit_option(help="Stop after N messages.")] = None,

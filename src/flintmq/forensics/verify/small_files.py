@@ -16,7 +16,7 @@ from flintmq.errors import FormatError, StoreAccessError
 from flintmq.forensics.verify.findings import Findings
 from flintmq.format import checkpoint, config_json, flintmq_mark
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.store_url import FOLDERS
 from flintmq.store.layout import config_reader, directories
 from flintmq.store.layout.config_reader import BrokerConfig
@@ -203,6 +203,15 @@ def check_offsets(
         check(config_reader.DELAYS, f"delay level {level}", SCHEDULE_TOPIC, level - 1, offset)
 
 
+def other_things(root: str, effects: Effects = REAL) -> list[str]:
+    """Return the names in a directory that are of no store; none if it does not exist."""
+    return [name for name in effects.listdir(root) if not _is_of_a_store(name) and name != "lost+found"]
+
+
+def _is_of_a_store(name: str) -> bool:
+    return name in ROOT_NAMES or name in NOT_CHECKED or _SNAPSHOT.fullmatch(name) is not None
+
+
 def check_root(root: str, config: StoreConfig, findings: Findings, effects: Effects) -> None:
     """Note unknown files in the root."""
     log_elsewhere = {
@@ -214,7 +223,7 @@ def check_root(root: str, config: StoreConfig, findings: Findings, effects: Effe
             findings.note("not-checked", f"{name}/: {NOT_CHECKED[name]}", path)
         elif name == "abort":
             findings.note("abort", "the store is in use, or did not stop cleanly", path)
-        elif name not in ROOT_NAMES and not _SNAPSHOT.fullmatch(name) and os.path.normpath(path) not in log_elsewhere:
+        elif not _is_of_a_store(name) and os.path.normpath(path) not in log_elsewhere:
             findings.note("unknown-file", f"{path} is not known", path)
     for folder, what in directories.in_rocksdb(root, effects).items():
         findings.note("not-checked", f"{folder}/: {what}", os.path.join(root, folder))

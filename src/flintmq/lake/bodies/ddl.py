@@ -204,7 +204,7 @@ class _Ddl:
         return kind
 
     def _wrong(self) -> NoReturn:
-        raise UsageError(f"body schema {self._text[:80]!r}: no DDL such as 'id long, name string'")
+        raise UsageError(f"body schema {self._text[:80]!r}: no such file, and no DDL such as 'id long, name string'")
 
     def _is(self, word: str) -> bool:
         token = self._tokens[self._next]

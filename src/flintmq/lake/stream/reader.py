@@ -134,10 +134,10 @@ class StoreStream:
         from flintmq.store.read.known_topics import unknown_topics
 
         queues = self._look()
-        unknown = list(unknown_topics(queues.lookup, self.options.read.predicate, "it is read once it exists").values())
+        unknown = list(unknown_topics(queues.lookup, self.options.read.predicate).values())
         if unknown:
             more = f" (and {len(unknown) - 1} other topics)" if unknown[1:] else ""
-            self.tell(f"{unknown[0]}{more}")
+            self.tell(f"{unknown[0]}{more}; it is read once it exists")
         starts = self._starts(queues)
         return self._flat(starts, begin_anchor(queues, starts))
 

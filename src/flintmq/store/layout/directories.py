@@ -85,8 +85,7 @@ def open_root(path: str | os.PathLike[str], config: StoreConfig, effects: Effect
     root = store_path(path)
     root = root if is_remote(root) else os.path.normpath(root)
     if not effects.is_dir(root):
-        what = "is a file" if effects.size(root) is not None else "does not exist"
-        raise NotAStoreError(f"{root}: {what}; give the directory that holds commitlog/")
+        raise NotAStoreError(f"{root}: {_no_directory(root, effects)}; give the directory that holds commitlog/")
     names = effects.listdir(root)
     _refuse_dledger(root, names)
     if COPYING in names and COPIED not in names:
@@ -97,6 +96,14 @@ def open_root(path: str | os.PathLike[str], config: StoreConfig, effects: Effect
     if not effects.is_dir(os.path.join(root, LOG)) and not config.store_path_commit_log.strip():
         raise NotAStoreError(f"{root}: {_why_no_store(names)}")
     return root
+
+
+def _no_directory(root: str, effects: Effects) -> str:
+    if effects.size(root) is not None:
+        return "is a file"
+    if not effects.remote and os.path.lexists(root):
+        return "is no directory" if os.path.exists(root) else f"is a link to {os.readlink(root)}, which does not exist"
+    return "does not exist"
 
 
 def _refuse_dledger(root: str, names: list[str]) -> None:

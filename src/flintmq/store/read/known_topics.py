@@ -22,7 +22,7 @@ NOT_THERE = "not-there"
 KINDS = (directories.QUEUES, directories.BATCH_QUEUES)
 
 
-def unknown_topics(lookup: QueueLookup, predicate: Predicate, advice: str) -> dict[str, UsageError]:
+def unknown_topics(lookup: QueueLookup, predicate: Predicate, advice: str = "") -> dict[str, UsageError]:
     """Make an error for each named topic that is unknown to the store; by topic, in order.
 
     An unknown topic has no files, no records and no entry in config/topics.json.
@@ -30,7 +30,7 @@ def unknown_topics(lookup: QueueLookup, predicate: Predicate, advice: str) -> di
     Args:
         lookup: the store's queues.
         predicate: names topics.
-        advice: end of the error: how the rest is read.
+        advice: end of the error: how the rest is read. Left out where no named topic is known: there is no rest.
 
     Raises:
         StoreAccessError: a file may not be read.
@@ -43,9 +43,9 @@ def unknown_topics(lookup: QueueLookup, predicate: Predicate, advice: str) -> di
         return {}
     names = {name.topic for name in lookup.names()}  # slow in a store without queues; but something is wrong here
     known = sorted(names | set(snapshot.broker.topics))
-    return {
-        name: UsageError(f"{_no_topic(snapshot.root, name, known)}; {advice}") for name in missing if name not in names
-    }
+    unknown = [name for name in missing if name not in names]
+    end = f"; {advice}" if advice and len(unknown) < len(predicate.named_topics or ()) else ""
+    return {name: UsageError(_no_topic(snapshot.root, name, known) + end) for name in unknown}
 
 
 def is_log_alone(snapshot: Snapshot) -> bool:
