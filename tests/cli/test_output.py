@@ -207,26 +207,3 @@ def test_warnings_of_the_library_are_notes(capsys: pytest.CaptureFixture[str]) -
     assert text == "flintmq: a\\x1b[2J\\u202eb is not used"
     assert json.loads(line) == {"note": "a\x1b[2J\u202eb is not used"} and line.isascii()
     assert not logging.getLogger("flintmq").handlers
-
-
-@pytest.mark.parametrize(
-    ("words", "message", "line"),
-    [
-        (["nowhere"], "{here}/nowhere: does not exist", "nowhere: does not exist"),
-        (["./a/../b/", "x"], "{here}/b/commitlog: damaged", "./a/../b/commitlog: damaged"),
-        (["nowhere"], "{here}/nowhere2: does not exist", "{here}/nowhere2: does not exist"),
-        (["{here}/nowhere"], "{here}/nowhere: does not exist", "{here}/nowhere: does not exist"),
-        (["s3://b/x", "."], "{here}: no store; s3://b/x", "{here}: no store; s3://b/x"),
-        (["b"], "log of /other{here}/b", "log of /other{here}/b"),
-    ],
-)
-def test_an_error_names_paths_as_they_were_typed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str], message: str, line: str
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("sys.argv", ["flintmq", *(word.format(here=tmp_path) for word in words)])
-    error = NotAStoreError("x")
-    assert output.error_line(error, message.format(here=tmp_path), 2, False) == "flintmq: " + line.format(here=tmp_path)
-    assert json.loads(output.error_line(error, message.format(here=tmp_path), 2, True))["message"] == message.format(
-        here=tmp_path
-    )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from flintmq.cli import text
@@ -105,3 +107,22 @@ def test_notes_are_sentences_where_they_are_known() -> None:
         "note     time-step: x",
         "note     time-step: 9 in all",
     ]
+
+
+@pytest.mark.parametrize(
+    ("words", "message", "line"),
+    [
+        (["nowhere"], "{here}/nowhere: does not exist", "nowhere: does not exist"),
+        (["./a/../b/", "x"], "{here}/b/commitlog: damaged", "./a/../b/commitlog: damaged"),
+        (["nowhere"], "{here}/nowhere2: does not exist", "{here}/nowhere2: does not exist"),
+        (["{here}/nowhere"], "{here}/nowhere: does not exist", "{here}/nowhere: does not exist"),
+        (["s3://b/x", "."], "{here}: no store; s3://b/x", "{here}: no store; s3://b/x"),
+        (["b"], "log of /other{here}/b", "log of /other{here}/b"),
+    ],
+)
+def test_an_error_names_paths_as_they_were_typed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, words: list[str], message: str, line: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    typed = [word.format(here=tmp_path) for word in words]
+    assert text.as_typed(message.format(here=tmp_path), typed) == line.format(here=tmp_path)

@@ -17,6 +17,7 @@ from typing import NoReturn
 from flintmq.cli.output import PipeClosed, be_quiet, report_error, warnings_as_notes
 from flintmq.cli.plain import plain_call
 from flintmq.cli.signals import stopping
+from flintmq.cli.text import as_typed
 from flintmq.errors import FlintError, StoreAccessError, UsageError
 
 EXIT_INTERNAL = 10
@@ -80,7 +81,7 @@ def run(argv: Sequence[str]) -> int:
         except Exception as error:  # the outermost handler: whatever the error, the user gets one line
             if stopped.number is not None:  # a library turned the signal into another error
                 return stopped.exit_code
-            return _explain(error, as_json)
+            return _explain(error, as_json, words)
 
 
 def _take_quiet(words: list[str]) -> bool:
@@ -107,7 +108,7 @@ def _dispatch(words: list[str]) -> int:
     return dispatch(words)
 
 
-def _explain(error: Exception, as_json: bool) -> int:
+def _explain(error: Exception, as_json: bool, words: Sequence[str] = ()) -> int:
     """Print one line about an error; return the exit code."""
     if os.environ.get("FLINTMQ_DEBUG") == "1":
         import traceback
@@ -129,7 +130,8 @@ def _explain(error: Exception, as_json: bool) -> int:
             f"internal error: {type(error).__name__}: {str(error)[:200]}; please report it with the output of "
             "the same command under FLINTMQ_DEBUG=1"
         )
-    report_error(error, " ".join(text.splitlines()), code, as_json)
+    line = " ".join(text.splitlines())
+    report_error(error, line if as_json else as_typed(line, words), code, as_json)
     return code
 
 

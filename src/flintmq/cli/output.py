@@ -13,7 +13,6 @@ import enum
 import json
 import logging
 import os
-import re
 import sys
 import threading
 import time
@@ -256,20 +255,11 @@ def _plain(value: Any) -> Any:
 def error_line(error: Exception, message: str, exit_code: int, as_json: bool) -> str:
     """Return the line that stderr gets for an error."""
     if not as_json:
-        return f"flintmq: {printable(_as_typed(message))}"
+        return f"flintmq: {printable(message)}"
     fields: dict[str, object] = {"error": type(error).__name__, "exit_code": exit_code, "message": message}
     if isinstance(error, CorruptStoreError):
         fields |= {"file": error.file, "position": error.position, "reason": error.reason}
     return dumps(fields)
-
-
-def _as_typed(message: str) -> str:
-    """Name paths as the user did: relative ones, which errors name from the root on."""
-    for word in sys.argv[1:]:
-        if word.strip("./") and not os.path.isabs(word) and "://" not in word:
-            whole = re.escape(os.path.abspath(word))
-            message = re.sub(rf"(?<!\S){whole}(?=[\s:/,;)]|$)", lambda _, typed=word: typed.rstrip("/"), message)
-    return message
 
 
 def report_error(error: FlintError | Exception, message: str, exit_code: int, as_json: bool) -> None:

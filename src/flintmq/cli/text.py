@@ -8,6 +8,7 @@ passes through `printable` before a person sees it. The escapes are Python's: `\
 from __future__ import annotations
 
 import os
+import re
 import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
@@ -16,6 +17,15 @@ from flintmq.config.text import UNIT_MS
 from flintmq.format.text import iso as iso
 
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+
+
+def as_typed(text: str, words: Sequence[str]) -> str:
+    """Name paths in a text as the user did who typed these words: relative, where it has them from the root on."""
+    for word in words:
+        if word.strip("./") and not os.path.isabs(word) and "://" not in word:
+            whole = re.escape(os.path.abspath(word))
+            text = re.sub(rf"(?<!\S){whole}(?=[\s:/,;)]|$)", lambda _, typed=word: typed.rstrip("/"), text)
+    return text
 
 
 def near(path: str) -> str:
