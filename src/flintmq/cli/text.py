@@ -24,7 +24,7 @@ def as_typed(text: str, words: Sequence[str]) -> str:
     for word in words:
         if word.strip("./") and not os.path.isabs(word) and "://" not in word:
             whole = re.escape(os.path.abspath(word))
-            text = re.sub(rf"(?<!\S){whole}(?=[\s:/,;)]|$)", lambda _, typed=word: typed.rstrip("/"), text)
+            text = re.sub(rf"(?<!\S){whole}(?=[\s:/,;)]|$)", word.rstrip("/").replace("\\", r"\\"), text)
     return text
 
 
