@@ -72,7 +72,7 @@ def _root(
     """Inspect Apache RocketMQ message stores, and mend them: offline, without Java.
 
     STORE is the directory with commitlog/ in it. Begin with inspect (the content) and verify (is it sound?). Only put,
-    recover, follow, salvage --in-place, spark dispatch, spark sink --forget, and spark replay (--into) write to an
+    salvage --in-place, recover, follow, spark dispatch, spark sink --forget, and spark replay (--into) write to an
     existing store. Output is escaped for terminals; --json gives exact values to programs. Exit codes: 0 fine, 1 damage
     or a mismatch found, 2 wrong use or not a store; `flintmq help exit-codes` lists the others, `flintmq help` the
     other topics.
