@@ -20,7 +20,7 @@ _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
 
 def as_typed(text: str, words: Sequence[str]) -> str:
-    """Name paths in a text as the user did who typed these words: relative, where it has them from the root on."""
+    """Name paths in a text as these words of the user name them: relative, not from the root on."""
     for word in words:
         if word.strip("./") and not os.path.isabs(word) and "://" not in word:
             whole = re.escape(os.path.abspath(word))
