@@ -113,3 +113,15 @@ def test_a_store_that_is_written_is_read_anew_each_time(tmp_path: Any) -> None:
             messages = messages or flintmq.dataset(tmp_path / "s")
             counts.append((messages.count_rows(), messages.count_rows(pc.field("keys") == str(number))))
     assert counts == [(100, 100), (200, 100), (300, 100)]
+
+
+@pytest.mark.parametrize("unit", ["ms", "us", "ns"])
+@pytest.mark.parametrize("column", ["store_timestamp", "born_timestamp"])
+@pytest.mark.parametrize("far", [2**62, -(2**62)])
+def test_a_list_with_a_time_that_python_has_not(golden: Any, unit: str, column: str, far: int) -> None:
+    """The reader takes nothing from such a list, and Arrow applies it."""
+    messages = flintmq.dataset(golden("basic").path)
+    there = messages.to_table(columns=[column]).column(0).cast(pa.int64()).to_pylist()
+    known = there[7] * {"ms": 1, "us": 1000, "ns": 10**6}[unit]
+    values = pa.array([known, far], pa.timestamp(unit, "UTC"))
+    assert messages.count_rows(pc.field(column).isin(values)) == there.count(there[7])

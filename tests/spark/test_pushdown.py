@@ -1,5 +1,6 @@
 """Filters from Spark make the scan smaller and never drop a row that they let pass."""
 
+import time
 from datetime import UTC, datetime, timedelta, timezone
 
 import pytest
@@ -81,3 +82,15 @@ def test_what_a_scan_takes_in_words():
     )
     one = Predicate(queues=frozenset({("库", 3)}), topic_pattern="a.*")
     assert described(one) == "(topic, queue_id) in (('\\u5e93', 3)), topic matching 'a.*'"
+
+
+@pytest.mark.parametrize("zone", ["America/New_York", "Asia/Tokyo"])
+def test_a_time_without_a_zone_at_the_end_of_the_calendar(zone, monkeypatch):
+    """In UTC it is in the year 0 or 10000, which Python has not: nothing is taken from it, Spark applies it."""
+    monkeypatch.setenv("TZ", zone)
+    time.tzset()
+    ends = [datetime.max, datetime.min]
+    taken = [narrowed(EVERYTHING, [filters.GreaterThan(("store_timestamp",), end)]) for end in ends]
+    monkeypatch.undo()
+    time.tzset()
+    assert taken.count(EVERYTHING) >= 1

@@ -1,8 +1,8 @@
 """Declares the one schema as Arrow types.
 
 It has the same columns in the same order as JSON, Spark and StoredMessage. All columns are declared nullable, which
-costs nothing; of a store's rows only tags, keys and msg_id (and, for Spark, times outside the years 1 to 9999) are ever
-null.
+costs nothing; of a store's rows only tags, keys and msg_id are ever null, and for Spark and SQL times outside the years
+1 to 9999.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from flintmq.message import COLUMNS, MEMBER_COLUMNS
 
 TEXT = pa.string()
 MS = pa.timestamp("ms", tz="UTC")
-US = pa.timestamp("us", tz="UTC")  # the only timestamp that Spark accepts
+US = pa.timestamp("us", tz="UTC")  # the only timestamp that Spark accepts; null outside the years 1 to 9999
 MAP = pa.map_(TEXT, TEXT)
 
 _TYPES: dict[str, pa.DataType] = {
@@ -45,7 +45,14 @@ _TYPES: dict[str, pa.DataType] = {
 }
 
 SCHEMA: pa.Schema = pa.schema([(name, _TYPES[name]) for name in COLUMNS])
-SPARK_SCHEMA: pa.Schema = pa.schema([(field.name, US if field.type == MS else field.type) for field in SCHEMA])
+
+
+def dated(schema: pa.Schema) -> pa.Schema:
+    """Give the times of SCHEMA or VIEW_SCHEMA a type in which those outside the years 1 to 9999 are null."""
+    return pa.schema([(field.name, US if field.type == MS else field.type) for field in schema])
+
+
+SPARK_SCHEMA: pa.Schema = dated(SCHEMA)
 
 CODES = pa.dictionary(pa.int32(), TEXT)
 _VIEWS: dict[str, pa.DataType] = {
@@ -60,7 +67,7 @@ VIEW_SCHEMA: pa.Schema = pa.schema([(field.name, _VIEWS.get(field.name, field.ty
 
 _MANY = {
     schema: pa.schema([*schema, *(pa.field(name, kind) for name in MEMBER_COLUMNS)])
-    for schema, kind in ((SCHEMA, TEXT), (SPARK_SCHEMA, TEXT), (VIEW_SCHEMA, CODES))
+    for schema, kind in ((SCHEMA, TEXT), (SPARK_SCHEMA, TEXT), (VIEW_SCHEMA, CODES), (dated(VIEW_SCHEMA), CODES))
 }
 
 

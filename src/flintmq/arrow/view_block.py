@@ -190,7 +190,9 @@ class ViewBlock(ColumnBlock):
         if name in NUMBERS:
             wide = section.kind != kernel.INT32
             numbers = self._memory.slice(8 * section.at_longs, 8 * count) if wide else self._ints(section, count)
-            return pa.Array.from_buffers(field.type, count, [None, numbers])
+            dated = section.kind == kernel.MICROSECONDS
+            bits = self._memory.slice(section.at_bits, (count + 7) // 8) if dated else None
+            return pa.Array.from_buffers(field.type, count, [bits, numbers])
         texts = self._memory.slice(section.at_text, self.used(name))
         return pa.Array.from_buffers(field.type, count, [None, self._ints(section, count + 1), texts])
 

@@ -17,7 +17,7 @@ import pyarrow.dataset as ds
 
 from flintmq.arrow.options import ScanOptions
 from flintmq.arrow.scan import Progress, Queue, open_reader, predicate_of, read_members
-from flintmq.arrow.schema import SCHEMA, VIEW_SCHEMA, narrow, of_many
+from flintmq.arrow.schema import SCHEMA, VIEW_SCHEMA, dated, narrow, of_many
 from flintmq.cluster.members import Stores, find_members, only_named
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError, UsageError
@@ -103,10 +103,11 @@ class StoreDataset(ds.Dataset):
         views: bool = False,
         many: bool | None = None,
         history: HistoryFrame | None = None,
+        in_years: bool = False,
     ) -> None:
         if many is None:
             many = find_members(path, config, strict=options.strict) is not None
-        self.many, self._views, self.history = many, views, history
+        self.many, self._views, self.history, self._in_years = many, views, history, in_years
         self.path, self.predicate, self.options, self.config = path, predicate, options, config
         self.report, self.progress, self._wanted = report, progress, wanted
         self.failure: FlintError | None = None
@@ -135,15 +136,18 @@ class StoreDataset(ds.Dataset):
         """
         if self.history is not None:
             return self.history.schema
-        whole = VIEW_SCHEMA if self._views else SCHEMA
-        return of_many(whole) if self.many else whole
+        return self._of(VIEW_SCHEMA if self._views else SCHEMA)
 
     @property
     def copied_schema(self) -> pa.Schema:
         """All columns, none of them as views."""
         if self.history is not None:
             return self.history.schema
-        return of_many(SCHEMA) if self.many else SCHEMA
+        return self._of(SCHEMA)
+
+    def _of(self, whole: pa.Schema) -> pa.Schema:
+        whole = dated(whole) if self._in_years else whole
+        return of_many(whole) if self.many else whole
 
     @property
     def partition_expression(self) -> Any:
@@ -211,9 +215,13 @@ class StoreDataset(ds.Dataset):
         """Return the same dataset with the columns of VIEW_SCHEMA."""
         return self._changed(self._wanted, True)
 
+    def with_years(self) -> StoreDataset:
+        """Return the same dataset with null for a time outside the years 1 to 9999, at which DuckDB would end."""
+        return self._changed(self._wanted, self._views, True)
+
     def with_options(self, options: ScanOptions) -> StoreDataset:
         """Return the same dataset read in another way; its notes and its progress go nowhere."""
-        rest = self.config, Report(), None, self._wanted, self._views, self.many, self.history
+        rest = self.config, Report(), None, self._wanted, self._views, self.many, self.history, self._in_years
         return StoreDataset(self.path, self.predicate, options, *rest)
 
     def places(self) -> Iterator[tuple[str, dict[str, str]]]:
@@ -230,10 +238,10 @@ class StoreDataset(ds.Dataset):
         for member in find_members(self.path, self.config, strict=self.options.strict) or ():
             yield member.path, {"broker": member.broker, "store": member.path}
 
-    def _changed(self, wanted: Any, views: bool) -> StoreDataset:
+    def _changed(self, wanted: Any, views: bool, in_years: bool = False) -> StoreDataset:
         """Return the same dataset with another filter and other types of columns."""
         rest = self.predicate, self.options, self.config, self.report, self.progress
-        return StoreDataset(self.path, *rest, wanted, views, self.many, self.history)
+        return StoreDataset(self.path, *rest, wanted, views, self.many, self.history, in_years or self._in_years)
 
     def _not_here(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse a method that does not fit a store, which is one stream and not a set of files.

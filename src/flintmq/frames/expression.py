@@ -91,9 +91,9 @@ def comparisons(node: Node) -> list[Comparison]:
         return _either(*(comparisons(part) for part in node.inner))
     if node.name == "if_else" and node.inner[2].kind == "literal" and not node.inner[2].value.is_valid:
         return comparisons(node.inner[1])  # otherwise the result is null, which does not pass
-    if node.name == "is_in" and node.inner[0].kind == "field_ref":
-        values = node.value.as_py()["value_set"]
-        return _among(node.inner[0].name, values)
+    if node.name == "is_in" and node.inner[0].kind == "field_ref" and node.inner[0].name in LIMITED:
+        # Not of other columns: Python has no time outside the years 1 to 9999.
+        return _among(node.inner[0].name, node.value.as_py()["value_set"])
     return _compared(node)
 
 
@@ -120,7 +120,7 @@ def _compared(node: Node) -> list[Comparison]:
 
 def _among(column: str, values: list[Any]) -> list[Comparison]:
     kind = int if column == "queue_id" else str
-    known = column in LIMITED and all(type(value) is kind for value in values)  # a null in the list could match
+    known = all(type(value) is kind for value in values)  # a null in the list could match
     return [(column, "in", frozenset(values))] if known else []
 
 

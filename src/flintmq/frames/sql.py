@@ -83,6 +83,7 @@ def ask(messages: StoreDataset, question: str, memory: int = MEMORY_BYTES) -> It
         try:
             statements = connection.extract_statements(question)
             refuse_lost_answers(statements)
+            messages = messages.with_years()
             connection.register("messages", messages)
             for name, table in _tables(messages, question):
                 connection.register(name, table)

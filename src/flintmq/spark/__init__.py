@@ -24,11 +24,14 @@ from typing import TYPE_CHECKING, Any
 
 from flintmq.spark.packing import pack
 from flintmq.spark.session import register, session
+from flintmq.spark.worker import expect_hanging_up
 
 if TYPE_CHECKING:
     from flintmq.spark.source import FlintMQSource
 
 __all__ = ["FlintMQSource", "pack", "register", "session"]
+
+expect_hanging_up()  # every worker that has anything of ours comes by here
 
 
 def __getattr__(name: str) -> Any:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from flintmq.store.commitlog import pushdown
 
@@ -45,16 +45,19 @@ def _comparisons(item: Filter) -> Iterator[Comparison]:
     if column in pushdown.LIMITED and (kind in _EQUAL or kind == "In"):
         values = value if kind == "In" else [value]
         yield column, "in", frozenset(one for one in values if one is not None)
-    elif column == pushdown.TIME and isinstance(value, datetime):
-        yield from ((column, operator, _ns(value)) for operator in _operators(kind))
+    elif column == pushdown.TIME and isinstance(value, datetime) and (ns := _ns(value)) is not None:
+        yield from ((column, operator, ns) for operator in _operators(kind))
 
 
 def _operators(kind: str) -> tuple[str, ...]:
     return (">=", "<=") if kind == "EqualTo" else (_ORDER[kind],) if kind in _ORDER else ()
 
 
-def _ns(time: datetime) -> Any:
-    moment = time if time.tzinfo else time.astimezone(UTC)
+def _ns(time: datetime) -> int | None:
+    try:
+        moment = time if time.tzinfo else time.astimezone(UTC)
+    except (OverflowError, ValueError):  # at an end of the calendar, where Python has no UTC time
+        return None
     return (moment - _EPOCH) // timedelta(microseconds=1) * 1000
 
 

@@ -3,8 +3,35 @@
 from __future__ import annotations
 
 import gc
+import sys
+import traceback
+from types import SimpleNamespace
+from typing import Any
 
 _frozen = False
+
+
+def expect_hanging_up() -> None:
+    """Keep PySpark's daemon from printing a traceback where Spark hung up, if this process is a fork of one.
+
+    Spark closes the pipe of a planning worker when it has its answer, and that of a task when it has enough rows
+    (`show`, `limit`, `take`). The daemon prints the BrokenPipeError of its own last flush; none of ours comes to it.
+    Spark's setting for another daemon is not asked for planning workers, and would break workers without FlintMQ.
+    """
+    daemon: Any = sys.modules["__main__"]
+    if getattr(getattr(daemon, "__spec__", None), "name", None) == "pyspark.daemon":
+        daemon.traceback = SimpleNamespace(**{**vars(traceback), "print_exc": _print_exception})
+        daemon.print = _print
+
+
+def _print_exception(*words: Any, **options: Any) -> None:
+    if not isinstance(sys.exception(), BrokenPipeError):
+        traceback.print_exc(*words, **options)
+
+
+def _print(*words: Any, **options: Any) -> None:
+    if not isinstance(sys.exception(), BrokenPipeError):
+        print(*words, **options)
 
 
 def freeze_once() -> None:
