@@ -48,7 +48,7 @@ SCHEMA: pa.Schema = pa.schema([(name, _TYPES[name]) for name in COLUMNS])
 
 
 def dated(schema: pa.Schema) -> pa.Schema:
-    """Give the times of SCHEMA or VIEW_SCHEMA a type in which those outside the years 1 to 9999 are null."""
+    """Make times microseconds, of which those outside the years 1 to 9999 are null."""
     return pa.schema([(field.name, US if field.type == MS else field.type) for field in schema])
 
 

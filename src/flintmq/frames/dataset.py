@@ -216,7 +216,9 @@ class StoreDataset(ds.Dataset):
         return self._changed(self._wanted, True)
 
     def with_years(self) -> StoreDataset:
-        """Return the same dataset with null for a time outside the years 1 to 9999, at which DuckDB would end."""
+        """Return the same dataset with null for times outside the years 1 to 9999.
+
+        DuckDB would end at them."""
         return self._changed(self._wanted, self._views, True)
 
     def with_options(self, options: ScanOptions) -> StoreDataset:

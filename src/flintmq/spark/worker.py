@@ -12,7 +12,7 @@ _frozen = False
 
 
 def expect_hanging_up() -> None:
-    """Keep PySpark's daemon from printing a traceback where Spark hung up, if this process is a fork of one.
+    """Keep PySpark's daemon, if this process is a fork of it, from printing broken pipes.
 
     Spark closes the pipe of a planning worker when it has its answer, and that of a task when it has enough rows
     (`show`, `limit`, `take`). The daemon prints the BrokenPipeError of its own last flush; none of ours comes to it.
