@@ -23,6 +23,7 @@ from flintmq.errors import UsageError
 from flintmq.message import Message
 from flintmq.storage.allocation import AllocationService
 from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.storage.stop_event import StopEvent
 from flintmq.store.append.commit_log import CommitLog
 from flintmq.store.append.flush import FlushService
 from flintmq.store.append.group_commit import Waiters
@@ -119,7 +120,7 @@ AMID: dict[str, tuple[Call, Place]] = {
     "a poll": (METHODS["poll"], (ConsumerGroup, "queues_of")),
     "an iteration": (METHODS["iterate"], (Consumer, "_hand_out")),
     "a commit": (METHODS["commit"], (Housekeeping, "_save")),
-    "a close": (METHODS["close the store"], (DispatchService, "stop")),
+    "a close": (METHODS["close the store"], (StopEvent, "wait")),
     "a consumer's close": (METHODS["close the consumer"], (ConsumerGroup, "leave")),
 }
 

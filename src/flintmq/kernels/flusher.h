@@ -130,7 +130,7 @@ static inline void fmq_unlock(fmq_thread *t) { pthread_mutex_unlock(&t->mutex); 
 static inline int fmq_native(void) { return 0; }
 static inline int fmq_sleep(int32_t *word, int32_t known, int64_t deadline) { return ENOSYS; }
 static inline void fmq_wake(int32_t *word) {}
-static inline int fmq_sync(int fd) { return ENOSYS; }
+static inline int fmq_sync(int fd) { return fsync(fd) == 0 ? 0 : errno; }
 static inline void fmq_pass(int fd) {}
 static inline int fmq_identity(int fd, int64_t *dev, int64_t *ino) { return ENOSYS; }
 static inline int fmq_names(const char *path, int64_t dev, int64_t ino) { return 0; }

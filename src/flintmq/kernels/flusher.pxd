@@ -55,6 +55,7 @@ cdef struct SyncedFile:
 
 cdef class LogWatermark:
     cdef public int64_t flushed_where
+    cdef public int sync_error
 
 cdef class Flusher(DurableWait):
     cdef int64_t _appended, _appended_time, _time, _begun, _done, _timeout, _interval, _covered, _syncs, _grown

@@ -17,6 +17,8 @@ then syncs in a Python thread.
 import cython
 
 if not cython.compiled:
+    import os
+
     from flintmq.kernels.fast_append import AppendTarget, DurableWait
 
 DURABLE = 1  # on disk
@@ -51,7 +53,30 @@ class LogWatermark:
 
     Attributes:
         flushed_where: log offset below which all bytes are on disk. The flusher moves it without the GIL.
+        sync_error: errno of the last sync that failed; 0: none did.
     """
+
+    def sync(self, fd: cython.int) -> int:
+        """Sync a file, and note a refusal of the disk in the same step; return its errno, or 0.
+
+        No Python code runs in between, so an exception that a signal handler or another thread raises in this thread
+        neither counts as the disk's nor hides one. Uncompiled a handler that Python calls in the middle of the system
+        call is known by its own frame.
+        """
+        error: cython.int = 0
+        if not cython.compiled:
+            try:
+                (os.fdatasync if hasattr(os, "fdatasync") else os.fsync)(fd)
+            except OSError as refused:
+                if refused.errno is None or refused.__traceback__.tb_next is not None:
+                    raise
+                self.sync_error = error = refused.errno  # before any call: Python looks for signals after one
+            return error
+        with cython.nogil:
+            error = fmq_sync(fd)
+        if error != 0:
+            self.sync_error = error
+        return error
 
 
 @cython.final

@@ -11,6 +11,8 @@ def native() -> bool: ...
 
 class LogWatermark:
     flushed_where: int
+    sync_error: int
+    def sync(self, fd: int) -> int: ...
 
 class Flusher(DurableWait):
     gate: int

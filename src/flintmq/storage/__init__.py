@@ -11,6 +11,7 @@ stop_event         asks loops to end, also from a signal handler
 whole_file         writes a file as a whole, durably
 versioned_json     keeps state in a small JSON file that names its version
 staging            makes a directory beside its target, then renames it
+system_error       tells the system's errors from a signal handler's
 full_disk          names the place in errors of a full disk
 new_file           creates a file whose name appears with its size
 mapped_file        maps one log file that is being written

@@ -17,12 +17,13 @@ import threading
 import time
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, NoReturn
 
 from flintmq.errors import StoreAccessError
 from flintmq.kernels import only_file, walk
 from flintmq.storage import libc_memory, lock, new_file
 from flintmq.storage.lock import StoreLock
+from flintmq.storage.system_error import of_system
 
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
 _FOLDER = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
@@ -170,15 +171,17 @@ def _not_listed(path: str, error: OSError) -> list[Any]:
     raise StoreAccessError(f"{path}: {error.strerror}; check its permissions") from error
 
 
-def _link_error(path: str, error: OSError) -> Exception:
-    """Build the error for a path of a guarded store that cannot be opened."""
+def _refuse(path: str, error: OSError) -> NoReturn:
+    """Raise the error for a path of a guarded store, or a signal handler's own as it is."""
+    if not of_system(error):
+        raise error
     if error.errno not in (errno.ELOOP, errno.ENOTDIR):
         passes = error.errno in PASSING
-        return (NotOpened if passes else OSError)(error.errno, error.strerror, path)
-    return StoreAccessError(
+        raise (NotOpened if passes else OSError)(error.errno, error.strerror, path) from error
+    raise StoreAccessError(
         f"{path}: it, or a directory on the way to it, is a symbolic link or of the wrong kind; FlintMQ writes only to "
         "what a store holds itself: put the data there, or name the place by a storePath key"
-    )
+    ) from error
 
 
 class NotOpened(OSError):
@@ -245,6 +248,8 @@ class Effects:
         except FileNotFoundError:
             raise
         except OSError as error:
+            if not of_system(error):
+                raise
             what = "is a symbolic link, which a store does not hold" if error.errno == errno.ELOOP else error.strerror
             raise StoreAccessError(f"{path}: {what}; check the file's kind and permissions") from error
         if not stat_module.S_ISREG(os.fstat(fd).st_mode):
@@ -577,11 +582,11 @@ class Effects:
             folder = _Folder(os.path.dirname(path), base)
             fd = folder.__enter__()
         except OSError as error:
-            raise _link_error(path, error) from error
+            _refuse(path, error)
         try:
             yield fd
         except OSError as error:  # the system names only the last step
-            raise _link_error(path, error) from error
+            _refuse(path, error)
         finally:
             folder.__exit__()
 
@@ -756,7 +761,9 @@ class Effects:
         """Return whether this path still names the open file; False if the system does not answer."""
         try:
             return os.path.samestat(os.stat(path, follow_symlinks=False), os.fstat(fd))
-        except OSError:
+        except OSError as error:
+            if not of_system(error):
+                raise
             return False
 
     def wrote(self, fd: int, position: int, count: int) -> None:
@@ -838,7 +845,7 @@ class Effects:
                 folder = _Folder(path, base)
                 fd = folder.__enter__()
             except OSError as error:
-                raise _link_error(path, error) from error
+                _refuse(path, error)
             try:
                 os.fsync(fd)
             finally:

@@ -20,6 +20,7 @@ from contextlib import suppress
 
 from flintmq.errors import StoreAccessError, StoreLockedError
 from flintmq.storage.mutex import ReentrantLock
+from flintmq.storage.system_error import of_system
 
 _held: set[StoreLock] = set()  # by this process
 _table = ReentrantLock()  # a signal handler may open or close another store amid this
@@ -128,6 +129,8 @@ class StoreLock:
         try:
             found = os.stat(self.path, follow_symlinks=False)
         except OSError as error:
+            if not of_system(error):
+                raise
             return error.errno not in (errno.ENOENT, errno.ENOTDIR)
         return (found.st_dev, found.st_ino) == self.identity
 

@@ -273,8 +273,12 @@ class MappedFile(AppendTarget):
 
     # -- making durable, letting go ---------------------------------------------------------------------------------
 
-    def flush(self, target: int) -> None:
+    def flush(self, target: int, sync: Callable[[int], None] | None = None) -> None:
         """Sync everything below the file position `target`; later bytes may become durable too.
+
+        Args:
+            target: file position.
+            sync: syncs a descriptor and notes a failure; None: nobody notes it.
 
         Raises:
             OSError: the disk refused. The caller must not try again: after a failed fsync the kernel may have dropped
@@ -284,7 +288,7 @@ class MappedFile(AppendTarget):
         """
         if target > self.flushed:
             assert target <= self.committed, "the file does not have yet what would be called durable"
-            self.effects.sync(self.fd)
+            (sync or self.effects.sync)(self.fd)
             self.flushed = target
 
     @property

@@ -35,6 +35,7 @@ class MappedFileQueue(LogWatermark):
         files: open files, oldest first. The tuple is replaced, never changed, so readers may keep using the one they
             have.
         flushed_where: log offset below which all bytes are on disk.
+        sync_error: errno of a sync by `flush` that failed; 0: none did.
         allocation: makes files in advance; None: they are made when they are needed.
         pool: takes the records of new files first; None: there is no transient pool.
 
@@ -46,7 +47,7 @@ class MappedFileQueue(LogWatermark):
     ) -> None:
         self.directories, self.file_size, self.effects = sorted(directories), file_size, effects
         self.files: tuple[MappedFile, ...] = ()
-        self.flushed_where = 0
+        self.flushed_where = self.sync_error = 0
         self.allocation: AllocationService | None = None
         self.pool: TransientStorePool | None = None
         self._random = random
@@ -252,7 +253,7 @@ class MappedFileQueue(LogWatermark):
         """Make everything below log offset `target` durable, oldest file first.
 
         Raises:
-            OSError: the disk refused; bytes below flushed_where are certainly durable.
+            OSError: the disk refused, which `sync_error` notes; bytes below flushed_where are certainly durable.
 
         Thread: one at a time.
         """
@@ -262,8 +263,25 @@ class MappedFileQueue(LogWatermark):
                 continue
             if file.start >= target:
                 break
-            file.flush(min(target - file.start, self.file_size))
+            file.flush(min(target - file.start, self.file_size), self._sync)
             self.flushed_where = min(target, file.start + self.file_size)
+
+    def _sync(self, fd: int) -> None:
+        """Sync a file of the log, and note a refusal of the disk before other code can run.
+
+        Raises:
+            OSError: the disk refused.
+        """
+        if type(self.effects) is Effects:
+            if error := self.sync(fd):
+                raise OSError(error, os.strerror(error))
+            return
+        try:
+            self.effects.sync(fd)
+        except OSError as error:
+            if error.errno is not None:  # a signal handler's own, such as TimeoutError, has none
+                self.sync_error = error.errno
+            raise
 
     def commit(self, target: int) -> None:
         """Write everything put below log offset `target` from the ring to the files.

@@ -14,6 +14,7 @@ import mmap
 import os
 import sys
 from collections.abc import Callable
+from contextlib import suppress
 
 from flintmq.kernels import _select
 from flintmq.kernels.fast_append import AppendTarget
@@ -205,7 +206,8 @@ class TransientStorePool:
                         with self.part(index, at + count - done) as piece:
                             self.effects.pwrite(fd, piece, done)
                 except OSError as error:
-                    ring.fail(error.errno or errno.EIO)
+                    if error.errno is not None:  # a signal handler's own, such as TimeoutError, has none
+                        ring.fail(error.errno)
                     raise
                 ring.wrote(file, count)
             return count > 0
@@ -252,5 +254,6 @@ class TransientStorePool:
             self.ring.detach()
             if self.view is not None and self._memory is not None:
                 self.view.release()
-                self._memory.close()
+                with suppress(BufferError):  # a traceback has a view of it yet: freed with that
+                    self._memory.close()
                 self.view = self._memory = None

@@ -23,6 +23,8 @@ from flintmq.format.index import checked_peer
 from flintmq.kernels.fast_append import Putter
 from flintmq.message import ColumnsResult, GetBatchResult, GetResult, Message, PutResult, StoredMessage
 from flintmq.storage.filesystem import REAL, Effects
+from flintmq.storage.mutex import Lock
+from flintmq.storage.stop_event import StopEvent
 from flintmq.storage.store_url import local_only
 from flintmq.store import arguments, assembly
 from flintmq.store.append.flush import unflushed
@@ -140,8 +142,8 @@ class MessageStore(Putter):
         if direct_io and not given.transient_store_pool_enable:
             raise UsageError("direct_io=True writes from the transient pool; set transientStorePoolEnable too")
         self._external, self._services = dispatch == "external", services
-        self._closer: threading.Thread | None = None
-        self._refused_close: StoreError | None = None
+        self._closer, self._is_closed = Lock(), StopEvent()  # taken by threads that close, and set after
+        self._refused_close: BaseException | None = None
         self._groups: dict[tuple[str, str], ConsumerGroup] = {}
         choices = assembly.Choices(
             root=self.root,
@@ -292,10 +294,7 @@ class MessageStore(Putter):
         """
         self._parts.state.check()
         self._parts.flush.flush_once()
-        if self._parts.failure:
-            raise StoreError(
-                f"{self.root}: {self._parts.failure.reason}; restart the store, which recovers the messages on disk"
-            )
+        self._check_disk()
 
     # -- read -------------------------------------------------------------------------------------------------------
 
@@ -509,6 +508,7 @@ class MessageStore(Putter):
             TypeError: an argument of another type.
             UsageError: an illegal topic name or number of queues, another type than the topic has, or the store is
                 closed.
+            StoreError: the log could not be flushed, now or before; nothing was written.
             OSError: it could not be written; the store keeps trying.
 
         Thread: any. Durability: on return.
@@ -523,12 +523,14 @@ class MessageStore(Putter):
         Raises:
             TypeError: an argument of another type.
             UsageError: a name or number that cannot be stored, or the store is closed.
+            StoreError: the disk refused before, so it will not be written.
 
         Thread: any. Durability: written every flushConsumerOffsetInterval (5 s) and by `close`.
         """
         self._parts.state.check()
         arguments.texts(group=group, topic=topic)
         queue_id, offset = arguments.numbers(queue_id=queue_id, offset=offset)
+        self._check_disk()
         self._parts.housekeeping.offsets.commit(group, topic, queue_id, offset)
 
     def consumer_offset(self, group: str, topic: str, queue_id: int) -> int | None:
@@ -570,12 +572,14 @@ class MessageStore(Putter):
 
         Raises:
             UsageError: the store's role is not SLAVE.
+            StoreError: the disk refused before, so the tables may tell of messages that are not on it.
             StoreAccessError: a file that was not kept before is there and cannot be read.
             OSError: the disk refused; each file is the old one or the new one, and the next call goes on.
 
         Thread: any. Durability: on return.
         """
         _ = self.raw  # checks the role
+        self._check_disk()
         return self._parts.housekeeping.follow(tables)
 
     # -- watch and close --------------------------------------------------------------------------------------------
@@ -649,28 +653,39 @@ class MessageStore(Putter):
         Thread: any. Durability: everything that was put, unless it raises.
         """
         state, amid = self._parts.state, reentered(self.root)
-        if not state.lock.held:
-            pass  # closed before, or a forked child's
-        elif amid and not state.closing:
+        if state.lock.held and not (amid and state.closing):  # else it is closed, or another process's
             state.begin_closing()
             self.close_ways()
             self._fast = None
-            self._closer = threading.Thread(target=self._close_aside, name="flintmq-close")
-            self._closer.start()  # no daemon: the interpreter waits for it
-        elif not amid and self._closer is not None:
-            self._closer.join()
-        elif not amid:
-            self._close()
+            if amid or self._services:  # in a thread that no signal handler, and nobody else, interrupts
+                self._close_aside(wait=not amid)
+            else:
+                self._close()
         refused, self._refused_close = self._refused_close, None
         if refused is not None:
             raise refused
 
-    def _close_aside(self) -> None:
-        """Close the store in a thread of its own; the next `close` tells what the disk refused."""
+    def _close_aside(self, *, wait: bool) -> None:
+        """Close the store in a thread of its own.
+
+        A call that is interrupted while it waits may be repeated, and waits again.
+        """
+
+        def close() -> None:
+            try:
+                with self._closer:
+                    self._close()
+            except BaseException as error:  # raised by the next `close`
+                self._refused_close = error
+            finally:
+                self._is_closed.set()
+
         try:
-            self._close()
-        except StoreError as error:
-            self._refused_close = error
+            threading.Thread(target=close, name="flintmq-close").start()  # no daemon: the interpreter waits for it
+        except RuntimeError:  # no thread can be started, any more or now
+            close()
+        if wait:
+            self._is_closed.wait()
 
     def _close(self) -> None:
         parts = self._parts
@@ -683,6 +698,13 @@ class MessageStore(Putter):
             self._fast = None
             parts.log.close()
         assembly.stop(parts, self._external)
+
+    def _check_disk(self) -> None:
+        """Raise StoreError if the disk refused."""
+        if self._parts.failure:
+            raise StoreError(
+                f"{self.root}: {self._parts.failure.reason}; restart the store, which recovers the messages on disk"
+            )
 
     def _check_dispatched(self, method: str) -> None:
         """Raise UsageError if the store is closed, or has no queues of its own."""

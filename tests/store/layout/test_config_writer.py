@@ -31,7 +31,7 @@ def opened(root, disk, peer="5.3.3", name=NAME):
 def change(file, topic="b"):
     with file.lock:
         file.table("topicConfigTable")[topic] = {"perm": 4}
-        file.changed = True
+        file.mark_changed()
 
 
 def holding(root, data, name=NAME):
@@ -70,7 +70,7 @@ def test_unknown_fields_stay_and_the_version_goes_up(tmp_path, disk, peer):
 
 def test_a_new_file_has_all_tables(tmp_path, disk):
     file = opened(tmp_path, disk)
-    file.changed = True
+    file.mark_changed()
     save([file], lambda: True)
     assert (tmp_path / "config" / NAME).read_bytes() == (
         b'{\n\t"dataVersion":{\n\t\t"counter":1,\n\t\t"stateVersion":0,\n\t\t"timestamp":1700000009000\n\t},\n'

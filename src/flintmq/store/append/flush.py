@@ -12,6 +12,7 @@ SERVICE_NOT_AVAILABLE, and no fsync is tried again. After that the page cache ma
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 
 from flintmq.config.keys import StoreConfig
@@ -26,11 +27,13 @@ from flintmq.storage.mutex import Lock
 from flintmq.storage.service_thread import ServiceThread
 from flintmq.store.append.after_put import AfterPut
 from flintmq.store.append.commit_log import CommitLog
-from flintmq.store.append.disk_failure import DiskFailure, reason_of
+from flintmq.store.append.disk_failure import DiskFailure
 from flintmq.store.append.group_commit import Waiters
 from flintmq.store.append.native_flush import NativeFlush, may_be_native
 from flintmq.store.append.pool_commit import CommitService
 from flintmq.store.append.stats import WaitTimes
+
+log = logging.getLogger("flintmq.flush")
 
 PAGE = 4096
 
@@ -124,22 +127,23 @@ class FlushService(AfterPut):
                 time = self.commit_log.last_time  # before the end: a put in between must not make the time too young
                 target = self.commit_log.end
             waiting = target // PAGE - self.files.flushed_where // PAGE
-            if self.failure or target <= self.files.flushed_where:
+            if self.failure.tell() or target <= self.files.flushed_where:
                 return False
             if waiting < least_pages and not self.files.rolled_since(self.files.flushed_where, target):
                 return False
-            try:
-                self.files.flush(target)
-            except Exception as error:  # of any kind: the result of the fsync is not known
-                self.failure.set(f"the commit log could not be flushed ({reason_of(error)})")
-                return False
-            if not self.ours():
+            if not self._sync(target) or not self.ours():
                 return False
             assert self.files.flushed_where == target  # whoever waits for less is answered
             self._flushed_time = time
         if self.after_flush is not None and self.after_flush.needs_wake:
             self.after_flush.wake()
         return True
+
+    def _sync(self, target: int) -> bool:
+        """Flush the log's files up to a log offset; return False if the disk refuses."""
+        files = self.files
+        what = "the commit log could not be flushed"
+        return self.failure.attempt(lambda: files.flush(target), what, lambda: files.sync_error)
 
     def _flush_natively(self, flusher: Flusher) -> bool:
         """Have the native thread flush everything; return whether it did."""
@@ -162,8 +166,18 @@ class FlushService(AfterPut):
         group = self.waiters.take()
         if not group:
             return None
-        self.flush_once()
-        return group.answer(-1 if self.failure else self.files.flushed_where)
+        try:
+            self.flush_once()
+        except BaseException:  # of other code: those who wait must not wait for ever
+            for latch in group.answer(self._durable):
+                latch.open()
+            raise
+        return group.answer(self._durable)
+
+    @property
+    def _durable(self) -> int:
+        """Log offset up to which the log is known to be on disk; -1 after a failure."""
+        return -1 if self.failure else self.files.flushed_where
 
     # -- waiting ----------------------------------------------------------------------------------------------------
 
@@ -253,7 +267,7 @@ class FlushService(AfterPut):
             latches = None
             try:
                 latches = self._step_once()
-            except Exception as error:  # without the thread all puts would wait, and nothing would reach the disk
-                self.failure.set(f"the flush service failed ({reason_of(error)})")
+            except Exception:  # no refusal of the disk; without the thread nothing would reach it
+                log.exception("a flush was cut short, and the next one goes on")
         for latch in latches or ():
             latch.open()

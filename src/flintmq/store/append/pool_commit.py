@@ -9,6 +9,8 @@ CommitRealTimeService.
 from __future__ import annotations
 
 import errno
+import logging
+import os
 from collections.abc import Callable
 
 from flintmq.config.keys import StoreConfig
@@ -19,7 +21,9 @@ from flintmq.storage.mutex import Lock
 from flintmq.storage.service_thread import ServiceThread
 from flintmq.store.append.after_put import AfterPut
 from flintmq.store.append.commit_log import CommitLog
-from flintmq.store.append.disk_failure import DiskFailure, reason_of
+from flintmq.store.append.disk_failure import DiskFailure
+
+log = logging.getLogger("flintmq.pool")
 
 PAGE = 4096
 LINGER_S = 0.001  # interval of checking while puts come, so that they need not wake it
@@ -88,10 +92,7 @@ class CommitService(AfterPut):
                 return False
             if waiting < least_pages and not self.files.rolled_since(self.done[1], target):
                 return False
-            try:
-                self.files.commit(target)
-            except Exception as error:  # of any kind: how much of it reached the file is not known
-                self._fail(error)
+            if not self._write(lambda: self.files.commit(target)):
                 return False
             self.done = time, target
         for listener in self._listeners:
@@ -107,22 +108,17 @@ class CommitService(AfterPut):
         """
         if self._appender.forked:
             raise OSError(errno.EPERM, "a forked child writes nothing into its parent's files")
-        try:
-            self.files.commit_piece()
-        except OSError as error:
-            self._fail(error)
-            raise
+        if not self._write(self.files.commit_piece):
+            raise OSError(self._refusal(), os.strerror(self._refusal()))
 
-    def _fail(self, error: Exception) -> None:
-        self.failure.set(f"the transient pool could not be written to the commit log ({reason_of(error)})")
+    def _write(self, step: Callable[[], None]) -> bool:
+        """Call a step that writes from the ring; return False if the disk refuses."""
+        what = "the transient pool could not be written to the commit log"
+        return self.failure.attempt(step, what, self._refusal)
 
-    def _follow(self) -> None:
-        """Write whole pieces while puts come quickly."""
-        if not self.failure:
-            try:
-                self.files.follow(FOLLOW_US)
-            except OSError as error:
-                self._fail(error)
+    def _refusal(self) -> int:
+        """Return the errno of a write that failed; 0: none did."""
+        return self.files.pool.ring.error if self.files.pool is not None else 0
 
     def wake(self, size: int = 0) -> None:
         """Wake the thread: a record was put."""
@@ -148,10 +144,10 @@ class CommitService(AfterPut):
                 self._last_thorough = now
             try:
                 looks = 0 if self.commit_once(0 if everything else self._least) else looks + 1
-                if not looks:
-                    self._follow()
-            except Exception as error:  # without the thread, records would stay in this process's memory
-                self.failure.set(f"the commit service failed ({reason_of(error)})")
+                if not looks and not self.failure:  # write whole pieces while puts come quickly
+                    self._write(lambda: self.files.follow(FOLLOW_US))
+            except Exception:  # no refusal of the disk; without the thread, records would stay in this process's memory
+                log.exception("a commit was cut short, and the next one goes on")
             if looks < LINGERS and wakes:
                 self._wake.wait(LINGER_S)
                 continue

@@ -11,6 +11,7 @@ import logging
 from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
+from flintmq.errors import StoreError
 from flintmq.format.text import java_encode
 from flintmq.message import GetMessageStatus, StoredMessage
 from flintmq.store.append.disk_failure import DiskFailure
@@ -169,6 +170,13 @@ class StoreSource:
         return self.keeping.offsets.get(group, self.topic, queue_id)
 
     def note(self, group: str, offsets: Mapping[int, int]) -> None:
+        """Note these offsets in memory.
+
+        Raises:
+            StoreError: the disk refused before, so they would never be written.
+        """
+        if self.failure:
+            raise StoreError(f"offsets are not written: {self.failure.reason}; restart the store")
         for queue_id, offset in offsets.items():
             self.keeping.offsets.commit(group, self.topic, queue_id, offset)
 

@@ -311,7 +311,7 @@ class KeyIndex:
             elif first < keys:
                 self.writer.insert(hashes[first:keys], offsets[first:keys], times[first:keys], keys - first)
             self._some = None
-        except OSError:
+        except BaseException:  # of any kind: the same keys may come again
             end = self.end_offset
             self._some = sum(offsets[k] == end for k in range(first + self.writer.done))
             raise

@@ -50,7 +50,7 @@ class ConfigFile:
         self.problems = reader.problems
         self._usable = name in reader.files  # False: `.bak` is the better one, or there is none
         self._tables = tuple(tables)
-        self.changed = False
+        self.changed = self._is_encoded = False
         self.lock = Lock()
 
     def table(self, name: str) -> JsonObject:
@@ -62,15 +62,20 @@ class ConfigFile:
         return found
 
     def mark_changed(self) -> None:
-        """Note that `value` was changed, so that `encode` returns it."""
-        self.changed = True
+        """Note that `value` was changed, so that `encode` returns it. The lock is held."""
+        self._is_encoded, self.changed = False, True
+
+    def mark_written(self) -> None:
+        """Note that the file holds what `encode` returned last; a later change is to be written yet."""
+        with self.lock:
+            self.changed = self.changed and not self._is_encoded
 
     def encode(self) -> bytes | None:
-        """Encode the file with the next data version; None if nothing changed since the last time."""
+        """Encode the file with the next data version; None if nothing changed since `mark_written`."""
         with self.lock:
             if not self.changed:
                 return None
-            self.changed = False
+            self._is_encoded = True
             version = self.table("dataVersion")
             counter = config_json.integer(version.get("counter")) or 0
             for field in ("counter", "stateVersion"):  # fields by alphabet, as upstream
@@ -140,13 +145,9 @@ def save(files: Iterable[ConfigFile], flush: Callable[[], bool]) -> int:
     Thread: one at a time. Durability: on return.
     """
     encoded = [(file, data) for file in files if (data := file.encode()) is not None]
-    written = 0
-    try:
-        if encoded and flush():
-            for file, data in encoded:
-                file.write(data)
-                written += 1
-    finally:
-        for file, _ in encoded[written:]:
-            file.mark_changed()
-    return written
+    if not encoded or not flush():
+        return 0
+    for file, data in encoded:
+        file.write(data)
+        file.mark_written()  # not before: whatever interrupts this, the change is written by the next call
+    return len(encoded)

@@ -16,7 +16,7 @@ from flintmq.kernels.handoff import Signal
 from flintmq.storage.mutex import Lock
 from flintmq.storage.service_thread import ServiceThread
 from flintmq.store.append.after_put import AfterPut
-from flintmq.store.append.disk_failure import DiskFailure
+from flintmq.store.append.disk_failure import DiskFailure, reason_of
 from flintmq.store.commitlog.own_log import LogTail
 from flintmq.store.commitlog.walk import LogWalk, Piece
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
@@ -51,7 +51,7 @@ class DispatchService(AfterPut):
         last_time: store time in ms of the last dispatched record.
         reached: progress of queues and index for `flintmq.mark`; at most `position`.
         stopped_at: the error that stopped dispatch for good: damage, or a failed disk; None.
-        waits_for: the error that may pass, such as a full disk, retried every second; None.
+        waits_for: the error that may pass, such as a full disk or no memory, retried every second; None.
         needs_wake: whether the putting thread must call `wake`: dispatch sleeps, or lags far.
         on_records: called before new records are dispatched; None: nobody is to know of them. Set before `start`.
     """
@@ -71,8 +71,9 @@ class DispatchService(AfterPut):
         self.position, self.last_time = begin, 0
         self._note_reached()
         self.stopped_at: Exception | None = None
-        self.waits_for: OSError | None = None
+        self.waits_for: BaseException | None = None
         self._retry_at = 0.0
+        self._is_cut_short = False  # the last step left a block half written
         self.needs_wake = self._far = False
         self.on_records: Callable[[], None] | None = None
         self._wake = Signal()  # has no lock that a signal handler could wait for
@@ -96,8 +97,12 @@ class DispatchService(AfterPut):
             try:
                 self._dispatch(end)
             except Exception as error:  # of any kind: a thread that ends silently would be worse (upstream defect D29)
+                self._is_cut_short = True
                 self._halt(error)
                 return False
+            except BaseException:
+                self._is_cut_short = True
+                raise
             with self.queues.changed:
                 self.queues.changed.notify_all()
             return True
@@ -123,10 +128,10 @@ class DispatchService(AfterPut):
     def _halt(self, error: Exception) -> None:
         """Stop at `position`, for a while if the error may pass, else for good; log each change."""
         self.needs_wake = self._far = False
-        refused = error if isinstance(error, OSError) else error.__cause__  # our own errors are raised from the OSError
-        if isinstance(refused, OSError) and refused.errno in PASSES:
+        refused = error.__cause__ or error  # our own errors are raised from the system's
+        if isinstance(refused, MemoryError) or (isinstance(refused, OSError) and refused.errno in PASSES):
             if self.waits_for is None:
-                log.warning("dispatch waits at log offset %d and tries again: %s", self.position, error)
+                log.warning("dispatch waits at log offset %d and tries again: %s", self.position, reason_of(error))
             self.waits_for, self._retry_at = refused, time.monotonic() + RETRY_S
         else:
             self.stopped_at = error
@@ -167,7 +172,7 @@ class DispatchService(AfterPut):
 
     def _write(self, block: UnitBlock) -> None:
         """Write one block, again if it was interrupted."""
-        if self.waits_for is not None:
+        if self._is_cut_short:
             self.queues.replay_from(block, self.dispatcher)
         if self.index is not None:
             self.index.insert(block.key_hashes, block.key_offsets, block.key_times, block.keys)
@@ -179,6 +184,7 @@ class DispatchService(AfterPut):
         assert position >= self.position  # units and items below are written, and would be written twice
         self.position = position
         self._note_reached()
+        self._is_cut_short = False
         if self.waits_for is not None:
             log.info("dispatch continues at log offset %d", self.position)
             self.waits_for = None

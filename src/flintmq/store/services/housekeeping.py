@@ -140,11 +140,14 @@ class Housekeeping:
             self._save()
         return False
 
-    def save_now(self) -> None:
-        """Write all noted offsets to disk.
+    def save_now(self, what: str = "offsets are") -> None:
+        """Write all changes to disk.
+
+        Args:
+            what: begins the text of an error.
 
         Raises:
-            StoreError: the log could not be flushed, so offsets that refer to it must not be written.
+            StoreError: the log could not be flushed, so tables that refer to it must not be written.
             OSError: the disk refused; the next call tries again.
 
         Thread: any. Durability: on return.
@@ -152,7 +155,7 @@ class Housekeeping:
         with self._saving:
             changed = self._has_changes()
             if not self._save() and changed:
-                raise StoreError("offsets are not written: the log could not be flushed; restart the store")
+                raise StoreError(f"{what} not written: the log could not be flushed; restart the store")
 
     def _has_changes(self) -> bool:
         """Return whether a file of config/ has changes that are not on disk."""
@@ -216,7 +219,7 @@ class Housekeeping:
             if batch and topic not in self.known.batch:
                 self.known.new_batch(topic)
                 self.known.batch.add(topic)
-        self.save_once()
+        self.save_now(f"topic {topic!a} is")
 
     def _exists(self, topic: str) -> bool:
         """Return whether a topic was created or has queues."""
