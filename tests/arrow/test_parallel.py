@@ -117,13 +117,29 @@ def test_a_record_inside_a_body_is_no_boundary(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("step", [1, 20, 39])
 def test_store_time_that_steps_back(tmp_path: Path, step: int) -> None:
-    """At a clock that was set back the log goes on; where the checkpoint says otherwise the stale tail ends it."""
-    changes = [{"store_timestamp": 1000 + n - (500 if n >= step else 0), "body": b"x" * 100} for n in range(40)]
-    store = store_of(tmp_path / "s", *changes)
+    """At a clock that was set back the log goes on, whatever the checkpoint says; a proven stale tail ends it."""
+
+    def store(name: str, repeated: int) -> Path:
+        changes = [
+            {
+                "store_timestamp": 1000 + n - (500 if n >= step else 0),
+                "queue_offset": 7 + n - (repeated if n >= step else 0),
+                "body": b"x" * 100,
+            }
+            for n in range(40)
+        ]
+        return store_of(tmp_path / name, *changes)
+
+    live, stale = store("live", 0), store("stale", 1)
     for segment_bytes in (1, 300, 3000):
-        rows, _, report = assert_same(store, segment_bytes, facts=StopFacts(clean=True))
-        assert len(rows) == 40 and report.note_counts["time_step"] == 1
-        rows, _, report = assert_same(store, segment_bytes, facts=StopFacts(clean=True, physic_time=10_000))
+        for path, facts in (
+            (live, StopFacts(clean=True)),
+            (live, StopFacts(clean=True, physic_time=10_000)),
+            (stale, StopFacts(clean=True)),
+        ):
+            rows, _, report = assert_same(path, segment_bytes, facts=facts)
+            assert len(rows) == 40 and report.note_counts["time_step"] == 1
+        rows, _, report = assert_same(stale, segment_bytes, facts=StopFacts(clean=True, physic_time=10_000))
         assert len(rows) == step and report.note_counts["stale_tail"] == 1
 
 

@@ -52,9 +52,8 @@ class Golden:
 
     @property
     def live(self) -> list[dict[str, Any]]:
-        """The rows that a scan must give: without the stale tail that only Java takes back. It may give
-        `expect["beyond"]` more, which Java cannot read."""
-        return self.rows[: self.expect.get("scan")]
+        """The rows that a scan must give. It may give `expect["beyond"]` more, which Java cannot read."""
+        return self.rows
 
     @cached_property
     def queue_rows(self) -> list[dict[str, Any]]:

@@ -36,7 +36,7 @@ NOTES = {
     "lmq550": {"not-checked": 1},
     "rolled": {"units-expired": 6, "index-expired": 1},
     "stale": {"stale-tail": 1, "units-ghost": 2},
-    "stale-aligned": {"stale-tail": 1, "units-ghost": 2},
+    "stale-aligned": {"index-uncovered": 1, "time-step": 1},
     "timer550": {"not-checked": 1},
     "v540": {"not-checked": 1},
     "v550": {"not-checked": 1},

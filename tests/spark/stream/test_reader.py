@@ -24,7 +24,7 @@ from flintmq.store.layout.queue_name import QueueName
 from tests.spark.stream.drive import Query, in_queues, keys_of, numbers, place
 from tests.support.own_time import own_time
 
-ODD = {"poison", "stale-aligned"}  # Java and a good reader disagree on them; the batch source has tests of its own
+ODD = {"poison"}  # Java and a good reader disagree on them; the batch source has tests of its own
 LIMITS = ["none", "maxOffsetsPerTrigger", "maxBytesPerTrigger", "minPartitions"]
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -181,7 +182,7 @@ def test_golden_stores_lose_nothing_while_they_are_live(golden_store: Golden, pi
         read_facts(str(golden_store.path)),
     )
     expected = given(LogWalk(log, rest, strict=False))
-    live = StopFacts(rest.clean, True, rest.physic_time, rest.mark, rest.latest, power_cut=rest.power_cut)
+    live = replace(rest, live=True)
     found = given(LogWalk(log, live, strict=False, piece_bytes=piece_bytes))
     missing = expected[len(found) :]
     assert found == expected[: len(found)] and len(missing) <= 1

@@ -37,7 +37,7 @@ def test_golden_stores(golden_store: Golden, access: str, piece_bytes: int) -> N
         found = offsets(walk)
         assert found[: len(expected)] == expected
         assert len(found) == len(expected) + golden_store.expect.get("beyond", 0)
-        assert walk.verdict is (Verdict.STALE_TAIL if golden_store.name.startswith("stale") else Verdict.END)
+        assert walk.verdict is (Verdict.STALE_TAIL if golden_store.name == "stale" else Verdict.END)
     assert find_end(log, facts).offset == walk.position
 
 
@@ -140,16 +140,21 @@ def test_below_the_checkpoint_a_hole_is_damage_even_after_a_crash(tmp_path: Path
 
 
 def test_records_older_than_the_last_good_one_are_a_stale_tail(tmp_path: Path) -> None:
-    old, _ = full_file(0, 1000, 10)
-    new = make(0, 5000) + make(SIZE, 5001, b"other")  # not the old records' size: the old ones go on unaligned
+    old = b"".join(make(n * SIZE, 1001 + n, queue_offset=n) for n in range(10))
+    new = b"".join(
+        make(n * (SIZE - 1), 5000 + n, b"new", queue_offset=n) for n in range(3)
+    )  # then the old ones, unaligned
     report = Report()
     walk = LogWalk(log_of(tmp_path, new + old[len(new) :]), report=report)
-    assert offsets(walk) == [0, SIZE] and walk.verdict is Verdict.STALE_TAIL
+    assert offsets(walk) == [0, SIZE - 1, 2 * SIZE - 2] and walk.verdict is Verdict.STALE_TAIL
 
 
-def test_an_aligned_stale_tail_ends_the_log_if_the_checkpoint_is_not_older(tmp_path: Path) -> None:
-    old, every = full_file(0, 1000, 10)
-    log = log_of(tmp_path, make(0, 5000) + make(SIZE, 5001) + old[2 * SIZE :])
+def test_an_aligned_stale_tail_ends_the_log_if_its_queue_offsets_repeat_and_the_checkpoint_is_not_older(
+    tmp_path: Path,
+) -> None:
+    old, every = b"".join(make(n * SIZE, 1001 + n, queue_offset=n) for n in range(10)), [n * SIZE for n in range(10)]
+    new = make(0, 5000, queue_offset=1) + make(SIZE, 5001, queue_offset=2)
+    log = log_of(tmp_path, new + old[2 * SIZE :])
     walk = LogWalk(log, StopFacts(physic_time=5001))
     assert offsets(walk) == every[:2] and walk.verdict is Verdict.STALE_TAIL
     report = Report()  # the checkpoint knows nothing so young: a clock was set back, and the records count
@@ -333,14 +338,14 @@ TORN = b"\x01" * SIZE  # where the third record should be
             None,
             [GO_ON, OVER],
         ),  # the clock stepped back
-        (make(2 * SIZE, 1003), 900, StopFacts(physic_time=1003), None, [OVER]),  # a stale tail
+        (make(2 * SIZE, 1003, queue_offset=9), 900, StopFacts(physic_time=1003), None, [OVER]),  # a stale tail
     ],
     ids=range(8),
 )
 def test_a_judged_stop_says_how_the_walk_goes_on(
     tmp_path: Path, third: bytes, time: int, facts: StopFacts, end: int | None, after: list[AfterStop]
 ) -> None:
-    data = make(0, 1001) + make(SIZE, 1002) + third + (make(3 * SIZE, time) if third else b"")
+    data = make(0, 1001) + make(SIZE, 1002) + third + (make(3 * SIZE, time, queue_offset=5) if third else b"")
     walk = Noted(log_of(tmp_path, data), facts, end=end, strict=False)
     found = offsets(walk)
     assert walk.after == after

@@ -46,8 +46,6 @@ def test_every_key_of_every_store_is_found(golden_store):
 
 def test_without_an_index_the_log_is_searched(golden_store, tmp_path):
     shutil.copytree(golden_store.path / "commitlog", tmp_path / "commitlog")
-    if "scan" in golden_store.expect:
-        shutil.copy(golden_store.path / "checkpoint", tmp_path)
     check(tmp_path, StoreConfig(), golden_store, 20)
 
 

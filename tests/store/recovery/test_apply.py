@@ -121,29 +121,29 @@ def test_d4_a_stale_tail_is_zeroed_and_does_not_come_back(tmp_path: Path, clean:
     kept = make(tmp_path, count=10, size=200)
     size = kept[0].size
     assert {r.size for r in kept} == {size} and size * 11 < FILE_SIZE
-    # As upstream leaves it: the fifth overwritten by an older record, the others valid.
+    # As upstream leaves it: a shorter record written over the fifth, whose rest is no record; the others are older.
     path, position = log_file(tmp_path, kept[4].physical_offset)
-    stale = kept[4]._replace(store_timestamp=BEGIN - 5000)
     data = bytearray(path.read_bytes())
     for number in range(4, 10):
         at = kept[number].physical_offset
         old = kept[number]._replace(store_timestamp=BEGIN - 5000 + number)
         data[at : at + size] = record.encode(old)
-    data[position + 4] ^= 1  # and damaged, or it would be the next record
+    body = b"new" + bytes(195)
+    new = record.encode(kept[4]._replace(body=body, body_crc=record.crc(body)))
+    data[position : position + len(new)] = new
     path.write_bytes(data)
-    assert stale.size == size
     for name in ("checkpoint", "flintmq.mark"):
         (tmp_path / name).unlink()
     if not clean:
         (tmp_path / "abort").touch()
     with open_small(tmp_path, Clock()) as store:
         assert store.recovered.verdict is Verdict.STALE_TAIL
-        assert records(tmp_path) == kept[:4], "zeros behind"
+        assert [r.body for r in records(tmp_path)] == [*(r.body for r in kept[:4]), body], "zeros behind"
         put_all(store, 1, size=200)
     assert len(quarantined(tmp_path)) == 5
     (tmp_path / "abort").touch()
     with open_small(tmp_path) as store:
-        assert [m.queue_offset for m in store] == [0, 1, 2, 3, 4]
+        assert [m.queue_offset for m in store] == [0, 1, 2, 3, 4, 5]
     check_derived(tmp_path)
 
 

@@ -6,7 +6,8 @@ sources      supplies a walk with bytes, by pread or mapped
 arrivals     leaves out a last record whose bytes are not all there
 resync       finds the next valid record after a bad position
 end_of_log   decides what it means that a walk stopped, by one table
-queue_evidence  finds units of queues beyond the files
+queue_evidence  finds units of queues beyond the files, and the unit of a queue offset
+former_life  looks for proof that the records after a stop are stale
 log_end      finds the log's end by reading only its last file
 records      reads one record again and checks it in full
 report       collects damage and notes of a walk

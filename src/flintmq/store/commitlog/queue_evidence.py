@@ -8,12 +8,13 @@ RocketMQ's checkpoint alone is weak evidence, because its time of the last flush
 from __future__ import annotations
 
 import os
+from contextlib import suppress
 
 from flintmq.format.batch_queue import BATCH_UNIT
 from flintmq.format.consume_queue import POINTER, UNIT_SIZE
 from flintmq.storage.filesystem import Effects
 from flintmq.store.layout import directories
-from flintmq.store.layout.queue_name import queue_names
+from flintmq.store.layout.queue_name import path_name, queue_names
 
 _KINDS = ((directories.QUEUES, UNIT_SIZE), (directories.BATCH_QUEUES, BATCH_UNIT.size))
 
@@ -56,3 +57,26 @@ def _last_pointer(folder: str, unit_size: int, effects: Effects) -> int:
         if offset >= 0:
             return offset
     return -1
+
+
+def unit_at(root: str, topic: bytes, queue_id: int, queue_offset: int, effects: Effects) -> tuple[int, int]:
+    """Return log offset and size in the unit of a plain queue at a queue offset; zeros without one.
+
+    Raises:
+        StoreAccessError: a file or directory may not be read.
+    """
+    name = path_name(topic)
+    if name is None or queue_offset < 0:
+        return 0, 0
+    folder = os.path.join(root, directories.QUEUES, name, str(queue_id))
+    position = queue_offset * UNIT_SIZE
+    starts = [int(name) for name in effects.listdir(folder) if name.isdigit() and int(name) <= position]
+    if not starts:
+        return 0, 0
+    path = os.path.join(folder, f"{max(starts):020d}")
+    with suppress(FileNotFoundError), effects.reading(path) as fd:
+        data = effects.pread(fd, POINTER.size, position - max(starts))
+        if len(data) == POINTER.size:
+            place, size = POINTER.unpack(data)
+            return place, size
+    return 0, 0

@@ -11,6 +11,7 @@ from flintmq.message import StoredMessage, stored_message
 from flintmq.store.commitlog.files import LogFile, LogFiles
 
 FIRST_READ = 4096
+FILES_LOOKED_AT = 8
 
 
 def record_at(log: LogFiles, physical_offset: int, end: int | None = None) -> StoredMessage | None:
@@ -31,6 +32,28 @@ def record_at(log: LogFiles, physical_offset: int, end: int | None = None) -> St
     """
     with RecordReader(log) as records:
         return records.at(physical_offset, end)
+
+
+def last_file_begun_by(log: LogFiles, time: int) -> LogFile | None:
+    """Return the last file whose first record was surely stored by a store time in ms, None without one.
+
+    Where the clock was set back between the last of these files, the times after the step say nothing of those before.
+
+    Raises:
+        StoreAccessError: a file may not be read.
+    """
+    found, later, sure = None, time, 0
+    for file in reversed(log.files):
+        first = record_at(log, file.start)
+        if first is None or first.store_timestamp <= 0:
+            continue
+        if first.store_timestamp > later:
+            found, sure = None, 0
+        if first.store_timestamp <= time:
+            found, sure, later = found or file, sure + 1, first.store_timestamp
+        if sure > FILES_LOOKED_AT:
+            break
+    return found
 
 
 class RecordReader:

@@ -24,7 +24,7 @@ from flintmq.storage.store_url import effects_for
 from flintmq.store.commitlog.end_of_log import StopFacts, Verdict, read_facts
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.log_end import LogEnd, find_end
-from flintmq.store.commitlog.records import RecordReader, record_at
+from flintmq.store.commitlog.records import RecordReader, last_file_begun_by, record_at
 from flintmq.store.commitlog.report import Report
 from flintmq.store.layout import directories as store_directories
 from flintmq.store.layout.config_reader import BrokerConfig, read_config
@@ -232,9 +232,5 @@ class Snapshot:
             known = checkpoint.decode(data or b"")
         except FormatError:
             known = checkpoint.Checkpoint()
-        flushed = max(0, min(known.physic_timestamp, known.logics_timestamp) - REPLAY_MARGIN_MS)
-        for file in reversed(self.log.files):
-            first = record_at(self.log, file.start)
-            if first is not None and 0 != first.store_timestamp <= flushed:
-                return file.start
-        return self.log.min_offset
+        file = last_file_begun_by(self.log, min(known.physic_timestamp, known.logics_timestamp) - REPLAY_MARGIN_MS)
+        return self.log.min_offset if file is None else file.start

@@ -51,7 +51,9 @@ from flintmq.store.commitlog.end_of_log import (
     zeros_to_sector,
 )
 from flintmq.store.commitlog.files import LARGEST_OFFSET, LogFile, LogFiles
+from flintmq.store.commitlog.former_life import FormerLife
 from flintmq.store.commitlog.queue_evidence import queue_beyond
+from flintmq.store.commitlog.records import record_at
 from flintmq.store.commitlog.report import Damage, Report
 from flintmq.store.commitlog.resync import WINDOW, ResyncBudget, next_record
 from flintmq.store.commitlog.sources import FIRST_PIECE, OWN, SOURCES, Mapped, Own, Pieces
@@ -164,6 +166,7 @@ class LogWalk:
         self.allocate: Callable[[int], memoryview] | None = None
         self.zones: Zones | None = None
         self._effort = ResyncBudget()
+        self._former = FormerLife(log, facts.root)
         self.verdict: Verdict | None = None
         self.left_out: int | None = None
         self.deleted: list[Damage] = []
@@ -236,8 +239,8 @@ class LogWalk:
         if self.end is not None or self.facts.live:
             return
         evidence = evidence_beyond(self.facts, self.position, self.last_time)
-        if evidence and self.facts.mark.flushed is None:  # the last record need not be the youngest one
-            evidence = evidence_beyond(self.facts, self.position, youngest(self.log, self.facts.physic_time))
+        if evidence and self.facts.mark.flushed is None:
+            evidence = self._confirmed()
         if not evidence and self.facts.clean and self.facts.mark.flushed is None and self._has_queues():
             evidence = queue_beyond(self.facts.root, self.position, self.log.effects)
         odd = next((file for file in self.log.odd if file.start >= self.position), None)
@@ -257,6 +260,24 @@ class LogWalk:
     def _has_queues(self) -> bool:
         """Return whether the log is of a store on a disk, whose queues are a few small reads away."""
         return bool(self.facts.root) and bool(self.log.files) and not self.log.effects.remote
+
+    def _confirmed(self) -> str:
+        """Return the evidence of the checkpoint's time, if there is no record at all or another fact says the same.
+
+        A time alone may be of a clock that ran ahead: it stays when the clock was set back and its records expired.
+        """
+        facts, position = self.facts, self.position
+        beyond = queue_beyond(facts.root, position, self.log.effects) if facts.root else ""
+        if not beyond and (facts.named or 0) >= position > 0:
+            beyond = f"the newest index file names a record at offset {facts.named}"
+        newest = self.last_time  # which need not be the youngest
+        if beyond or not newest:
+            newest = youngest(self.log, facts.physic_time)
+        evidence = evidence_beyond(facts, position, newest)
+        if evidence and newest and not beyond:
+            self.report.note("time_step", f"offset {position}: {evidence}; nothing else tells of records after the end")
+            return ""
+        return f"{evidence}, and {beyond}" if evidence and beyond else evidence
 
     def look_for_odd(self) -> None:
         """Check that files before the first one have expired, and are not links or odd files.
@@ -451,12 +472,12 @@ class LogWalk:
         where = f"{kernel.REASONS[reason]}"
         own = self.facts.mark.flushed is not None
         below = own and p < (self.facts.mark.flushed or 0)
-        follower, follows = self._what_follows(p + 1, whatever_its_time=below)
+        follower, follows, proof = self._what_follows(p, whatever_its_time=below)
         if follower is not None and self._completed != p and self._is_complete_now(p):
             self._completed = p  # a writer completed the record between the two reads
             return AfterStop.READ_AGAIN
-        if not own and follower is not None and follows is Follows.NOT_OLDER:
-            below = self._time_at(follower) < self.facts.physic_time
+        if not own and follower is not None and follows is Follows.NOT_OLDER and not self.facts.clean:
+            below = self._time_at(follower) < self.facts.physic_time and not self._has_flushed_before(p)
         verdict = Verdict.DAMAGE
         if self.end is None:
             verdict = decide(
@@ -471,7 +492,8 @@ class LogWalk:
             return self._pass_damage(file, p, where, verdict, follower)
         self.verdict = verdict
         if verdict is not Verdict.END:
-            self.report.note(verdict.name.lower(), f"{file.path}, position {p - file.start}: {verdict.value} ({where})")
+            why = f"{where}; {proof}" if proof else where
+            self.report.note(verdict.name.lower(), f"{file.path}, position {p - file.start}: {verdict.value} ({why})")
         return AfterStop.OVER
 
     def _pass_damage(self, file: LogFile, p: int, where: str, verdict: Verdict, follower: int | None) -> AfterStop:
@@ -492,44 +514,64 @@ class LogWalk:
         return AfterStop.OVER
 
     def _judge_step_back(self, p: int) -> AfterStop:
-        """Judge a decreasing store time: an aligned stale tail, or a clock that was set back."""
+        """Judge a decreasing store time: the clock was set back, unless it is proven that a stale tail is aligned."""
         last = self.last_time
-        own = (
-            self.facts.mark.flushed is not None
-        )  # FlintMQ zeroes what it truncates, so only the clock can be the reason
-        if not own and self.facts.physic_time >= last > 0 and not self._not_older_after(p, last):
-            self.verdict = Verdict.STALE_TAIL
-            self.report.note("stale_tail", f"offset {p}: store time steps back, and nothing newer follows")
-            return AfterStop.OVER
-        self.report.note("time_step", f"offset {p}: store time steps back below {last} ms")
+        # FlintMQ zeroes what it truncates, so where its mark is only the clock can be the reason.
+        if self.facts.mark.flushed is None and self.facts.physic_time >= last > 0:
+            proof = self._former.proof(p, p, self._pieces)
+            if proof and not self._not_older_after(p, last):
+                self.verdict = Verdict.STALE_TAIL
+                self.report.note("stale_tail", f"offset {p}: store time steps back, nothing newer follows; {proof}")
+                return AfterStop.OVER
+        self.report.note("time_step", f"offset {p}: store time steps back below {last} ms; the records count")
         self.last_time = self._time_at(p)  # with which the kernel takes the record at p
         return AfterStop.GO_ON
 
-    def _what_follows(self, offset: int, whatever_its_time: bool) -> tuple[int | None, Follows]:
-        """Find the next valid record after a stop, and whether any valid one is not older.
+    def _what_follows(self, p: int, whatever_its_time: bool) -> tuple[int | None, Follows, str]:
+        """Find the next valid record after a stop at p, whether only proven older ones follow, and the proof.
 
         If the table does not need times they are not compared, because that could read all the rest of the log.
         """
-        first = next_record(self.log, offset, self.end, self._effort)
+        first = next_record(self.log, p + 1, self.end, self._effort)
         if first is None:
-            return None, Follows.NOTHING
-        if self.end is not None or whatever_its_time or self._time_at(first) >= self.last_time:
-            return first, Follows.NOT_OLDER
-        return first, Follows.NOT_OLDER if self._not_older_after(first, self.last_time) else Follows.OLDER
+            return None, Follows.NOTHING, ""
+        if self.end is None and not whatever_its_time and self._time_at(first) < self.last_time:
+            proof = self._former.proof(p, first, self._pieces)
+            if proof and not self._not_older_after(first, self.last_time):
+                return first, Follows.OLDER, proof
+        return first, Follows.NOT_OLDER, ""
+
+    def _has_flushed_before(self, p: int) -> bool:
+        """Return whether a record before p, as far as a few reads tell, is as young as the checkpoint's time.
+
+        Then that was the one flushed, before the clock was set back, and nothing is known of p.
+        """
+        time = self.facts.physic_time
+        for file in self.log.files:
+            if file.start < p <= file.start + file.size:
+                for piece in self._pieces(file.start, p):
+                    if max(store_times(piece.data, piece.positions, piece.count)) >= time:
+                        return True
+            elif file.start < p and (first := record_at(self.log, file.start)) and first.store_timestamp >= time:
+                return True
+        return False
 
     def _not_older_after(self, offset: int, time: int) -> bool:
         """Return whether a valid record at `offset` or later has at least this store time."""
         if offset <= self._not_older_at and time <= self._not_older_time:
             return True
-        # Mostly the first record decides, so pieces are small.
-        walk = LogWalk(self.log, begin=offset, end=self.log.limit, strict=False, max_rows=1024, piece_bytes=FIRST_PIECE)
-        walk._effort = self._effort
-        for piece in walk:
+        for piece in self._pieces(offset, self.log.limit):
             for at, stored in zip(piece.positions, store_times(piece.data, piece.positions, piece.count), strict=False):
                 if stored >= time:
                     self._not_older_at, self._not_older_time = piece.base + at, stored
                     return True
         return False
+
+    def _pieces(self, begin: int, end: int) -> LogWalk:
+        """Walk a range leniently; mostly the first record decides, so pieces are small."""
+        walk = LogWalk(self.log, begin=begin, end=end, strict=False, max_rows=1024, piece_bytes=FIRST_PIECE)
+        walk._effort = self._effort
+        return walk
 
     def _is_complete_now(self, p: int) -> bool:
         """Return whether p holds a valid record or a blank by now; a writer may be faster."""

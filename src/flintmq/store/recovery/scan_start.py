@@ -5,7 +5,7 @@ from __future__ import annotations
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.store.commitlog.end_of_log import StopFacts
 from flintmq.store.commitlog.files import LogFiles
-from flintmq.store.commitlog.records import record_at
+from flintmq.store.commitlog.records import last_file_begun_by, record_at
 
 MARGIN_MS = 3000  # upstream begins this much before the checkpoint's time
 
@@ -19,14 +19,10 @@ def recovery_scan_start(files: LogFiles, facts: StopFacts, checkpoint: Checkpoin
     if facts.mark.flushed is not None:
         file = files.find(min(facts.mark.flushed, max(files.limit - 1, 0)))
         return file.start if file is not None else files.min_offset
-    limit = min(checkpoint.physic_timestamp, checkpoint.logics_timestamp) - MARGIN_MS
-    for file in reversed(files.files):
-        first = record_at(files, file.start)
-        if first is None:
-            continue
-        if facts.clean or (first.store_timestamp != 0 and first.store_timestamp <= limit):
-            return file.start
-    return files.min_offset
+    if facts.clean:
+        return next((file.start for file in reversed(files.files) if record_at(files, file.start)), files.min_offset)
+    found = last_file_begun_by(files, min(checkpoint.physic_timestamp, checkpoint.logics_timestamp) - MARGIN_MS)
+    return files.min_offset if found is None else found.start
 
 
 def begin_of_dispatch(files: LogFiles, facts: StopFacts, checkpoint: Checkpoint, listed: bool = False) -> int:
@@ -45,8 +41,5 @@ def begin_of_dispatch(files: LogFiles, facts: StopFacts, checkpoint: Checkpoint,
         return begin
     if marked:
         return facts.mark.dispatched
-    for file in reversed(files.files):
-        first = record_at(files, file.start) if file.start <= begin else None
-        if first is not None and 0 < first.store_timestamp <= checkpoint.logics_timestamp - MARGIN_MS:
-            return file.start
-    return files.min_offset
+    found = last_file_begun_by(files, checkpoint.logics_timestamp - MARGIN_MS)
+    return files.min_offset if found is None else min(found.start, begin)
