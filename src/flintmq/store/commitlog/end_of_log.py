@@ -3,12 +3,15 @@
 A walk stops at the first position p that holds neither a record nor a blank record. The meaning of the stop is decided
 here and nowhere else, from four facts:
 
-*   what **follows** p: nothing; only records older than the last valid one; or records that are not older. A follower
-    is a valid record found by resynchronising (magic, own offset, full check) in this file or a later one;
+*   what **follows** p: nothing; only records that are proven to be older; or others. A follower is a valid record found
+    by resynchronising (magic, own offset, full check) in this file or a later one. It is older if its store time, and
+    that of all after it, is below that of the last valid record, and if a fact that is no time says so too
+    (`former_life`): a clock that was set back makes records with older times, and RocketMQ keeps them;
 *   whether the store **stopped cleanly** (there is no `abort` file);
 *   whether p is below the **durable mark** M: FlintMQ's own `flintmq.mark` (exact flushed offset; void if its time
     differs from the checkpoint's, as after RocketMQ wrote), otherwise the end of the last record stored strictly before
-    the checkpoint's `physicMsgTimestamp`; stale records after p do not count;
+    the checkpoint's `physicMsgTimestamp`, unless a record before p is as young as that: then the clock was set back,
+    and the time says nothing of p; stale records after p do not count;
 *   whether the bad bytes are **zeros**: at p itself, and up to a 512-byte boundary (a sector that was never written).
     After a power cut, which the boot id in `abort` reveals, any byte above M may be missing, zeros or not.
 
@@ -16,14 +19,18 @@ here and nowhere else, from four facts:
 |-------------------|----------------------------|----------------|--------------------------------------------------|
 | nothing           | end (zeros) or torn tail;  | damage         | end (zeros) or torn tail                         |
 |                   | damage if below our mark   |                |                                                  |
-| only older ones   | stale tail                 | damage         | stale tail                                       |
-| ones not older    | damage                     | damage         | unordered write-back if a sector is zero;        |
+| only proven older | stale tail                 | damage         | stale tail                                       |
+| others            | damage                     | damage         | unordered write-back if a sector is zero;        |
 |                   |                            |                | or the power was cut; else damage                |
 
 A walk that runs out of files below M is damage too, clean or not: files are lost (`evidence_beyond`). There the
-position at which the walk arrived counts, because a mark may be after a blank record; and without a mark of our own,
-the log must hold a record as young as the checkpoint's time, and, after a clean stop, as far as the queues' last units
-(`queue_evidence`). Files missing at the beginning have expired.
+position at which the walk arrived counts, because a mark may be after a blank record. Without a mark of our own they are
+lost where a queue's last unit (`queue_evidence`) or the newest index file names a record after the end, after a clean
+stop, or with the checkpoint's time, which no record of the log has; that time alone is of a clock that ran ahead, but in
+a log without any record. Files missing at the beginning have expired.
+
+No time ends a log at a record that is valid and in its place: there the store time steps back, and the log ends only by
+the same proof, as a stale tail that happens to be aligned.
 
 One cell is stricter than the rule it comes from: below a valid `flintmq.mark` a stale tail is damage after a clean stop
 too, because FlintMQ zeroes everything it truncates and so never leaves one.
@@ -57,8 +64,8 @@ class Follows(Enum):
     """Kind of records after the position where a walk stopped."""
 
     NOTHING = "nothing"
-    OLDER = "only older records"
-    NOT_OLDER = "records not older"
+    OLDER = "only older records, and that is proven"
+    NOT_OLDER = "other records"
 
 
 class Verdict(Enum):
