@@ -147,8 +147,8 @@ DEFECTS: Final[dict[str, Code]] = {
     "checkpoint-ahead": Code(
         "The checkpoint names records that the log does not have: flushed, dispatched or confirmed beyond its end.",
         "the end of the log is missing: messages that were flushed are lost",
-        "look for a log file that was lost in a copy; bring it back before a broker starts (none is missing if the clock "
-        "ran ahead and the records of that time have expired)",
+        "look for a log file that was lost in a copy; bring it back before a broker starts (none is missing if "
+        "the clock ran ahead and the records of that time have expired)",
     ),
     "mark-bad": Code(
         "FlintMQ's own mark of how far the log was flushed has a wrong checksum or shape.",
@@ -184,7 +184,7 @@ NOTES: Final[dict[str, str]] = {
     "empty-file": "An empty file, which RocketMQ deletes at start.",
     "torn-tail": "Bytes after the log's end that are not a record: the last write was cut short.",
     "stale-tail": "Old records after the log's end, left over from an earlier truncation; the text names the proof.",
-    "time-step": "Store times go back from a record on, or the checkpoint's is above all: the clock was set back. All count.",
+    "time-step": "Store times go back, or the checkpoint's is above all: the clock was set back. The records count.",
     "vanished": "A log file was deleted while the log was read, as retention does.",
     "text-odd": "A topic is empty, or a topic or property string is not UTF-8 or holds a NUL.",
     "topic-name": "A topic's name cannot be a directory; its records have no queue.",

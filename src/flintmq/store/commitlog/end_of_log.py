@@ -24,10 +24,10 @@ here and nowhere else, from four facts:
 |                   |                            |                | or the power was cut; else damage                |
 
 A walk that runs out of files below M is damage too, clean or not: files are lost (`evidence_beyond`). There the
-position at which the walk arrived counts, because a mark may be after a blank record. Without a mark of our own they are
-lost where a queue's last unit (`queue_evidence`) or the newest index file names a record after the end, after a clean
-stop, or with the checkpoint's time, which no record of the log has; that time alone is of a clock that ran ahead, but in
-a log without any record. Files missing at the beginning have expired.
+position at which the walk arrived counts, because a mark may be after a blank record. Without a mark of our own they
+are lost where a queue's last unit (`queue_evidence`) or the newest index file names a record after the end, after a
+clean stop, or with the checkpoint's time, which no record of the log has. That time alone proves a loss only in a log
+without any record; else it is of a clock that ran ahead. Files missing at the beginning have expired.
 
 No time ends a log at a record that is valid and in its place: there the store time steps back, and the log ends only by
 the same proof, as a stale tail that happens to be aligned.

@@ -1,10 +1,10 @@
-"""Looks for proof that the records after a stop are of a former life of the log, in facts that are no times.
+"""Looks for proof, other than times, that records after a stop are of a former life.
 
-A log that RocketMQ truncated keeps its old bytes after the new end, and new records are written over them. What is left
-is a stale tail: valid records that are older than the last one before it. Records are older, too, after the clock was
-set back, and then the checkpoint keeps its higher time for as long as the clock is behind it. So times alone prove
-nothing, and neither do units that point into the tail: both have them. Proof is found in the file of the stop alone
-(RocketMQ removes later ones when it truncates, so records in a later file tell that the log went on):
+A log that RocketMQ truncated keeps its old bytes after the new end, and new records are written over them. A stale tail
+is the rest of them: valid records that are older than the last one before it. Records are older after the clock was set
+back, too, and the checkpoint keeps its higher time until the clock has passed it. So times alone prove nothing, and
+neither do units that point into the tail: both have them. Proof is found in the file of the stop alone (RocketMQ
+removes later ones when it truncates, so records in a later file tell that the log went on):
 
 *   a queue offset that does not go on: the tail's first record of a queue has one that a record before the stop has,
     too, or a lower one. 0 is none: there a queue begins again whose topic was deleted.
@@ -75,7 +75,7 @@ class FormerLife:
         self._goes_on: dict[int, bool] = {}  # begin of a file -> records are in a later one
 
     def proof(self, p: int, tail: int, pieces: Callable[[int, int], Iterable[Piece]]) -> str:
-        """Return what proves that the records from `tail` on are of a former life; empty without proof.
+        """Return the proof that the records from `tail` on are of a former life; empty without it.
 
         Args:
             p: log offset after the last record before the stop.
@@ -132,7 +132,7 @@ class FormerLife:
         return known or physical_offset_at(head) == p or not any(head[:HEAD_SIZE])
 
     def _is_end(self, file: LogFile, p: int, tail: int, topics: set[bytes]) -> bool:
-        """Return whether topic and properties of a record are whole between p and the tail, and end at it."""
+        """Return whether a record's topic and properties stand between p and the tail, up to it."""
         begin = max(p, tail - LONGEST_TEXTS)
         with self.log.effects.reading(file.path) as fd:
             data = self.log.effects.pread(fd, tail - begin, begin - file.start)

@@ -60,7 +60,7 @@ def _last_pointer(folder: str, unit_size: int, effects: Effects) -> int:
 
 
 def unit_at(root: str, topic: bytes, queue_id: int, queue_offset: int, effects: Effects) -> tuple[int, int]:
-    """Return log offset and size in the unit of a plain queue at a queue offset; zeros without one.
+    """Return log offset and size in a plain queue's unit at a queue offset; zeros without one.
 
     Raises:
         StoreAccessError: a file or directory may not be read.

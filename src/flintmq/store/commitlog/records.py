@@ -35,7 +35,7 @@ def record_at(log: LogFiles, physical_offset: int, end: int | None = None) -> St
 
 
 def last_file_begun_by(log: LogFiles, time: int) -> LogFile | None:
-    """Return the last file whose first record was surely stored by a store time in ms, None without one.
+    """Return the last file that was surely begun by a store time in ms, None without one.
 
     Where the clock was set back between the last of these files, the times after the step say nothing of those before.
 

@@ -262,9 +262,10 @@ class LogWalk:
         return bool(self.facts.root) and bool(self.log.files) and not self.log.effects.remote
 
     def _confirmed(self) -> str:
-        """Return the evidence of the checkpoint's time, if there is no record at all or another fact says the same.
+        """Return the evidence of the checkpoint's time if another fact says the same.
 
-        A time alone may be of a clock that ran ahead: it stays when the clock was set back and its records expired.
+        A time alone is enough where the log has no record at all. Else it may be of a clock that ran ahead: it stays
+        when the clock was set back and its records expired.
         """
         facts, position = self.facts, self.position
         beyond = queue_beyond(facts.root, position, self.log.effects) if facts.root else ""
@@ -514,7 +515,7 @@ class LogWalk:
         return AfterStop.OVER
 
     def _judge_step_back(self, p: int) -> AfterStop:
-        """Judge a decreasing store time: the clock was set back, unless it is proven that a stale tail is aligned."""
+        """Judge a decreasing store time: the clock was set back, or a stale tail is proven."""
         last = self.last_time
         # FlintMQ zeroes what it truncates, so where its mark is only the clock can be the reason.
         if self.facts.mark.flushed is None and self.facts.physic_time >= last > 0:
@@ -528,7 +529,7 @@ class LogWalk:
         return AfterStop.GO_ON
 
     def _what_follows(self, p: int, whatever_its_time: bool) -> tuple[int | None, Follows, str]:
-        """Find the next valid record after a stop at p, whether only proven older ones follow, and the proof.
+        """Find the next valid record after a stop at p, its kind, and the proof that it is older.
 
         If the table does not need times they are not compared, because that could read all the rest of the log.
         """
@@ -542,7 +543,7 @@ class LogWalk:
         return first, Follows.NOT_OLDER, ""
 
     def _has_flushed_before(self, p: int) -> bool:
-        """Return whether a record before p, as far as a few reads tell, is as young as the checkpoint's time.
+        """Return whether a record before p is as young as the checkpoint's time, by few reads.
 
         Then that was the one flushed, before the clock was set back, and nothing is known of p.
         """
