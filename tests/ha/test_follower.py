@@ -19,6 +19,7 @@ from flintmq.ha import Follower
 from tests.compat.replication import GoldenMaster
 from tests.ha.loopback import LoopbackMaster
 from tests.ha.simulated import HEADER, SimulatedMaster, driven, followed, log_of, record_end
+from tests.support.crashed import flip
 
 # -- in a thread -----------------------------------------------------------------------------------------------------
 
@@ -75,7 +76,8 @@ def test_an_address_that_is_none(tmp_path: Path, address: str):
 def test_an_error_of_the_store_is_named_store(tmp_path: Path, master: GoldenMaster, sim: SimulatedMaster):
     """Not by the words of an error that has a reason of its own, for people."""
     followed(tmp_path / "s", master, sim, 10)
-    keys = master.config | {"mappedFileSizeCommitLog": 2 * master.file_size}
+    keys = master.config
+    flip(tmp_path / "s", 100)
     with pytest.raises(CorruptStoreError), driven(tmp_path / "s", sim, keys):
         pass
     events: list[dict[str, Any]] = []

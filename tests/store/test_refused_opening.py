@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -14,11 +16,14 @@ from flintmq.errors import (
     FlintError,
     LostLogError,
     NotAStoreError,
+    StoreAccessError,
     StoreLockedError,
     UnsupportedFormatError,
 )
+from flintmq.message import Message
 from flintmq.storage.dispatch_lock import DispatchLock
 from flintmq.store.message_store import MessageStore
+from flintmq.store.recovery.apply import Recovery
 from tests.support.crashed import flip, killed, make
 from tests.support.engine import KEYS
 
@@ -63,12 +68,25 @@ def of_another_division(root: Path) -> None:
         path.write_bytes(path.read_bytes() + bytes(7))
 
 
+def abort_is_a_directory(root: Path) -> None:
+    """RocketMQ asks only whether the name is there."""
+    make(root)
+    (root / "abort").mkdir()
+
+
+def beside_an_empty_log(root: Path) -> None:
+    """The disk of the log is not mounted: its directory is there, and holds nothing."""
+    make(root)
+    shutil.rmtree(root / "commitlog")
+    (root / "commitlog").mkdir()
+
+
 def odd_log_file(root: Path) -> None:
     make(root)
     (root / "commitlog" / f"{1 << 20:020d}").symlink_to(root / "commitlog" / ("0" * 20))
 
 
-REFUSED: dict[str, tuple[Callable[[Path], None], type[FlintError], dict[str, object]]] = {
+REFUSED: dict[str, tuple[Callable[[Path], object], type[FlintError], dict[str, object]]] = {
     "damage": (damaged, CorruptStoreError, {}),
     "lost files": (lost, LostLogError, {}),
     "lost log": (without_log, LostLogError, {}),
@@ -76,7 +94,10 @@ REFUSED: dict[str, tuple[Callable[[Path], None], type[FlintError], dict[str, obj
     "queues in RocksDB": (in_rocksdb, UnsupportedFormatError, {}),
     "DLedger": (of_dledger, UnsupportedFormatError, {}),
     "index files of another size": (of_another_division, ConfigError, {"maxHashSlotNum": None, "maxIndexNum": None}),
-    "a directory that is not there": (Path.mkdir, NotAStoreError, {"storePathCommitLog": "/no/such/directory"}),
+    "abort is a directory": (abort_is_a_directory, StoreAccessError, {}),
+    "a directory that is not there": (make, NotAStoreError, {"storePathCommitLog": "/no/such/directory"}),
+    "one, and the log is lost": (beside_an_empty_log, NotAStoreError, {"storePathCommitLog": "/no/such/directory"}),
+    "one of two": (make, NotAStoreError, {"storePathCommitLog": "/tmp,/no/such/directory"}),
     "a read-only directory that is not there": (
         Path.mkdir, NotAStoreError, {"readOnlyCommitLogStorePaths": "/no/such/directory"},
     ),
@@ -116,3 +137,39 @@ def test_a_store_that_can_be_opened_gets_its_index_directory(tmp_path: Path):
     """Also if nothing is put: RocketMQ makes it when it starts."""
     MessageStore(tmp_path, KEYS).close()
     assert (tmp_path / "index").is_dir() and not any((tmp_path / "index").iterdir())
+
+
+def test_a_new_store_gets_the_directories_of_its_log_and_no_other_store_does(tmp_path: Path):
+    """As RocketMQ makes them; but beside messages one is missing because its disk is not mounted."""
+    places = [tmp_path / "a" / "log", tmp_path / "b"]
+    keys = KEYS | {"storePathCommitLog": ",".join(map(str, places))}
+    MessageStore(tmp_path / "s", keys).close()
+    assert all(place.is_dir() for place in places), "nothing was put: they may be made again"
+    shutil.rmtree(places[0])
+    with MessageStore(tmp_path / "s", keys) as store:
+        for number in range(40):
+            store.put(Message("T", b"%0300d" % number)).raise_for_status()
+    assert all(any(place.iterdir()) for place in places)
+    shutil.rmtree(places[0])
+    with pytest.raises(NotAStoreError, match=f"{places[0]}: storePathCommitLog names it, .* mount its disk"):
+        MessageStore(tmp_path / "s", keys)
+    assert not places[0].exists()
+
+
+def test_an_error_of_the_disk_says_where(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """A write to an open file fails without its path; and a lock that cannot be signed is not kept."""
+
+    def full(*_: object, **__: object) -> int:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patch:
+        patch.setattr(os, "pwrite", full)
+        with pytest.raises(OSError, match="No space left") as error:
+            MessageStore(tmp_path / "s", KEYS)
+    assert error.value.filename == str(tmp_path / "s" / "lock")
+    with monkeypatch.context() as patch:
+        patch.setattr(Recovery, "run", full)
+        with pytest.raises(OSError, match="No space left") as error:
+            MessageStore(tmp_path / "s", KEYS)
+    assert error.value.filename == str(tmp_path / "s")
+    MessageStore(tmp_path / "s", KEYS).close()

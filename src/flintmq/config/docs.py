@@ -6,9 +6,10 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Mapping
 from pathlib import Path
 
-from flintmq.config.key_effects import LINES, Effect, KeyLine, text_of
+from flintmq.config.key_effects import LINES, SELF_DESCRIBED, SHOWN, Effect, KeyLine, text_of
 from flintmq.config.keys import KEYS, StoreConfig
 
 PAGE = Path("docs/operations/configuration.md")
@@ -42,7 +43,20 @@ concern a store, by the names of `broker.conf`. Each key has one of four effects
 | refused | other values ask for something that FlintMQ does not have; a store is not opened for writing |
 | no effect | accepted and reported by `flintmq doctor --config FILE`, `flintmq inspect`, and once in the engine's log |
 
-Readers never refuse a store because of a key. Other keys of a `broker.conf` (such as `namesrvAddr`) are ignored.
+Readers refuse a store because of a key only where its files show another value, see the next section. Other keys of a
+`broker.conf` (such as `namesrvAddr`) are ignored.
+"""
+
+SIZES = """\
+## Sizes that the files show
+
+A key says how large files are that will be made. Where there are files already, they decide, and the key need not be
+given. If it is given (in a `broker.conf`, with `--set`, as an argument, as an option of Spark) and the files show
+another value, every command, every reader and the engine refuse the store in one line, before a byte is changed.
+RocketMQ refuses too, but for the index, which it then reads and writes in the wrong places. The sizes of `dev=True`,
+and those that a master tells its follower, were given by nobody: files that are there win over them. What counts is the
+most frequent length; a file of another length beside it is a finding of `flintmq verify`, and one of 0 bytes shows
+nothing.
 """
 
 TITLES = {
@@ -56,7 +70,7 @@ TITLES = {
 def page() -> str:
     """Return the text of the page."""
     plain = StoreConfig()
-    parts = [INTRODUCTION]
+    parts = [INTRODUCTION, SIZES + _table("Key", "Shown by", SHOWN) + _table("Not compared", "Why", SELF_DESCRIBED)]
     for effect, title in TITLES.items():
         lines = {key: line for key, line in LINES.items() if line.effect is effect}
         if effect is Effect.NO_EFFECT:
@@ -67,6 +81,11 @@ def page() -> str:
         parts.append(f"## {title}\n\n{len(lines)} keys.\n\n{head}{''.join(rows)}")
     assert set(LINES) == set(KEYS)
     return "\n".join(parts)
+
+
+def _table(key: str, says: str, rows: Mapping[str, str]) -> str:
+    """Return a table of two columns, with an empty line before it."""
+    return f"\n| {key} | {says} |\n|---|---|\n" + "".join(f"| `{name}` | {text} |\n" for name, text in rows.items())
 
 
 def _row(key: str, line: KeyLine, default: str) -> str:

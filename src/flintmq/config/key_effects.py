@@ -4,8 +4,8 @@ The engine, the commands and docs/operations/configuration.md use these lines.
 
 ACTS: FlintMQ does what RocketMQ does. FIXED: FlintMQ has one behaviour and opens a store for writing only with the
 value that asks for it. REFUSED: other values ask for something that FlintMQ does not have, such as a second replica;
-with them a store is not opened for writing. NO_EFFECT: accepted and reported. Readers never refuse a store because
-of a key.
+with them a store is not opened for writing. NO_EFFECT: accepted and reported. Readers refuse a store because of a key
+only where its files show another value (SHOWN).
 """
 
 from __future__ import annotations
@@ -57,9 +57,9 @@ def _lines(effect: Effect, text: str) -> dict[str, KeyLine]:
 
 
 _ACTS = """
-storePathCommitLog: directories of the log, with commas between them
+storePathCommitLog: directories of the log, with commas between them; made for a store that never held a message
 readOnlyCommitLogStorePaths: further directories of the log, which are only read
-mappedFileSizeCommitLog: bytes of a log file that is made; files that are there decide, unless it is given
+mappedFileSizeCommitLog: bytes of a log file that is made
 mappedFileSizeConsumeQueue: bytes of a queue file that is made
 mapperFileSizeBatchConsumeQueue: bytes of a batch queue file that is made
 mappedFileSizeConsumeQueueExt: bytes of a file of queue extensions that is made
@@ -203,6 +203,27 @@ flushConsumeQueueLeastPages flushConsumeQueueThoroughInterval: each flush of que
 brokerId: only brokerRole decides whether puts are accepted
 brokerClusterName brokerName: names are what RocketMQ's clients see; the store holds none
 """
+
+SHOWN: Final = {
+    "mappedFileSizeCommitLog": "the length of the files of `commitlog/`, or of the directories that keys name",
+    "mappedFileSizeConsumeQueue": "the length of the files of `consumequeue/`",
+    "mapperFileSizeBatchConsumeQueue": "the length of the files of `batchconsumequeue/`",
+    "mappedFileSizeConsumeQueueExt": "the length of the files of `consumequeue_ext/`",
+    "maxHashSlotNum": "the length of the files of `index/`, and where their items are",
+    "maxIndexNum": "the length of the files of `index/`, and where their items are",
+    "mappedFileSizeTimerLog": "the length of the files of `timerlog/`",
+}
+"""Key that describes bytes -> what shows its value; `store/layout/given_sizes.py` compares them at every door."""
+
+SELF_DESCRIBED: Final = {
+    "maxMessageSize": "each record says its size; the key bounds only what is put",
+    "bitMapLengthConsumeQueueExt": "each extension says its size and that of its bitmap",
+    "messageDelayLevel": "each delayed message says its level, and RocketMQ may change what a level means",
+    "timerPrecisionMs": "only the places of slots and units of the timer show it, which `verify` checks",
+    "compactionMappedFileSize": "FlintMQ reads no file of `compaction/`",
+    "compactionCqMappedFileSize": "FlintMQ reads no file of `compaction/`",
+}
+"""Other keys that describe bytes -> why nobody compares them with the files."""
 
 LINES: Final[dict[str, KeyLine]] = {
     **_lines(Effect.ACTS, _ACTS),

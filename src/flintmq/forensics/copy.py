@@ -43,6 +43,7 @@ from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.layout import directories
+from flintmq.store.layout.given_sizes import open_root
 from flintmq.store.layout.queue_name import refuse_other_encoding
 from flintmq.store.message_store import MessageStore
 
@@ -190,7 +191,7 @@ def _wanted(salvage: Salvage, predicate: Predicate) -> Salvaged:
 def _places(root: str, into: str, config: StoreConfig) -> tuple[str, str]:
     """Check both places, and return the copy's absolute path or URL, and the store's root."""
     into = store_path(into)
-    root = directories.open_root(root, config, effects_for(root, config.s3))
+    root = open_root(root, config, effects_for(root, config.s3))
     directories.refuse_rocksdb_queues(root, effects_for(root, config.s3))
     if is_remote(into):
         if is_remote(root) and f"{into}/".startswith(f"{root}/"):

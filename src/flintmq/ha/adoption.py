@@ -15,6 +15,7 @@ from flintmq.storage.filesystem import Effects
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.layout import directories, followed
 from flintmq.store.layout.followed import Followed
+from flintmq.store.recovery.lost_log import new_log_directories
 
 _SIGNS = (directories.LOG, directories.QUEUES, "checkpoint", "flintmq.mark", followed.FILE_NAME)
 """Of these a directory that was opened as a store has at least one."""
@@ -88,7 +89,7 @@ def check_file_size(root: str, size: int, config: StoreConfig, effects: Effects)
         ReplicationError: ("geometry") they have another.
         StoreAccessError: a directory may not be read.
     """
-    listed = directories.log_directories(root, config, effects)
+    listed = directories.log_directories(root, config, effects, absent=True)
     found = LogFiles.discover([each.path for each in listed], effects=effects)
     if found.files and found.file_size != size:
         raise ReplicationError(
@@ -172,7 +173,9 @@ def is_new(root: str, config: StoreConfig, effects: Effects) -> bool:
     """Return whether a directory holds no file of a log, or is not there.
 
     Raises:
+        NotAStoreError: a directory of the log does not exist, and the store held messages.
         StoreAccessError: a directory may not be read.
     """
-    listed = directories.log_directories(root, config, effects)
+    new_log_directories(root, config, effects)
+    listed = directories.log_directories(root, config, effects, absent=True)
     return not LogFiles.discover([each.path for each in listed], effects=effects).files

@@ -30,6 +30,7 @@ from flintmq.storage.filesystem import Effects
 from flintmq.storage.store_url import local_only
 from flintmq.store.layout import directories
 from flintmq.store.layout.followed import Followed
+from flintmq.store.layout.given_sizes import refuse_other_sizes
 from flintmq.store.message_store import MessageStore
 from flintmq.store.recovery.lost_log import lost_directory
 
@@ -128,12 +129,13 @@ class FollowerStore:
         return True
 
     def check_past(self) -> None:
-        """Check that the directory is new, a copy, or to be adopted.
+        """Check that the directory is new, a copy, or to be adopted, with the sizes that were given.
 
         Raises:
-            FlintError: as of `adoption.check_past`.
+            FlintError: as of `adoption.check_past` and `refuse_other_sizes`.
         """
         check_past(self.root, self._given[0], self._effects, adopt=self._options.adopt)
+        refuse_other_sizes(self.root, self._options.config, self._effects)
 
     def is_new(self) -> bool:
         """Return whether a store is still to be made in the directory.

@@ -17,7 +17,7 @@ from flintmq.forensics.inspect import Inspection, OffsetSummary, inspect_message
 from flintmq.forensics.retention_plan import Known, RetentionPlan, plan_of
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.layout import followed, following
-from flintmq.store.layout.directories import open_root
+from flintmq.store.layout.directories import find_root
 from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.read.queue_lookup import QueueLookup
 
@@ -137,7 +137,7 @@ class StoreWatch:
         if before is None:
             snapshot = Snapshot.open(self.member.path, self._config)
         else:
-            open_root(self.member.path, self._config, before.snapshot.effects)  # the directory may be gone, or empty
+            find_root(self.member.path, self._config, before.snapshot.effects)  # the directory may be gone, or empty
             snapshot = before.snapshot.again()
             if snapshot.end < before.snapshot.end or snapshot.log.min_offset < before.snapshot.log.min_offset:
                 self._forget()  # truncated, or another store

@@ -68,6 +68,7 @@ class StoreLock:
     Raises:
         StoreLockedError: another process, or another store object of this one, holds it.
         StoreAccessError: its file cannot be made or locked, or is a symbolic link.
+        OSError: the disk takes no byte; nothing is held then.
 
     Thread: any. A child made by fork does not hold it: `held` is False there.
     """
@@ -81,11 +82,11 @@ class StoreLock:
                 raise StoreLockedError(f"{root}: this process has opened the store already; use that one, or close it")
             try:
                 self._take(root)
+                self._sign()
             except BaseException:
                 self._close()
                 raise
             _held.add(self)
-        os.pwrite(self.fd, b"lock", 0)
 
     def _take(self, root: str) -> None:
         other = StoreLockedError(f"{root}: another process writes this store; stop it first")
@@ -115,6 +116,14 @@ class StoreLock:
             ) from error
         found = os.fstat(self.fd)
         self.identity = found.st_dev, found.st_ino
+
+    def _sign(self) -> None:
+        """Write what RocketMQ writes."""
+        try:
+            os.pwrite(self.fd, b"lock", 0)
+        except OSError as error:  # of a full disk: by descriptor, so without its path
+            error.filename = self.path
+            raise
 
     @property
     def held(self) -> bool:

@@ -30,7 +30,7 @@ from flintmq.store.append.service import PutService
 from flintmq.store.append.stats import Counters
 from flintmq.store.append.unique_keys import UniqueKeys
 from flintmq.store.commitlog.end_of_log import StopFacts, read_facts
-from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.files import LogFiles, largest_record
 from flintmq.store.commitlog.own_log import LogTail
 from flintmq.store.commitlog.report import Report
 from flintmq.store.consumequeue import known_ends
@@ -39,6 +39,7 @@ from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
 from flintmq.store.dispatch.handover import HandedOver
 from flintmq.store.index.index_service import KeyIndex
 from flintmq.store.layout import directories, followed
+from flintmq.store.layout.given_sizes import refuse_other_sizes
 from flintmq.store.layout.small_files import StoreFiles, page_cache_lasted
 from flintmq.store.layout.store_config import batch_topics, with_queue_size
 from flintmq.store.listening import Listener, ListenOptions
@@ -46,7 +47,7 @@ from flintmq.store.open_state import OpenState
 from flintmq.store.read.get import LiveReader
 from flintmq.store.recovery.apply import Recovered, Recovery
 from flintmq.store.recovery.find_end import without_empty_last
-from flintmq.store.recovery.lost_log import lost_directory
+from flintmq.store.recovery.lost_log import lost_directory, new_log_directories
 from flintmq.store.services.checkpointer import Checkpointer
 from flintmq.store.services.consumer_offsets import bring_back
 from flintmq.store.services.delay import DelayService
@@ -145,8 +146,10 @@ def assemble(choices: Choices) -> StoreParts:
     opened = ExitStack()
     try:
         return _parts(choices, _locked(choices, opened), opened)
-    except BaseException:  # of any kind, a signal too: nothing may stay locked or mapped
+    except BaseException as error:  # of any kind, a signal too: nothing may stay locked or mapped
         opened.close()
+        if isinstance(error, OSError) and error.filename is None:  # of a call by descriptor
+            error.filename = choices.root
         raise
 
 
@@ -156,11 +159,13 @@ def _locked(choices: Choices, opened: ExitStack) -> StoreLock:
     # A refused opening leaves the directory as it was, so nothing is made before these checks.
     lost_directory(root, config, effects, accept=choices.accept_lost_log)
     directories.refuse_other_kinds(root, effects)
-    directories.log_directories(root, config, effects)
-    effects.make_folder(os.path.join(root, directories.LOG))
+    new = new_log_directories(root, config, effects)
+    refuse_other_sizes(root, config, effects)
+    for folder in (os.path.join(root, directories.LOG), *new):
+        effects.make_folder(folder)
     if effects.size(os.path.join(root, "checkpoint")) is None:  # or a kill came before the name was on disk
         effects.sync_dir(os.path.dirname(root))
-    directories.open_root(root, config, effects)
+    directories.find_root(root, config, effects)
     lock = effects.lock_store(root)
     opened.callback(lock.release)
     effects.guard(root)
@@ -204,7 +209,7 @@ def _load(choices: Choices, opened: ExitStack) -> _Loaded:
     """Recover the store and map its log."""
     root, effects = choices.root, choices.effects
     places = [p.path for p in directories.log_directories(root, choices.config, effects) if p.writable]
-    listed = without_empty_last(LogFiles.discover(places, effects=effects))
+    listed = without_empty_last(LogFiles.discover(places, None, largest_record(choices.config), effects))
     config = _with_sizes(choices, listed)
     facts = replace(read_facts(root, effects), live=False)
     small = StoreFiles(root, effects)

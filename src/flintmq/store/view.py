@@ -29,8 +29,8 @@ from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.resync import first_record
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import ACCESS, DELETED, LogWalk
-from flintmq.store.layout import directories
 from flintmq.store.layout.config_reader import BrokerConfig
+from flintmq.store.layout.given_sizes import open_root
 from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.read.batch import LogMaps, QueueBatch, read_batch
 from flintmq.store.read.key_query import KeyQuery
@@ -74,7 +74,7 @@ class StoreView:
     """
 
     def __init__(self, root: str, config: StoreConfig, access: str = "pread", effects: Effects = REAL) -> None:
-        """Use `open_store`. `root` has passed directories.open_root."""
+        """Use `open_store`. `root` has passed given_sizes.open_root."""
         self.root, self.config, self.access = root, config, access
         self._effects = effects
         self._lookup: QueueLookup | None = QueueLookup(Snapshot(root, config, effects))
@@ -460,4 +460,4 @@ def open_store(
     check_choice("access", access, ACCESS)
     settings = StoreConfig.of(config, set)
     effects = effects or effects_for(path, settings.s3)
-    return StoreView(directories.open_root(path, settings, effects), settings, access, effects)
+    return StoreView(open_root(path, settings, effects), settings, access, effects)

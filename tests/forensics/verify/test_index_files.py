@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from flintmq.config.keys import StoreConfig
+from flintmq.errors import ConfigError
 from flintmq.forensics.verify.run import verify
 from tests.compat.stores import Golden
 from tests.support.makers import IndexMaker, all_keys, check, config_of, flip, patch
@@ -43,6 +44,10 @@ def test_an_odd_division_asks_for_keys(golden: Callable[[str], Golden]):
 
 def test_keys_that_do_not_fit_a_file(rolled: tuple[Golden, Path, list[Path]]):
     store, root, paths = rolled
+    with pytest.raises(ConfigError, match="maxHashSlotNum=5000000 and maxIndexNum=200: .* have 50 slots"):
+        verify(root, config_of(store).with_keys({"maxHashSlotNum": 5_000_000}))
+    for path in paths:  # no division gives such a length, so none is shown
+        path.write_bytes(path.read_bytes()[:1003])
     found = verify(root, config_of(store).with_keys({"maxHashSlotNum": 5_000_000}))
     assert found.defect_counts["index-file"] == len(paths)
 

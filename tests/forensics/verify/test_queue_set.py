@@ -17,6 +17,7 @@ from flintmq.forensics.verify.queue_files import Disk
 from flintmq.forensics.verify.queue_set import QueueSet
 from flintmq.forensics.verify.run import verify
 from flintmq.storage.filesystem import REAL
+from flintmq.store import assembly
 from flintmq.store.layout import file_geometry
 from flintmq.store.layout.config_reader import read_config
 from flintmq.store.message_store import MessageStore
@@ -36,6 +37,7 @@ def test_engine_rebuild_and_verify_have_one_rule_for_the_size_of_queue_files(
 ):
     """What most files of the first queues have, though most of all files have another size."""
     monkeypatch.setattr(file_geometry, "QUEUES", 3)
+    monkeypatch.setattr(assembly, "refuse_other_sizes", lambda *_: None)  # 0.1.0 opened a store with any size
     for topic, queues, size in (("A", 3, 200), ("B", 5, 400)):
         with open_small(tmp_path / "s", mappedFileSizeConsumeQueue=size) as store:
             put_all(store, 1, topic=topic, queue_id=0)

@@ -7,7 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.store.commitlog.files import MAX_RECORD, LogFiles, file_start
+from flintmq.config.keys import StoreConfig
+from flintmq.store.commitlog.files import MAX_RECORD, LogFiles, file_start, largest_record
 
 
 def put(directory: Path, name: str, size: int = 100) -> None:
@@ -49,7 +50,16 @@ def test_the_size_that_most_files_have_is_the_log_s(tmp_path: Path) -> None:
         put(tmp_path, f"{start:020d}", size)
     assert LogFiles.discover([str(tmp_path)]).file_size == 100
     assert LogFiles.discover([str(tmp_path)], file_size=50).file_size == 50
-    assert LogFiles.discover([str(tmp_path)], max_message_size=1000).max_record == 1000 + 65_536
+    put(tmp_path, f"{0:020d}", 36)
+    (tmp_path / f"{100:020d}").unlink()
+    assert LogFiles.discover([str(tmp_path)]).file_size == 37, "of two sizes the larger one: a file may be cut short"
+
+
+def test_a_key_raises_the_largest_record_that_is_read_and_never_lowers_it() -> None:
+    """RocketMQ asks for it when it stores: what was stored with a higher value before is sound."""
+    sizes = (0, 1000, 4_194_304, MAX_RECORD, 100 << 20)
+    found = [largest_record(StoreConfig.from_keys({"maxMessageSize": size})) for size in sizes]
+    assert found == [MAX_RECORD, MAX_RECORD, MAX_RECORD, MAX_RECORD + 65_536, (100 << 20) + 65_536]
 
 
 def test_find(tmp_path: Path) -> None:

@@ -112,8 +112,8 @@ def test_a_log_over_several_directories(golden, tmp_path):
 
 def test_given_keys_reach_the_log(golden):
     root = str(golden("basic").path)
-    log = list_log(root, StoreConfig.from_keys({"mappedFileSizeCommitLog": 131072, "maxMessageSize": 1000}))
-    assert (log.file_size, log.max_record) == (131072, 1000 + 65536)
+    log = list_log(root, StoreConfig.from_keys({"mappedFileSizeCommitLog": 131072, "maxMessageSize": 100 << 20}))
+    assert (log.file_size, log.max_record) == (131072, (100 << 20) + 65536)
     assert list_log(root, PLAIN).file_size == 131072
 
 

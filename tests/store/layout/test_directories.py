@@ -10,9 +10,9 @@ from flintmq.forensics.verify.run import verify
 from flintmq.message import Message, Outcome
 from flintmq.store.layout.directories import (
     LogDirectory,
+    find_root,
     in_rocksdb,
     log_directories,
-    open_root,
     refuse_rocksdb_queues,
 )
 from flintmq.store.message_store import MessageStore
@@ -29,8 +29,8 @@ def folders(root, *names):
 
 def test_a_store_is_a_directory_with_a_commit_log(tmp_path):
     store = folders(tmp_path / "store", "commitlog")
-    assert open_root(store, PLAIN) == str(store)
-    assert open_root(f"{store}/x/../", PLAIN) == str(store)
+    assert find_root(store, PLAIN) == str(store)
+    assert find_root(f"{store}/x/../", PLAIN) == str(store)
 
 
 @pytest.mark.parametrize(
@@ -48,21 +48,21 @@ def test_a_store_is_a_directory_with_a_commit_log(tmp_path):
 def test_what_is_no_store(tmp_path, make, says):
     make(tmp_path / "store")
     with pytest.raises(NotAStoreError, match=says) as caught:
-        open_root(tmp_path / "store", PLAIN)
+        find_root(tmp_path / "store", PLAIN)
     assert "\n" not in str(caught.value)
 
 
 def test_kinds_of_stores_that_are_not_read(tmp_path):
     rocks = folders(tmp_path / "rocks", "commitlog", "consumequeue/Topic")
-    open_root(rocks, PLAIN)
+    find_root(rocks, PLAIN)
     (rocks / "consumequeue" / "000012.sst").write_bytes(b"")
-    open_root(rocks, PLAIN)  # readers read the log
+    find_root(rocks, PLAIN)  # readers read the log
     with pytest.raises(UnsupportedFormatError, match="consume queues in RocksDB.* the queues then come from the log"):
         refuse_rocksdb_queues(str(rocks))
     ledger = folders(tmp_path / "ledger", "commitlog", "dledger-n0/data")
     for path in (ledger, ledger / "dledger-n0"):
         with pytest.raises(UnsupportedFormatError, match="dledger-n0: a DLedger log"):
-            open_root(path, PLAIN)
+            find_root(path, PLAIN)
 
 
 def test_commit_log_directories(tmp_path):

@@ -231,9 +231,10 @@ def test_a_store_that_is_closed_meanwhile_catches_up_when_it_is_opened(tmp_path:
         assert [m.body[:6] for m in again.get("T", 0, 0).messages] == [b"000000"]
 
 
-def test_it_tries_again_once_a_second(s: Setup):
+@pytest.mark.parametrize("error", ["ENOSPC", "EDQUOT", "EFBIG", "EMFILE", "ENFILE", "ENOMEM"])
+def test_it_tries_again_once_a_second(s: Setup, error: str):
     s.put(0)
-    s.effects.refuse("create", "consumequeue", error=errno.ENOSPC)
+    s.effects.refuse("create", "consumequeue", error=getattr(errno, error))
     for _ in range(100):
         assert not s.dispatch.dispatch_once()
     assert s.effects.count("create", "consumequeue") <= 1

@@ -45,11 +45,11 @@ def command(
     else:
         import flintmq
         from flintmq.storage.store_url import local_only
-        from flintmq.store.layout import directories
+        from flintmq.store.layout.given_sizes import open_root
         from flintmq.store.recovery.lost_log import lost_directory
 
         if not lost_directory(local_only(store), config, accept=accept_lost_log):
-            directories.open_root(local_only(store), config)  # recovering never creates a store
+            open_root(local_only(store), config)  # recovering never creates a store
         with flintmq.MessageStore(store, config=config, accept_lost_log=accept_lost_log) as opened:
             found = opened.recovered.as_dict()
     out.result(found, _render)

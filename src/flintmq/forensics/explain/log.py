@@ -21,7 +21,7 @@ from flintmq.format import record
 from flintmq.format.record_view import SIZE, size_at
 from flintmq.message import StoredMessage
 from flintmq.store.commitlog.end_of_log import StopFacts
-from flintmq.store.commitlog.files import LARGEST_OFFSET, MAX_RECORD, RECORD_OVERHEAD, LogFile, LogFiles
+from flintmq.store.commitlog.files import LARGEST_OFFSET, LogFile, LogFiles, largest_record
 from flintmq.store.commitlog.walk import LogWalk
 
 MOST_GAPS: Final = 20  # gaps that an overview lists one by one
@@ -57,8 +57,7 @@ class LogFileLines:
         if self.start + self.source.size > LARGEST_OFFSET:
             self.start = 0
         config = look.config
-        given = "maxMessageSize" in config.given
-        self.max_record = config.max_message_size + RECORD_OVERHEAD if given else MAX_RECORD
+        self.max_record = largest_record(config)
         self.records = self.gaps = self.damaged = 0
         self.first_damage: tuple[int, str] | None = None
         self.last: int | None = None

@@ -17,6 +17,7 @@ from flintmq.forensics.explain.source import FileLook, FileSource
 from flintmq.forensics.explain.store_context import Around
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.store_url import absolute, effects_for
+from flintmq.store.layout.given_sizes import refuse_other_sizes
 
 UNITS_SHOWN: Final = 10  # units that get a line of their own in an overview
 NEIGHBOURS: Final = 2  # units shown after the one asked for
@@ -88,6 +89,7 @@ def explain(
         effects: the disk; None chooses it by the path.
 
     Raises:
+        ConfigError: the files of its store have other sizes than those that were given.
         UsageError: a directory, an unknown kind, a file whose kind cannot be found, or a position outside the file.
         StoreAccessError: the file does not exist, is no regular file, or may not be read.
     """
@@ -103,6 +105,8 @@ def explain(
     try:
         source = FileSource(full, fd, effects)
         place = _place(named, full, source, kind)
+        if place.root is not None:
+            refuse_other_sizes(place.root, config, effects)
         if at is not None:
             _check(named, at, source.size, place)
         look = FileLook(source, place, at, _limit(limit, at, place.kind), Around(place, config, effects), config)

@@ -16,7 +16,7 @@ from flintmq.format.record_view import size_at
 from flintmq.format.text import iso
 from flintmq.message import StoredMessage
 from flintmq.storage.filesystem import Effects
-from flintmq.store.commitlog.files import LogFile, LogFiles
+from flintmq.store.commitlog.files import LogFile, LogFiles, largest_record
 from flintmq.store.commitlog.records import record_at
 from flintmq.store.consumequeue.reader import ExtQueue, plain_queue
 from flintmq.store.layout import directories
@@ -65,9 +65,8 @@ class Around:
                 folders = [place.path for place in directories.log_directories(root, self.config, self.effects)]
             except FlintError:
                 return None
-        given = self.config.max_message_size if "maxMessageSize" in self.config.given else None
         try:
-            log = LogFiles.discover(folders, None, given, self.effects)
+            log = LogFiles.discover(folders, None, largest_record(self.config), self.effects)
         except FlintError:
             return None
         return log if log.files else None
@@ -93,12 +92,16 @@ class Around:
             return Found(None, f"cannot be read: {error}", True)
 
     def _why(self, file: LogFile, offset: int) -> str:
-        at = offset - file.start
+        at, most = offset - file.start, largest_record(self.config)
         with self.effects.reading(file.path) as fd:
             head = self.effects.pread(fd, record.BLANK_SIZE, at)
-            count = min(max(size_at(head), record.BLANK_SIZE), file.size - at, record.DEFAULT_MAX_SIZE)
+            count = min(max(size_at(head), record.BLANK_SIZE), file.size - at, most)
             data = self.effects.pread(fd, count, at)
-        return why_not(data, offset, file.size - at) or "somebody writes it now"
+        try:
+            record.check(data, 0, offset, len(data), file.size - at, most)
+        except record.RecordError as error:
+            return error.reason
+        return "somebody writes it now"
 
     def ext(self, position: int) -> ExtUnit | str:
         """Return the unit at a byte of this queue's extension, or why there is none."""
@@ -141,15 +144,6 @@ class Around:
         return consume_queue.tags_code(
             message.tags, message.topic, message.store_timestamp, delay, self.config.delay_ms
         )
-
-
-def why_not(data: bytes, offset: int, file_left: int, max_size: int = record.DEFAULT_MAX_SIZE) -> str:
-    """Return why no intact record is at data[0], log offset `offset`; empty if one is."""
-    try:
-        record.check(data, 0, offset, len(data), file_left, max_size)
-    except record.RecordError as error:
-        return error.reason
-    return ""
 
 
 def describe(message: StoredMessage) -> str:

@@ -39,6 +39,7 @@ from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
 from flintmq.store.layout import directories
+from flintmq.store.layout.given_sizes import open_root
 from flintmq.store.layout.store_config import batch_topics
 from flintmq.store.recovery.lost_log import refuse_without_log
 
@@ -94,7 +95,7 @@ def plan_in_place(
         OSError: the disk refused.
     """
     config = config or StoreConfig()
-    root = directories.open_root(local_only(root), config, effects)
+    root = open_root(local_only(root), config, effects)
     directories.refuse_rocksdb_queues(root, effects)
     _refuse_links(root)
     if dry_run:
@@ -164,7 +165,7 @@ def undo_in_place(root: str, config: StoreConfig | None = None, effects: Effects
         UsageError: there is nothing to undo, or the store was written since.
         OSError: the disk refused.
     """
-    root = directories.open_root(local_only(root), config or StoreConfig(), effects)
+    root = open_root(local_only(root), config or StoreConfig(), effects)
     lock = _taken(root, effects)
     try:
         undone = []

@@ -37,9 +37,14 @@ DEFECTS: Final[dict[str, Code]] = {
         f"bring the file back from a backup or a replica; else {_SALVAGE} saves the rest",
     ),
     "log-file-size": Code(
-        "A log file has another size than the others (or than the key that was given).",
+        "A log file has another size than the others.",
         "RocketMQ refuses to start; messages in a part cut off are lost",
-        f"bring it back from a backup, else {_SALVAGE} saves the rest; a changed `mappedFileSizeCommitLog`: `--set`",
+        f"bring it back from a backup, else {_SALVAGE} saves the rest",
+    ),
+    "stray-file": Code(
+        "A file beside log or queue files whose name is no offset, such as `00000000000000000000.bak`.",
+        "RocketMQ 5.3.3 to 5.5.0 refuse to start (an empty one that is the last by name they delete)",
+        "move it out of the store; FlintMQ does not look at it",
     ),
     "log-file-unreadable": Code(
         "A log file cannot be read: permissions, an I/O error, not a regular file.",
@@ -63,7 +68,7 @@ DEFECTS: Final[dict[str, Code]] = {
         _REBUILD,
     ),
     "queue-file-size": Code(
-        "A queue file has another size than the others (or than the key that was given).",
+        "A queue file has another size than the others.",
         "RocketMQ refuses to start",
         _REBUILD,
     ),

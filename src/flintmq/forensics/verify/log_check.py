@@ -7,6 +7,7 @@ import os
 from flintmq.errors import StoreAccessError
 from flintmq.forensics.verify.context import Ground
 from flintmq.forensics.verify.findings import Findings
+from flintmq.forensics.verify.queue_files import report_stray
 from flintmq.format.record import BLANK, MAGIC_BLANK
 from flintmq.format.record_view import HEAD_SIZE, magic_at
 from flintmq.kernels import odd_text as kernel
@@ -84,7 +85,7 @@ def check_files(log: LogFiles, directories: list[str], findings: Findings, effec
         for name in effects.listdir(directory):
             path = os.path.join(directory, name)
             if file_start(name) is None:
-                findings.note("unknown-file", f"{path} is not a log file; RocketMQ may refuse to start", path)
+                report_stray(path, effects.listdir(directory), "a log file", findings, effects)
             elif effects.size(path) is None and name in effects.listdir(directory):
                 findings.defect("log-file-unreadable", path, None, expected="a regular file", found="something else")
 

@@ -85,6 +85,26 @@ class UnitSpan(NamedTuple):
     path: str
 
 
+def report_stray(path: str, names: list[str], kind: str, findings: Findings, effects: Effects) -> None:
+    """Report a name among log or queue files that no such file has.
+
+    RocketMQ passes over directories, deletes an empty file that is the last one by name, and refuses to start with any
+    other (MappedFileQueue.doLoad).
+
+    Args:
+        path: of the file or directory.
+        names: all there.
+        kind: of the files that belong there.
+        findings: receives a defect or a note.
+        effects: the disk.
+    """
+    size = effects.size(path)
+    if size is None or (not size and os.path.basename(path) == max(names)):
+        findings.note("unknown-file", f"{path} is not {kind}", path)
+    else:
+        findings.defect("stray-file", path, None, expected="files named by an offset", found=f"{size} bytes")
+
+
 class UnitFiles:
     """The units of one queue as one sequence.
 
@@ -125,7 +145,7 @@ class UnitFiles:
             path = os.path.join(self.folder, name)
             start, size = file_start(name), self.disk.effects.size(path)
             if start is None:
-                self.findings.note("unknown-file", f"{path} is not a queue file", path)
+                report_stray(path, self._names(), "a queue file", self.findings, self.disk.effects)
             elif size is None:
                 if name in self._names():  # else it was deleted meanwhile
                     self.findings.defect(

@@ -14,12 +14,14 @@ _RECOVER: Final = "flintmq recover STORE"
 _INTO: Final = "flintmq salvage STORE --into DIR"
 _REBUILD: Final = "flintmq rebuild STORE --into DIR"
 _IN_PLACE: Final = "flintmq salvage STORE --in-place"
+_MOVE: Final = "mv FILE DIR"  # a directory outside of the store
 
 MENDS: Final[dict[str, str]] = {
     "record-damaged": _IN_PLACE,
     "log-unordered": _RECOVER,
     "log-gap": _IN_PLACE,
     "log-file-size": _IN_PLACE,
+    "stray-file": _MOVE,
     "log-file-unreadable": _INTO,
     "blank-size": NOTHING,
     "queue-missing": _IN_PLACE,

@@ -49,6 +49,7 @@ from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.dispatch.dispatcher import Dispatcher
 from flintmq.store.layout import directories as store_directories
+from flintmq.store.layout.given_sizes import open_root
 
 PIECE_BYTES = 8 << 20
 UNSEEN = "unseen"  # the `ending` of a log that was not read to its end
@@ -132,7 +133,7 @@ def verify(
     """
     config = config or StoreConfig()
     effects = effects or effects_for(root, config.s3)
-    path = store_directories.open_root(root, config, effects)
+    path = open_root(root, config, effects)
     disk = Disk(effects)
     try:
         return VerifyRun(path, config, disk, part, findings).run(progress, access)

@@ -21,7 +21,7 @@ from flintmq.format import timer
 from flintmq.format.record import MAGIC_V1, MAGIC_V2
 from flintmq.format.record_view import PHYSICAL_OFFSET_END, magic_at, physical_offset_at, size_at
 from flintmq.store.commitlog.files import LogFiles, file_start
-from flintmq.store.layout.directories import CONFIG
+from flintmq.store.layout.directories import CONFIG, TIMER_LOG
 from flintmq.store.layout.file_geometry import common_size
 
 _UNIT = timer.LOG_UNIT.size
@@ -46,7 +46,7 @@ class TimerStoreCheck:
         self.root, self.precision = root, config.timer_precision_ms
         self.disk, self.ground, self.findings = disk, ground, ground.findings
         self.log, self.log_end = log, log_end
-        self.folder = os.path.join(root, "timerlog")
+        self.folder = os.path.join(root, TIMER_LOG)
         self.files: list[tuple[int, int, str]] = []  # start, size, path
         self.clean = ground.replay_from is None and not ground.live
 

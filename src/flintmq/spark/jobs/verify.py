@@ -44,8 +44,8 @@ from flintmq.store.commitlog.log_end import find_end
 from flintmq.store.commitlog.report import Damage, Report
 from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.dispatch.dispatcher import Dispatcher, UnitBlock
-from flintmq.store.layout import directories
 from flintmq.store.layout.config_reader import read_config
+from flintmq.store.layout.given_sizes import open_root
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -129,7 +129,7 @@ def verify(
     """
     config = config or StoreConfig()
     effects = effects_for(root, config.s3)
-    path = directories.open_root(absolute(root), config, effects)
+    path = open_root(absolute(root), config, effects)
     disk = Disk(effects)
     folder = tempfile.mkdtemp(prefix="flintmq-verify-", dir=scratch)
     try:

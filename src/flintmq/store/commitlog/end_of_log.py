@@ -44,7 +44,7 @@ from dataclasses import dataclass, field
 from enum import Enum
 from typing import Final
 
-from flintmq.errors import FormatError
+from flintmq.errors import FormatError, StoreAccessError
 from flintmq.format import checkpoint, flintmq_mark, index
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.lock import is_live
@@ -189,8 +189,11 @@ def read_facts(root: str, effects: Effects = REAL) -> StopFacts:
         found = flintmq_mark.decode(effects.read_file(os.path.join(root, flintmq_mark.FILE_NAME), 4096) or b"")
         if found.holds(physic_time) and found.flushed_offset >= 0:
             mark = DurableMark(found.flushed_offset, found.dispatched_offset, found.indexed)
-    clean = effects.size(os.path.join(root, "abort")) is None
+    abort = os.path.join(root, "abort")
+    clean = effects.size(abort) is None
     if not effects.remote:
+        if clean and effects.is_dir(abort):  # RocketMQ asks only whether the name is there
+            raise StoreAccessError(f"{abort}: not a regular file; move it out of the store")
         live = not effects.holds_lock and is_live(root)
         cut = not clean and power_was_cut(root, effects)
         if not clean and not written_by_flintmq(root, effects):  # others may have changed queues and index

@@ -12,15 +12,14 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from flintmq.config.keys import StoreConfig
 from flintmq.storage.filesystem import REAL, Effects
 
 PIECE = 1 << 20  # bytes read at once
 
 NAME_DIGITS = 20
 LARGEST_OFFSET = 2**63 - 1
-# A larger record is refused unless maxMessageSize allows it: it bounds the memory of a reader.
-MAX_RECORD = 64 * 1024 * 1024
-RECORD_OVERHEAD = 64 * 1024  # size that upstream allows a record beyond maxMessageSize
+MAX_RECORD = 64 * 1024 * 1024  # a larger record is refused unless a key allows it: it bounds the memory of a reader
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +37,15 @@ def file_start(name: str) -> int | None:
         return None
     start = int(name)
     return start if start <= LARGEST_OFFSET else None
+
+
+def largest_record(config: StoreConfig) -> int:
+    """Return the size of the largest record that readers accept.
+
+    maxMessageSize can only raise it. RocketMQ asks for the key when it stores, so records of an earlier, higher value
+    are sound.
+    """
+    return max(MAX_RECORD, config.max_record_size)
 
 
 @dataclass(frozen=True)
@@ -65,7 +73,7 @@ class LogFiles:
     def discover(
         directories: Sequence[str],
         file_size: int | None = None,
-        max_message_size: int | None = None,
+        max_record: int = MAX_RECORD,
         effects: Effects = REAL,
     ) -> LogFiles:
         """List the log files of these directories. A file that ends beyond 64 bits is none.
@@ -73,7 +81,7 @@ class LogFiles:
         Args:
             directories: directories of the log; missing ones count as empty.
             file_size: bytes of one file if known; otherwise the most frequent size.
-            max_message_size: RocketMQ's key, if the user gave it; otherwise records up to 64 MiB are accepted.
+            max_record: size of the largest record that readers accept.
             effects: the disk.
 
         Raises:
@@ -97,10 +105,9 @@ class LogFiles:
         files = tuple(found[start] for start in sorted(found))
         if file_size is None:
             sizes = Counter(f.size for f in files if f.size)
-            file_size = sizes.most_common(1)[0][0] if sizes else 0
-        believed = MAX_RECORD if max_message_size is None else max_message_size + RECORD_OVERHEAD
+            file_size = max(sizes, key=lambda size: (sizes[size], size), default=0)  # of two, one may be cut short
         strange = tuple(sorted(odd, key=lambda file: file.start))
-        return LogFiles(files, file_size, believed, tuple(doubled), effects, tuple(directories), strange)
+        return LogFiles(files, file_size, max_record, tuple(doubled), effects, tuple(directories), strange)
 
     @property
     def min_offset(self) -> int:

@@ -22,12 +22,13 @@ from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.mutex import Lock
 from flintmq.storage.store_url import effects_for
 from flintmq.store.commitlog.end_of_log import StopFacts, Verdict, read_facts
-from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.files import LogFiles, largest_record
 from flintmq.store.commitlog.log_end import LogEnd, find_end
 from flintmq.store.commitlog.records import RecordReader, last_file_begun_by, record_at
 from flintmq.store.commitlog.report import Report
 from flintmq.store.layout import directories as store_directories
 from flintmq.store.layout.config_reader import BrokerConfig, read_config
+from flintmq.store.layout.given_sizes import open_root
 
 Stamp = tuple[tuple[int, int], ...]
 """Time of the last change in ms, and size, of each file of config/."""
@@ -48,7 +49,7 @@ def list_log(root: str, config: StoreConfig, effects: Effects = REAL) -> LogFile
     return LogFiles.discover(
         directories,
         config.mapped_file_size_commit_log if "mappedFileSizeCommitLog" in given else None,
-        config.max_message_size if "maxMessageSize" in given else None,
+        largest_record(config),
         effects,
     )
 
@@ -59,7 +60,7 @@ class Snapshot:
     `Snapshot.open` makes one for a path that a user gave, `again` makes the next one of the same store.
 
     Args:
-        root: from store_directories.open_root.
+        root: from given_sizes.open_root.
         config: the keys that are known.
         effects: the disk.
         before: an earlier snapshot of the same store; the search for the log's end continues from its end.
@@ -109,7 +110,7 @@ class Snapshot:
         """
         config = config or StoreConfig()
         effects = effects or effects_for(path, config.s3)
-        return cls(store_directories.open_root(path, config, effects), config, effects)
+        return cls(open_root(path, config, effects), config, effects)
 
     def again(self) -> Snapshot:
         """Take a snapshot of the same store as it is now."""

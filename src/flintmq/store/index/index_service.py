@@ -30,7 +30,7 @@ from flintmq.store.index.durable_point import DispatchPoint, IndexMark
 from flintmq.store.index.reader import IndexFileReader
 from flintmq.store.index.writer import IndexFileWriter, IndexWriter
 from flintmq.store.layout import directories
-from flintmq.store.layout.file_geometry import IndexFile, index_division, index_geometry, index_header
+from flintmq.store.layout.file_geometry import SizedFile, index_division, index_geometry, index_header
 from flintmq.store.layout.small_files import StoreFiles
 
 log = logging.getLogger("flintmq.index")
@@ -141,7 +141,7 @@ class KeyIndex:
         self.complete = False
         self._some: int | None = None  # number of keys that are in of the record at end_offset; None: all
         self._spoilt: set[str] = set()  # the newest files, if they are too short for the items that they count
-        files = [IndexFile(file.path, file.size) for file in self.files]
+        files = [SizedFile(file.path, file.size) for file in self.files]
         shape, spoilt = index_division(files, config, effects, refuse=True)
         self._spoilt.update(spoilt)
         self.writer = IndexWriter(self.folder, shape.slots, shape.items, effects)

@@ -16,6 +16,7 @@ QUEUES = "consumequeue"
 EXT_QUEUES = "consumequeue_ext"
 BATCH_QUEUES = "batchconsumequeue"
 INDEX = "index"
+TIMER_LOG = "timerlog"
 CONFIG = "config"
 COPYING = "flintmq.copying"
 COPIED = "flintmq.copied"
@@ -68,7 +69,7 @@ def outside_of_stores(root: str, effects: Effects = REAL) -> str:
     return root
 
 
-def open_root(path: str | os.PathLike[str], config: StoreConfig, effects: Effects = REAL) -> str:
+def find_root(path: str | os.PathLike[str], config: StoreConfig, effects: Effects = REAL) -> str:
     """Return the store's root as text, after checking that FlintMQ can read the store.
 
     Args:
@@ -160,11 +161,19 @@ def _why_no_store(names: list[str]) -> str:
     return "holds no commitlog/; give a store's root, or set storePathCommitLog if its log is elsewhere"
 
 
-def log_directories(root: str, config: StoreConfig, effects: Effects = REAL) -> list[LogDirectory]:
+def log_directories(
+    root: str, config: StoreConfig, effects: Effects = REAL, *, absent: bool = False
+) -> list[LogDirectory]:
     """List the directories that hold files of the commit log, the writable ones first.
 
     As in RocketMQ, `storePathCommitLog` and `readOnlyCommitLogStorePaths` are split at commas and only the whole text
     is trimmed.
+
+    Args:
+        root: of the store.
+        config: the keys that are known.
+        effects: the disk.
+        absent: a writable one need not exist.
 
     Raises:
         NotAStoreError: a directory that a key names does not exist.
@@ -179,9 +188,11 @@ def log_directories(root: str, config: StoreConfig, effects: Effects = REAL) -> 
         if path
     ]
     for directory in named:
-        if not effects.is_dir(directory.path):
+        if not (absent and directory.writable) and not effects.is_dir(directory.path):
             key = "storePathCommitLog" if directory.writable else "readOnlyCommitLogStorePaths"
-            raise NotAStoreError(f"{directory.path}: {key} names it, but there is no such directory; correct the key")
+            raise NotAStoreError(
+                f"{directory.path}: {key} names it, but there is no such directory; mount its disk, or correct the key"
+            )
     if not any(directory.writable for directory in named):
         named.insert(0, LogDirectory(os.path.join(root, LOG), True))
     read_only = {os.path.normpath(directory.path) for directory in named if not directory.writable}

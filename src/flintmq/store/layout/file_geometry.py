@@ -1,7 +1,8 @@
 """Determines the sizes of queue and index files, and the division of index files.
 
-One rule for all: a given key decides; without one, the store's own files; without files, RocketMQ's default. Engine,
-rebuild, verify and the dispatch job use it, so they write and expect files of the same size. Index files do not record
+One rule for all: a given key decides; without one, the store's own files; without files, RocketMQ's default. A key that
+the files contradict is refused before (`given_sizes`). Engine, rebuild, verify and the dispatch job use this, so they
+write and expect files of the same size. Index files do not record
 their number of slots; it is guessed from the size and verified on the items (docs/internals/format/index.md).
 """
 
@@ -23,7 +24,8 @@ from flintmq.format.consume_queue_ext import EXT_UNIT, FILE_END_ROOM
 from flintmq.format.layout import Layout
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.store.layout import directories
-from flintmq.store.layout.queue_name import each_queue_name
+from flintmq.store.layout.directories import OFFSET_NAME
+from flintmq.store.layout.queue_name import QueueName, each_queue_name
 
 LARGEST_FILE: Final = (1 << 31) - 1  # bytes; RocketMQ counts what it maps in 32 bits
 QUEUES = 100  # number of queues whose file sizes are counted
@@ -94,11 +96,34 @@ def queue_file_size(root: str, kind: str, config: StoreConfig, effects: Effects)
     if SIZE_KEYS[kind] in config.given:
         plain = kind == directories.QUEUES
         return config.consume_queue_file_size if plain else int(str(config.key(SIZE_KEYS[kind])))
-    folder = os.path.join(root, kind)
-    names = islice(each_queue_name(root, kind, effects), QUEUES)
-    paths = [os.path.join(folder, name.topic, str(name.queue_id)) for name in names]
-    files = (os.path.join(path, file) for path in paths for file in effects.listdir(path, folder))
-    return common_size((size for file in files if (size := effects.size(file) or 0) >= _LEAST[kind]), 0) or None
+    return common_size((file.size for file in queue_files(root, kind, effects)), 0) or None
+
+
+def queue_files(root: str, kind: str, effects: Effects) -> list[SizedFile]:
+    """List the files that are long enough for a unit, of the first hundred queues that have one.
+
+    Args:
+        root: of the store.
+        kind: directory of the queues.
+        effects: the disk.
+
+    Raises:
+        StoreAccessError: a directory may not be listed.
+    """
+    below = os.path.join(root, kind)
+
+    def files(name: QueueName) -> list[SizedFile]:
+        folder = os.path.join(below, name.topic, str(name.queue_id))
+        return [file for file in sized_files(folder, effects, below) if file.size >= _LEAST[kind]]
+
+    found = filter(None, map(files, each_queue_name(root, kind, effects)))
+    return [file for queue in islice(found, QUEUES) for file in queue]
+
+
+def sized_files(folder: str, effects: Effects, below: str | None = None) -> list[SizedFile]:
+    """List the files of a directory that are named by an offset; those of 0 bytes are left out."""
+    paths = (os.path.join(folder, name) for name in effects.listdir(folder, below) if OFFSET_NAME.fullmatch(name))
+    return [SizedFile(path, size) for path in paths if (size := effects.size(path))]
 
 
 def _division(root: str, config: StoreConfig, effects: Effects) -> IndexGeometry:
@@ -108,14 +133,14 @@ def _division(root: str, config: StoreConfig, effects: Effects) -> IndexGeometry
     return index_division(index_files(root, effects), config, effects)[0]
 
 
-class IndexFile(NamedTuple):
-    """An index file as it was listed: its path, and its bytes then."""
+class SizedFile(NamedTuple):
+    """A file as it was listed: its path, and its bytes then."""
 
     path: str
     size: int
 
 
-def index_files(root: str, effects: Effects = REAL) -> list[IndexFile]:
+def index_files(root: str, effects: Effects = REAL) -> list[SizedFile]:
     """List the index files of a store, oldest first, without empty files and other names.
 
     Raises:
@@ -123,7 +148,7 @@ def index_files(root: str, effects: Effects = REAL) -> list[IndexFile]:
     """
     folder = os.path.join(root, directories.INDEX)
     paths = (os.path.join(folder, name) for name in effects.listdir(folder) if index.NAME.fullmatch(name))
-    return [IndexFile(path, size) for path in paths if (size := effects.size(path))]
+    return [SizedFile(path, size) for path in paths if (size := effects.size(path))]
 
 
 def common_size(sizes: Iterable[int], default: int) -> int:
@@ -158,8 +183,9 @@ def index_geometry(
 ) -> IndexGeometry:
     """Determine slots and items of the index file at `path`, which has `size` bytes.
 
-    Given keys decide. Otherwise, if the size is the default's, so is the division; else RocketMQ's usual four items a
-    slot are assumed, if the file's own items confirm it.
+    Given keys decide, unless the file has another size and shows its division by itself. Without them, if the size is
+    the default's, so is the division; else RocketMQ's usual four items a slot are assumed, if the file's own items
+    confirm it.
 
     Args:
         path: named in errors.
@@ -173,29 +199,67 @@ def index_geometry(
     """
     if size > LARGEST_FILE:
         raise ConfigError(f"{path}: {size} bytes, more than RocketMQ's files have; move it out of the store")
-    room = size - index.HEADER.size
-    by_slots, by_items = "maxHashSlotNum" in config.given, "maxIndexNum" in config.given
-    if by_slots or by_items:
-        slots = config.max_hash_slot_num if by_slots else (room - index.ITEM.size * config.max_index_num) // 4
-        fits = (room - index.SLOT.size * slots) // index.ITEM.size
-        items = min(config.max_index_num, fits) if by_items else fits
-        if slots < 1 or items < 1:
-            given = [f"{key}={config.key(key)}" for key in ("maxHashSlotNum", "maxIndexNum") if key in config.given]
-            raise ConfigError(f"{path}: {size} bytes are too few for {' and '.join(given)}; correct these keys")
-        return IndexGeometry(slots, items)
+    given = given_division(size, config)
+    usual = _usual_division(size)
+    if given is not None:
+        if given.file_size != size and fd is not None and (shown := shown_division(fd, size, effects)) is not None:
+            return shown  # made with other keys; a directory may hold files of several divisions
+        fits = (size - index.HEADER.size - index.SLOT.size * given.slots) // index.ITEM.size
+        if size > given.file_size and config.given >= INDEX_KEYS:
+            raise ConfigError(f"{path}: {size} bytes are too many for {division_text(config)}; correct these keys")
+        if given.slots < 1 or min(fits, given.items) < 1:
+            raise ConfigError(f"{path}: {size} bytes are too few for {division_text(config)}; correct these keys")
+        return IndexGeometry(given.slots, min(fits, given.items))
     if size == config.index_file_size:
         return IndexGeometry(config.max_hash_slot_num, config.max_index_num)
-    slots = room // (index.SLOT.size + 4 * index.ITEM.size)
-    guess = IndexGeometry(slots, 4 * slots)
-    if slots < 1 or guess.file_size != size or (fd is not None and not _proves(fd, guess, effects)):
+    if usual is None or (fd is not None and not proves(fd, usual, effects)):
         raise ConfigError(
             f"{path}: its size ({size}) does not determine its slots and items; give maxHashSlotNum and maxIndexNum"
         )
-    return guess
+    return usual
 
 
-def _proves(fd: int, guess: IndexGeometry, effects: Effects) -> bool:
-    """Return whether the newest items, read where the guess puts them, match their slots."""
+def given_division(size: int, config: StoreConfig) -> IndexGeometry | None:
+    """Return the division by the given keys, one of which `size` completes; None without one."""
+    room = size - index.HEADER.size
+    slots, items = config.max_hash_slot_num, config.max_index_num
+    if "maxHashSlotNum" not in config.given:
+        slots = (room - index.ITEM.size * items) // index.SLOT.size
+    elif "maxIndexNum" not in config.given:
+        items = (room - index.SLOT.size * slots) // index.ITEM.size
+    return IndexGeometry(slots, items) if config.given & INDEX_KEYS else None
+
+
+def division_text(config: StoreConfig) -> str:
+    """Return the given keys of the division, with their values, for errors."""
+    return " and ".join(f"{key}={config.key(key)}" for key in sorted(config.given & INDEX_KEYS))
+
+
+def _usual_division(size: int) -> IndexGeometry | None:
+    """Return the division into four items a slot, RocketMQ's usual one, if it gives this size."""
+    slots, rest = divmod(size - index.HEADER.size, index.SLOT.size + 4 * index.ITEM.size)
+    return IndexGeometry(slots, 4 * slots) if slots >= 1 and not rest else None
+
+
+def shown_division(fd: int, size: int, effects: Effects) -> IndexGeometry | None:
+    """Return the division that an index file shows by itself.
+
+    It is the usual one, if the newest items are in their places; else, and without items, None.
+    """
+    usual = _usual_division(size)
+    return usual if usual is not None and item_count(fd, effects) and proves(fd, usual, effects) else None
+
+
+def item_count(fd: int, effects: Effects) -> int:
+    """Return how many items an index file holds, by its header."""
+    return max(_unpack(index.HEADER, fd, 0, effects).next_item - 1, 0)
+
+
+def proves(fd: int, guess: IndexGeometry, effects: Effects) -> bool:
+    """Return whether the newest items, read where the guess puts them, match their slots.
+
+    True without items.
+    """
     newest = _unpack(index.HEADER, fd, 0, effects).next_item - 1
     if newest >= guess.items:
         return False
@@ -215,7 +279,7 @@ def _unpack(layout: Layout[T], fd: int, position: int, effects: Effects) -> T:
 
 
 def index_division(
-    files: Sequence[IndexFile], config: StoreConfig, effects: Effects, *, refuse: bool = False
+    files: Sequence[SizedFile], config: StoreConfig, effects: Effects, *, refuse: bool = False
 ) -> tuple[IndexGeometry, list[str]]:
     """Return the division of the newest index file that holds its items, and the files after it.
 

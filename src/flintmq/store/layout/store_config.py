@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from typing import Final
 
 from flintmq.config.keys import StoreConfig, key_name
 from flintmq.storage.filesystem import Effects
@@ -11,12 +12,12 @@ from flintmq.store.layout.config_reader import BrokerConfig, read_config
 from flintmq.store.layout.file_geometry import SIZE_KEYS, queue_file_size
 from flintmq.store.layout.queue_name import QueueName, queue_names
 
-SMALL = {  # dev=True: files small enough for tests on a laptop
-    "mappedFileSizeCommitLog": 1 << 20,
-    "mappedFileSizeConsumeQueue": 20_000,
-    "maxHashSlotNum": 1_000,
-    "maxIndexNum": 4_000,
-}
+SMALL: Final = StoreConfig(  # dev=True: files small enough for tests on a laptop
+    mapped_file_size_commit_log=1 << 20,
+    mapped_file_size_consume_queue=20_000,
+    max_hash_slot_num=1_000,
+    max_index_num=4_000,
+)
 
 
 def given_config(
@@ -31,11 +32,10 @@ def given_config(
     if config is not None and not isinstance(config, (StoreConfig, Mapping)):
         wanted = "a StoreConfig (StoreConfig.from_file(path) reads a broker.conf) or a dict of RocketMQ's keys"
         raise TypeError(f"config is of type {type(config).__name__}; give {wanted}")
-    base = (
-        config
-        if isinstance(config, StoreConfig)
-        else StoreConfig.from_keys({**(SMALL if dev else {}), **(config or {})})
-    )
+    if isinstance(config, StoreConfig):
+        base = config
+    else:  # nobody gave the small sizes: the files of a store that is there have others
+        base = (SMALL if dev else StoreConfig()).with_keys(config or {})
     return base.with_keys({key_name(name): value for name, value in keys.items()}) if keys else base
 
 

@@ -47,6 +47,30 @@ def refuse_without_log(root: str, log: LogFiles, facts: StopFacts) -> None:
         raise LostLogError(folder, 0, f"the log has no files, but {evidence}", LOST_ADVICE + ACCEPT)
 
 
+def new_log_directories(root: str, config: StoreConfig, effects: Effects) -> list[str]:
+    """Return the directories that `storePathCommitLog` names and that are to be made.
+
+    RocketMQ makes any that is missing. Here only a store that never held a message gets them: beside messages the disk
+    is not mounted, or the key is wrong, and an empty directory in its place would pass for the log.
+
+    Raises:
+        NotAStoreError: one is missing beside messages, or one that is only read is.
+        StoreAccessError: a directory may not be listed, or a small file may not be read.
+    """
+    places = directories.log_directories(root, config, effects, absent=True)
+    missing = [place.path for place in places if place.writable and not effects.is_dir(place.path)]
+    if missing and config.store_path_commit_log.strip():
+        log = LogFiles.discover([os.path.join(root, directories.LOG), *(p.path for p in places)], effects=effects)
+        try:
+            if not log.files:
+                refuse_without_log(root, log, read_facts(root, effects))
+                return missing
+        except LostLogError:
+            pass
+        directories.log_directories(root, config, effects)  # refuses
+    return []
+
+
 def lost_directory(root: str, config: StoreConfig, effects: Effects = REAL, *, accept: bool = False) -> bool:
     """Return whether `commitlog/` is missing despite evidence of messages, and that is accepted.
 

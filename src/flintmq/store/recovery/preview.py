@@ -15,6 +15,7 @@ from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.layout import directories
 from flintmq.store.layout.config_reader import BrokerConfig
 from flintmq.store.layout.followed import is_followed
+from flintmq.store.layout.given_sizes import open_root
 from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.layout.small_files import StoreFiles
 from flintmq.store.read.queue_lookup import QueueLookup
@@ -58,7 +59,7 @@ def preview(root: str, config: StoreConfig, effects: Effects = REAL, *, accept_l
     refuse_to_write(config)
     root = local_only(root)
     if not lost_directory(root, config, effects, accept=accept_lost):
-        root = directories.open_root(root, config, effects)
+        root = open_root(root, config, effects)
         directories.refuse_rocksdb_queues(root, effects)
     now = Snapshot(root, config, effects)
     facts, broker, files = now.facts, now.broker, without_empty_last(now.log)

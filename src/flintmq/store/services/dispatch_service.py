@@ -7,12 +7,13 @@ ReputMessageService.
 
 from __future__ import annotations
 
-import errno
 import logging
 import time
 from collections.abc import Callable, Iterable
 
 from flintmq.kernels.handoff import Signal
+from flintmq.storage.filesystem import PASSING
+from flintmq.storage.full_disk import FULL
 from flintmq.storage.mutex import Lock
 from flintmq.storage.service_thread import ServiceThread
 from flintmq.store.append.after_put import AfterPut
@@ -31,7 +32,7 @@ IDLE_S = 0.05  # how long an idle dispatcher sleeps without a wake-up
 LINGER_S = 0.001  # interval of checking while puts come, so that they need not wake it
 LINGERS = 20  # checks without new records before it sleeps
 RETRY_S = 1.0  # how long dispatch waits after an error that may pass
-PASSES = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # errors that may pass
+PASSES = (*FULL, *PASSING)  # errors that may pass
 FAR = 32 << 20  # bytes of lag before puts wait for dispatch
 YIELD_S = 0.0005  # how long such a put waits
 

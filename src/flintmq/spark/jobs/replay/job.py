@@ -26,9 +26,11 @@ from flintmq.spark.jobs.replay.rows import RowRules, SourceRow
 from flintmq.spark.jobs.replay.source import CHUNK_BYTES, Chunk, ReplaySource, Source, open_source, rows_of
 from flintmq.spark.jobs.replay.tasks import matching
 from flintmq.spark.jobs.tasks import Progress, parallelism
+from flintmq.storage.filesystem import REAL
 from flintmq.storage.staging import bring_in, staging_for, sweep
 from flintmq.storage.store_url import absolute, is_remote, local_only, outside_store
 from flintmq.store.commitlog.report import Report
+from flintmq.store.layout.given_sizes import refuse_other_sizes
 from flintmq.store.message_store import MessageStore
 
 if TYPE_CHECKING:
@@ -141,6 +143,7 @@ def replay(
         raise UsageError(f"{into}: source and target are the same; give another directory")
     outside_store(into, source)
     exists = _is_store(into)
+    refuse_other_sizes(into, config, REAL)  # before anything is swept or staged there
     if speed != "max" and not (live or exists):
         raise UsageError(f"speed {speed} is for messages that are put one by one; add live (--live), or leave it out")
     if not (live or exists) and config.store_path_commit_log:

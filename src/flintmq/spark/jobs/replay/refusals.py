@@ -25,6 +25,7 @@ from flintmq.store.append import multi_queue
 from flintmq.store.append.checks import message_status, record_size, topic_status
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.layout import directories
+from flintmq.store.layout.given_sizes import refuse_other_sizes
 from flintmq.store.layout.store_config import batch_topics
 
 REFUSED = "refused_messages"  # key in the counts of rows that are left out
@@ -37,9 +38,11 @@ def target_config(root: str, config: StoreConfig) -> StoreConfig:
     The size of log files is that of the existing files.
 
     Raises:
+        ConfigError: files that are there have other sizes than those that were given.
         NotAStoreError: a directory that a key names does not exist.
         StoreAccessError: the log's directory cannot be read.
     """
+    refuse_other_sizes(root, config, REAL)  # before anything is staged there
     places = [place.path for place in directories.log_directories(root, config) if place.writable]
     files = LogFiles.discover(places) if any(REAL.is_dir(place) for place in places) else None
     if files is not None and files.files and files.file_size and "mappedFileSizeCommitLog" not in config.given:
