@@ -42,7 +42,7 @@ _LEAVE_IT_OUT: Final = "leave it out, the files show it"
 
 
 def open_root(path: str | os.PathLike[str], config: StoreConfig, effects: Effects = REAL) -> str:
-    """Return the root of a store that can be read, and whose files have the sizes that were given.
+    """Return the root of a store that can be read and has the sizes that were given.
 
     Args:
         path: a directory; a URL if `effects` comes from storage.store_url.effects_for.
