@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from flintmq.cluster import manifest
 from flintmq.cluster.manifest import is_manifest, read_manifest
 from flintmq.cluster.member import Member
 from flintmq.errors import UsageError
@@ -74,3 +75,13 @@ def test_bytes_that_are_no_text(tmp_path: Path) -> None:
         read_manifest(str(tmp_path / "cluster.toml"))
     with pytest.raises(UsageError, match="no such manifest"):
         read_manifest(str(tmp_path / "other.toml"))
+
+
+def test_a_manifest_that_is_too_large_is_not_read_in_part(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is within the limit may be a whole manifest, of fewer stores."""
+    entry = '[[stores]]\nstore = "{0}"\nbroker = "{0}"\n'
+    path = tmp_path / "cluster.toml"
+    path.write_text(entry.format("a") + entry.format("b"))
+    monkeypatch.setattr(manifest, "MOST_BYTES", len(entry.format("a")))
+    with pytest.raises(UsageError, match="that is no manifest"):
+        read_manifest(str(path))

@@ -172,3 +172,29 @@ def test_comparisons_leave_stores_unread(brokers: Path) -> None:
         "broker-b"
     ]
     assert only_named(found, [("broker", "in", frozenset({"x"}))]) == ()
+
+
+def test_of_three_stores_in_two_clusters_any_two_are_compared(brokers: Path) -> None:
+    """Also if they hold the same log, as a copy in a cluster for tests does."""
+    entry, text = '[[stores]]\nstore = "{0}"\nbroker = "a"\ncluster = "{1}"\n', ""
+    for place, cluster in (("x", "one"), ("y", "two"), ("z", "one")):
+        shutil.copytree(brokers / "broker-a" / "store", brokers / place)
+        text += entry.format(place, cluster)
+    (brokers / "c.toml").write_text(text)
+    with pytest.raises(UsageError, match="clusters 'one' and 'two'"):
+        find_members(brokers / "c.toml")
+
+
+def test_a_slave_that_keeps_more_is_the_same_log(brokers: Path) -> None:
+    """Retention of the master has deleted its first file; both end at the same record."""
+    master, slave = brokers / "master", brokers / "slave"
+    for place in (master, slave):
+        shutil.copytree(brokers / "broker-a" / "store", place)
+    min((master / "commitlog").iterdir()).unlink()
+    entry = '[[stores]]\nstore = "{0}"\nbroker = "a"\nbroker_id = {1}\n'
+    (brokers / "c.toml").write_text(entry.format("slave", 1) + entry.format("master", 0))
+    try:
+        found = find_members(brokers / "c.toml")
+    except UsageError as error:
+        pytest.fail(str(error))
+    assert found is not None and [m.path for m in found] == [str(master)]

@@ -64,3 +64,9 @@ def test_a_broker_is_named_once(data: Path) -> None:
 
 def test_a_path_without_wildcards_is_no_pattern() -> None:
     assert not is_pattern("/data/{brokers}/store") and not is_pattern("/data/a?/[b]/store")
+
+
+def test_of_two_stars_in_one_name_the_last_is_the_broker(data: Path) -> None:
+    (data / "east-2" / "store").mkdir(parents=True)
+    (data / "east-1" / "store").mkdir(parents=True)
+    assert [member.broker for member in matches(f"{data}/*st-*/store", REAL)] == ["1", "2"]

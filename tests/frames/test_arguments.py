@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import shutil
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import flintmq
 from flintmq import Message, MessageStore
 from flintmq.errors import CorruptStoreError, UsageError
 from flintmq.frames.sql import ask
+from flintmq.lake.export_once import export
 
 TIME = "give ms since 1970 or a datetime with a time zone"
 TEXTS = "give a list of texts, or one text"
@@ -136,3 +138,18 @@ def test_a_question_is_a_text(store: Path) -> None:
     for given, said in zip(wrong, ("the question is 5, of type int", "memory is '1GB', of type str"), strict=True):
         with pytest.raises(UsageError, match=said), ask(messages, *given):
             pass
+
+
+@pytest.mark.parametrize("bound", ["begin", "end"])
+def test_each_log_offset_is_of_one_store(store: Path, bound: str) -> None:
+    shutil.copytree(store, store.parent / "other")
+    with pytest.raises(UsageError, match="are log offsets of one store"):
+        flintmq.scan_arrow([store, store.parent / "other"], **{bound: 0})
+
+
+@pytest.mark.parametrize("bound", ["begin", "end"])
+def test_no_log_offset_applies_beside_a_history(store: Path, tmp_path: Path, bound: str) -> None:
+    """Nor 0, which as an end would leave no row."""
+    export(str(store), str(tmp_path / "out"))
+    with pytest.raises(UsageError, match=f"{bound} does not apply to a read with history"):
+        flintmq.scan_arrow(store, history=tmp_path / "out", **{bound: 0})

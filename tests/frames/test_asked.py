@@ -100,3 +100,11 @@ def test_filters_are_conditions(data: Path) -> None:
     messages = flintmq.dataset(data / "a")
     assert duckdb.sql("select count(*) from messages where topic = 'Order'").fetchall() == [(0,)]
     assert messages.failure is None
+
+
+def test_a_log_alone_among_other_stores_may_have_any_topic(data: Path, tmp_path: Path) -> None:
+    shutil.copytree(data / "b" / "commitlog", tmp_path / "log" / "commitlog")
+    try:
+        assert arrow([data / "a", tmp_path / "log"], topics="Refunds") == 1
+    except UsageError as error:
+        pytest.fail(str(error))

@@ -10,6 +10,7 @@ pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pc = pytest.importorskip("pyarrow.compute", reason="pyarrow is not installed")
 
 import flintmq  # noqa: E402
+from flintmq.arrow.options import ScanOptions  # noqa: E402
 from flintmq.errors import CorruptStoreError, NotAStoreError, UsageError  # noqa: E402
 from flintmq.frames import dataset as module  # noqa: E402
 from flintmq.store.commitlog.predicate import Predicate  # noqa: E402
@@ -125,3 +126,9 @@ def test_a_list_with_a_time_that_python_has_not(golden: Any, unit: str, column: 
     known = there[7] * {"ms": 1, "us": 1000, "ns": 10**6}[unit]
     values = pa.array([known, far], pa.timestamp(unit, "UTC"))
     assert messages.count_rows(pc.field(column).isin(values)) == there.count(there[7])
+
+
+def test_other_options_keep_the_filter(golden: Any) -> None:
+    messages = flintmq.dataset(golden("basic").path).filter(pc.field("queue_offset") == 0)
+    queues = len({(row["topic"], row["queue_id"]) for row in golden("basic").rows})
+    assert messages.with_options(ScanOptions(access="map")).count_rows() == queues > 1

@@ -106,3 +106,17 @@ def test_after_a_gap_no_record_is_damage(master: GoldenMaster):
     with pytest.raises(ReplicationError) as error:
         check.check(memoryview(bytes(200)))
     assert error.value.reason == "damaged"
+
+
+@pytest.mark.parametrize("change", [-1, 1])
+@pytest.mark.parametrize("number", [0, 1])
+def test_after_a_gap_each_queue_goes_on_with_its_next_offset(master: GoldenMaster, number: int, change: int):
+    """In the first queue that comes and in a later one; one message too early, or after a hole of one."""
+    after = [row for row in master.rows if row["physical_offset"] >= master.file_size]
+    firsts: dict[tuple[bytes, int], int] = {}
+    for row in after:
+        firsts.setdefault((row["topic"].encode(), row["queue_id"]), row["queue_offset"])
+    queue, offset = list(firsts.items())[number]
+    check, data = gap(master, {queue: offset + change})
+    with pytest.raises(DivergedError, match=f"queue offset {offset} where {offset + change} is next"):
+        check.check(data)

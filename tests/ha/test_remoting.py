@@ -306,3 +306,35 @@ def test_nobody_is_there():
         address = peer.address
     with pytest.raises(ConnectionError, match=f"{address}: request 26: Connection refused"):
         RemotingClient(address).ask(26)
+
+
+class Pieces:
+    """A connection that receives these bytes, and then its end."""
+
+    def __init__(self, data: bytes) -> None:
+        self.data = data
+
+    def settimeout(self, value: float | None) -> None:
+        pass
+
+    def sendall(self, data: bytes) -> None:
+        pass
+
+    def recv(self, size: int) -> bytes:
+        data, self.data = self.data[:size], self.data[size:]
+        return data
+
+    def close(self) -> None:
+        pass
+
+
+def test_half_an_answer_is_forgotten_with_its_connection():
+    half, whole = (reply(Asked(21, number, {}, b""), b"%d" % number) for number in (1, 2))
+    lines = [Pieces(half[:-1]), Pieces(whole)]
+    client = RemotingClient("a:1", connect=lambda place, seconds: lines.pop(0))
+    with pytest.raises(ConnectionError):
+        client.request(21)
+    try:
+        assert client.request(21).body == b"2"
+    except ReplicationError as error:
+        pytest.fail(str(error))

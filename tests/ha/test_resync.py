@@ -5,15 +5,18 @@ from __future__ import annotations
 import json
 import struct
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import flintmq
-from flintmq.errors import DivergedError, UsageError
+from flintmq.errors import DivergedError, ReplicationError, UsageError
+from flintmq.ha.follower_line import Received
+from flintmq.ha.resync import PartingSearch, Tail
 from flintmq.storage.filesystem import REAL
 from flintmq.store.layout import followed
 from tests.compat.replication import GoldenMaster, queue_units
-from tests.ha.simulated import SimulatedMaster, driven, log_of, record_end
+from tests.ha.simulated import SimulatedMaster, SimulatedTime, driven, log_of, record_end
 from tests.ha.test_follower_steps import other_times
 
 
@@ -163,3 +166,52 @@ def test_the_place_is_found_by_the_first_byte_that_differs(tmp_path: Path, maste
             one.catch_up(sim.end)
         assert f"from log offset {at} to" in str(error.value)
         assert struct.unpack_from(">q", whole, at + 28)[0] == at
+
+
+class Line:
+    """What a master sends: reads that each take a second, the last one again and again."""
+
+    def __init__(self, time: SimulatedTime, reads: list[tuple[bytes, ReplicationError | None]]) -> None:
+        self.time, self.reads, self.buffer = time, reads, memoryview(bytearray(100))
+
+    def receive(self, seconds: float) -> Received:
+        self.time.now += 1
+        data, refusal = self.reads.pop(0) if self.reads[1:] else self.reads[0]
+        self.buffer[: len(data)] = data
+        return Received(None, len(data), 0, refusal)
+
+    def close(self) -> None:
+        pass
+
+
+class Raw:
+    """A log of one file of five records of 10 bytes, asked for from byte 1 on."""
+
+    begin, end, file_size = 0, 50, 100
+    data = bytes(range(50))
+
+    def read(self, at: int, size: int) -> bytes:
+        return self.data[at : at + size]
+
+    def records(self, begin: int, end: int) -> list[tuple[int, int]]:
+        return [(at, 7000 + at) for at in range(0, 50, 10) if begin <= at < end]
+
+
+def parting(*reads: tuple[bytes, ReplicationError | None]) -> Tail | None:
+    time = SimulatedTime()
+    line: Any = Line(time, list(reads))
+    raw: Any = Raw()
+    return PartingSearch(lambda report, due: line, raw, time, lambda: False).tail()
+
+
+def test_a_line_that_is_slow_is_no_difference():
+    """Bytes come every two seconds; only 1.5 s without any say that the master has no more."""
+    silence, data = (b"", None), Raw.data
+    assert parting((data[1:20], None), silence, (data[20:40], None), silence, (data[40:], None)) is None
+    assert parting((data[1:35], None), silence) == Tail(30, 50, 2, 7030)
+
+
+def test_a_line_that_is_refused_is_no_difference():
+    refusal = ReplicationError("line", "no frame")
+    with pytest.raises(ReplicationError, match="no frame"):
+        parting((Raw.data[1:35], refusal), (b"", None))

@@ -352,3 +352,19 @@ def test_a_file_is_put_once_under_its_name_and_never_copied(url, store, server, 
     assert len(names) == len(set(names)) == 3, asked  # a copy is a PUT too
     assert [key for key in keys(url) if key.startswith("_staging")] == []
     assert rows(url, to) == offsets(store)
+
+
+def test_a_run_that_dies_when_its_export_is_decided_leaves_its_files_to_the_next(url, store, monkeypatch):
+    real = CloudBucket.put_new
+
+    def dying(self, key, data):
+        real(self, key, data)
+        raise Died
+
+    with monkeypatch.context() as patched:
+        patched.setattr(CloudBucket, "put_new", dying)
+        with pytest.raises(Died):
+            export(store, url, to="parquet")
+    assert any(key.startswith("_staging") for key in keys(url))
+    assert export(store, url, to="parquet").rows == 0
+    assert rows(url, "parquet") == offsets(store)

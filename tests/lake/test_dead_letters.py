@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ import pyarrow.parquet as pq
 
 from flintmq import Message, MessageStore
 from flintmq.errors import UsageError
+from flintmq.lake import dead_letters
 from flintmq.lake.dead_letters import DeadLetters
 from flintmq.lake.export import Exported
 from flintmq.lake.export_once import export
@@ -174,3 +176,21 @@ def test_what_is_refused(tmp_path: Path, run: Export) -> None:
     with pytest.raises(UsageError, match=f"belongs to {out}"):
         run(store, tmp_path / "other", dead_letters=str(dead), **JSON)
     assert json.loads((dead / "_flintmq.json").read_text()) == {"format": 1, "table": str(out)}
+
+
+def test_their_name_is_on_disk_when_the_table_gets_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The directory is synced last, with the new name in it."""
+    (tmp_path / "dead").mkdir()
+    (tmp_path / "letters").write_bytes(b"rows")
+    calls = []
+    rename = os.rename
+
+    def renamed(old: Any, new: Any) -> None:
+        calls.append(f"name {Path(new).name}")
+        rename(old, new)
+
+    monkeypatch.setattr(dead_letters, "sync_folder", lambda path: calls.append(f"sync {Path(path).name}"))
+    monkeypatch.setattr(dead_letters.os, "rename", renamed)
+    DeadLetters(tmp_path / "dead", "table", files=[(str(tmp_path / "letters"), "00000")]).publish(0, 1)
+    assert calls == ["sync _staging", "name export=1", "sync dead"]
+    assert (tmp_path / "dead" / "export=1" / "00000-dead.parquet").read_bytes() == b"rows"

@@ -316,3 +316,18 @@ def test_what_is_refused(tmp_path: Path, run: Run) -> None:
     assert shown.code == 1 and "differs  only-in-a: Orders" in shown.out and f"{path}: this file of the" in shown.out
     shown = run("diff", str(tmp_path / "store"), str(tmp_path / "out"), "--by", "message")
     assert shown.code == 2 and "--by is for two stores" in shown.err
+
+
+def test_damage_that_hides_messages_is_told(tmp_path: Path) -> None:
+    """Nothing of it is exported yet, so nothing differs; and not all was compared."""
+    store, out = tmp_path / "store", tmp_path / "out"
+    small: dict[str, Any] = {"mappedFileSizeCommitLog": 8192}
+    put(store, 0, 10, **small)
+    whole(str(store), out)
+    put(store, 10, 200, **small)
+    with sorted((store / "commitlog").iterdir())[1].open("r+b") as file:
+        file.seek(300)
+        file.write(b"\xff" * 50)
+    found = compare_table(str(store), str(out))
+    assert (found.messages, found.waiting < 190, counts(found), found.exit_code) == (10, True, {}, 0)
+    assert "1 damaged places of a log have no messages to compare" in found.notes

@@ -105,3 +105,14 @@ def test_what_unpacks_to_very_much_comes_in_pieces(monkeypatch, golden):
     assert pa.Table.from_batches(batches).to_pylist() == whole
     monkeypatch.setattr(explode, "MESSAGES_MAX", 2)
     assert len(read(golden("batch").path, explode=True)) < len(whole)
+
+
+def test_offsets_of_a_queue_leave_the_others_of_its_topic_alone(golden):
+    every = read(golden("batch").path, explode=True)
+    topic = next(row["topic"] for row in every if row["sys_flag"] & 0x80)
+    queues = {row["queue_id"] for row in every if row["topic"] == topic}
+    assert len(queues) > 1
+    found = read(golden("batch").path, explode=True, predicate=Predicate(offsets=((topic, min(queues), 2, 3),)))
+    assert found == [
+        row for row in every if (row["topic"], row["queue_id"]) != (topic, min(queues)) or row["queue_offset"] == 2
+    ]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import random
+import shutil
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -21,8 +22,9 @@ from deltalake import DeltaTable
 import flintmq
 from flintmq import Message, MessageStore
 from flintmq.errors import CorruptStoreError, NotAStoreError, StoreAccessError, StoreError, UsageError
-from flintmq.lake.history import NOT_IN_STORES, OF_STREAM
+from flintmq.lake.history import NOT_IN_STORES, OF_STREAM, History
 from flintmq.lake.table_rows import open_table
+from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.report import Report
 from tests.support.exporting import Export, once, whole
 
@@ -393,3 +395,25 @@ def test_polars_and_duckdb(frame: tuple[Path, Path]) -> None:
         messages = flintmq.dataset(store, history=out, access=access)  # noqa: F841  (DuckDB finds it by name)
         found = duckdb.sql("select topic, count(*), max(queue_offset) from messages group by 1 order by 1").fetchall()
         assert found == [("Orders", 30, 9), ("库存", 30, 9)]
+
+
+def test_a_filter_keeps_the_history(frame: tuple[Path, Path]) -> None:
+    """What the log does not have any more is in the table alone."""
+    import pyarrow.compute as pc
+
+    store, out = frame
+    rows = flintmq.dataset(store, history=out).filter(pc.field("topic") == "Orders")
+    shutil.rmtree(out / "export=1" / "topic_name=Orders")
+    with pytest.raises(StoreAccessError, match="is missing"):
+        rows.count_rows()
+
+
+def test_a_table_that_was_replaced_by_one_of_another_form_is_refused(tmp_path: Path) -> None:
+    store, out = tmp_path / "store", tmp_path / "out"
+    put(store, 0, 10)
+    whole(store, out)
+    opened = History.open(store, str(out), Predicate())
+    shutil.rmtree(out)
+    whole(store, out, body="text")
+    with pytest.raises(UsageError, match="got other columns while it was read"):
+        opened.newest()

@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 
 from flintmq.errors import NotAStoreError, StoreError, UsageError
 from flintmq.lake.history import task_rows
-from flintmq.lake.history_stream import HISTORY, HistoryStream
+from flintmq.lake.history_stream import HISTORY, Backfill, HistoryStream
 from flintmq.lake.stream.options import StreamOptions
 from flintmq.store.commitlog.report import Report
 from tests.lake.test_history import FORMATS, SMALL, expire, numbers, put
@@ -285,3 +285,19 @@ def test_any_order_of_events(tmp_path: Path, make: Export, to: str, seed: int) -
             query.start()
     query.drain()
     assert Counter(query.rows) == Counter(("", number) for number in range(done))
+
+
+def test_files_that_were_rewritten_are_not_taken_for_new_ones(tmp_path: Path) -> None:
+    """A version without the files that are done has their rows in others."""
+    store, out = tmp_path / "store", tmp_path / "out"
+    versions = []
+    for begin in (0, 20, 40):
+        put(store, begin, begin + 20)
+        whole(store, out, to="delta", partition_by=())
+        versions.append(DeltaTable(str(out)).version())
+    stream = Query(store, out).stream
+    fresh = stream.tasks(Backfill(versions[2], versions[0], 0, {}).offset(), {})
+    assert len(fresh) == 2
+    assert DeltaTable(str(out)).optimize.compact()["numFilesRemoved"] == 3
+    with pytest.raises(StoreError, match="was rewritten while it was read"):
+        stream.tasks(Backfill(DeltaTable(str(out)).version(), versions[0], 0, {}).offset(), {})

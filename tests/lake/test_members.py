@@ -91,3 +91,11 @@ def test_stores_are_planned_at_the_same_time(data: Path, monkeypatch: pytest.Mon
     report = Report()
     plans = plan_members(ReadOptions.parse({"path": f"{data}/*"}), report)
     assert [str(plan) for _, plan in plans] == [note.text for note in report.notes] == [f"{data}/a", f"{data}/b"]
+
+
+def test_each_store_may_have_something_to_say(data: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def planned(options: ReadOptions, report: Report, *rest: object) -> None:
+        report.note("ended", options.path)
+
+    monkeypatch.setattr(members, "plan_scan", planned)
+    assert [note.text for note in plan(data)[1].notes] == [str(data / "a"), str(data / "b")]
