@@ -324,6 +324,14 @@ class PutRule(Enum):
         PutMessageStatus.MESSAGE_ILLEGAL,
         ("INNER_NUM and the flag of an inner batch belong together, and into a topic of type BatchCQ; use put_batch"),
     )
+    START_FIELD = (
+        "start-field",
+        PutMessageStatus.MESSAGE_ILLEGAL,
+        (
+            "DELAY (of SCHEDULE_TOPIC_XXXX), INNER_NUM, INNER_BASE, INNER_MULTI_QUEUE_OFFSET or TIMER_OUT_MS (of "
+            "rmq_sys_wheel_timer) is no number that RocketMQ can read: its next start would end the log there; mend it"
+        ),
+    )
     LIGHT_QUEUES = (
         "light-queues",
         PutMessageStatus.MESSAGE_ILLEGAL,

@@ -7,6 +7,7 @@ text            text, hash and numbers as Java reads them
 properties      the property string of a message
 record          a record of the commit log, and when one counts
 record_view     single numbers of a record, without decoding the rest
+start_fields    properties that a start of RocketMQ parses, and cannot bear if they are no numbers
 compression     the original of a compressed body
 inner_batch     the entries of an inner batch (a record's body)
 message_id      offset ids, client ids, hosts as text

@@ -1,11 +1,20 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
-"""Finds records with odd text and the latest store time, for verify."""
+"""Finds records with odd text, or with a number that a start of RocketMQ may not be able to parse; the latest time."""
 
 import cython
 
 if not cython.compiled:
-    from flintmq.kernels._plain import i64be
+    from flintmq.kernels._plain import find_either, i64be, u32be
     from flintmq.kernels.record_parts import SPAN_BORN, SPAN_END, SPAN_TOPIC, SPAN_TOPIC_END, is_utf8, locate
+
+ODD = 1  # a topic or properties that are no plain text
+PARSED = 2  # a property that RocketMQ parses, and no plain number
+
+_ODD = cython.declare(cython.int, 1)
+_PARSED = cython.declare(cython.int, 2)
+_DELA = cython.declare(cython.uint, 0x44454C41)
+_INNE = cython.declare(cython.uint, 0x494E4E45)
+_RMQ = cython.declare(cython.uint, 0x726D715F)  # "rmq_"
 
 
 def _is_plain(p, at, end):
@@ -17,6 +26,30 @@ def _is_plain(p, at, end):
     return is_utf8(p, at, end)
 
 
+def _may_fail(p, at, end):
+    """Return whether a property that RocketMQ parses is something else than numbers that surely fit.
+
+    Such properties begin with DELA or INNE; format/start_fields.py judges. INNER_MULTI_DISPATCH holds names.
+    """
+    i: cython.longlong
+    stop: cython.longlong
+    digits: cython.longlong
+    most: cython.longlong
+    while at + 6 < end:
+        stop = find_either(p, at, end, 2, 2)
+        if u32be(p, at) == _DELA or u32be(p, at) == _INNE:
+            i = find_either(p, at, stop, 1, 1) + 1
+            digits = 0
+            most = 18 if i - at == 11 or i - at == 25 else 4  # INNER_BASE, INNER_MULTI_QUEUE_OFFSET
+            while i < stop and not (i - at >= 21 and p[at + 12] == 68):
+                digits = digits + 1 if 48 <= p[i] <= 57 else (0 if p[i] == 44 and digits else most + 1)
+                if digits > most:
+                    return True
+                i += 1
+        at = stop + 1
+    return False
+
+
 def scan(
     buf: cython.const[cython.uchar][::1],
     positions: cython.const[cython.longlong][::1],
@@ -24,7 +57,7 @@ def scan(
     count: cython.longlong,
     latest: cython.longlong,
 ):
-    """Scan the validated records positions[start:count] for odd text.
+    """Scan the validated records positions[start:count] for odd text and for numbers that may be none.
 
     Args:
         buf, positions, count: records that kernels.walk has validated.
@@ -32,8 +65,9 @@ def scan(
         latest: the latest store time in ms so far.
 
     Returns:
-        (next, latest, odd): the first record with an empty or malformed topic, malformed properties, or a NUL in
-        either, and True; or count and False. `latest` covers all records up to and including that one.
+        (next, latest, what): the first record with an empty or malformed topic, malformed properties, or a NUL in
+        either (ODD), or with a property to be looked at (PARSED), also each of a timer's topic; or count and 0.
+        `latest` covers all records up to and including that one.
 
     Raises:
         ValueError: a position holds no validated record, or count is outside the array.
@@ -41,13 +75,13 @@ def scan(
     if start < 0 or count > len(positions):
         raise ValueError("start and count must lie within positions")
     if start >= count:
-        return count, latest, False
+        return count, latest, 0
     if len(buf) == 0:
         raise ValueError("an empty buffer")
     limit: cython.longlong = len(buf)
     i: cython.longlong = start
     good: cython.longlong = 1
-    odd: cython.bint = False
+    what: cython.int = 0
     time: cython.longlong
     if cython.compiled:
         p: cython.pointer(cython.const[cython.uchar]) = cython.address(buf[0])
@@ -68,9 +102,14 @@ def scan(
                 or not _is_plain(p, spans[SPAN_TOPIC], spans[SPAN_TOPIC_END])
                 or not _is_plain(p, spans[SPAN_TOPIC_END] + 2, spans[SPAN_END])
             ):
-                odd = True
+                what = _ODD
+            if (spans[SPAN_TOPIC_END] - spans[SPAN_TOPIC] == 19 and u32be(p, spans[SPAN_TOPIC]) == _RMQ) or _may_fail(
+                p, spans[SPAN_TOPIC_END] + 2, spans[SPAN_END]
+            ):
+                what |= _PARSED
+            if what:
                 break
             i += 1
     if good == 0:
         raise ValueError(f"position {positions[i]} holds no validated record")
-    return i, latest, odd
+    return i, latest, what

@@ -11,6 +11,7 @@ from flintmq.format import consume_queue, inner_batch, message_id, properties, r
 from flintmq.format.compression import NAMES
 from flintmq.format.layout import FieldPiece
 from flintmq.format.record_view import PHYSICAL_OFFSET_END, magic_at, physical_offset_at
+from flintmq.format.start_fields import COSTS, wrong_field
 from flintmq.format.text import iso, java_hash, java_int
 from flintmq.message import StoredMessage
 
@@ -52,7 +53,13 @@ def lines(look: FileLook, start: int, position: int, data: bytes, before: Stored
     unit = look.around.queue_unit(message)
     if unit:
         look.found.append(("unit", unit))
+    wrong = wrong_field(message.topic, message.properties, message.sys_flag)
     root = look.place.root
+    if wrong is not None:
+        cost = COSTS[wrong.field.effect]
+        look.found.append(("RocketMQ", f"{wrong} ({wrong.field.effect} in verify): {cost}"))
+        if root is not None:
+            look.step("salvage", root, "--in-place", "--dry-run")
     if root is not None and message.topic and unit:
         look.step("get", root, message.topic, message.queue_id, message.queue_offset)
 

@@ -25,6 +25,7 @@ from flintmq.forensics.verify.queue_files import Disk
 from flintmq.forensics.verify.run import Verification, VerifyResult, VerifyRun
 from flintmq.format import checkpoint, config_json, flintmq_mark
 from flintmq.format.record import encode_blank
+from flintmq.format.text import java_decode
 from flintmq.storage.filesystem import REAL
 from flintmq.storage.overlay import Overlay
 from flintmq.store.consumequeue import known_ends
@@ -137,8 +138,20 @@ class Derived:
         if codes & {*LOG_CODES, "mark-bad"} and self.overlay.size(self._at(flintmq_mark.FILE_NAME)) is not None:
             self._out(flintmq_mark.FILE_NAME, "it names an end that the log does not have, or cannot be read")
             return
+        if "queue-kind" in codes:
+            # First: by a queue of the wrong type the others would be made wrong, where topics.json does not decide.
+            before = len(self.journal.changes)
+            for defect in found.defects:
+                folder = os.path.dirname(defect.file)
+                topic = java_decode(os.fsencode(os.path.basename(folder)))
+                if defect.code == "queue-kind" and topic in look.snapshot.broker.topics:
+                    self._out(self._inside(folder), "topics.json gives its topic queues of another type")
+            if len(self.journal.changes) > before:
+                return
         for defect in found.defects:
             inside = self._inside(defect.file)
+            if defect.code == "queue-kind":
+                continue
             if defect.code.startswith(("queue-", "unit-", "ext-")):
                 wanted.add("/".join(inside.split(os.sep)[:3]))
             elif defect.code.startswith("index-"):

@@ -15,10 +15,11 @@ import os
 from collections.abc import Callable
 
 from flintmq.format.consume_queue import PRE_BLANK, UNIT, UNIT_SIZE, Unit
+from flintmq.format.start_fields import allows_light
 from flintmq.storage.filesystem import Effects
 from flintmq.store.consumequeue.reader import plain_queue
 from flintmq.store.consumequeue.writer import FileSequence, OpenFiles
-from flintmq.store.dispatch.queue_positions import LMQ_PREFIX, allows_light
+from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
 from flintmq.store.layout import directories
 from flintmq.store.layout.queue_name import QueueName
 

@@ -26,7 +26,8 @@ from flintmq.forensics.salvage.journal import SalvageJournal
 from flintmq.forensics.salvage.misplaced import FarRecords
 from flintmq.forensics.salvage.queues import Emit
 from flintmq.format.index import PEER_533
-from flintmq.format.record_view import HEAD_SIZE, size_at, store_times
+from flintmq.format.record_view import HEAD_SIZE, size_at, store_time_at, store_times
+from flintmq.format.start_fields import STUCK, WrongField, disarmed
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.lock import StoreLock, is_live
 from flintmq.storage.overlay import Overlay
@@ -36,6 +37,7 @@ from flintmq.store.commitlog.end_of_log import LOST, read_facts
 from flintmq.store.commitlog.files import LogFile, LogFiles, has_data
 from flintmq.store.commitlog.report import Damage, Report
 from flintmq.store.commitlog.snapshot import Snapshot
+from flintmq.store.commitlog.start_records import wrong_records
 from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
 from flintmq.store.layout import directories
@@ -205,6 +207,7 @@ class Mending:
         self.journal = journals.begin(root, effects, dry_run=lock is None)
         self.mended = Mended(dry_run=lock is None)
         self._lost_end = False
+        self._wrong: list[tuple[LogFile, int, bytes, WrongField]] = []
         self._open = True
 
     def __enter__(self) -> Mending:
@@ -228,6 +231,7 @@ class Mending:
             damaged = sorted(self._damaged(self._shape()), key=lambda range_: range_.begin)
             for range_ in damaged:
                 self._fill_damage(range_)
+            self._disarm()
             derived = Derived(
                 self.root, self.config, self.peer, self.overlay, self.journal, self._add_change, self._write
             )
@@ -323,6 +327,11 @@ class Mending:
         for piece in walk:
             for block in dispatcher.blocks(piece):
                 far.take(block, dispatcher)
+            for row, wrong in wrong_records(piece):
+                at = piece.positions[row]
+                self._wrong.append(
+                    (piece.file, piece.base + at, bytes(piece.data[at : at + size_at(piece.data, at)]), wrong)
+                )
             *_, report.time = store_times(piece.data, piece.positions[piece.count - 1 :], 1)
             if self.progress:
                 self.progress(piece.base + piece.end - log.min_offset, total)
@@ -346,6 +355,19 @@ class Mending:
             if file is not None:
                 why = "its queue offset is implausible"
                 yield Range(file.path, file.start, begin, begin + size, file.start + file.size, why, time)
+
+        for file, begin, record, wrong in self._wrong:
+            if wrong.field.effect == STUCK:  # of which no other name of a property makes a timer again
+                time = store_time_at(record)
+                yield Range(file.path, file.start, begin, begin + len(record), file.start + file.size, str(wrong), time)
+
+    def _disarm(self) -> None:
+        """Take the properties that a start of RocketMQ cannot bear their effect; the messages stay."""
+        for file, offset, record, wrong in self._wrong:
+            if wrong.field.effect != STUCK:
+                self._write(file.path, offset - file.start, disarmed(record))
+                why = f"{wrong}: RocketMQ cannot start with it; the property is _{wrong.field.name[1:]} now"
+                self._add_change({"what": "write", "file": file.path, "why": why})
 
     def _stop(self, log: LogFiles, file: LogFile, begin: int, end: int, mark: int | None) -> int:
         """Return the end of a range, usually the reported one.

@@ -34,9 +34,10 @@ from flintmq.format.record import (
     split,
 )
 from flintmq.format.record_view import OFFSETS, OFFSETS_AT
+from flintmq.format.start_fields import STUCK, allows_light, disarmed, split_names, wrong_of
 from flintmq.format.text import java_decode, java_encode, java_int
 from flintmq.store.dispatch.dispatcher import DispatchRules
-from flintmq.store.dispatch.queue_positions import LMQ_PREFIX, allows_light, split_names
+from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
 
 HALF_TOPIC = b"RMQ_SYS_TRANS_HALF_TOPIC"
 OUTCOME_TOPIC = b"RMQ_SYS_TRANS_OP_HALF_TOPIC"
@@ -65,6 +66,13 @@ class Renumber:
             FormatError: a text has outgrown its length.
         """
         old = split(raw)
+        wrong = wrong_of(old)
+        if wrong is not None:
+            if wrong.field.effect == STUCK:
+                raise FormatError(f"{wrong}, without which RocketMQ's timer stands still")
+            raw = disarmed(raw)
+            self.queues.emit({"kind": "renamed", "offset": old.physical_offset, "why": str(wrong)})
+            old = split(raw)
         new = self._texts(old)
         queue_offset = old.queue_offset
         if old.transaction in (TRANSACTION_NONE, TRANSACTION_COMMIT):

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from typing import Final, NamedTuple
 
+from flintmq.format.start_fields import COSTS, CUT, REFUSED, STUCK
+
 
 class Code(NamedTuple):
     """One kind of defect."""
@@ -56,11 +58,31 @@ DEFECTS: Final[dict[str, Code]] = {
         "no effect on reading: both FlintMQ and RocketMQ continue with the next file",
         f"none is needed ({_SALVAGE} --in-place corrects it); look at the disk or copy that changed it",
     ),
+    "start-cut": Code(
+        "A property that RocketMQ's start parses is no number: DELAY of SCHEDULE_TOPIC_XXXX, INNER_NUM, INNER_BASE.",
+        COSTS[CUT],
+        f"before any broker starts on it: {_SALVAGE} (it renames the property; the message stays)",
+    ),
+    "start-refused": Code(
+        "A queue offset in INNER_MULTI_QUEUE_OFFSET is no number, and light queues are on (enableMultiDispatch).",
+        COSTS[REFUSED],
+        f"{_SALVAGE} (it renames the property, so that the message is in no light queue)",
+    ),
+    "timer-stuck": Code(
+        "A record of the timer's topic has no number in TIMER_OUT_MS, the time when it is due.",
+        COSTS[STUCK],
+        f"{_SALVAGE} covers it; or start the broker with `timerSkipUnknownError=true`",
+    ),
     # -- consume queues
     "queue-missing": Code(
         "The log has messages for a queue of a configured topic, and the queue has no files.",
         "consumers of the queue get none of its messages",
         _REBUILD,
+    ),
+    "queue-kind": Code(
+        "A queue is of another type than topics.json gives its topic: in consumequeue/ and BatchCQ, or the other way.",
+        "RocketMQ does not start: the queue type should be one and is the other",
+        f"{_SALVAGE} moves it aside if topics.json names the topic; else delete it, or give the topic its `queue.type`",
     ),
     "queue-gap": Code(
         "A file of a queue is missing, or has a name that does not fit the file size.",
@@ -192,6 +214,7 @@ NOTES: Final[dict[str, str]] = {
     "time-step": "Store times go back, or the checkpoint's is above all: the clock was set back. The records count.",
     "vanished": "A log file was deleted while the log was read, as retention does.",
     "text-odd": "A topic is empty, or a topic or property string is not UTF-8 or holds a NUL.",
+    "light-offsets": "A queue offset in INNER_MULTI_QUEUE_OFFSET is no number; `start-refused` if light queues are on.",
     "topic-name": "A topic's name cannot be a directory; its records have no queue.",
     "no-queues": "There are no consume queues at all; they can be rebuilt from the log.",
     "queue-unconfigured": "The log has messages of a topic that is no longer configured and has no queue.",

@@ -10,12 +10,14 @@ from flintmq.forensics.verify.findings import Findings
 from flintmq.forensics.verify.queue_files import report_stray
 from flintmq.format.record import BLANK, MAGIC_BLANK
 from flintmq.format.record_view import HEAD_SIZE, magic_at
+from flintmq.format.start_fields import REFUSED
 from flintmq.kernels import odd_text as kernel
 from flintmq.message import stored_message
 from flintmq.storage.filesystem import Effects
 from flintmq.store.commitlog.end_of_log import LOST, Verdict
 from flintmq.store.commitlog.files import LogFile, LogFiles, file_start
 from flintmq.store.commitlog.report import Damage, Report
+from flintmq.store.commitlog.start_records import wrong_at
 from flintmq.store.commitlog.walk import NO_FILE, Piece
 
 MISSING_FILE = "missing file"  # the walker's word for a gap
@@ -97,10 +99,12 @@ class LogCheck:
         records: number of records.
         end: log offset after the last one.
         latest_time: the latest store time in ms, 0 without records.
+        multi_dispatch: enableMultiDispatch is on.
     """
 
-    def __init__(self, log: LogFiles, ground: Ground) -> None:
+    def __init__(self, log: LogFiles, ground: Ground, multi_dispatch: bool = False) -> None:
         self.log, self.ground, self.findings = log, ground, ground.findings
+        self.multi_dispatch = multi_dispatch
         self.records = 0
         self.end = log.min_offset
         self.latest_time = 0
@@ -131,10 +135,13 @@ class LogCheck:
         self.end = piece.base + piece.end
         at = 0
         while True:
-            at, self.latest_time, odd = kernel.scan(piece.data, piece.positions, at, piece.count, self.latest_time)
-            if not odd:
+            at, self.latest_time, what = kernel.scan(piece.data, piece.positions, at, piece.count, self.latest_time)
+            if not what:
                 return
-            self._odd_text(piece, at)
+            if what & kernel.ODD:
+                self._odd_text(piece, at)
+            if what & kernel.PARSED:
+                self._start_fields(piece, at)
             at += 1
 
     def _odd_text(self, piece: Piece, at: int) -> None:
@@ -144,6 +151,25 @@ class LogCheck:
             topic = stored_message(piece.data, piece.positions[at]).topic
             text = f"log offset {offset}: topic {topic[:60]!r} or its properties are not UTF-8, or hold a NUL"
             self.findings.note("text-odd", text, piece.file.path, offset - piece.file.start)
+
+    def _start_fields(self, piece: Piece, at: int) -> None:
+        wrong = wrong_at(piece, at)
+        if wrong is None:
+            return
+        offset, field = piece.base + piece.positions[at], wrong.field
+        topic = stored_message(piece.data, piece.positions[at]).topic
+        place = f"log offset {offset}, topic {topic[:60]!a}"
+        if field.effect == REFUSED and not self.multi_dispatch:
+            text = f"{place}: {wrong}; with enableMultiDispatch RocketMQ would not start"
+            self.findings.note("light-offsets", text, piece.file.path, offset - piece.file.start)
+            return
+        self.findings.defect(
+            field.effect,
+            piece.file.path,
+            offset - piece.file.start,
+            expected=f"{place}: {field.name}, a number of {field.bits} bits",
+            found=str(wrong),
+        )
 
     def _blank(self, file: LogFile) -> None:
         """Check the end-of-file record after the last record of a file, if there is one."""

@@ -68,6 +68,7 @@ class QueueSet:
         rules: how records become units, as far as the store shows.
         on_disk: the queues that have a directory, by kind; may be narrowed before anything is taken.
         none: there were no queues on disk at all.
+        multi_dispatch: enableMultiDispatch is on, by its key or by the queues there are.
         count, matched: queues compared, units that agree with their record.
         begin: log offset where the part of the log begins; None for the log's begin.
     """
@@ -81,6 +82,8 @@ class QueueSet:
         self.rules = DispatchRules.of(config, batches)
         if self._has_light_queues():
             self.rules = DispatchRules(self.rules.delay_ms, self.rules.batch_topics, True, self.rules.index)
+        self.multi_dispatch = config.enable_multi_dispatch or self.rules.light_queues
+        self._check_kinds()
         self.none = not any(self.on_disk.values())  # nothing to compare with, for example if only commitlog/ was copied
         self._checks: dict[int, UnitCheck | Absent | None] = {}
         self._ends: dict[tuple[str, int], int] = {}
@@ -125,6 +128,25 @@ class QueueSet:
         If the keys do not say it, nothing else shows that a broker had light queues.
         """
         return any(topic.startswith(LMQ_PREFIX) for topic in self.topics_on_disk[directories.QUEUES])
+
+    def _check_kinds(self) -> None:
+        """Check that the directories are of the type that topics.json gives their topics.
+
+        A RocketMQ without topics.json takes all queues for plain ones; here it may only be missing in a copy.
+        """
+        for kind, names in self.on_disk.items():
+            for name in names if self.broker.topics else ():
+                topic = java_decode(os.fsencode(name.topic))
+                if self.broker.is_batch(topic) != (kind == directories.BATCH_QUEUES):
+                    given = (
+                        f"topics.json says {self.broker.type_of(topic)}"
+                        if topic in self.broker.topics
+                        else ("topics.json does not name the topic, so RocketMQ takes it for SimpleCQ")
+                    )
+                    folder = os.path.join(self.root, kind, name.topic, str(name.queue_id))
+                    self.ground.findings.defect(
+                        "queue-kind", folder, None, expected=f"no queue in {kind}/: {given}", found="a directory"
+                    )
 
     # -- units from the log ---------------------------------------------------------------------------------------
 

@@ -268,7 +268,7 @@ class VerifyRun:
                 report=LogReport(self.ground),
                 piece_bytes=PIECE_BYTES,
             ),
-            LogCheck(self.log, self.ground),
+            LogCheck(self.log, self.ground, queues.multi_dispatch),
             queues,
             IndexCheck(items, self.ground) if queues.rules.index else None,
             items,

@@ -226,12 +226,12 @@ def first_stage(plan: VerifyPlan, part: LogRange | None) -> dict[str, Any]:
 def check_range(plan: VerifyPlan, part: LogRange) -> dict[str, Any]:
     """Check the records of a range and stage the units that they must have."""
     with closing(Disk(plan.log.effects)) as disk:
-        rules = plan.queues(disk, plan.ground()).rules
+        queues = plan.queues(disk, plan.ground())
     ground = plan.ground()
-    dispatcher = Dispatcher(replace(rules, index=False))
+    dispatcher = Dispatcher(replace(queues.rules, index=False))
     writer = staged.StageWriter(plan.scratch, with_times=True)
     part = resolve_cuts(plan.log, part, plan.end)
-    report, log = RangeReport(ground), LogCheck(plan.log, ground)
+    report, log = RangeReport(ground), LogCheck(plan.log, ground, queues.multi_dispatch)
     walk = plan.walk(part, report)
     for piece in walk if part.begin < part.end else ():
         log.take(piece)

@@ -18,7 +18,7 @@ from flintmq.kernels import encode_one as kernel
 from flintmq.kernels.fast_append import Topic
 from flintmq.message import Message, PutMessageStatus, PutResult, PutRule, refused
 from flintmq.store.append import multi_queue
-from flintmq.store.append.checks import encode_properties, message_rule, record_size, timer_rule
+from flintmq.store.append.checks import encode_properties, message_rule, record_size, start_rule, timer_rule
 from flintmq.store.append.commit_log import CommitLog, PendingAppend
 
 ENTRY = inner_batch.ENTRY.min_size  # bytes of a message in a client's batch besides body and properties
@@ -117,6 +117,8 @@ def _checked(log: CommitLog, messages: Sequence[Message], own: bytes | None) -> 
             return PutRule.BATCH  # upstream stores them unchanged, so a sender could name queue positions
         sent += ENTRY + len(message.body) + len(text)
         text = _joined(text, own)
+        if start_rule(message.topic, text) is not None:
+            return PutRule.START_FIELD
         if len(text) + extra > MAX_PROPERTIES:
             return PutRule.BATCH_SIZE  # upstream defect D32: it checks only the parts, and the length wraps
         size += record_size(message.body, topic.raw, text, hosts, config)

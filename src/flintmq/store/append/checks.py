@@ -9,12 +9,12 @@ from flintmq.config.keys import StoreConfig
 from flintmq.format import properties as names
 from flintmq.format.properties import NAME_END, VALUE_END
 from flintmq.format.record import CRC_PROPERTY_SIZE, MAX_PROPERTIES, MIN_SIZE, V1_TOPIC_LIMIT
+from flintmq.format.start_fields import MARKS, TIMER_TOPIC, wrong_field
 from flintmq.format.text import has_lone_surrogate, java_encode, java_int
 from flintmq.message import Message, PutMessageStatus, PutRule
 from flintmq.store.layout.queue_name import can_be_stored
 
 TOPIC_LIMIT, RETRY_TOPIC_LIMIT = 127, 255  # bytes
-TIMER_TOPIC = "rmq_sys_wheel_timer"
 TIMERS = (names.TIMER_DELAY_SEC, names.TIMER_DELAY_MS, names.TIMER_DELIVER_MS)  # properties that request a timer
 _LONG = ("%RETRY%", "%DLQ%")
 
@@ -60,6 +60,16 @@ def timer_rule(topic: str, properties: bytes) -> PutRule | None:
     if names.TIMER_OUT_MS in pairs or (java_int(pairs.get(names.DELAY, "")) or 0) > 0:
         return None
     return PutRule.TIMER if any(name in pairs for name in TIMERS) else None
+
+
+def start_rule(topic: str, properties: bytes) -> PutRule | None:
+    """Return PutRule.START_FIELD for a message that RocketMQ's start cannot bear, or its timer, else None.
+
+    Whatever the keys of this store are: another start may have others.
+    """
+    if topic != TIMER_TOPIC and not any(mark in properties for mark in MARKS):
+        return None
+    return PutRule.START_FIELD if wrong_field(topic, names.parse_bytes(properties)) is not None else None
 
 
 def record_size(body: bytes, topic: bytes, properties: bytes, hosts: bytes, config: StoreConfig) -> int:

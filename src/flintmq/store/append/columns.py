@@ -18,7 +18,7 @@ from flintmq.errors import UsageError
 from flintmq.kernels import append_columns as kernel
 from flintmq.kernels.fast_append import QueueCounter, Topic
 from flintmq.message import ColumnsResult, Message, PutMessageStatus, PutRule
-from flintmq.store.append.checks import TIMERS, encode_properties, message_rule
+from flintmq.store.append.checks import TIMERS, encode_properties, message_rule, start_rule
 from flintmq.store.append.commit_log import CommitLog
 from flintmq.store.append.unique_keys import UniqueKeys
 from flintmq.store.dispatch.handover import HandedRows
@@ -64,6 +64,8 @@ def put_columns(commit_log: CommitLog, name: str, batch: Any) -> ColumnsResult:
     topic = commit_log.get_or_create_topic(name)
     if topic is None:
         return ColumnsResult(PutRule.TOPIC.status, reason=PutRule.TOPIC)
+    if (rule := start_rule(name, b"")) is not None:  # the timer's topic: no column says when a message is due
+        return _refused(rule, 0)
     if not kernel.COMPILED:
         return _one_by_one(commit_log, topic, name, batch)
     columns = columns_of(topic.raw, batch, commit_log.unique)

@@ -30,6 +30,7 @@ from flintmq.format.record import (
     TRANSACTION_MASK,
     TRANSACTION_NONE,
 )
+from flintmq.format.start_fields import TIMER_TOPIC
 from flintmq.format.text import java_encode, java_int
 from flintmq.kernels import encode_one as kernel
 from flintmq.kernels.fast_append import CLOCK_SET_BACK_MS, Appender, QueueCounter, Topic, forked
@@ -39,7 +40,7 @@ from flintmq.storage.mapped_file import MappedFile
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.storage.mutex import Lock
 from flintmq.store.append import multi_queue
-from flintmq.store.append.checks import encode_properties, message_rule, timer_rule, topic_status
+from flintmq.store.append.checks import encode_properties, message_rule, start_rule, timer_rule, topic_status
 from flintmq.store.append.delayed_message import scheduled
 from flintmq.store.append.multi_queue import TakenOffsets
 from flintmq.store.append.slow_section import SlowPart
@@ -233,6 +234,7 @@ class CommitLog:
         rule = message_rule(message, properties, self.config)
         if multi_queue.inner_batch_status(message, properties, message.topic in self.batch_topics) is not None:
             return PutRule.INNER_BATCH
+        rule = rule or start_rule(message.topic, properties)
         if multi_queue.MARK not in properties:
             return rule
         listed = multi_queue.lmq_names(message, properties, self.config)
@@ -333,7 +335,8 @@ class CommitLog:
         if topic_status(name, raw) is not None:
             return None
         topic = self._by_raw.setdefault(raw, Topic(raw))
-        self.appender.topics[name] = topic
+        if name != TIMER_TOPIC:  # of which each message is checked
+            self.appender.topics[name] = topic
         return topic
 
     def hosts_of(self, message: Message) -> bytes | None:

@@ -13,11 +13,12 @@ from typing import NamedTuple
 from flintmq.config.keys import StoreConfig
 from flintmq.format import properties as names
 from flintmq.format.record import CRC_PROPERTY_SIZE, INNER_BATCH, MAX_PROPERTIES
+from flintmq.format.start_fields import allows_light, split_names
 from flintmq.format.text import java_encode, java_int
 from flintmq.kernels.fast_append import Topic
 from flintmq.message import Message, PutMessageStatus
 from flintmq.store.append.checks import record_size
-from flintmq.store.dispatch.queue_positions import LMQ_PREFIX, allows_light, split_names
+from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
 from flintmq.store.layout.queue_name import can_be_stored
 
 MARK = b"INNER_"  # prefix of all properties that matter here

@@ -9,6 +9,7 @@ end_of_log   decides what it means that a walk stopped, by one table
 queue_evidence  finds units of queues beyond the files, and the unit of a queue offset
 former_life  looks for proof that the records after a stop are stale
 log_end      finds the log's end by reading only its last file
+start_records  finds records that a start of RocketMQ cannot bear
 records      reads one record again and checks it in full
 report       collects damage and notes of a walk
 snapshot     captures a log at one moment

@@ -12,9 +12,9 @@ from typing import NamedTuple
 
 from flintmq.format import properties
 from flintmq.format.batch_queue import messages_of
-from flintmq.format.consume_queue import SCHEDULE_TOPIC
 from flintmq.format.record import INNER_BATCH, TRANSACTION_COMMIT, TRANSACTION_MASK, TRANSACTION_NONE
 from flintmq.format.record_view import PLACE, texts_at
+from flintmq.format.start_fields import allows_light, split_names
 from flintmq.format.text import java_int
 from flintmq.message import StoredMessage, stored_message
 
@@ -22,22 +22,6 @@ LMQ_PREFIX = "%LMQ%"
 _PLACED = (TRANSACTION_NONE, TRANSACTION_COMMIT)  # prepared and rolled-back records are in no queue
 _NOT_ORDINARY = TRANSACTION_MASK | INNER_BATCH
 _INNER = b"INNER_"  # prefix of every property that gives a record more positions than its own
-
-
-def split_names(text: str) -> list[str]:
-    """Split a text at commas as Java's split does: without empty parts at its end."""
-    parts = text.split(",") if text.strip() else []
-    while parts and not parts[-1]:
-        parts.pop()
-    return parts
-
-
-def allows_light(topic: str) -> bool:
-    """Return whether messages of this topic may go to light queues (upstream topicAllowsLMQ).
-
-    Topics of the system may not.
-    """
-    return not topic.startswith(("%RETRY%", "rmq_sys_")) and topic != SCHEDULE_TOPIC
 
 
 class QueuePosition(NamedTuple):

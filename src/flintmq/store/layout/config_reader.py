@@ -86,6 +86,10 @@ class BrokerConfig:
         found = self.topics.get(topic)
         return found is not None and found.queue_type == BATCH_TYPE
 
+    def type_of(self, topic: str) -> str:
+        """Return the queue type that topics.json gives a topic; RocketMQ's default for one that it does not name."""
+        return BATCH_TYPE if self.is_batch(topic) else SIMPLE_TYPE
+
 
 def read_config(root: str, effects: Effects = REAL, *, strict: bool = False) -> BrokerConfig:
     """Read everything in the store's config/ that FlintMQ uses.

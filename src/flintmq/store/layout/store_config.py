@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Mapping
 from typing import Final
 
 from flintmq.config.keys import StoreConfig, key_name
+from flintmq.format.text import java_decode
 from flintmq.storage.filesystem import Effects
 from flintmq.store.layout import directories
 from flintmq.store.layout.config_reader import BrokerConfig, read_config
@@ -42,8 +44,9 @@ def given_config(
 def batch_topics(
     root: str, effects: Effects, broker: BrokerConfig | None = None, queues: Iterable[QueueName] | None = None
 ) -> set[str]:
-    """Return the topics of type BatchCQ, by config/topics.json or by a batch queue on disk.
+    """Return the topics of type BatchCQ: by config/topics.json, and of those that it does not name by a queue on disk.
 
+    RocketMQ goes by topics.json alone, and does not start if a queue of another type lies beside it.
 
     Args:
         root: of the store.
@@ -57,7 +60,9 @@ def batch_topics(
     # Whoever asks the disk makes queues by the answer: a topic must not get queues of the wrong type.
     broker = broker if broker is not None else read_config(root, effects, strict=True)
     queues = queues if queues is not None else queue_names(root, directories.BATCH_QUEUES, effects)
-    return {topic for topic in broker.topics if broker.is_batch(topic)} | {name.topic for name in queues}
+    return {topic for topic in broker.topics if broker.is_batch(topic)} | {
+        name.topic for name in queues if java_decode(os.fsencode(name.topic)) not in broker.topics
+    }
 
 
 def with_queue_size(root: str, config: StoreConfig, effects: Effects) -> StoreConfig:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 
 from flintmq.config.key_effects import refuse_to_write
 from flintmq.config.keys import StoreConfig
+from flintmq.format.start_fields import COSTS
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.store_url import local_only
-from flintmq.store.commitlog.files import has_data
+from flintmq.store.commitlog.files import LogFiles, has_data
 from flintmq.store.commitlog.records import record_at
 from flintmq.store.commitlog.resync import next_record
 from flintmq.store.commitlog.snapshot import Snapshot
+from flintmq.store.commitlog.start_records import wrong_records
+from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.layout import directories
 from flintmq.store.layout.config_reader import BrokerConfig
 from flintmq.store.layout.followed import is_followed
@@ -23,6 +27,9 @@ from flintmq.store.recovery.decisions import Decisions
 from flintmq.store.recovery.find_end import EndSearch, check_files, without_empty_last
 from flintmq.store.recovery.lost_log import lost_directory
 from flintmq.store.recovery.truncate import unused_files
+
+READ_FILES = 3  # of the log, which RocketMQ reads at each start, and more of them after a kill
+MOST_SHOWN = 20
 
 
 def missed_messages(broker: BrokerConfig, bounds: Callable[[str, int], int | None]) -> Iterator[str]:
@@ -43,6 +50,16 @@ def missed_messages(broker: BrokerConfig, bounds: Callable[[str, int], int | Non
                 f"queue {topic}/{queue_id} begins at offset {begin}, and group {group} has consumed up to {offset}: "
                 f"{begin - offset} messages are gone (expired, or the log's first files are missing)"
             )
+
+
+def _start_records(files: LogFiles, end: int) -> Iterator[str]:
+    """Yield a line for each record in the log's last files, which any start reads, that RocketMQ cannot bear."""
+    begin = files.files[-READ_FILES:][0].start if files.files else end
+    walk = LogWalk(files, begin=begin, end=end, strict=False)
+    found = ((piece, *each) for piece in walk for each in wrong_records(piece))
+    for piece, row, wrong in islice(found, MOST_SHOWN):
+        place = f"the record at log offset {piece.base + piece.positions[row]}: {wrong}"
+        yield f"{place}; {COSTS[wrong.field.effect]}; FlintMQ keeps it, and `flintmq salvage --in-place` mends it"
 
 
 def preview(root: str, config: StoreConfig, effects: Effects = REAL, *, accept_lost: bool = False) -> dict[str, object]:
@@ -84,6 +101,7 @@ def preview(root: str, config: StoreConfig, effects: Effects = REAL, *, accept_l
         cut = "nothing would be truncated"
     decisions = [f"the last stop was {'clean' if facts.clean else 'unclean'}", cut]
     decisions += searched.lines[:1] if search.lost else []
+    decisions += _start_records(files, end)
     stay = unused_files(files, end, effects) if copy else []
     for file in files.files:
         if file.start > max(end, files.min_offset) and file not in stay:

@@ -16,13 +16,14 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import FormatError, UsageError
 from flintmq.format.message_id import parse_host
 from flintmq.format.record import BLANK_SIZE, CRC_PROPERTY_SIZE, MAX_PROPERTIES, TRANSACTION_PREPARED
+from flintmq.format.start_fields import MARKS, TIMER_TOPIC
 from flintmq.format.text import java_encode
-from flintmq.message import Message
+from flintmq.message import Message, PutRule
 from flintmq.spark.jobs.replay.exactly_once import messages_of
 from flintmq.spark.jobs.replay.rows import Records, RowRules, incomplete, messages
 from flintmq.storage.filesystem import REAL
 from flintmq.store.append import multi_queue
-from flintmq.store.append.checks import message_status, record_size, topic_status
+from flintmq.store.append.checks import message_status, record_size, start_rule, topic_status
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.layout import directories
 from flintmq.store.layout.given_sizes import refuse_other_sizes
@@ -87,6 +88,8 @@ def why_refused(message: Message, config: StoreConfig, inner_topics: Collection[
         return "it is an inner batch by its sys_flag or by INNER_NUM, but not by both, or its topic takes none"
     if multi_queue.lmq_status(multi_queue.lmq_names(message, properties, config), config) is not None:
         return "INNER_MULTI_DISPATCH names queues that cannot be"
+    if start_rule(message.topic, properties) is not None:
+        return f"{PutRule.START_FIELD}"
     added = CRC_PROPERTY_SIZE if config.enabled_append_prop_crc else 0
     if len(properties) + added > MAX_PROPERTIES:
         return f"its properties have {len(properties)} bytes, and {MAX_PROPERTIES - added} are the most"
@@ -113,11 +116,21 @@ def refused(rows: pa.RecordBatch, rules: RowRules) -> list[tuple[int, str]]:
             (row, f"makes a record of {sizes[row]} bytes with {properties[row]} of properties, and {rules.largest} and "
              f"{rules.most_properties} are the most; set maxMessageSize or mappedFileSizeCommitLog higher")
             for row in numpy.flatnonzero((sizes > rules.largest) | (properties > rules.most_properties)).tolist()
-        ]  # fmt: skip
+        ] + _start_fields(rows, records)  # fmt: skip
     found = (
         (row, why_refused(message, rules.puts, rules.inner_topics)) for row, message in enumerate(messages_of(rows))
     )
     return [(row, why) for row, why in found if why]
+
+
+def _start_fields(rows: pa.RecordBatch, records: Records) -> list[tuple[int, str]]:
+    """Return the rows that a start of RocketMQ could not bear."""
+    data, begins, ends = records.properties
+    texts, topics = bytes(data), [str(topic) for topic in rows.column("topic").to_pylist()]
+    if TIMER_TOPIC not in topics and not any(mark in texts for mark in MARKS):  # mostly
+        return []
+    found = ((row, start_rule(topics[row], texts[begins[row] : ends[row]])) for row in range(rows.num_rows))
+    return [(row, str(rule)) for row, rule in found if rule is not None]
 
 
 def checked(batch: pa.RecordBatch, rules: RowRules, left_out: Counter[str]) -> pa.RecordBatch:

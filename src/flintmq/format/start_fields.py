@@ -1,0 +1,153 @@
+"""Properties that a start of RocketMQ parses as numbers; anything else ends the log there, or the start.
+
+One table for all: puts refuse such a message, verify, explain and `recover --dry-run` name such a record, salvage takes
+the property its effect. Found by reading each parse of a record's field in the store of 5.3.3, 5.4.0 and 5.5.0, and
+tried on them: `tests/compat/start_fields.json` holds what each makes of some hundred records.
+
+Upstream: CommitLog.checkMessageAndReturnSize and setBatchSizeIfNeeded (any exception there is "no record", at which
+recovery ends the log), ConsumeQueue.multiDispatchLmqQueue (an exception there ends the load),
+TimerMessageStore.enqueue (an exception there is tried again for ever).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, NamedTuple
+
+from flintmq.format import properties as names
+from flintmq.format.consume_queue import SCHEDULE_TOPIC
+from flintmq.format.record import (
+    CRC_PROPERTY_NAME,
+    CRC_PROPERTY_SIZE,
+    TRANSACTION_COMMIT,
+    TRANSACTION_MASK,
+    TRANSACTION_NONE,
+    Record,
+    crc,
+    crc_property,
+    split,
+)
+from flintmq.format.record_view import texts_at
+from flintmq.format.text import java_decode, java_int
+
+TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
+CUT, REFUSED, STUCK = "start-cut", "start-refused", "timer-stuck"
+COSTS: Final = {
+    CUT: "the next start of RocketMQ ends the log at this record: it and all after it, of all topics, is gone",
+    REFUSED: "with enableMultiDispatch RocketMQ does not start, and a running one dispatches nothing after this record",
+    STUCK: "RocketMQ's timer tries this record again for ever: no timed message after it is delivered",
+}
+"""What comes of such a record, by the code of verify."""
+
+
+class StartField(NamedTuple):
+    """A property that must be a number.
+
+    Attributes:
+        name: of the property.
+        bits: size of Java's number: 16, 32 or 64.
+        effect: CUT, REFUSED or STUCK.
+        topic: it is parsed on records of this topic; "" for all.
+        beside: it is parsed where this property is there too; "" for always.
+        needed: it must be there.
+    """
+
+    name: str
+    bits: int
+    effect: str
+    topic: str = ""
+    beside: str = ""
+    needed: bool = False
+
+
+FIELDS: Final = (
+    StartField(names.DELAY, 32, CUT, topic=SCHEDULE_TOPIC),
+    StartField(names.INNER_BASE, 64, CUT, beside=names.INNER_NUM),
+    StartField(names.INNER_NUM, 16, CUT, beside=names.INNER_BASE),
+    # With enableMultiDispatch; without it, a running broker that dispatches the record stands still there.
+    StartField(names.INNER_MULTI_QUEUE_OFFSET, 64, REFUSED, beside=names.INNER_MULTI_DISPATCH),
+    StartField(names.TIMER_OUT_MS, 64, STUCK, topic=TIMER_TOPIC, needed=True),
+)
+MARKS: Final = tuple({field.name[:5].encode() for field in FIELDS})
+"""Each of these properties begins with one of these."""
+LONGEST_SHOWN = 40
+
+
+class WrongField(NamedTuple):
+    """A field of a record that RocketMQ cannot parse, and its value; None: it is not there."""
+
+    field: StartField
+    value: str | None
+
+    def __str__(self) -> str:
+        if self.value is None:
+            return f"there is no {self.field.name}"
+        shown = self.value if len(self.value) <= LONGEST_SHOWN else self.value[: LONGEST_SHOWN - 1] + "…"
+        return f"{self.field.name} is {shown!a}, no number of {self.field.bits} bits"
+
+
+def wrong_field(topic: str, pairs: Mapping[str, str], sys_flag: int = 0) -> WrongField | None:
+    """Return the first field of a message that a start of RocketMQ cannot bear; None: it can."""
+    placed = sys_flag & TRANSACTION_MASK in (TRANSACTION_NONE, TRANSACTION_COMMIT)
+    for field in FIELDS:
+        value = pairs.get(field.name)
+        if field.topic not in ("", topic) or (field.beside and field.beside not in pairs):
+            continue
+        if field.effect != CUT and not placed:  # it is in no queue, and only queues lead to these
+            continue
+        if value is None:
+            wrong = field.needed
+        elif field.effect == REFUSED:
+            wrong = not _are_offsets(topic, pairs[field.beside], value, field.bits)
+        else:
+            wrong = java_int(value, field.bits) is None
+        if wrong:
+            return WrongField(field, value)
+    return None
+
+
+def _are_offsets(topic: str, listed: str, offsets: str, bits: int) -> bool:
+    """Return whether RocketMQ can read the offsets of light queues, or does not look at them."""
+    queues, numbers = split_names(listed), split_names(offsets)
+    if len(queues) != len(numbers) or not allows_light(topic):
+        return True
+    return all("/" in queue or java_int(text, bits) is not None for queue, text in zip(queues, numbers, strict=True))
+
+
+def split_names(text: str) -> list[str]:
+    """Split a text at commas as Java's split does: without empty parts at its end."""
+    parts = text.split(",") if text.strip() else []
+    while parts and not parts[-1]:
+        parts.pop()
+    return parts
+
+
+def allows_light(topic: str) -> bool:
+    """Return whether messages of this topic may go to light queues (upstream topicAllowsLMQ).
+
+    Topics of the system may not.
+    """
+    return not topic.startswith(("%RETRY%", "rmq_sys_")) and topic != SCHEDULE_TOPIC
+
+
+def wrong_of(record: Record) -> WrongField | None:
+    """Return `wrong_field` of a whole record."""
+    return wrong_field(java_decode(record.topic), names.parse_bytes(record.properties), record.sys_flag)
+
+
+def disarmed(data: bytes) -> bytes:
+    """Return a record of the same size in which such properties have other names, and so no effect.
+
+    Their first letter becomes `_`; the checksum property, if there is one, is that of the new bytes. What a timer lacks
+    stays.
+    """
+    made, end = bytearray(data), names.VALUE_END.encode()
+    begin = texts_at(data)[2]
+    while (wrong := wrong_of(split(bytes(made)))) is not None and wrong.field.effect != STUCK:
+        head = (wrong.field.name + names.NAME_END).encode()
+        parts = (b"_" + part[1:] if part.startswith(head) else part for part in made[begin:].split(end))
+        made[begin:] = end.join(parts)
+    if made.endswith(end) and made[-CRC_PROPERTY_SIZE:].startswith(CRC_PROPERTY_NAME):
+        made[-CRC_PROPERTY_SIZE:] = crc_property(crc(memoryview(made)[:-CRC_PROPERTY_SIZE]))
+    assert len(made) == len(data)
+    return bytes(made)

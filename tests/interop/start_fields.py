@@ -1,0 +1,98 @@
+"""What RocketMQ's start makes of records whose properties it parses: tests/compat/start_fields.json is made by this.
+
+    python -m tests.interop.start_fields        # writes it: all cases, three versions, five minutes
+
+Each case is a log of three records, the second one odd. A start keeps all of them (`loaded`), ends the log before the
+odd one (`cut`), or does not come up (`refused`).
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import tempfile
+from pathlib import Path
+from typing import Any
+
+from tests.interop.java import VERSIONS, Java, home
+from tests.support.makers import LOG_SIZE, tiny
+
+FILE = Path(__file__).resolve().parents[1] / "compat" / "start_fields.json"
+KEYS = {
+    "mappedFileSizeCommitLog": LOG_SIZE,
+    "mappedFileSizeConsumeQueue": 400,
+    "maxHashSlotNum": 500,
+    "maxIndexNum": 2000,
+}
+LIGHT = {"enableLmq": True, "enableMultiDispatch": True}
+NUMBERS = ["0", "5", "-1", "+7", "007", "٣", "99", "4Pinpoint-Flags", "3s", " 3", "3 ", "1.0", "0x3", "1_0", "-", "+"]
+SHORTS = ["32767", "32768", "-32768", "-32769"]
+INTS = ["2147483647", "2147483648", "-2147483648", "99999999999"]
+LONGS = ["9223372036854775807", "9223372036854775808", "-9223372036854775808"]
+
+
+def cases() -> list[dict[str, Any]]:
+    """The odd records: topic, properties, sys_flag, and the keys of the store."""
+    found = [("SCHEDULE_TOPIC_XXXX", {"DELAY": value}, 0, {}) for value in NUMBERS + INTS]
+    found += [("T", {"DELAY": value}, 0, {}) for value in ("x", "99999999999")]
+    for value in [*NUMBERS, *SHORTS]:
+        found.append(("T", {"INNER_NUM": value, "INNER_BASE": "0"}, 0, {}))
+    for value in [*NUMBERS, *LONGS]:
+        found.append(("T", {"INNER_NUM": "1", "INNER_BASE": value}, 0, {}))
+    found += [("Bulk", {"INNER_NUM": value, "INNER_BASE": "0"}, 128, {}) for value in ("x", "40000", "1")]
+    found += [("T", {"INNER_NUM": "x"}, 0, {}), ("T", {"INNER_BASE": "x"}, 0, {})]
+    pairs = [
+        ("%LMQ%a", "x"), ("%LMQ%a", "0"), ("%LMQ%a,%LMQ%b", "0,x"), ("%LMQ%a,%LMQ%b", "0"), ("%LMQ%a", "0,x"),
+        ("%LMQ%a,%LMQ%b", "0,"), ("%LMQ%a,%LMQ%b", ",0"), ("%LMQ%a/b", "x"), ("a", "x"), (" ", "x"), ("%LMQ%a", " "),
+        ("%LMQ%a", "9223372036854775808"), ("%LMQ%a", "-1"),
+    ]  # fmt: skip
+    for names, offsets in pairs:
+        both = {"INNER_MULTI_DISPATCH": names, "INNER_MULTI_QUEUE_OFFSET": offsets}
+        found.append(("T", both, 0, LIGHT))
+    odd = {"INNER_MULTI_DISPATCH": "%LMQ%a", "INNER_MULTI_QUEUE_OFFSET": "x"}
+    found += [("T", odd, 0, {}), ("T", odd, 0, {"enableMultiDispatch": True}), ("T", odd, 0, {"enableLmq": True})]
+    found += [(topic, odd, 0, LIGHT) for topic in ("%RETRY%g", "rmq_sys_t", "SCHEDULE_TOPIC_XXXX", "%DLQ%g")]
+    found += [("T", odd, flag, LIGHT) for flag in (4, 8, 12)]
+    found += [("T", {"INNER_MULTI_QUEUE_OFFSET": "x"}, 0, LIGHT)]
+    found += [("T", {name: "x"}, 0, {}) for name in ("REAL_QID", "TIMER_OUT_MS", "TRAN_PREPARED_QUEUE_OFFSET")]
+    found += [("T", {"__CRC32#": "x"}, 0, {}), ("T", {}, 0, {"duplicationEnable": True})]
+    return [dict(zip(("topic", "properties", "sys_flag", "keys"), case, strict=True)) for case in found]
+
+
+def make(root: Path, case: dict[str, Any]) -> None:
+    """Make the store of a case, cleanly stopped."""
+    text = "".join(f"{name}\x01{value}\x02" for name, value in case["properties"].items())
+    odd = {"topic": case["topic"].encode(), "properties": text.encode(), "sys_flag": case["sys_flag"]}
+    tiny(root, {}, odd, {"queue_offset": 1})
+
+
+def verdict(java: Java, case: dict[str, Any]) -> str:
+    """What a start of this version makes of the case."""
+    with tempfile.TemporaryDirectory() as folder:
+        root = Path(folder) / "store"
+        make(root, case)
+        more = {"topics": {"Bulk": {"queues": 1, "attributes": {"queue.type": "BatchCQ"}}}}
+        with tempfile.TemporaryDirectory() as place:
+            words = java.words("scan", root, KEYS | case["keys"], (), (), Path(place), more)
+            done = subprocess.run(words, capture_output=True, text=True, timeout=120)
+    if done.returncode:
+        return "refused"
+    records = sum('"physical_offset"' in line for line in done.stdout.splitlines())
+    return {3: "loaded", 1: "cut"}.get(records, f"{records} records")
+
+
+def main() -> None:
+    """Ask the three versions."""
+    found = cases()
+    for version in VERSIONS:
+        built, why = home(version)
+        assert built is not None, why
+        for case in found:
+            case.setdefault("verdicts", {})[version] = verdict(Java(version, built), case)
+            print(version, json.dumps(case, ensure_ascii=False), flush=True)
+    lines = ",\n".join(json.dumps(case, ensure_ascii=False) for case in found)
+    FILE.write_text(f"[\n{lines}\n]\n")
+
+
+if __name__ == "__main__":
+    main()
