@@ -170,6 +170,7 @@ LINES = {
 # Numbers that are positions in texts (names of properties, unique keys, UTF-8) or in hosts, not in a layout.
 IN_TEXTS = {
     ("derive", "p[at + 4]"),  # DELAY
+    ("odd_text", "p[at + 12]"),  # INNER_MULTI_DISPATCH
     ("zone_keys", "put32be(to, 6"),  # 64 * i + 60: the end of a block of bits
     ("encode", "out[at + 8]"),  # __CRC32#
     ("encode", "out[at + 19]"),

@@ -33,6 +33,7 @@ from flintmq.store.layout import config_reader, directories
 from flintmq.store.layout.config_reader import BrokerConfig
 from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.read.queue_lookup import Bounds, QueueLookup
+from flintmq.store.read.undelivered import Undelivered, undelivered
 
 MOST_PROBLEMS = 20  # notes of a kind
 BROKEN = (Verdict.DAMAGE.name.lower(), Verdict.UNORDERED.name.lower())
@@ -185,6 +186,7 @@ class Inspection:
         delays: delay levels and the messages still to be delivered; `queue_id` is the level - 1.
         checkpoint: its six numbers; None without a usable file.
         timer: None without a timer store.
+        undelivered: messages that nobody delivers, by kind; each has a note too.
     """
 
     root: str
@@ -199,6 +201,7 @@ class Inspection:
     index: list[IndexSummary] = field(default_factory=list)
     checkpoint: dict[str, int] | None = None
     timer: TimerSummary | None = None
+    undelivered: list[Undelivered] = field(default_factory=list)
     notes: list[InspectNote] = field(default_factory=list)
 
     @property
@@ -262,7 +265,10 @@ class _Inspector:
             index=list(self._index()) if files else [],
             checkpoint=self._checkpoint() if files else None,
             timer=self._timer() if files else None,
+            undelivered=self._asked("undelivered", self.root, lambda: undelivered(self.lookup)) or [],
         )
+        for one in found.undelivered:
+            self._note(one.kind, one.text)
         self._note_links()
         for problem in self.snapshot.broker.problems[:MOST_PROBLEMS]:
             self._note("config", f"{problem.file}, position {problem.position}: {problem.reason}")

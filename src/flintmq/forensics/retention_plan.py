@@ -18,10 +18,14 @@ from flintmq.storage.store_url import local_only
 from flintmq.store.commitlog.files import LogFile
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.consumequeue.reader import UnitQueue
+from flintmq.store.dispatch.dispatcher import DispatchRules
 from flintmq.store.index import reader
-from flintmq.store.layout import directories
+from flintmq.store.layout import config_reader, directories
 from flintmq.store.layout.queue_name import QueueName
+from flintmq.store.layout.store_config import batch_topics
+from flintmq.store.read.log_map import LogMap
 from flintmq.store.read.queue_lookup import QueueLookup
+from flintmq.store.read.undelivered import Undelivered, undelivered
 from flintmq.store.services.expire_derived import expired_index, expired_units
 from flintmq.store.services.retention_rules import HOUR_MS, RetentionRules, RetentionVerdict, may_go
 
@@ -89,6 +93,9 @@ class RetentionPlan:
         log_begin: log offset where the log begins afterwards.
         queue_files, index_files: numbers of queue and index files deleted after them.
         unread: queues that lose messages then, by group.
+        queues: number of queues that were looked at for `unread`.
+        unknown: why `unread` may lack something, one line each.
+        undelivered: messages of the whole store that nobody delivers, by kind.
     """
 
     root: str
@@ -105,6 +112,9 @@ class RetentionPlan:
     queue_files: int
     index_files: int
     unread: list[Unread] = field(default_factory=list)
+    queues: int = 0
+    unknown: list[str] = field(default_factory=list)
+    undelivered: list[Undelivered] = field(default_factory=list)
 
 
 def explain(
@@ -127,8 +137,17 @@ def explain(
     return plan_of(QueueLookup(Snapshot.open(local_only(path), config, effects)), at_ms, used)
 
 
-Known = dict[QueueName, tuple[int, int]]
-"""Queue -> a log offset, and the queue's first offset from there on: found once, as units of the past do not change."""
+@dataclass
+class Known:
+    """What was found once, as the past does not change.
+
+    Attributes:
+        cuts: queue -> a log offset, and the queue's first offset from there on.
+        gone: the queues of the log before an offset, read from the log itself.
+    """
+
+    cuts: dict[QueueName, tuple[int, int]] = field(default_factory=dict)
+    gone: LogMap | None = None
 
 
 def plan_of(
@@ -156,6 +175,8 @@ def plan_of(
     going = [fate for fate in files if first is not None and fate.when is not None and fate.when < first + HOUR_MS]
     begin = max((fate.start + fate.size for fate in going), default=lookup.snapshot.log.min_offset)
     queues = sorted(lookup.file_names())
+    known = Known() if known is None else known
+    unlisted = _without_files(lookup, begin, known) if going else {}
     return RetentionPlan(
         root,
         at,
@@ -170,8 +191,68 @@ def plan_of(
         begin,
         sum(1 for name in queues for _ in expired_units(lookup.units(name), begin)) if going else 0,
         len(list(expired_index(reader.discover(root, config, effects), begin))) if going else 0,
-        list(_unread(lookup, queues, begin, {} if known is None else known)) if going else [],
+        [*_unread(lookup, queues, begin, known), *_unread_in_log(lookup, unlisted)] if going else [],
+        len(queues) + len(unlisted),
+        _unknown(lookup),
+        undelivered(lookup),
     )
+
+
+def _unknown(lookup: QueueLookup) -> list[str]:
+    """Return why it is not known what groups have consumed, or which queues there are."""
+    snapshot = lookup.snapshot
+    found = [
+        f"{problem.file} cannot be used ({problem.reason}): what groups have consumed is not known"
+        for problem in snapshot.broker.problems
+        if os.path.basename(problem.file).startswith((config_reader.OFFSETS, config_reader.LMQ_OFFSETS))
+    ]
+    for folder, what in directories.in_rocksdb(snapshot.root, snapshot.effects).items():
+        if "committed offsets" in what:
+            found.append(f"{folder}/: {what}, which FlintMQ does not read: what groups have consumed is not known")
+    return found
+
+
+def _without_files(lookup: QueueLookup, begin: int, known: Known) -> dict[QueueName, tuple[int, int]]:
+    """Return the queue offsets [low, high) before log offset `begin` of each queue that has no files, from the log."""
+    if lookup.has_files and not lookup.without_files:
+        return {}
+    snapshot, gone = lookup.snapshot, known.gone
+    if gone is None or (gone.begin, gone.end) != (snapshot.log.min_offset, begin):
+        batches = batch_topics(snapshot.root, snapshot.effects, snapshot.broker)
+        gone = known.gone = LogMap(snapshot.log.min_offset, DispatchRules.of(snapshot.config, batches))
+        gone.extend(snapshot.log, begin)
+    names = set(gone.names()) - lookup.file_names()
+    return {name: bounds for name in sorted(names) if (bounds := gone.bounds(name)) is not None}
+
+
+def _groups(lookup: QueueLookup) -> dict[str, list[tuple[str, dict[int, int]]]]:
+    """Return topic -> (group, its offset in each queue)."""
+    broker = lookup.snapshot.broker
+    groups: dict[str, list[tuple[str, dict[int, int]]]] = {}
+    for (topic, group), offsets in broker.consumer_offsets.items():
+        groups.setdefault(topic, []).append((group, dict(offsets)))
+    for (topic, group), offset in broker.lmq_offsets.items():
+        groups.setdefault(topic, []).append((group, {0: offset}))
+    groups[SCHEDULE_TOPIC] = [(DELIVERY, {level - 1: offset for level, offset in broker.delay_offsets.items()})]
+    return groups
+
+
+def _unread_in_log(lookup: QueueLookup, bounds: dict[QueueName, tuple[int, int]]) -> Iterator[Unread]:
+    """Yield as `_unread` for queues without files."""
+    groups = _groups(lookup)
+    for name, (first, low) in bounds.items():
+        yield from _of_groups(name, groups.get(name.topic), first, low)
+
+
+def _of_groups(
+    name: QueueName, groups: list[tuple[str, dict[int, int]]] | None, first: int, low: int
+) -> Iterator[Unread]:
+    """Yield what each group has not consumed of the queue offsets [first, low)."""
+    for group, offsets in sorted(groups or ()):
+        at = offsets.get(name.queue_id)
+        yield Unread(*name, low - first, group, at, max(0, low - max(at or 0, first)))
+    if groups is None:
+        yield Unread(*name, low - first, None, None, low - first)
 
 
 def _fates(
@@ -212,30 +293,19 @@ def _fate(
 
 def _unread(lookup: QueueLookup, queues: list[QueueName], begin: int, known: Known) -> Iterator[Unread]:
     """Yield the messages each queue loses once the log begins at `begin`, by consumer group."""
-    broker = lookup.snapshot.broker
-    groups: dict[str, list[tuple[str, dict[int, int]]]] = {}
-    for (topic, group), offsets in broker.consumer_offsets.items():
-        groups.setdefault(topic, []).append((group, dict(offsets)))
-    for (topic, group), offset in broker.lmq_offsets.items():
-        groups.setdefault(topic, []).append((group, {0: offset}))
-    groups[SCHEDULE_TOPIC] = [(DELIVERY, {level - 1: offset for level, offset in broker.delay_offsets.items()})]
+    groups, cuts = _groups(lookup), known.cuts
     for name in queues:
         first, stop, _ = lookup.file_bounds(name)
-        if known.get(name, (None,))[0] != begin:
+        if cuts.get(name, (None,))[0] != begin:
             with lookup.units(name).held() as units:
                 cut = _first_offset(units, begin, stop)
             if cut < stop:
-                known[name] = begin, cut
+                cuts[name] = begin, cut
             else:
-                known.pop(name, None)
-        low = min(max(known[name][1] if name in known else stop, first), stop)
-        if low == first:
-            continue
-        for group, offsets in sorted(groups.get(name.topic, ())):
-            at = offsets.get(name.queue_id)
-            yield Unread(*name, low - first, group, at, max(0, low - max(at or 0, first)))
-        if name.topic not in groups:
-            yield Unread(*name, low - first, None, None, low - first)
+                cuts.pop(name, None)
+        low = min(max(cuts[name][1] if name in cuts else stop, first), stop)
+        if low > first:
+            yield from _of_groups(name, groups.get(name.topic), first, low)
 
 
 def _first_offset(units: UnitQueue, begin: int, stop: int) -> int:

@@ -11,6 +11,7 @@ from flintmq.format.consume_queue import SCHEDULE_TOPIC
 from flintmq.metrics.page import Page
 from flintmq.metrics.store import StoreFigures
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
+from flintmq.store.read.undelivered import HALVES, TIMERS
 
 RETRY_PREFIX = "%RETRY%"
 SYSTEM_TOPICS = {
@@ -65,6 +66,9 @@ def add_figures(page: Page, member: Member, figures: StoreFigures) -> None:
     page.add("flintmq_store_look_seconds", round(figures.seconds, 6), labels)
     for code, count in sorted(Counter(note.code for note in content.notes).items()):
         page.add("flintmq_store_notes", count, {**labels, "code": code})
+    waiting = {one.kind: one.messages for one in content.undelivered}
+    page.add("flintmq_timer_waiting", waiting.get(TIMERS, 0), labels)
+    page.add("flintmq_transaction_unsettled", waiting.get(HALVES, 0), labels)
     page.add("flintmq_log_damaged", int(content.damaged), labels)
     page.add("flintmq_log_begin_offset", content.log.begin, labels)
     page.add("flintmq_log_end_offset", content.log.end, labels)
@@ -117,6 +121,7 @@ def _add_retention(page: Page, labels: dict[str, str], plan: RetentionPlan) -> N
     if plan.next_when is not None:
         page.add("flintmq_retention_next_deletion_timestamp_seconds", plan.next_when / 1000, labels)
     page.add("flintmq_retention_next_deletion_bytes", plan.next_bytes, labels)
+    page.add("flintmq_retention_unread_unknown", int(bool(plan.unknown)), labels)
     for (group, topic), messages in unread_by_group(plan).items():
         if group is None:
             page.add("flintmq_retention_ungrouped_messages", messages, {**labels, "topic": topic})

@@ -28,6 +28,8 @@ STORE_METRICS = {
     "flintmq_store_live": "1 while a process writes the store.",
     "flintmq_store_look_seconds": "Time that this look at the store took.",
     "flintmq_store_notes": "What `flintmq inspect` notes of the store, by code.",
+    "flintmq_timer_waiting": "Messages that wait for a timer, which FlintMQ does not run.",
+    "flintmq_transaction_unsettled": "Half messages that are neither committed nor rolled back (at most so many).",
     "flintmq_log_damaged": "1 if log files are missing, or the log's end is damage or unordered write-back.",
     "flintmq_log_begin_offset": "Log offset of the first byte.",
     "flintmq_log_end_offset": "Log offset after the last record.",
@@ -43,6 +45,7 @@ STORE_METRICS = {
     "flintmq_retention_next_deletion_timestamp_seconds": "Unix time at which retention next deletes files of the log.",
     "flintmq_retention_next_deletion_bytes": "Bytes of the log that it then deletes.",
     "flintmq_retention_unread_messages": "Messages that go then and that the group has not consumed.",
+    "flintmq_retention_unread_unknown": "1 if what groups have consumed of what goes then is not known, else 0.",
     "flintmq_retention_ungrouped_messages": "Messages that go then, of topics for which no group has an offset.",
 }
 """Name -> help of the metrics of a store's directory; all are gauges."""

@@ -103,7 +103,7 @@ class StoreWatch:
         self._lags: list[GroupLag] = []
         self._queues_read = 0.0
         self._times: dict[tuple[QueueName, int], int | None] = {}
-        self._cuts: Known = {}
+        self._cuts = Known()
 
     def look(self) -> StoreFigures:
         """Look at the store as it is now.
@@ -153,7 +153,7 @@ class StoreWatch:
     def _forget(self) -> None:
         self._lookup, self._content = None, None
         self._times.clear()
-        self._cuts.clear()
+        self._cuts = Known()
 
     def _all_lags(self, lookup: QueueLookup, content: Inspection) -> list[GroupLag]:
         found: list[GroupLag] = []

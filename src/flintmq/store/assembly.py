@@ -45,6 +45,7 @@ from flintmq.store.layout.store_config import batch_topics, with_queue_size
 from flintmq.store.listening import Listener, ListenOptions
 from flintmq.store.open_state import OpenState
 from flintmq.store.read.get import LiveReader
+from flintmq.store.read.undelivered import at_opening
 from flintmq.store.recovery.apply import Recovered, Recovery
 from flintmq.store.recovery.find_end import without_empty_last
 from flintmq.store.recovery.lost_log import lost_directory, new_log_directories
@@ -334,6 +335,9 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
         external=external,
     )
     _warn_of_what_has_no_effect(root, config, effects)
+    if config.broker_role != "SLAVE":  # whose master delivers
+        for text in at_opening(root, config, effects, state.next_offsets, loaded.facts.clean):
+            log.warning("%s: %s", root, text)
     parts = StoreParts(
         config=config,
         state=open_state,

@@ -92,8 +92,13 @@ def _render(plan: RetentionPlan) -> Iterator[Any]:
         yield _groups(unread[:SHOWN])
         if len(unread) > SHOWN:
             yield f"and {len(unread) - SHOWN} queues with fewer (--json shows all)"
-    elif plan.next_when is not None:
-        yield "\nevery message in what goes next was consumed by every group that consumes its topic"
+    elif plan.next_when is not None and not plan.unknown:
+        yield (
+            f"\nin the {plan.queues} queues that there are, every message in what goes next was consumed by every "
+            "group that has an offset for its topic"
+        )
+    for text in (*plan.unknown, *(one.text for one in plan.undelivered)):
+        yield plain_text(f"note   {printable(text)}")
 
 
 def _next(plan: RetentionPlan) -> str:
