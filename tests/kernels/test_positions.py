@@ -135,6 +135,8 @@ LINES = {
     """,
     "odd_text": """
         i64be(p, spans[SPAN_BORN] + {store_timestamp})
+        i64be(p, spans[SPAN_RECORD] + {queue_offset}) < 0
+        i64be(p, spans[SPAN_RECORD] + {queue_offset}) > _LAST_UNIT
     """,
     "group_units": """
         units * {unit} > len(unit_bytes)

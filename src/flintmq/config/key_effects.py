@@ -124,7 +124,7 @@ rocksdbCQDoubleWriteEnable=false: queues are files, and FlintMQ keeps no second 
 indexRocksDBEnable=false: keys are in index files, and FlintMQ writes none in RocksDB
 enableDLegerCommitLog=false: FlintMQ writes no DLedger log
 enableControllerMode=false: FlintMQ takes no role from a controller
-duplicationEnable=false: FlintMQ copies no log to another broker
+duplicationEnable=false: RocketMQ ends its log at each record without DUP_INFO then, and nobody writes it
 """
 
 _NO_EFFECT = """

@@ -15,10 +15,11 @@ from collections.abc import Mapping
 from typing import Final, NamedTuple
 
 from flintmq.format import properties as names
-from flintmq.format.consume_queue import SCHEDULE_TOPIC
+from flintmq.format.consume_queue import SCHEDULE_TOPIC, UNIT_SIZE
 from flintmq.format.record import (
     CRC_PROPERTY_NAME,
     CRC_PROPERTY_SIZE,
+    INNER_BATCH,
     TRANSACTION_COMMIT,
     TRANSACTION_MASK,
     TRANSACTION_NONE,
@@ -34,10 +35,11 @@ TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 CUT, REFUSED, STUCK = "start-cut", "start-refused", "timer-stuck"
 COSTS: Final = {
     CUT: "the next start of RocketMQ ends the log at this record: it and all after it, of all topics, is gone",
-    REFUSED: "with enableMultiDispatch RocketMQ does not start, and a running one dispatches nothing after this record",
+    REFUSED: "RocketMQ 5.3.3 does not start, nor one with enableMultiDispatch, and a running one stands still there",
     STUCK: "RocketMQ's timer tries this record again for ever: no timed message after it is delivered",
 }
 """What comes of such a record, by the code of verify."""
+LAST_UNIT: Final = (2**63 - 1) // UNIT_SIZE  # the position of a later unit in its queue is negative in Java
 
 
 class StartField(NamedTuple):
@@ -59,6 +61,16 @@ class StartField(NamedTuple):
     beside: str = ""
     needed: bool = False
 
+    @property
+    def wanted(self) -> str:
+        """What RocketMQ can read, in words."""
+        return f"queue offsets from 0 to {LAST_UNIT}" if self.effect == REFUSED else f"a number of {self.bits} bits"
+
+    @property
+    def is_renamed(self) -> bool:
+        """Whether the record is mended by another name of the property; else it has to go."""
+        return self.effect != STUCK and self is not QUEUE_OFFSET
+
 
 FIELDS: Final = (
     StartField(names.DELAY, 32, CUT, topic=SCHEDULE_TOPIC),
@@ -68,6 +80,7 @@ FIELDS: Final = (
     StartField(names.INNER_MULTI_QUEUE_OFFSET, 64, REFUSED, beside=names.INNER_MULTI_DISPATCH),
     StartField(names.TIMER_OUT_MS, 64, STUCK, topic=TIMER_TOPIC, needed=True),
 )
+QUEUE_OFFSET: Final = StartField("its queue offset", 64, REFUSED)  # of the record itself: 5.3.3 makes it a position
 MARKS: Final = tuple({field.name[:5].encode() for field in FIELDS})
 """Each of these properties begins with one of these."""
 LONGEST_SHOWN = 40
@@ -83,10 +96,10 @@ class WrongField(NamedTuple):
         if self.value is None:
             return f"there is no {self.field.name}"
         shown = self.value if len(self.value) <= LONGEST_SHOWN else self.value[: LONGEST_SHOWN - 1] + "…"
-        return f"{self.field.name} is {shown!a}, no number of {self.field.bits} bits"
+        return f"{self.field.name} is {shown!a}, not {self.field.wanted}"
 
 
-def wrong_field(topic: str, pairs: Mapping[str, str], sys_flag: int = 0) -> WrongField | None:
+def wrong_field(topic: str, pairs: Mapping[str, str], sys_flag: int = 0, queue_offset: int = 0) -> WrongField | None:
     """Return the first field of a message that a start of RocketMQ cannot bear; None: it can."""
     placed = sys_flag & TRANSACTION_MASK in (TRANSACTION_NONE, TRANSACTION_COMMIT)
     for field in FIELDS:
@@ -103,6 +116,8 @@ def wrong_field(topic: str, pairs: Mapping[str, str], sys_flag: int = 0) -> Wron
             wrong = java_int(value, field.bits) is None
         if wrong:
             return WrongField(field, value)
+    if placed and not sys_flag & INNER_BATCH and not _has_position(queue_offset):
+        return WrongField(QUEUE_OFFSET, str(queue_offset))
     return None
 
 
@@ -111,7 +126,13 @@ def _are_offsets(topic: str, listed: str, offsets: str, bits: int) -> bool:
     queues, numbers = split_names(listed), split_names(offsets)
     if len(queues) != len(numbers) or not allows_light(topic):
         return True
-    return all("/" in queue or java_int(text, bits) is not None for queue, text in zip(queues, numbers, strict=True))
+    found = (java_int(text, bits) for queue, text in zip(queues, numbers, strict=True) if "/" not in queue)
+    return all(number is not None and _has_position(number) for number in found)
+
+
+def _has_position(queue_offset: int) -> bool:
+    """Return whether the position of a unit in its queue is not negative, in Java's 64 bits."""
+    return queue_offset * UNIT_SIZE % 2**64 < 2**63
 
 
 def split_names(text: str) -> list[str]:
@@ -132,7 +153,8 @@ def allows_light(topic: str) -> bool:
 
 def wrong_of(record: Record) -> WrongField | None:
     """Return `wrong_field` of a whole record."""
-    return wrong_field(java_decode(record.topic), names.parse_bytes(record.properties), record.sys_flag)
+    pairs = names.parse_bytes(record.properties)
+    return wrong_field(java_decode(record.topic), pairs, record.sys_flag, record.queue_offset)
 
 
 def disarmed(data: bytes) -> bytes:
@@ -143,7 +165,7 @@ def disarmed(data: bytes) -> bytes:
     """
     made, end = bytearray(data), names.VALUE_END.encode()
     begin = texts_at(data)[2]
-    while (wrong := wrong_of(split(bytes(made)))) is not None and wrong.field.effect != STUCK:
+    while (wrong := wrong_of(split(bytes(made)))) is not None and wrong.field.is_renamed:
         head = (wrong.field.name + names.NAME_END).encode()
         parts = (b"_" + part[1:] if part.startswith(head) else part for part in made[begin:].split(end))
         made[begin:] = end.join(parts)

@@ -5,13 +5,22 @@ import cython
 
 if not cython.compiled:
     from flintmq.kernels._plain import find_either, i64be, u32be
-    from flintmq.kernels.record_parts import SPAN_BORN, SPAN_END, SPAN_TOPIC, SPAN_TOPIC_END, is_utf8, locate
+    from flintmq.kernels.record_parts import (
+        SPAN_BORN,
+        SPAN_END,
+        SPAN_RECORD,
+        SPAN_TOPIC,
+        SPAN_TOPIC_END,
+        is_utf8,
+        locate,
+    )
 
 ODD = 1  # a topic or properties that are no plain text
 PARSED = 2  # a property that RocketMQ parses, and no plain number
 
 _ODD = cython.declare(cython.int, 1)
 _PARSED = cython.declare(cython.int, 2)
+_LAST_UNIT = cython.declare(cython.longlong, 461168601842738790)  # of which the position in a queue fits 64 bits
 _DELA = cython.declare(cython.uint, 0x44454C41)
 _INNE = cython.declare(cython.uint, 0x494E4E45)
 _RMQ = cython.declare(cython.uint, 0x726D715F)  # "rmq_"
@@ -40,7 +49,7 @@ def _may_fail(p, at, end):
         if u32be(p, at) == _DELA or u32be(p, at) == _INNE:
             i = find_either(p, at, stop, 1, 1) + 1
             digits = 0
-            most = 18 if i - at == 11 or i - at == 25 else 4  # INNER_BASE, INNER_MULTI_QUEUE_OFFSET
+            most = 17 if i - at == 11 or i - at == 25 else 4  # INNER_BASE, INNER_MULTI_QUEUE_OFFSET
             while i < stop and not (i - at >= 21 and p[at + 12] == 68):
                 digits = digits + 1 if 48 <= p[i] <= 57 else (0 if p[i] == 44 and digits else most + 1)
                 if digits > most:
@@ -66,7 +75,8 @@ def scan(
 
     Returns:
         (next, latest, what): the first record with an empty or malformed topic, malformed properties, or a NUL in
-        either (ODD), or with a property to be looked at (PARSED), also each of a timer's topic; or count and 0.
+        either (ODD), or with a property to be looked at (PARSED), also each of a timer's topic
+        and each odd queue offset; or count and 0.
         `latest` covers all records up to and including that one.
 
     Raises:
@@ -103,8 +113,11 @@ def scan(
                 or not _is_plain(p, spans[SPAN_TOPIC_END] + 2, spans[SPAN_END])
             ):
                 what = _ODD
-            if (spans[SPAN_TOPIC_END] - spans[SPAN_TOPIC] == 19 and u32be(p, spans[SPAN_TOPIC]) == _RMQ) or _may_fail(
-                p, spans[SPAN_TOPIC_END] + 2, spans[SPAN_END]
+            if (
+                (spans[SPAN_TOPIC_END] - spans[SPAN_TOPIC] == 19 and u32be(p, spans[SPAN_TOPIC]) == _RMQ)
+                or i64be(p, spans[SPAN_RECORD] + 20) < 0
+                or i64be(p, spans[SPAN_RECORD] + 20) > _LAST_UNIT
+                or _may_fail(p, spans[SPAN_TOPIC_END] + 2, spans[SPAN_END])
             ):
                 what |= _PARSED
             if what:

@@ -11,6 +11,8 @@ import pytest
 
 from flintmq.config.keys import StoreConfig
 from flintmq.forensics.rebuild import rebuild
+from flintmq.forensics.salvage.in_place import plan_in_place
+from flintmq.forensics.salvage.into import salvage_into
 from flintmq.forensics.verify.context import Ground
 from flintmq.forensics.verify.findings import Findings
 from flintmq.forensics.verify.queue_files import Disk
@@ -157,3 +159,42 @@ def test_narrowing_what_is_compared(golden: Callable[[str], Golden]):
     queues.finish()
     assert queues.count == 4
     assert found.note_counts == {"units-ghost": 4}  # nothing was taken
+
+
+def test_queues_of_another_type_than_their_topic(tmp_path: Path):
+    """RocketMQ does not start beside them; salvage moves them aside, and makes the right ones."""
+    root = tmp_path / "s"
+    with open_small(root) as store:
+        store.create_topic("Bulk", 1, "BatchCQ")
+        put_all(store, 3, topic="Plain")
+        put_all(store, 3, topic="Bulk")
+        assert store.wait_dispatched(10)
+    config = StoreConfig.from_keys(KEYS)
+    assert verify(root, config).defect_counts == {}
+    shutil.copytree(root / "consumequeue" / "Plain", root / "consumequeue" / "Bulk")
+    shutil.copytree(root / "batchconsumequeue" / "Bulk", root / "batchconsumequeue" / "Plain")
+    (root / "batchconsumequeue" / "Unnamed" / "0").mkdir(parents=True)
+    found = verify(root, config)
+    assert found.defect_counts["queue-kind"] == 3
+    texts = {Path(defect.file).parts[-3:]: defect.expected for defect in found.defects if defect.code == "queue-kind"}
+    assert texts["consumequeue", "Bulk", "0"].endswith("topics.json says BatchCQ")
+    assert texts["batchconsumequeue", "Plain", "0"].endswith("topics.json says SimpleCQ")
+    assert "does not name the topic" in texts["batchconsumequeue", "Unnamed", "0"]
+    salvage_into(str(root), str(tmp_path / "into"), config)
+    assert verify(tmp_path / "into", config).defect_counts == {}
+    with plan_in_place(str(root), config) as mending:
+        mended = mending.carry_out()
+    assert mended.left == {"queue-kind": 1}, "of a topic that nothing names a type for"
+    for kind, topics_there in (("consumequeue", ["Plain"]), ("batchconsumequeue", ["Bulk", "Unnamed"])):
+        assert sorted(path.name for path in (root / kind).iterdir()) == topics_there
+    (root / "batchconsumequeue" / "Unnamed" / "0").rmdir()
+    assert verify(root, config).defect_counts == {}
+
+
+def test_without_topics_json_no_type_is_wrong(tmp_path: Path):
+    with open_small(tmp_path / "s") as store:
+        store.create_topic("Bulk", 1, "BatchCQ")
+        put_all(store, 3, topic="Bulk")
+        assert store.wait_dispatched(10)
+    shutil.rmtree(tmp_path / "s" / "config")
+    assert "queue-kind" not in verify(tmp_path / "s", StoreConfig.from_keys(KEYS)).defect_counts

@@ -25,6 +25,17 @@ def test_batch_topics_by_their_settings_or_their_queues(tmp_path):
     assert batch_topics(str(tmp_path), REAL) == {"a", "c"}
 
 
+def test_topics_json_decides_for_the_topics_that_it_names(tmp_path):
+    """As RocketMQ does, which does not start beside queues of the other type."""
+    (tmp_path / "config").mkdir()
+    (tmp_path / "config" / "topics.json").write_text(
+        '{"topicConfigTable":{"plain":{"attributes":{}},"batch":{"attributes":{"queue.type":"BatchCQ"}}}}'
+    )
+    for topic in ("plain", "batch", "unknown"):
+        (tmp_path / "batchconsumequeue" / topic / "0").mkdir(parents=True)
+    assert batch_topics(str(tmp_path), REAL) == {"batch", "unknown"}
+
+
 def test_one_odd_queue_file_is_no_size(tmp_path):
     """The first one by name is: engine, rebuild and verify go by what most files have."""
     for topic, sizes in {"a": [260], "b": [400, 400], "c": [400, 0, 19]}.items():

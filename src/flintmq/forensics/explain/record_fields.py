@@ -53,7 +53,7 @@ def lines(look: FileLook, start: int, position: int, data: bytes, before: Stored
     unit = look.around.queue_unit(message)
     if unit:
         look.found.append(("unit", unit))
-    wrong = wrong_field(message.topic, message.properties, message.sys_flag)
+    wrong = wrong_field(message.topic, message.properties, message.sys_flag, message.queue_offset)
     root = look.place.root
     if wrong is not None:
         cost = COSTS[wrong.field.effect]

@@ -27,7 +27,7 @@ from flintmq.forensics.salvage.misplaced import FarRecords
 from flintmq.forensics.salvage.queues import Emit
 from flintmq.format.index import PEER_533
 from flintmq.format.record_view import HEAD_SIZE, size_at, store_time_at, store_times
-from flintmq.format.start_fields import STUCK, WrongField, disarmed
+from flintmq.format.start_fields import WrongField, disarmed
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.lock import StoreLock, is_live
 from flintmq.storage.overlay import Overlay
@@ -357,14 +357,14 @@ class Mending:
                 yield Range(file.path, file.start, begin, begin + size, file.start + file.size, why, time)
 
         for file, begin, record, wrong in self._wrong:
-            if wrong.field.effect == STUCK:  # of which no other name of a property makes a timer again
+            if not wrong.field.is_renamed and begin not in {offset for offset, *_ in far.found}:
                 time = store_time_at(record)
                 yield Range(file.path, file.start, begin, begin + len(record), file.start + file.size, str(wrong), time)
 
     def _disarm(self) -> None:
         """Take the properties that a start of RocketMQ cannot bear their effect; the messages stay."""
         for file, offset, record, wrong in self._wrong:
-            if wrong.field.effect != STUCK:
+            if wrong.field.is_renamed:
                 self._write(file.path, offset - file.start, disarmed(record))
                 why = f"{wrong}: RocketMQ cannot start with it; the property is _{wrong.field.name[1:]} now"
                 self._add_change({"what": "write", "file": file.path, "why": why})

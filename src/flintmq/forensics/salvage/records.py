@@ -70,9 +70,10 @@ class Renumber:
         if wrong is not None:
             if wrong.field.effect == STUCK:
                 raise FormatError(f"{wrong}, without which RocketMQ's timer stands still")
-            raw = disarmed(raw)
-            self.queues.emit({"kind": "renamed", "offset": old.physical_offset, "why": str(wrong)})
-            old = split(raw)
+            if wrong.field.is_renamed:
+                raw = disarmed(raw)
+                self.queues.emit({"kind": "renamed", "offset": old.physical_offset, "why": str(wrong)})
+                old = split(raw)
         new = self._texts(old)
         queue_offset = old.queue_offset
         if old.transaction in (TRANSACTION_NONE, TRANSACTION_COMMIT):

@@ -8,9 +8,9 @@ from flintmq.errors import StoreAccessError
 from flintmq.forensics.verify.context import Ground
 from flintmq.forensics.verify.findings import Findings
 from flintmq.forensics.verify.queue_files import report_stray
+from flintmq.format.properties import INNER_MULTI_DISPATCH
 from flintmq.format.record import BLANK, MAGIC_BLANK
 from flintmq.format.record_view import HEAD_SIZE, magic_at
-from flintmq.format.start_fields import REFUSED
 from flintmq.kernels import odd_text as kernel
 from flintmq.message import stored_message
 from flintmq.storage.filesystem import Effects
@@ -159,7 +159,7 @@ class LogCheck:
         offset, field = piece.base + piece.positions[at], wrong.field
         topic = stored_message(piece.data, piece.positions[at]).topic
         place = f"log offset {offset}, topic {topic[:60]!a}"
-        if field.effect == REFUSED and not self.multi_dispatch:
+        if field.beside == INNER_MULTI_DISPATCH and not self.multi_dispatch:
             text = f"{place}: {wrong}; with enableMultiDispatch RocketMQ would not start"
             self.findings.note("light-offsets", text, piece.file.path, offset - piece.file.start)
             return
@@ -167,7 +167,7 @@ class LogCheck:
             field.effect,
             piece.file.path,
             offset - piece.file.start,
-            expected=f"{place}: {field.name}, a number of {field.bits} bits",
+            expected=f"{place}: {field.name}, {field.wanted}",
             found=str(wrong),
         )
 
