@@ -139,7 +139,7 @@ def explain(
 
 @dataclass
 class Known:
-    """What was found once, as the past does not change.
+    """Facts that are found once, as the past does not change.
 
     Attributes:
         cuts: queue -> a log offset, and the queue's first offset from there on.
@@ -213,7 +213,7 @@ def _unknown(lookup: QueueLookup) -> list[str]:
 
 
 def _without_files(lookup: QueueLookup, begin: int, known: Known) -> dict[QueueName, tuple[int, int]]:
-    """Return the queue offsets [low, high) before log offset `begin` of each queue that has no files, from the log."""
+    """Return the queue offsets [low, high) before log offset `begin` of queues without files."""
     if lookup.has_files and not lookup.without_files:
         return {}
     snapshot, gone = lookup.snapshot, known.gone

@@ -1,4 +1,4 @@
-"""Properties that a start of RocketMQ parses as numbers; anything else ends the log there, or the start.
+"""Properties that a start of RocketMQ parses as numbers; anything else ends the log there.
 
 One table for all: puts refuse such a message, verify, explain and `recover --dry-run` name such a record, salvage takes
 the property its effect. Found by reading each parse of a record's field in the store of 5.3.3, 5.4.0 and 5.5.0, and
@@ -63,12 +63,12 @@ class StartField(NamedTuple):
 
     @property
     def wanted(self) -> str:
-        """What RocketMQ can read, in words."""
+        """Values that RocketMQ can read, in words."""
         return f"queue offsets from 0 to {LAST_UNIT}" if self.effect == REFUSED else f"a number of {self.bits} bits"
 
     @property
     def is_renamed(self) -> bool:
-        """Whether the record is mended by another name of the property; else it has to go."""
+        """True if another name of the property mends the record; else it has to go."""
         return self.effect != STUCK and self is not QUEUE_OFFSET
 
 
@@ -76,7 +76,7 @@ FIELDS: Final = (
     StartField(names.DELAY, 32, CUT, topic=SCHEDULE_TOPIC),
     StartField(names.INNER_BASE, 64, CUT, beside=names.INNER_NUM),
     StartField(names.INNER_NUM, 16, CUT, beside=names.INNER_BASE),
-    # With enableMultiDispatch; without it, a running broker that dispatches the record stands still there.
+    # With enableMultiDispatch; without it, a running broker that dispatches the record goes no further.
     StartField(names.INNER_MULTI_QUEUE_OFFSET, 64, REFUSED, beside=names.INNER_MULTI_DISPATCH),
     StartField(names.TIMER_OUT_MS, 64, STUCK, topic=TIMER_TOPIC, needed=True),
 )
@@ -158,9 +158,9 @@ def wrong_of(record: Record) -> WrongField | None:
 
 
 def disarmed(data: bytes) -> bytes:
-    """Return a record of the same size in which such properties have other names, and so no effect.
+    """Return a record of the same size in which such properties have no effect.
 
-    Their first letter becomes `_`; the checksum property, if there is one, is that of the new bytes. What a timer lacks
+    They have other names: their first letter becomes `_`; the checksum property, if there is one, is that of the new bytes. What a timer lacks
     stays.
     """
     made, end = bytearray(data), names.VALUE_END.encode()

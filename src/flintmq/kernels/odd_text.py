@@ -1,5 +1,5 @@
 # cython: language_level=3, boundscheck=True, wraparound=False, cdivision=True, initializedcheck=False
-"""Finds records with odd text, or with a number that a start of RocketMQ may not be able to parse; the latest time."""
+"""Finds records with odd text, or with numbers that RocketMQ may not be able to parse."""
 
 import cython
 
@@ -36,7 +36,7 @@ def _is_plain(p, at, end):
 
 
 def _may_fail(p, at, end):
-    """Return whether a property that RocketMQ parses is something else than numbers that surely fit.
+    """Return whether a property that RocketMQ parses may hold other than fitting numbers.
 
     Such properties begin with DELA or INNE; format/start_fields.py judges. INNER_MULTI_DISPATCH holds names.
     """
@@ -66,7 +66,7 @@ def scan(
     count: cython.longlong,
     latest: cython.longlong,
 ):
-    """Scan the validated records positions[start:count] for odd text and for numbers that may be none.
+    """Scan the validated records positions[start:count] for odd text and odd numbers.
 
     Args:
         buf, positions, count: records that kernels.walk has validated.

@@ -63,9 +63,9 @@ def timer_rule(topic: str, properties: bytes) -> PutRule | None:
 
 
 def start_rule(topic: str, properties: bytes) -> PutRule | None:
-    """Return PutRule.START_FIELD for a message that RocketMQ's start cannot bear, or its timer, else None.
+    """Return PutRule.START_FIELD for a message that RocketMQ cannot bear, else None.
 
-    Whatever the keys of this store are: another start may have others.
+    Its start or its timer cannot. Whatever the keys of this store are: another start may have others.
     """
     if topic != TIMER_TOPIC and not any(mark in properties for mark in MARKS):
         return None

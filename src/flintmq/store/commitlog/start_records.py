@@ -1,4 +1,4 @@
-"""Finds the records that a start of RocketMQ cannot bear, in pieces of a walk (see format/start_fields.py)."""
+"""Finds the records that a start of RocketMQ cannot bear (format/start_fields.py)."""
 
 from __future__ import annotations
 

@@ -87,7 +87,7 @@ class BrokerConfig:
         return found is not None and found.queue_type == BATCH_TYPE
 
     def type_of(self, topic: str) -> str:
-        """Return the queue type that topics.json gives a topic; RocketMQ's default for one that it does not name."""
+        """Return the queue type of a topic by topics.json, which need not name it."""
         return BATCH_TYPE if self.is_batch(topic) else SIMPLE_TYPE
 
 

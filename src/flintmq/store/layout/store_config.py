@@ -44,9 +44,9 @@ def given_config(
 def batch_topics(
     root: str, effects: Effects, broker: BrokerConfig | None = None, queues: Iterable[QueueName] | None = None
 ) -> set[str]:
-    """Return the topics of type BatchCQ: by config/topics.json, and of those that it does not name by a queue on disk.
+    """Return the topics of type BatchCQ, by config/topics.json or a batch queue on disk.
 
-    RocketMQ goes by topics.json alone, and does not start if a queue of another type lies beside it.
+    A queue decides for topics that topics.json does not name. RocketMQ goes by topics.json alone, and does not start if a queue of another type lies beside it.
 
     Args:
         root: of the store.

@@ -1,8 +1,8 @@
-"""Counts the messages of a store that nobody will deliver as long as FlintMQ runs it, or nobody at all.
+"""Counts the messages of a store that nobody will deliver as long as FlintMQ runs it.
 
 RocketMQ's broker brings some messages to their topic only later: when a timer is due, when a transaction is settled,
-when what a pop took was not acknowledged. FlintMQ delivers delay levels and nothing else of these, so who opens such a
-store, looks at it, or lets its files expire is told.
+when what a pop took was not acknowledged. FlintMQ delivers delay levels and nothing else of these, so a line says it
+when such a store is opened, inspected, or about to expire.
 
 Upstream: TimerMessageStore (wheel and timer topic), TransactionalMessageServiceImpl.check (half and outcome topics),
 PopReviveService.
@@ -87,7 +87,10 @@ def undelivered(lookup: QueueLookup, clean: bool | None = None) -> list[Undelive
 def at_opening(
     root: str, config: StoreConfig, effects: Effects, places: Iterable[tuple[bytes, int]], clean: bool
 ) -> list[str]:
-    """Return the lines to be said when a store with these queues is opened; nothing is read if none of them waits."""
+    """Return the lines to log when a store with these queues is opened.
+
+    Nothing is read if no queue is of such a topic.
+    """
     names = (QueueName(java_decode(topic), queue_id) for topic, queue_id in places)
     if not _by_kind(names, len(config.delay_ms)):
         return []
@@ -117,7 +120,7 @@ def _counted(kind: str, messages: int, exact: bool) -> Undelivered | None:
 
 
 def _timers(lookup: QueueLookup, names: list[QueueName], clean: bool) -> tuple[int, bool]:
-    """Return the messages in the wheel that are not delivered, and those that are not in the wheel yet."""
+    """Return the messages in the wheel that are not delivered, and those not in it yet."""
     snapshot = lookup.snapshot
     root, effects = snapshot.root, snapshot.effects
     try:
@@ -150,7 +153,7 @@ def _slots(path: str, effects: Effects) -> Iterator[timer.WheelSlot]:
 
 
 def _halves(lookup: QueueLookup, names: list[QueueName]) -> tuple[int, bool]:
-    """Return the half messages after those that were checked, without those that an outcome names."""
+    """Return the half messages not yet checked, without those that an outcome names."""
     offsets = lookup.snapshot.broker.consumer_offsets
     checked, outcomes = offsets.get((HALF_TOPIC, HALF_GROUP), {}), offsets.get((OUTCOME_TOPIC, HALF_GROUP), {})
     found, exact = 0, True
@@ -170,7 +173,7 @@ def _halves(lookup: QueueLookup, names: list[QueueName]) -> tuple[int, bool]:
 
 
 def _delays(lookup: QueueLookup, names: list[QueueName]) -> int:
-    """Return the messages in delay levels that the configuration does not have, so that none is due."""
+    """Return the messages in delay levels that the configuration does not have."""
     found, offsets = 0, lookup.snapshot.broker.delay_offsets
     for name in names:
         bounds = lookup.bounds(name)

@@ -53,7 +53,7 @@ def missed_messages(broker: BrokerConfig, bounds: Callable[[str, int], int | Non
 
 
 def _start_records(files: LogFiles, end: int) -> Iterator[str]:
-    """Yield a line for each record in the log's last files, which any start reads, that RocketMQ cannot bear."""
+    """Yield a line for each record that RocketMQ cannot bear, in files that any start reads."""
     begin = files.files[-READ_FILES:][0].start if files.files else end
     walk = LogWalk(files, begin=begin, end=end, strict=False)
     found = ((piece, *each) for piece in walk for each in wrong_records(piece))
