@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import shutil
 
 import pytest
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
-from flintmq.forensics.retention_plan import LAST, explain, plan_of
+from flintmq.forensics.retention_plan import LAST, Known, explain, plan_of
 from flintmq.message import Message
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.read.queue_lookup import QueueLookup
@@ -105,7 +106,7 @@ def test_who_has_not_read_it(tmp_path):
 
 def test_what_is_kept_from_plan_to_plan_changes_nothing(tmp_path):
     """Where queues are cut is kept, while messages come, more files are due and files go."""
-    disk, known = Disk(used=50), {}
+    disk, known = Disk(used=50), Known()
     with filled(tmp_path, disk, files=4) as store:
         store.commit_offset("G", "T", 0, 2)
         for later in (0, 1, 2):
@@ -114,7 +115,7 @@ def test_what_is_kept_from_plan_to_plan_changes_nothing(tmp_path):
                 kept = plan_of(lookup, used=used, known=known)
                 fresh = explain(tmp_path, CONFIG, used=used, effects=disk)
                 assert kept == fresh and sum(row.messages for row in fresh.unread) > 0
-                assert known
+                assert known.cuts
             put_all(store, 20, 1000 + 20 * later, size=700)
             assert store.wait_dispatched(10)
             disk.used = 86 if later else 50
@@ -161,3 +162,36 @@ def test_stores_that_are_empty_or_elsewhere(tmp_path):
     assert plan.files == [] and plan.next_when is None
     with pytest.raises(UsageError):
         explain("s3://bucket/store", CONFIG)
+
+
+@pytest.mark.parametrize("kind", ["none left", "one topic left", "queues in RocksDB"])
+def test_queues_without_files_are_counted_from_the_log(tmp_path, kind):
+    """As with their files: what a group has not read is said, whatever became of the queues."""
+    disk = Disk(used=50)
+    with filled(tmp_path, disk) as store:
+        put_all(store, 3, topic="Other")
+        store.commit_offset("g", "T", 0, 3)
+        store.commit_offset("g", "Other", 0, 3)
+        assert store.wait_dispatched(10)
+    disk.clock += 1000 * HOUR
+    plan = explain(tmp_path, CONFIG, effects=disk)
+    assert plan.next_files and plan.unread and not plan.unknown
+    due = {(row.topic, row.queue_id, row.group): (row.messages, row.unread) for row in plan.unread}
+    shutil.rmtree(tmp_path / "consumequeue" / ("T" if kind == "one topic left" else ""))
+    if kind == "queues in RocksDB":
+        (tmp_path / "consumequeue").mkdir()
+        (tmp_path / "consumequeue" / "CURRENT").write_text("MANIFEST-000004\n")
+    for known in (Known(), None):
+        found = plan_of(QueueLookup(Snapshot.open(tmp_path, CONFIG, disk)), known=known)
+        assert {(r.topic, r.queue_id, r.group): (r.messages, r.unread) for r in found.unread} == due
+
+
+def test_offsets_that_cannot_be_read_are_not_taken_for_consumed(tmp_path):
+    disk = Disk(used=50)
+    with filled(tmp_path, disk) as store:
+        store.commit_offset("g", "T", 0, 3)
+    for name in ("consumerOffset.json", "consumerOffset.json.bak"):
+        (tmp_path / "config" / name).write_text("{")
+    plan = explain(tmp_path, CONFIG, effects=disk)
+    assert any("consumerOffset.json" in text for text in plan.unknown)
+    assert all(row.group is None for row in plan.unread)

@@ -160,8 +160,8 @@ def wrong_of(record: Record) -> WrongField | None:
 def disarmed(data: bytes) -> bytes:
     """Return a record of the same size in which such properties have no effect.
 
-    They have other names: their first letter becomes `_`; the checksum property, if there is one, is that of the new bytes. What a timer lacks
-    stays.
+    They have other names: their first letter becomes `_`. The checksum property, if there is one, is that of the new
+    bytes. Timers stay as they are.
     """
     made, end = bytearray(data), names.VALUE_END.encode()
     begin = texts_at(data)[2]

@@ -46,7 +46,8 @@ def batch_topics(
 ) -> set[str]:
     """Return the topics of type BatchCQ, by config/topics.json or a batch queue on disk.
 
-    A queue decides for topics that topics.json does not name. RocketMQ goes by topics.json alone, and does not start if a queue of another type lies beside it.
+    A queue decides for topics that topics.json does not name. RocketMQ goes by topics.json alone, and does not start
+    if a queue of another type lies beside it.
 
     Args:
         root: of the store.
