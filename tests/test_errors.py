@@ -9,6 +9,7 @@ import re
 import pytest
 
 from flintmq import errors
+from flintmq.config.text import short
 
 CLASSES = {
     name: value
@@ -96,3 +97,38 @@ def test_builtin_kinds():
     assert issubclass(errors.ConfigError, ValueError)
     assert issubclass(errors.FormatError, ValueError)
     assert issubclass(errors.MissingExtraError, ImportError)
+
+
+SECRET = "wJalrXUtn/FEMI+K7"
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        f"s3://AKIAID:{SECRET}@bucket/store",
+        f"http://user:{SECRET}@127.0.0.1:1/",
+        f"https://:{SECRET}@host/path",
+        f"abfs://c@account.dfs.core.windows.net/store?sv=2024&sig={SECRET}",
+        f"https://host/x?X-Amz-Signature={SECRET}&X-Amz-Date=1",
+        f"https://host/x?{'y' * 80}&AWSAccessKeyId=1&secret={SECRET}",
+        f"http://{'u' * 100}:{SECRET}@host",
+    ],
+)
+def test_no_error_repeats_a_secret(place: str):
+    """Of any class, and where the text of the user is cut before it is shown."""
+    for error in CLASSES.values():
+        if list(inspect.signature(error).parameters) in (["args"], ["self", "args"]):
+            assert SECRET not in str(error(f"{place}: is not there")) and "***" in str(error(f"{place} is"))
+    assert SECRET[:6] not in short(place)
+    assert SECRET not in str(errors.CorruptStoreError(place, 1, "why")) and SECRET not in str(errors.FormatError(place))
+
+
+@pytest.mark.parametrize(
+    "place",
+    [
+        "hdfs://name:9870/dir@x", "s3://bucket/a:b@c", "abfs://container@account.dfs.core.windows.net/store",
+        "https://host:8080/a?page=2", "/data/a:b@c", "file:///tmp/a:b@c",
+    ],
+)  # fmt: skip
+def test_other_places_are_shown_as_they_are(place: str):
+    assert str(errors.UsageError(place)) == place and short(place) == repr(place)

@@ -28,11 +28,32 @@ Exit code 0 means that all is well, 1 that damage or a mismatch was found.
 
 from __future__ import annotations
 
+import re
+
+_SECRET = re.compile(
+    r"(?P<user>[A-Za-z][\w+.-]*://)[^/@\s'\"]*:(?!\d*/)[^\s'\"]*@"
+    r"|(?P<query>[?&][\w.-]*(?:sig|signature|token|secret|password|credential)=)[^&#\s'\"]+",
+    re.IGNORECASE,
+)
+
+
+def without_secrets(text: str) -> str:
+    """Replace user and password of URLs in a text, and signatures in their queries, by `***`.
+
+    What a user typed wrong is shown to him, and lands in the mail of his cron.
+    """
+    if "://" not in text:
+        return text
+    return _SECRET.sub(lambda found: f"{found['user']}***@" if found["user"] else f"{found['query']}***", text)
+
 
 class FlintError(Exception):
     """Base of all errors of FlintMQ. The text is one line: what, where, and the next step."""
 
     exit_code = 3
+
+    def __init__(self, *args: object) -> None:
+        super().__init__(*(without_secrets(one) if isinstance(one, str) else one for one in args))
 
 
 class UsageError(FlintError, ValueError):

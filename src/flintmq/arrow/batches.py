@@ -257,6 +257,9 @@ class Oddities:
         try:
             return original_body(message.body, message.sys_flag)
         except FormatError as error:
+            if self.report.undecoded is not None:
+                self.report.undecoded.add(message.physical_offset)
+                return message.body
             position = message.physical_offset - piece.file.start  # `at` may be a place in a copy
             if self.strict:
                 advice = "read without decompress to get it as stored"

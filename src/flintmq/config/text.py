@@ -9,7 +9,7 @@ from functools import lru_cache
 from operator import index
 from pathlib import Path
 
-from flintmq.errors import ConfigError, StoreAccessError, UsageError
+from flintmq.errors import ConfigError, StoreAccessError, UsageError, without_secrets
 
 CONF_BYTES_MAX = 1 << 20
 
@@ -116,6 +116,6 @@ def check_integer(what: str, value: object, advice: str = "give a whole number")
 
 def short(value: object) -> str:
     """Quote a value for an error message: control characters escaped, at most 120 bytes."""
-    text = repr(str(value))
+    text = repr(without_secrets(str(value)))  # before it is cut, which might leave a password without its host
     raw = text.encode("utf-8", "replace")
     return text if len(raw) <= 120 else raw[:117].decode("utf-8", "ignore") + "..."

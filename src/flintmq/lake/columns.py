@@ -15,8 +15,10 @@ import pyarrow.compute as pc
 
 from flintmq.arrow.schema import SPARK_SCHEMA, of_many
 from flintmq.errors import UsageError
+from flintmq.lake.bodies.failure import NOT_COMPRESSED
 from flintmq.lake.bodies.form import BodyForm, decoded
 from flintmq.lake.parquet import PARTITIONS
+from flintmq.store.commitlog.report import Report
 
 RAW = "body_raw"
 BYTES = {"body": "bytes", "body_schema": None, "body_head": False}
@@ -88,8 +90,17 @@ class ExportColumns:
                 fields.append(field)
         return pa.schema(fields)
 
-    def shaped(self, batch: pa.RecordBatch) -> Shaped:
-        """Shape the rows of a batch of the scan's columns."""
+    def keep_undecoded(self, report: Report) -> None:
+        """Have a scan with this report go on at bodies that do not decompress, if there is a column for them."""
+        report.undecoded = set() if self.decompresses else None
+
+    def shaped(self, batch: pa.RecordBatch, report: Report | None = None) -> Shaped:
+        """Shape the rows of a batch of the scan's columns.
+
+        Args:
+            batch: the rows.
+            report: of their scan, as `keep_undecoded` left it.
+        """
         if self.is_plain:
             return Shaped(batch, [])
         columns: dict[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))
@@ -98,11 +109,16 @@ class ExportColumns:
             columns[column] = pc.map_lookup(columns["properties"], pa.scalar(name), "first")
         if self.body is not None:
             bodies = columns["body"]
-            columns["body"], bad = decoded(self.body, bodies)
-            wrong = [False] * len(bodies)
-            for number, _ in bad:
-                wrong[number] = True
-            columns[RAW] = pc.if_else(pa.array(wrong, pa.bool_()), bodies, pa.scalar(None, pa.binary()))
+            packed = _undecoded(batch, report)
+            # Nor is it decoded as it is stored: what it was may be something else.
+            empty = bodies if not packed else pc.if_else(pa.array(_mask(packed, len(bodies))), b"", bodies)
+            columns["body"], bad = decoded(self.body, empty)
+            if packed:
+                null = pa.scalar(None, self.body.type)
+                columns["body"] = pc.if_else(pa.array(_mask(packed, len(bodies))), null, columns["body"])
+                bad = sorted([one for one in bad if one[0] not in packed] + [(row, NOT_COMPRESSED) for row in packed])
+            wrong = pa.array(_mask({row for row, _ in bad}, len(bodies)), pa.bool_())
+            columns[RAW] = pc.if_else(wrong, bodies, pa.scalar(None, pa.binary()))
         schema = self.schema()
         return Shaped(pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema), bad)
 
@@ -138,6 +154,23 @@ class Shaped(NamedTuple):
 
     rows: pa.RecordBatch
     bad: list[tuple[int, str]]
+
+
+def _undecoded(batch: pa.RecordBatch, report: Report | None) -> set[int]:
+    """Return the numbers of the rows that the scan could not decompress, and forget them.
+
+    They are forgotten because the next store's offsets may be the same.
+    """
+    if report is None or not report.undecoded:
+        return set()
+    offsets = batch.column("physical_offset").to_pylist()
+    found = report.undecoded.intersection(offsets)
+    report.undecoded -= found
+    return {row for row, offset in enumerate(offsets) if offset in found}
+
+
+def _mask(rows: set[int], count: int) -> list[bool]:
+    return [row in rows for row in range(count)]
 
 
 def _rows(many: bool) -> pa.Schema:

@@ -289,8 +289,9 @@ def compare_range(table: TableVersion, columns: ExportColumns, task: DiffTask) -
 
 def _messages(columns: ExportColumns, task: DiffTask, report: Report) -> pa.Table:
     """Read the messages of a range as the export shaped them, without what cannot be compared."""
+    columns.keep_undecoded(report)
     batches = named(scan_range(task.plan, task.part, SPARK_SCHEMA, report), task.member)
-    shaped = [columns.shaped(batch).rows for batch in batches]
+    shaped = [columns.shaped(batch, report).rows for batch in batches]
     table = pa.Table.from_batches(shaped, columns.schema())
     left_out = [*NO_PLACE, *(() if task.bodies else ("body",))]
     table = table.select([name for name in table.schema.names if name not in left_out])

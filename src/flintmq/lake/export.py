@@ -501,11 +501,12 @@ def write_files(
         writer, dead = stack.enter_context(files.writer(attempt)), None
         if files.dead_letters:
             dead = stack.enter_context(DeadLetterWriter(attempt.folder, files.shape.many))
+        files.shape.keep_undecoded(report)
         rows, last = 0, None
         reasons: Counter[str] = Counter()
         for batch in batches:
             if batch.num_rows:
-                shaped, bad = files.shape.shaped(batch)
+                shaped, bad = files.shape.shaped(batch, report)
                 writer.write(shaped)
                 rows += batch.num_rows
                 reasons.update(reason for _, reason in bad)

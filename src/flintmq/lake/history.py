@@ -317,8 +317,9 @@ def task_rows(
         batches: Iterable[pa.RecordBatch] = scan_range(task.plan, task.part, SPARK_SCHEMA, report)
     else:
         batches = _masked(read_part(task.part, SPARK_SCHEMA, report), predicate)
+    shape.keep_undecoded(report)
     for batch in named(batches, task.member):
-        shaped = shape.shaped(batch).rows
+        shaped = shape.shaped(batch, report).rows
         yield pa.RecordBatch.from_arrays([shaped.column(name) for name in schema.names], schema=schema)
 
 

@@ -17,7 +17,7 @@ from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.spark.schema import spark_schema
-from flintmq.spark.sink.rows import as_json, check_columns, judge, to_schema
+from flintmq.spark.sink.rows import as_json, check_columns, judge, named, to_schema
 from flintmq.storage.filesystem import REAL
 from flintmq.store.append.unique_keys import UniqueKeys
 
@@ -136,5 +136,11 @@ def test_rows_are_judged_one_by_one() -> None:
 def test_a_frame_for_kafka_is_told_how_to_become_one_for_this_sink() -> None:
     kafka = [StructField("key", StringType()), StructField("value", StringType()), StructField("topic", StringType())]
     for fields in (kafka, kafka[1:]):
-        with pytest.raises(UsageError, match="selectExpr.*value AS body"):
+        with pytest.raises(UsageError, match="selectExpr.*coalesce\\(value, X''\\) AS body"):
             check_columns(StructType(fields))
+
+
+@pytest.mark.parametrize(("topic", "shown"), [(None, "null"), ("None", "'None'"), ("", "''")])
+def test_an_error_names_a_null_topic_as_such(topic: str | None, shown: str) -> None:
+    batch = pa.RecordBatch.from_pylist([{"topic": topic, "queue_id": 3}])
+    assert named(batch, 0, "row 0") == f"row 0, topic {shown}, queue 3"

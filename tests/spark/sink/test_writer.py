@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 from typing import Any
 
@@ -49,17 +50,18 @@ def test_a_batch_on_spark(golden: Any, tmp_path: Path, spark: Any) -> None:
     assert sum(map(len, held(root).values())) == 3005
 
 
-KAFKA = (  # as docs/spark/replay.md has it
-    "topic", "value AS body", "CAST(key AS STRING) AS keys", "partition AS queue_id",
-    "map_from_entries(transform(headers, h -> struct(h.key, CAST(h.value AS STRING)))) AS properties",
-)  # fmt: skip
+PAGE = (Path(__file__).parents[3] / "docs" / "spark" / "replay.md").read_text(encoding="utf-8")
+KAFKA = ast.literal_eval(
+    PAGE[PAGE.index("kafka.selectExpr(") :].partition("```")[0].removeprefix("kafka.selectExpr").strip()
+)
+"""What the page tells users of Kafka."""
 
 
 @pytest.mark.spark
 def test_a_frame_for_kafka_and_rows_that_make_no_message(tmp_path: Path, spark: Any) -> None:
     frame = spark.sql(
-        "SELECT IF(id = 3, 'a/b', 'T') topic, CAST('k' AS BINARY) key, CAST(id AS STRING) value, 2 partition, "
-        "array(named_struct('key', 'h', 'value', CAST('w' AS BINARY))) headers FROM range(0, 6, 1, 2)"
+        "SELECT IF(id = 3, 'a/b', 'T') topic, CAST('k' AS BINARY) key, CAST(CAST(id AS STRING) AS BINARY) value, "
+        "2 partition, array(named_struct('key', 'h', 'value', CAST('w' AS BINARY))) headers FROM range(0, 6, 1, 2)"
     )
     write = frame.selectExpr(*KAFKA).write.format("flintmq").options(**OPTIONS).mode("append")
     with pytest.raises(Exception, match="row 0 of partition 1, topic 'a/b', queue 2: .*directory's name"):
@@ -76,6 +78,22 @@ def test_a_frame_for_kafka_and_rows_that_make_no_message(tmp_path: Path, spark: 
     }
     [bad] = spark.read.json(str(tmp_path / "bad rows")).selectExpr("reason", "topic", "unbase64(body) body").collect()
     assert bad.topic == "a/b" and bytes(bad.body) == b"3" and "directory's name" in bad.reason
+
+
+@pytest.mark.spark
+def test_what_kafka_allows_in_headers_and_values(tmp_path: Path, spark: Any) -> None:
+    """A header twice, one without a value, none at all; a tombstone."""
+    frame = spark.sql(
+        """SELECT 'T' topic, CAST(NULL AS BINARY) key, IF(id = 0, NULL, X'FF') value, 0 partition,
+        CASE WHEN id = 0 THEN array(named_struct('key', 'a', 'value', X'31'), named_struct('key', 'b', 'value', NULL),
+                                    named_struct('key', 'a', 'value', X'32'))
+             WHEN id = 1 THEN array(named_struct('key', 'b', 'value', CAST(NULL AS BINARY)))
+             ELSE NULL END headers FROM range(0, 3, 1, 1)"""
+    )
+    frame.selectExpr(*KAFKA).write.format("flintmq").options(**COPY).mode("append").save(str(tmp_path / "s"))
+    [rows] = held(tmp_path / "s").values()
+    assert [row[1] for row in rows] == [b"", b"\xff", b"\xff"]
+    assert [dict(row[2]) for row in rows] == [{"a": "2"}, {}, {}]
 
 
 @pytest.mark.spark

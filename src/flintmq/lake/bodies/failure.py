@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+NOT_COMPRESSED = "flagged as compressed, and is not"
 NO_UTF8 = "not UTF-8"
 NO_JSON = "not JSON"
 NOT_OF_SCHEMA = "not of the schema"

@@ -35,8 +35,8 @@ REQUIRED = ("topic", "body")
 _PROPERTY = {"keys": names.KEYS, "tags": names.TAGS, "msg_id": names.UNIQ_KEY}
 _SEPARATORS = ("\0", names.NAME_END, names.VALUE_END)
 FROM_KAFKA = (
-    'this looks like a frame for Kafka: .selectExpr("topic", "value AS body", "CAST(key AS STRING) AS keys") makes one '
-    "for this sink; docs/spark/replay.md has headers and partition"
+    'this looks like a frame for Kafka: .selectExpr("topic", "coalesce(value, X\'\') AS body", "CAST(key AS STRING) AS '
+    'keys") makes one for this sink; docs/spark/replay.md has headers and partition'
 )
 
 BadRows = list[tuple[int, str]]
@@ -84,7 +84,8 @@ WAYS = "correct it, leave the row out, or let the option badRowsPath collect suc
 def named(batch: pa.RecordBatch, row: int, which: str) -> str:
     """Describe a row for errors: which one, its topic and queue."""
     value = {name: batch.column(name)[row].as_py() for name in ("topic", "queue_id") if name in batch.schema.names}
-    return f"{which}, topic {short(str(value.get('topic')))}, queue {value.get('queue_id') or 0}"
+    topic = value.get("topic")
+    return f"{which}, topic {'null' if topic is None else short(topic)}, queue {value.get('queue_id') or 0}"
 
 
 def judge(

@@ -47,13 +47,18 @@ class LogNote:
 
 @dataclass
 class Report:
-    """Collects damage and notes. Keeps the first 10,000 of each and counts the rest."""
+    """Collects damage and notes. Keeps the first 10,000 of each and counts the rest.
+
+    `undecoded` takes the log offsets of bodies that do not decompress, where the reader has a place for such
+    bodies; None makes them an error, or a note.
+    """
 
     damages: list[Damage] = field(default_factory=list)
     notes: list[LogNote] = field(default_factory=list)
     damage_count: int = 0
     lost_bytes: int = 0
     note_counts: Counter[str] = field(default_factory=Counter)
+    undecoded: set[int] | None = None
 
     def damage(self, damage: Damage) -> None:
         """Add a damaged range."""
