@@ -91,7 +91,9 @@ class ExportColumns:
         return pa.schema(fields)
 
     def keep_undecoded(self, report: Report) -> None:
-        """Have a scan with this report go on at bodies that do not decompress, if there is a column for them."""
+        """Have a scan with this report go on at bodies that do not decompress, if there is a place.
+
+        Their place is `body_raw`."""
         report.undecoded = set() if self.decompresses else None
 
     def shaped(self, batch: pa.RecordBatch, report: Report | None = None) -> Shaped:
