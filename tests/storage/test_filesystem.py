@@ -284,6 +284,9 @@ def test_a_system_that_does_not_answer_names_no_file(
     fd = REAL.create(str(tmp_path / "a"), 10)
     with monkeypatch.context() as patched:
         patched.setattr(os, call, refused)
+        with pytest.raises(OSError):
+            REAL.is_named(fd, str(tmp_path / "a"))  # a frame of other code: it is a signal handler's
+        patched.setattr(filesystem, "of_system", lambda error: True)
         assert not REAL.is_named(fd, str(tmp_path / "a"))
     REAL.close(fd)
 

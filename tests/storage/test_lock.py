@@ -411,6 +411,9 @@ def test_only_who_says_that_the_file_is_gone_is_believed(tmp_path: Path, monkeyp
 
         with monkeypatch.context() as patch:
             patch.setattr(os, "stat", refused)
+            with pytest.raises(OSError):
+                held.is_in_place()  # a frame of other code: it is a signal handler's
+            patch.setattr(lock, "of_system", lambda error: True)
             assert held.is_in_place() is stands, number
     held.release()
 

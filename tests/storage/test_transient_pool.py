@@ -375,7 +375,7 @@ def test_following_writes_whole_pieces_only(tmp_path: Path, effects: Effects):
     file.enter_ring(pool)
     file.reserve(4 << 20)
     file.wrote = (2 << 20) + 5
-    pool.follow(file, file.fd, 50_000)
+    pool.follow(file, file.fd, 60_000_000)  # it ends a millisecond after the last whole piece
     assert pool.ring.drained == 2 << 20
     assert file.committed == 0, "the first two MiB may end within a record"
     file.commit(file.wrote)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import errno
 import os
 import shutil
+import sys
+import types
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from flintmq.errors import (
     StoreAccessError,
     StoreLockedError,
     UnsupportedFormatError,
+    UsageError,
 )
 from flintmq.message import Message
 from flintmq.storage.dispatch_lock import DispatchLock
@@ -173,3 +176,14 @@ def test_an_error_of_the_disk_says_where(tmp_path: Path, monkeypatch: pytest.Mon
             MessageStore(tmp_path / "s", KEYS)
     assert error.value.filename == str(tmp_path / "s")
     MessageStore(tmp_path / "s", KEYS).close()
+
+
+def test_threads_that_gevent_replaced_are_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Opening would hang without a word: the module says what it replaced."""
+    patched = types.SimpleNamespace(is_module_patched=lambda name: name == "threading")
+    monkeypatch.setitem(sys.modules, "gevent.monkey", patched)
+    with pytest.raises(UsageError, match=r"gevent .* monkey\.patch_all"):
+        MessageStore(tmp_path / "store", KEYS)
+    assert not (tmp_path / "store").exists()
+    patched.is_module_patched = lambda name: False
+    MessageStore(tmp_path / "store", KEYS).close()

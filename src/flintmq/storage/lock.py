@@ -79,7 +79,10 @@ class StoreLock:
         self.pid = os.getpid()
         with _table:
             if holds(self.path):
-                raise StoreLockedError(f"{root}: this process has opened the store already; use that one, or close it")
+                raise StoreLockedError(
+                    f"{root}: this process has opened the store already; use that object, or close it (one that was "
+                    "dropped without `close` keeps the store until the process ends)"
+                )
             try:
                 self._take(root)
                 self._sign()

@@ -11,6 +11,7 @@ of a message is in ARCHITECTURE.md.
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from collections.abc import Awaitable, Iterable, Iterator, Mapping, Sequence
 from importlib import import_module
@@ -129,6 +130,12 @@ class MessageStore(Putter):
         if dispatch not in ("thread", "external"):
             raise UsageError(f'dispatch={dispatch!r}; give "thread" or "external"')
         checked_peer(peer)
+        gevent = sys.modules.get("gevent.monkey")
+        if services and gevent is not None and gevent.is_module_patched("threading"):
+            raise UsageError(
+                "gevent has replaced this process's threads, and waits of a store's threads would stop its loop; open "
+                "the store in a process without monkey.patch_all()"
+            )
         self.root, self.effects = outside_of_stores(os.path.abspath(local_only(path)), effects), effects
         given = given_config(config, dev, keys)
         listen = None

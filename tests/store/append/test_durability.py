@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import os
 import threading
 import time
 from pathlib import Path
@@ -233,3 +234,20 @@ def test_a_put_that_a_signal_broke_off_is_whole_or_not_there_when_the_store_clos
             break
         step += 1
     assert step > 10
+
+
+def test_what_nobody_waited_for_is_dispatched_by_the_close(tmp_path: Path) -> None:
+    """The log is flushed before it is dispatched to its end: a clean stop without a unit hides its message (D6)."""
+
+    class Slow(Faulty):
+        def sync(self, fd: int) -> None:
+            if FIRST_LOG in os.readlink(f"/proc/self/fd/{fd}"):
+                time.sleep(0.5)
+            super().sync(fd)
+
+    store = open_small(tmp_path, Slow(), flushDiskType="SYNC_FLUSH")
+    for number in range(3):
+        assert store.put(Message("T", b"%d" % number, wait=False)).status is PutMessageStatus.PUT_OK
+    store.close()
+    assert not (tmp_path / "abort").exists() and len(records(tmp_path)) == 3
+    check_derived(tmp_path)

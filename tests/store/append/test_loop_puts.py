@@ -196,6 +196,21 @@ async def _await(put: Any) -> PutResult:
     return await put
 
 
+def test_a_put_that_is_handed_in_after_the_flusher_ended_is_answered(tmp_path: Path):
+    """Its wish comes too late to be seen, and the last event was taken before: nobody else would wake the loop."""
+    with open_sync(tmp_path, syncFlushTimeout=120_000) as store:
+
+        async def main() -> None:
+            await store.put_async(message(0))
+            put = store.put_async(message(1))
+            store._parts.flush.stop()
+            store._parts.flush.loops[0].complete()
+            done, _ = await asyncio.wait({put}, timeout=20)
+            assert done == {put} and put.result().status is OK
+
+        asyncio.run(main())
+
+
 def test_a_cancelled_wait_takes_nothing_back(tmp_path: Path, gate: Gate):
     with open_sync(tmp_path) as store:
 

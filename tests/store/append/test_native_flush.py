@@ -205,3 +205,27 @@ def test_pages_for_the_next_group_are_writable_before_it_comes(tmp_path: Path):
             assert store.put(Message("T", b"next")).queue_offset == 2 * number + 1
         assert store.wait_dispatched(20)
         assert {store.get("T", 0, offset, 1).messages[0].body for offset in (1, 3, 5)} == {b"next"}
+
+
+def test_the_time_is_of_a_record_that_the_sync_covered(flushing: Flushing):
+    """A put during the sync is not covered, so its time must not come into the checkpoint."""
+    flushing.start()
+    flushing.hold()
+    flusher = flushing.flush.flusher
+    assert flusher is not None
+    first = flushing.put()
+    flusher.publish(first, 1000)
+    flushing.held()
+    flusher.publish(flushing.put(), 2000)
+    flushing.let()
+    flushing.held()  # the next group, which waits in its turn
+    assert (flusher.time, flushing.files.flushed_where) == (1000, first)
+    flushing.let()
+
+
+def test_a_flush_that_failed_says_so(flushing: Flushing):
+    flushing.start()
+    flushing.put()
+    mend = flushing.break_file()
+    assert not flushing.flush.flush_once() and flushing.failure
+    mend()

@@ -143,21 +143,23 @@ def test_d29_an_error_of_any_kind_stops_dispatch_in_words(tmp_path: Path, error:
 def test_dispatch_waits_for_memory_and_writes_again_what_was_cut_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The units that the interrupted block left behind are gone over: these here are zeros on disk."""
     store = open_small(tmp_path)
+    put_all(store, 2)
+    assert store.wait_dispatched(30)
     take, cut = ConsumeQueues.take, list[str]()
 
     def cut_short(self: ConsumeQueues, block: Any, dispatcher: Any) -> None:
         take(self, block, dispatcher)
         if not cut:
             cut.append("once")
-            for path in (tmp_path / "consumequeue" / "T" / "0").iterdir():
-                path.write_bytes(bytes(path.stat().st_size))
+            path = tmp_path / "consumequeue" / "T" / "0" / ("0" * 20)
+            path.write_bytes(path.read_bytes()[:40].ljust(path.stat().st_size, b"\0"))
             raise MemoryError
 
     monkeypatch.setattr(ConsumeQueues, "take", cut_short)
-    put_all(store, 3)
+    put_all(store, 3, first=2)
     assert store.wait_dispatched(30) and cut
     assert store._parts.dispatch.stopped_at is None and store._parts.dispatch.waits_for is None
-    assert [m.queue_offset for m in store.get("T", 0, 0).messages] == [0, 1, 2]
+    assert [m.queue_offset for m in store.get("T", 0, 0).messages] == [0, 1, 2, 3, 4]
     store.close()
     check_derived(tmp_path)
 

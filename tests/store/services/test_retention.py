@@ -307,3 +307,29 @@ def test_of_several_log_disks_the_emptiest_decides(tmp_path):
         store._parts.retention.clean_once()
         assert [file.path for file in store._parts.files.files] == before and not store._parts.retention.full
         assert store.put(Message("T", b"x")).status is PutMessageStatus.PUT_OK
+
+
+def test_a_file_leaves_the_log_under_the_put_lock(tmp_path, monkeypatch):
+    """A put that begins a file replaces the same list."""
+    disk, held = Disk(used=86), []
+    with filled(tmp_path, disk, files=4) as store:
+        files, lock = store._parts.files, store._parts.log.lock
+        drop = files.drop_first
+
+        def dropping():
+            held.append(lock.locked())
+            return drop()
+
+        monkeypatch.setattr(files, "drop_first", dropping)
+        store._parts.retention.clean_once()
+        assert held == [True] * 3
+
+
+def test_each_name_is_gone_for_good_before_the_next_one_goes(tmp_path):
+    """A power cut may bring names back: a later one without an earlier one would be a gap."""
+    disk = Disk(used=86)
+    with filled(tmp_path, disk, files=4) as store:
+        disk.calls.clear()
+        store._parts.retention.clean_once()
+        calls = [(call, path) for call, path in disk.calls if "commitlog" in path and call in ("unlink", "sync_dir")]
+        assert [call for call, _ in calls] == ["unlink", "sync_dir"] * 3
