@@ -31,7 +31,6 @@ from flintmq.forensics.rebuild import Progress
 from flintmq.forensics.salvage.into import Salvage, Salvaged, check_target
 from flintmq.forensics.store_upload import StoreUpload, new_store
 from flintmq.forensics.topic_tail import one_must_have
-from flintmq.forensics.verify.small_files import ROOT_NAMES
 from flintmq.format.index import PEER_533
 from flintmq.storage.filesystem import REAL
 from flintmq.storage.staging import bring_in, staging_for
@@ -45,6 +44,7 @@ from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.layout import directories
 from flintmq.store.layout.given_sizes import open_root
 from flintmq.store.layout.queue_name import refuse_other_encoding
+from flintmq.store.layout.root_names import ROOT_NAMES
 from flintmq.store.message_store import MessageStore
 
 STAGING = "copy"

@@ -16,7 +16,6 @@ from typing import Any
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
-from flintmq.forensics.verify.small_files import other_things
 from flintmq.format.index import PEER_533, checked_peer
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.full_disk import naming
@@ -35,6 +34,7 @@ from flintmq.store.index.builder import IndexFileBuilder
 from flintmq.store.index.writer import IndexWriter
 from flintmq.store.layout.file_geometry import FileGeometry, index_header
 from flintmq.store.layout.queue_name import BATCH, PLAIN
+from flintmq.store.layout.root_names import other_things
 from flintmq.store.layout.store_config import batch_topics
 
 STAGING = ".flintmq-rebuild"

@@ -84,9 +84,9 @@ def _is_new(path: str, config: StoreConfig) -> bool:
     Raises:
         UsageError: the directory holds something else.
     """
-    from flintmq.forensics.verify.small_files import other_things
     from flintmq.storage.store_url import local_only
     from flintmq.store.layout.directories import LOG
+    from flintmq.store.layout.root_names import other_things
 
     root = local_only(path)
     if os.path.isfile(root) or os.path.isdir(os.path.join(root, LOG)) or config.store_path_commit_log.strip():

@@ -16,10 +16,10 @@ from flintmq.errors import FormatError, StoreAccessError
 from flintmq.forensics.verify.findings import Findings
 from flintmq.format import checkpoint, config_json, flintmq_mark
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
-from flintmq.storage.filesystem import REAL, Effects
-from flintmq.storage.store_url import FOLDERS
+from flintmq.storage.filesystem import Effects
 from flintmq.store.layout import config_reader, directories
 from flintmq.store.layout.config_reader import BrokerConfig
+from flintmq.store.layout.root_names import NOT_CHECKED, is_of_a_store
 
 JSON_NAME: Final = re.compile(r"[A-Za-z]+\.json|timermetrics|transactionMetrics")
 # The tables that RocketMQ looks for: file -> names of the objects in it.
@@ -32,37 +32,6 @@ TABLES: Final = {
     "consumerFilter.json": ("filterDataByTopic",),
     "consumerOrderInfo.json": ("table",),
 }
-# Names that RocketMQ 5.3.3 to 5.5.0 and FlintMQ create in a store's root; the others are in NOT_CHECKED.
-ROOT_NAMES: Final = frozenset(
-    [
-        *FOLDERS,
-        "abort",
-        "abort.bak",
-        "checkpoint",
-        "lock",
-        "timerwheel",
-        "epochFileCheckpoint",
-        "epochFileCheckpoint.bak",
-        "brokerIdentity",
-        "brokerIdentity.bak",
-        directories.COPIED,
-        directories.COPYING,
-        "flintmq.follow",
-        "flintmq.following",
-        "flintmq.mark",
-        "flintmq.puts",
-        "flintmq.queues",
-        "flintmq.staged",
-        "salvage.jsonl",
-        "copy.jsonl",
-    ]
-)
-NOT_CHECKED: Final = {
-    "consumequeue_rocksdb": "the RocksDB store of queues (5.5.0)",
-    "rocksdbstore": "the RocksDB store of 5.4.0 and later, empty of data by default",
-    "kvStore": "the RocksDB store of the pop consumer service",
-}
-_SNAPSHOT: Final = re.compile(r"timerwheel\.[0-9]+")
 COMPACTION_PARTS: Final = ("compactionLog", "compactionCq")
 
 
@@ -203,15 +172,6 @@ def check_offsets(
         check(config_reader.DELAYS, f"delay level {level}", SCHEDULE_TOPIC, level - 1, offset)
 
 
-def other_things(root: str, effects: Effects = REAL) -> list[str]:
-    """Return the names in a directory that are of no store; none if it does not exist."""
-    return [name for name in effects.listdir(root) if not _is_of_a_store(name) and name != "lost+found"]
-
-
-def _is_of_a_store(name: str) -> bool:
-    return name in ROOT_NAMES or name in NOT_CHECKED or _SNAPSHOT.fullmatch(name) is not None
-
-
 def check_root(root: str, config: StoreConfig, findings: Findings, effects: Effects) -> None:
     """Note unknown files in the root."""
     log_elsewhere = {
@@ -223,7 +183,7 @@ def check_root(root: str, config: StoreConfig, findings: Findings, effects: Effe
             findings.note("not-checked", f"{name}/: {NOT_CHECKED[name]}", path)
         elif name == "abort":
             findings.note("abort", "the store is in use, or did not stop cleanly", path)
-        elif not _is_of_a_store(name) and os.path.normpath(path) not in log_elsewhere:
+        elif not is_of_a_store(name) and os.path.normpath(path) not in log_elsewhere:
             findings.note("unknown-file", f"{path} is not known", path)
     for folder, what in directories.in_rocksdb(root, effects).items():
         findings.note("not-checked", f"{folder}/: {what}", os.path.join(root, folder))

@@ -3,6 +3,7 @@
 directories    finds a store's directories, and refuses other kinds of stores
 file_geometry  determines the sizes of derived files, and the division of index files
 given_sizes    refuses sizes that were given and that the files contradict
+root_names     knows the names in a store's root, and what is of somebody else
 queue_name     maps queues to directories, and lists those on disk
 store_config   completes a configuration from the files on disk
 mark           is the value of flintmq.mark: how far log, queues and index are on disk
