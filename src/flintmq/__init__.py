@@ -30,6 +30,7 @@ from flintmq.errors import (
     UsageError,
 )
 from flintmq.store import listening as _listening
+from flintmq.version import OURS
 
 if TYPE_CHECKING:
     from flintmq.config.keys import StoreConfig
@@ -55,7 +56,7 @@ if TYPE_CHECKING:
     from flintmq.store.message_store import MessageStore
     from flintmq.store.view import StoreView, open_store
 
-__version__ = "0.1.0"
+__version__ = OURS
 
 __all__ = [
     "COLUMNS",

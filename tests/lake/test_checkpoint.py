@@ -8,11 +8,12 @@ pytest.importorskip("pyspark", reason="needs the extra spark")
 
 from flintmq.errors import StoreAccessError, UsageError
 from flintmq.lake.checkpoint import ExportCheckpoint
-from flintmq.lake.target import ExportAnchor, Manifest
+from flintmq.lake.target import Manifest
+from flintmq.store.commitlog.anchor import LogAnchor
 
 
 def manifest(number):
-    return Manifest(number, 0, 70 * number, 1, [], 1, ExportAnchor(0, 70, 0, 0), {}, 0, 5, {"A/0": number})
+    return Manifest(number, 0, 70 * number, 1, [], 1, LogAnchor(0, 70, 0, 0), {}, 0, 5, {"A/0": number})
 
 
 def at(folder, table="/lake"):
@@ -27,7 +28,7 @@ def test_it_is_kept_and_read_again(tmp_path):
     copy.keep(manifest(1))
     copy.keep(manifest(2))
     told = json.loads((tmp_path / "new/place/export.json").read_text())
-    assert told == {"format": 1, "table": "/lake", "number": 2, "end": 140, "made": 5, "offsets": {"A/0": 2}}
+    assert told == {"format": 1, "flintmq": "0.2.0", "table": "/lake", "number": 2, "end": 140, "made": 5, "offsets": {"A/0": 2}}
     at(copy.folder).check(manifest(2))
     at(copy.folder).check(manifest(3))
 
@@ -55,7 +56,7 @@ def test_what_is_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "text", ["", "[]", "{}", '{"format": 2, "number": 1, "table": "/lake"}', '{"format": 1}', "\xff"]
+    "text", ["", "[]", "{}", '{"format": 0, "number": 1, "table": "/lake"}', '{"format": 1}', "\xff"]
 )
 def test_a_copy_that_is_none(tmp_path, text):
     (tmp_path / "export.json").write_bytes(text.encode("latin-1"))

@@ -1,18 +1,20 @@
 """The directory that exports go to: what is in it after a run, a failure, a race."""
 
+import json
 import os
 from pathlib import Path
 
 import pytest
 
 from flintmq.arrow.schema import SPARK_SCHEMA
-from flintmq.errors import StoreAccessError, UsageError
+from flintmq.errors import StoreAccessError, UnsupportedFormatError, UsageError
 from flintmq.lake import target as targets
-from flintmq.lake.target import ExportAnchor, Manifest, StagedFile, locked
+from flintmq.lake.target import Manifest, StagedFile, locked
+from flintmq.store.commitlog.anchor import LogAnchor
 
 
 def manifest(number, *files):
-    anchor = ExportAnchor(physical_offset=900, size=100, store_timestamp=5, body_crc=7)
+    anchor = LogAnchor(physical_offset=900, size=100, store_timestamp=5, body_crc=7)
     choice = {"topics": None, "decompress": False}
     return Manifest(number, 0, 1000, 10, list(files), 6, anchor, choice, 0, 1_700_000_000)
 
@@ -148,14 +150,36 @@ def test_an_export_without_a_manifest_is_told(tmp_path):
         target.last()
 
 
-def test_a_manifest_of_a_newer_version_is_named_as_such(tmp_path):
-    """A field that is unknown here may change the meaning of the others."""
+@pytest.mark.parametrize(
+    ("place", "what"),
+    [
+        ((), "the key 'of_tomorrow' is not known here"), (("choice",), "the key 'of_tomorrow' is not known here"),
+        (("anchor",), "the key 'of_tomorrow' is not known here"), (("format",), "format 3 is not known here"),
+    ],
+)  # fmt: skip
+def test_a_manifest_of_a_newer_version_is_named_as_such(tmp_path, place, what):
+    """A field that is unknown here may change the meaning of the others; also a choice, which was passed over."""
     with locked(tmp_path) as target:
         publish(target, 1)
     path = tmp_path / "export=1" / "_flintmq.json"
-    path.write_text(path.read_text().replace("{", '{"of_tomorrow": 1, ', 1))
-    with (
-        locked(tmp_path) as target,
-        pytest.raises(StoreAccessError, match="written by a newer version of FlintMQ; use"),
-    ):
+    found = json.loads(path.read_text())
+    assert (found["format"], found["flintmq"]) == (2, "0.2.0")
+    if place == ("format",):
+        found["format"] = 3
+    else:
+        (found[place[0]] if place else found)["of_tomorrow"] = 1
+    for writer, whose in (("0.3.0", "made by FlintMQ 0.3.0, newer than this one (0.2.0): upgrade"), ("0.2.0", "made by a")):
+        path.write_text(json.dumps({**found, "flintmq": writer}))
+        with locked(tmp_path) as target, pytest.raises(UnsupportedFormatError) as caught:
+            target.last()
+        assert str(path) in str(caught.value) and what in str(caught.value) and whose in str(caught.value)
+
+
+@pytest.mark.parametrize(("cut", "why"), [(300, "cut off"), (0, "cut off"), (None, "no JSON: ")])
+def test_a_manifest_that_is_cut_off_or_no_json_is_told_apart(tmp_path, cut, why):
+    with locked(tmp_path) as target:
+        publish(target, 1)
+    path = tmp_path / "export=1" / "_flintmq.json"
+    path.write_text("a note" if cut is None else path.read_text()[:cut])
+    with locked(tmp_path) as target, pytest.raises(StoreAccessError, match=rf"not a readable manifest \({why}.*restore it"):
         target.last()

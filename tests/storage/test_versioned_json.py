@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import errno
+import json
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from flintmq.errors import FlintError, StoreAccessError, UsageError
+from flintmq.errors import FlintError, StoreAccessError, UnsupportedFormatError, UsageError
 from flintmq.storage.filesystem import REAL
-from flintmq.storage.versioned_json import VersionedJson
+from flintmq.storage.versioned_json import VersionedJson, only
 from tests.support.faults import Faulty
 
 STYLE = {"ensure_ascii": False, "indent": 1}
@@ -28,20 +30,24 @@ def test_a_state_comes_back_and_the_text_is_as_asked_for(tmp_path: Path) -> None
     assert file.load(dict) is None and file.load(dict, REAL) is None
     file.save({"topic": "主题\ud800", "end": 5})
     assert (tmp_path / "state").read_bytes() == (
-        b'{\n "format": 3,\n "topic": "\xe4\xb8\xbb\xe9\xa2\x98\xed\xa0\x80",\n "end": 5\n}\n'
+        b'{\n "format": 3,\n "flintmq": "0.2.0",\n "topic": "\xe4\xb8\xbb\xe9\xa2\x98\xed\xa0\x80",\n "end": 5\n}\n'
     )
     for effects in (None, REAL):
         assert file.load(lambda value: value, effects) == {"topic": "主题\ud800", "end": 5}
     VersionedJson(file.path, ("form", "a 1"), file.refused, style={"separators": (",", ":")}, end="").save({"x": [1]})
-    assert (tmp_path / "state").read_bytes() == b'{"form":"a 1","x":[1]}'
+    assert (tmp_path / "state").read_bytes() == b'{"form":"a 1","flintmq":"0.2.0","x":[1]}'
 
 
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (b"", "JSONDecodeError: "), (b"\xff", "UnicodeDecodeError: "), (b"[]", "TypeError: "),
-        (b"1", "AttributeError: "), (b"{}", "KeyError: 'format'"),
-        (b'{"format": 2}', "ValueError: written by another version of FlintMQ"),
+        (b"", "ValueError: cut off"), (b"\xff", "UnicodeDecodeError: "), (b"[]", "ValueError: no JSON object"),
+        (b"1", "ValueError: no JSON object"), (b"{}", "ValueError: no format of FlintMQ"),
+        (b'{"format": 3, "en', "ValueError: cut off"), (b'{"format": 3, "end', "ValueError: cut off"),
+        (b'{"format": 3,', "ValueError: cut off"), (b"end: 3", "ValueError: no JSON: "),
+        (b'{"format": 3, end', "ValueError: no JSON: "), (b'{"format": "x"}', "ValueError: no format of FlintMQ"),
+        (b'{"format": true}', "ValueError: no format of FlintMQ"),
+        (b'{"format": 1}', "ValueError: no format of FlintMQ"),
         (b'{"format": 3}', "KeyError: 'end'"), (b"[" * 100_000, "RecursionError: "),
         (b'{"format": 3, "end": 1}' + b" " * 100, "ValueError: too large"),
     ],
@@ -53,6 +59,44 @@ def test_what_is_no_such_file_is_refused(tmp_path: Path, data: bytes, why: str, 
         at(tmp_path / "state", 100 if b"large" in why.encode() else 1 << 20).load(lambda value: value["end"], effects)
     assert str(caught.value).startswith(why)
     assert (tmp_path / "state").read_bytes() == data
+
+
+NEWER = r"/state: format 4 is not known here: made by "
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (b'{"format": 4, "flintmq": "0.3.0", "end": 1}', NEWER + r"FlintMQ 0\.3\.0, newer than this one \(0\.2\.0\): up"),
+        (b'{"format": 4, "flintmq": "0.10.0.dev1"}', NEWER + r"FlintMQ 0\.10\.0\.dev1, newer than this"),
+        (b'{"format": 4}', NEWER + r"a FlintMQ newer than this one \(0\.2\.0\): upgrade this one"),
+        (b'{"format": 4, "flintmq": ["x"]}', NEWER + r"a FlintMQ newer"),
+        (b'{"format": 3, "flintmq": "1.0", "end": 1, "more": 1}', "key 'more' is not known here: .* 1.0, newer than"),
+        (b'{"format": 3, "flintmq": "0.2.0", "end": 1, "more": 1}', "key 'more' .*another FlintMQ .*changed by hand"),
+        (b'{"format": 3, "end": 1, "more": 1}', "key 'more' .*another FlintMQ .*changed by hand"),
+        (b'{"format": 3, "end": {"deep": 1}}', "key 'deep' .*another FlintMQ"),
+    ],
+)  # fmt: skip
+def test_what_a_newer_version_wrote_is_refused_as_such(tmp_path: Path, data: bytes, why: str) -> None:
+    def build(state: dict[str, Any]) -> Any:
+        end = only(state, ("end",))["end"]
+        return only(end, ()) if isinstance(end, dict) else end
+
+    (tmp_path / "state").write_bytes(data)
+    with pytest.raises(UnsupportedFormatError, match=why) as caught:
+        at(tmp_path / "state").load(build)
+    assert "\n" not in str(caught.value) and "refused" not in str(caught.value)
+    named = VersionedJson(str(tmp_path / "state"), ("form", "a 1"), lambda error: UsageError(str(error)), older=("a 0",))
+    for text, newer in (("a 2", True), ("a 1", False), ("a 0", False), ("b 2", False), ("a -1", False)):
+        (tmp_path / "state").write_text(json.dumps({"form": text}))
+        if newer:
+            with pytest.raises(UnsupportedFormatError, match="form 'a 2' is not known here"):
+                named.load(dict)
+        elif text in ("a 0", "a 1"):
+            assert named.load(dict) == {}
+        else:
+            with pytest.raises(UsageError, match="no form of FlintMQ"):
+                named.load(dict)
 
 
 def test_the_largest_file_is_read(tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 from flintmq.errors import StoreAccessError, UsageError
 from flintmq.lake.target import Manifest
 from flintmq.storage.store_url import local_only
-from flintmq.storage.versioned_json import VersionedJson
+from flintmq.storage.versioned_json import VersionedJson, only, why
 from flintmq.storage.whole_file import NEW
 
 COPY = "export.json"
@@ -92,12 +92,13 @@ class ExportCheckpoint:
 
 def _copy_file(path: Path) -> VersionedJson:
     def refused(error: Exception) -> StoreAccessError:
-        return StoreAccessError(f"{path}: not readable ({error}); remove it")
+        return StoreAccessError(f"{path}: not readable ({why(error)}); remove it")
 
     return VersionedJson(str(path), ("format", FORMAT), refused, style={"ensure_ascii": False})
 
 
 def _checked(copy: dict[str, Any]) -> dict[str, Any]:
+    only(copy, ("table", "number", "end", "made", "offsets"))
     if not isinstance(copy["number"], int) or "table" not in copy:
-        raise ValueError("of another version")
+        raise ValueError("not a copy of progress")
     return copy

@@ -24,14 +24,14 @@ from flintmq.errors import UsageError
 from flintmq.forensics.diff.differences import Difference, Differences, Kind
 from flintmq.format.record import TRANSACTION_PREPARED
 from flintmq.lake.columns import ExportColumns, columns_of
-from flintmq.lake.export import CHOICES, check_renamed, is_same_log, named
+from flintmq.lake.export import check_log, check_renamed, named
 from flintmq.lake.members import logs_of, plans_of
 from flintmq.lake.offsets import parse_flat
 from flintmq.lake.options import ReadOptions
 from flintmq.lake.scan import ScanPlan, scan_range
 from flintmq.lake.splits import LogRange, shares
 from flintmq.lake.table_rows import TableVersion, below, keys, milliseconds, open_table
-from flintmq.lake.target import Manifest, StoreProgress
+from flintmq.lake.target import CHOICES, Manifest, StoreProgress
 from flintmq.lake.workers import Progress, Threads, Workers
 from flintmq.storage.store_url import absolute
 from flintmq.store.commitlog.predicate import MOST, Predicate
@@ -166,7 +166,7 @@ def compare_table(
     workers = workers or Threads()
     plans = plans_of(read, report)
     check_renamed(table, manifest, logs_of(plans))
-    lots = list(_lots(table, manifest, plans, found))
+    lots = list(_lots(table, manifest, plans, found, report))
     tasks = [
         task
         for member, plan, there in lots
@@ -213,7 +213,11 @@ _Places = dict[tuple[int, int], list[int]]  # numbers of the rows of a message
 
 
 def _lots(
-    table: str, manifest: Manifest, plans: Sequence[tuple[Member | None, ScanPlan]], found: TableComparison
+    table: str,
+    manifest: Manifest,
+    plans: Sequence[tuple[Member | None, ScanPlan]],
+    found: TableComparison,
+    report: Report,
 ) -> Iterator[Lot]:
     """Yield the stores of which something was exported.
 
@@ -221,12 +225,12 @@ def _lots(
         UsageError: the table has rows of another store.
     """
     for member, plan in plans:
-        there = manifest.progress(None if member is None else member.broker)
+        broker = None if member is None else member.broker
+        there = manifest.progress(broker)
         if there is None:
             found.notes.append(f"nothing of {plan.options.path} is exported yet")
-        elif not is_same_log(plan.log, there):
-            raise UsageError(f"{table} has rows of another store than {plan.options.path}, or its log was truncated")
         else:
+            check_log(table, there, plan.known, report, broker)
             yield member, plan, there
     seen = {member.broker for member, _ in plans if member is not None}
     found.notes += [

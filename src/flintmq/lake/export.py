@@ -17,7 +17,7 @@ from flintmq.cluster.member import Member
 from flintmq.cluster.members import Stores, names_many, text_of
 from flintmq.config.keys import StoreConfig
 from flintmq.config.text import check_choice, short
-from flintmq.errors import StoreError, UsageError
+from flintmq.errors import CorruptStoreError, StoreError, UsageError
 from flintmq.lake.bodies.form import BodyForm
 from flintmq.lake.bucket_target import BucketTarget
 from flintmq.lake.columns import ExportColumns
@@ -28,13 +28,13 @@ from flintmq.lake.parquet import PARTITIONS
 from flintmq.lake.scan import ScanPlan, scan_range
 from flintmq.lake.splits import LogRange
 from flintmq.lake.table_rows import is_missing
-from flintmq.lake.target import NAMES, ExportAnchor, ExportTarget, Manifest, StagedFile, StoreProgress, now
+from flintmq.lake.target import CHOICES, NAMES, ExportTarget, Manifest, StagedFile, StoreProgress, now
 from flintmq.lake.task_folders import TaskFolders
 from flintmq.storage.store_url import absolute, is_remote
-from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.anchor import KnownLog, LogAnchor, why_lost
 from flintmq.store.commitlog.predicate import Predicate
-from flintmq.store.commitlog.records import record_at
 from flintmq.store.commitlog.report import LOST, Report
+from flintmq.store.commitlog.walk import LogWalk
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,22 +42,8 @@ if TYPE_CHECKING:
 LOSSES = ("vanished", LOST)  # notes of a lenient read that the answer repeats
 ABSENT = "missing_exports"  # code of the note on directories of earlier exports that are gone
 TEXTS_KEPT = 3  # sentences of notes, of each code
+UNCHECKED = "unchecked"  # code of the note on a progress that does not show whether the log is its own
 SCAN_BYTES = 8 << 20  # of a batch of many topics: sorting by topic is cheaper in large batches
-
-
-# Options that all exports of a directory share, with their meaning where a manifest does not name them.
-CHOICES: dict[str, Any] = {
-    "topics": None,
-    "decompress": False,
-    "explode": False,
-    "stream": False,
-    "properties": None,
-    "body": "bytes",
-    "body_schema": None,
-    "body_head": False,
-    "partition_by": list(PARTITIONS),
-    "many": False,
-}
 
 
 # How a user names those whose values differ one by one; `stream` and `many` have texts of their own.
@@ -282,14 +268,18 @@ def target_of(options: ExportOptions, out: str) -> Callable[[Any], ExportTarget]
     return BucketTarget if is_remote(out) else ExportTarget
 
 
-def next_begin(root: object, last: StoreProgress | None, plan: ScanPlan, report: Report) -> int:
+def next_begin(
+    root: object, last: StoreProgress | None, plan: ScanPlan, report: Report, broker: str | None = None
+) -> int:
     """Return the log offset at which the next export of a store begins.
 
     Args:
         root: directory of the table.
         last: progress of the last export; None if there was none.
         plan: the read of the store.
-        report: receives a note `lost` if the next messages to export have expired, and failOnDataLoss is not set.
+        report: receives the notes of check_log, and a note `lost` if the next messages to export have expired, and
+            failOnDataLoss is not set.
+        broker: whose store it is, of several.
 
     Raises:
         UsageError: the directory has exports of another store.
@@ -298,16 +288,16 @@ def next_begin(root: object, last: StoreProgress | None, plan: ScanPlan, report:
     log = plan.log
     if last is None:
         return log.min_offset
-    check_log(root, last, log)
+    check_log(root, last, plan.known, report, broker)
     if last.end < log.min_offset:
         what = (
-            f"the log begins at offset {log.min_offset}, the last export ended at {last.end}: the messages in between "
-            "have expired"
+            f"{plan.options.path}: the log begins at offset {log.min_offset}, the last export ended at {last.end}: the "
+            "messages in between have expired"
         )
         if plan.options.fail_on_data_loss:
             raise StoreError(f"{what}; {plan.options.skip_option} continues without them")
-        report.note(LOST, f"{plan.options.path}: {what}, and no export has them")
-    return max(last.end, log.min_offset)
+        report.note(LOST, f"{what}, and no export has them")
+    return max(last.next, log.min_offset)
 
 
 def check_same(target: ExportTarget, last: Manifest, choice: Mapping[str, Any]) -> None:
@@ -342,13 +332,58 @@ def check_same(target: ExportTarget, last: Manifest, choice: Mapping[str, Any]) 
         )
 
 
-def check_log(root: object, last: StoreProgress, log: LogFiles) -> None:
-    """Raise UsageError unless the last export was of this log."""
-    if not is_same_log(log, last):
-        raise UsageError(f"{root} has exports of another store, or of a log that was truncated; give a new directory")
+def check_log(
+    root: object, last: StoreProgress, log: KnownLog, report: Report | None = None, broker: str | None = None
+) -> None:
+    """Check that the last export was of this log, by all that its progress holds.
+
+    Args:
+        root: directory of the table.
+        last: progress of the last export.
+        log: the log.
+        report: receives a note `unchecked` where the progress does not tell.
+        broker: whose store it is, of several.
+
+    Raises:
+        UsageError: it was of another log, or the log was cut and written again since.
+    """
+    anchor, streamed = last.anchor, last.offsets is not None
+    why = "" if anchor is None else why_lost(log, anchor)
+    if not why and not last.at_end and not streamed:
+        why = _why_no_begin(log, last.end)
+    if why:
+        whose = "" if broker is None else f"broker {short(broker)}: "
+        ways = "" if broker is None else "leave the broker out, or give its store the name of a new one, "
+        raise UsageError(
+            f"{root}: {whose}{why}; it is not the log of the table's last export, up to offset {last.end}: bring that "
+            f"log back, {ways}or export into a new directory"
+        )
+    if report is None:
+        return
+    of = "" if broker is None else f" of broker {short(broker)}"
+    if anchor is not None and log.has_expired(anchor):
+        report.note(UNCHECKED, f"{root}: the record at the end of the last export{of} has expired: nothing else shows")
+    elif not last.at_end and not streamed and last.end > log.files.min_offset:
+        report.note(
+            UNCHECKED,
+            f"{root}: the last export{of} names no record at its end, as FlintMQ 0.1 did; what it names was found, and "
+            "the next export with messages names one",
+        )
 
 
-def check_renamed(root: object, last: Manifest, logs: Mapping[str | None, LogFiles]) -> None:
+def _why_no_begin(log: KnownLog, offset: int) -> str:
+    """Return why a log cannot be continued at a log offset where one ended before, in words; empty if it can."""
+    if offset > log.end:
+        return f"the log ends at offset {log.end}, before {offset}: it lost its tail, was replaced, or put back"
+    if log.files.min_offset < offset < log.end:
+        try:
+            next(iter(LogWalk(log.files, begin=offset, end=log.end)), None)
+        except CorruptStoreError:
+            return f"no record begins at log offset {offset}: the log was truncated, is another store's, or is damaged"
+    return ""
+
+
+def check_renamed(root: object, last: Manifest, logs: Mapping[str | None, KnownLog]) -> None:
     """Refuse a store that the table knows by the name of a broker which is not given now.
 
     All of its messages would come again, as those of another broker. Only brokers that are new to the table are looked
@@ -368,7 +403,7 @@ def check_renamed(root: object, last: Manifest, logs: Mapping[str | None, LogFil
         if broker is None or broker in known:
             continue
         for name, anchor in gone:
-            if _has(log, anchor):
+            if not log.has_expired(anchor) and not why_lost(log, anchor):
                 raise UsageError(
                     f"{root}: the table knows the store of broker {short(broker)} as broker {short(name)}, and would "
                     "get its messages again; give it the old name, or export into a new directory"
@@ -391,7 +426,7 @@ def advanced(
     last: StoreProgress | None,
     begin: int,
     end: int,
-    answers: Iterable[Mapping[str, Any]],
+    anchor: LogAnchor | None,
     offsets: Mapping[str, int] | None = None,
 ) -> StoreProgress:
     """Return the progress of a store after some of its tasks.
@@ -399,30 +434,12 @@ def advanced(
     Args:
         last: its progress before; None if there was none.
         begin, end: log offsets between which the tasks read.
-        answers: their answers, in the order of the log.
+        anchor: the record at the end; None: there is none, or none could be read.
         offsets: of a streaming export.
     """
-    found = [answer["anchor"] for answer in answers if answer["anchor"]]
-    anchor = ExportAnchor(*found[-1]) if found else last.anchor if last is not None else None
-    return StoreProgress(begin, end, anchor, None if offsets is None else dict(offsets))
-
-
-def is_same_log(log: LogFiles, last: StoreProgress) -> bool:
-    """Return whether the last record of the last export is still in the log, or has expired."""
-    anchor = last.anchor
-    if anchor is None or anchor.physical_offset < log.min_offset:
-        return True
-    return _has(log, anchor)
-
-
-def _has(log: LogFiles, anchor: ExportAnchor) -> bool:
-    """Return whether a log has this record."""
-    if anchor.physical_offset < log.min_offset:
-        return False
-    found = record_at(log, anchor.physical_offset)
-    return found is not None and anchor == ExportAnchor(
-        found.physical_offset, found.size, found.store_timestamp, found.body_crc
-    )
+    if anchor is None and last is not None:  # an earlier record is better than none
+        return StoreProgress(begin, end, last.anchor, None if offsets is None else dict(offsets))
+    return StoreProgress(begin, end, anchor, None if offsets is None else dict(offsets), at_end=True)
 
 
 @dataclass(frozen=True)
@@ -464,8 +481,7 @@ def export_range(tasks: TaskFolders, files: FileOptions, task: RangeTask) -> dic
     """
     report = Report()
     batches = scan_range(task.plan, task.part, SPARK_SCHEMA, report, SCAN_BYTES, apart=True)
-    strict = task.plan.options.fail_on_data_loss
-    return write_files(named(batches, task.member), task.plan.log, tasks, files, task.name, report, strict)
+    return write_files(named(batches, task.member), tasks, files, task.name, report)
 
 
 def named(batches: Iterable[pa.RecordBatch], member: Member | None) -> Iterable[pa.RecordBatch]:
@@ -475,24 +491,19 @@ def named(batches: Iterable[pa.RecordBatch], member: Member | None) -> Iterable[
 
 def write_files(
     batches: Iterable[pa.RecordBatch],
-    log: LogFiles,
     tasks: TaskFolders,
     files: FileOptions,
     name: str,
     report: Report,
-    strict: bool,
 ) -> dict[str, Any]:
     """Write the rows of a task into a new directory, and return the answer for the driver.
 
     Args:
         batches: the rows.
-        log: files of the log that they are from.
         tasks, files, name: where and how they are written.
         report: receives what reading the batches reports.
-        strict: whether a loss is an error (failOnDataLoss).
 
     Raises:
-        StoreError: (strict) the last record was deleted during the export.
         OSError: the disk is full or fails; also errors of the iterable of batches.
         StoreAccessError: object storage refuses a file.
     """
@@ -502,7 +513,7 @@ def write_files(
         if files.dead_letters:
             dead = stack.enter_context(DeadLetterWriter(attempt.folder, files.shape.many))
         files.shape.keep_undecoded(report)
-        rows, last = 0, None
+        rows = 0
         reasons: Counter[str] = Counter()
         for batch in batches:
             if batch.num_rows:
@@ -512,7 +523,6 @@ def write_files(
                 reasons.update(reason for _, reason in bad)
                 if dead is not None and bad:
                     dead.write(batch, bad)
-                last = max(last or 0, batch.column("physical_offset")[-1].as_py())
         writer.close()
         letters = None if dead is None else dead.close()
         kept = [
@@ -520,18 +530,11 @@ def write_files(
             for part in parts_of(writer, name)
         ]
         letters = None if letters is None else attempt.keep(letters)
-    anchor = None
-    if last is not None:
-        record = record_at(log, last)
-        if record is None and strict:
-            raise StoreError(f"the record at log offset {last} was deleted during the export; export again")
-        # The rows are there; without it, the next export knows the log by an earlier record.
-        anchor = record and (record.physical_offset, record.size, record.store_timestamp, record.body_crc)
     found = {"damages": report.damage_count, "lost_bytes": report.lost_bytes, "bad_bodies": reasons.total()}
     more = {"bad_reasons": dict(reasons), "dead_letters": None if letters is None else [letters, name]}
     texts = report.texts(TEXTS_KEPT)
     losses = [[code, report.note_counts[code], texts[code]] for code in LOSSES if code in texts]
-    return {"rows": rows, "files": kept, "anchor": anchor, "losses": losses, **found, **more}
+    return {"rows": rows, "files": kept, "losses": losses, **found, **more}
 
 
 def publish(
@@ -576,6 +579,7 @@ def publish(
         files=[file.place for file in moves],
         bytes=done.bytes,
         anchor=only.anchor if only else None,
+        at_end=only.at_end if only else False,
         choice=choice,
         lost_bytes=done.lost_bytes,
         made=now(),

@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Unpack
+from typing import Unpack
 
 from flintmq.cluster.member import Member
 from flintmq.cluster.members import Stores
@@ -41,6 +41,7 @@ from flintmq.lake.splits import shares, split_count
 from flintmq.lake.target import ExportTarget, Manifest, StoreProgress, locked
 from flintmq.lake.workers import Progress, Threads, Workers
 from flintmq.storage.store_url import absolute, outside_store
+from flintmq.store.commitlog.anchor import LogAnchor, anchor_at
 from flintmq.store.commitlog.report import Report
 
 
@@ -99,7 +100,7 @@ def export(
         work = [task for number, lot in enumerate(lots) for task in lot.tasks(number, workers.count)]
         answers = workers.run(partial(export_range, tasks, files), work, progress)
         done.count(answers)
-        stores = _progress(lots, last, work, answers) or _begun(lots, last)
+        stores = _progress(lots, last, work) or _begun(lots, last)
         _tell(done, lots, stores)
         if done.rows or last is None:  # the first export makes a table, also of an empty store
             letters.collect(answers)
@@ -119,12 +120,14 @@ class _Lot:
         member: the store among several; None for an only one.
         plan: the read of the store.
         begin, end: log offsets of what is new.
+        anchor: the last record before `end`; None if there is none, or it was deleted meanwhile.
     """
 
     member: Member | None
     plan: ScanPlan
     begin: int
     end: int
+    anchor: LogAnchor | None
 
     @property
     def broker(self) -> str | None:
@@ -135,9 +138,11 @@ class _Lot:
     def of(
         cls, target: ExportTarget, last: Manifest | None, member: Member | None, plan: ScanPlan, report: Report
     ) -> _Lot:
-        before = None if last is None else last.progress(None if member is None else member.broker)
-        begin = next_begin(target.where, before, plan, report)
-        return cls(member, plan, begin, max(begin, plan.end))
+        broker = None if member is None else member.broker
+        before = None if last is None else last.progress(broker)
+        begin = next_begin(target.where, before, plan, report, broker)
+        anchor = None if plan.last is None else anchor_at(plan.log, plan.last, plan.known.end)
+        return cls(member, plan, begin, max(begin, plan.end), anchor)
 
     def tasks(self, number: int, workers: int) -> list[RangeTask]:
         """Divide what is new among tasks."""
@@ -150,21 +155,24 @@ class _Lot:
 
 
 def _progress(
-    lots: Sequence[_Lot], last: Manifest | None, work: Sequence[RangeTask], answers: Sequence[Mapping[str, Any]]
+    lots: Sequence[_Lot], last: Manifest | None, work: Sequence[RangeTask]
 ) -> dict[str | None, StoreProgress]:
     """Return the progress of each store that has something new."""
     found = {}
     for lot in lots:
-        own = [answer for task, answer in zip(work, answers, strict=True) if task.member == lot.member]
-        if own:
+        if any(task.member == lot.member for task in work):
             before = None if last is None else last.progress(lot.broker)
-            found[lot.broker] = advanced(before, lot.begin, lot.end, own)
+            found[lot.broker] = advanced(before, lot.begin, lot.end, lot.anchor)
     return found
 
 
 def _begun(lots: Sequence[_Lot], last: Manifest | None) -> dict[str | None, StoreProgress]:
     """Return the progress of the only store if it has nothing, and nothing was exported yet."""
-    return {lot.broker: advanced(None, lot.begin, lot.end, ()) for lot in lots if last is None and lot.member is None}
+    return {
+        lot.broker: advanced(None, lot.begin, lot.end, lot.anchor)
+        for lot in lots
+        if last is None and lot.member is None
+    }
 
 
 def _tell(done: Exported, lots: Sequence[_Lot], stores: Mapping[str | None, StoreProgress]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Unpack
 
@@ -37,6 +37,7 @@ from flintmq.lake.export import (
     write_files,
 )
 from flintmq.lake.options import ReadOptions
+from flintmq.lake.stream.anchor import anchor_in
 from flintmq.lake.stream.options import StreamOptions
 from flintmq.lake.stream.reader import log_line
 from flintmq.lake.stream.scan import read_part
@@ -106,7 +107,8 @@ def export_stream(
         if once:
             source.stream.end_now()
         total.begin = total.end = query.end
-        total.notes = {**target.notes, **total.notes}
+        total.notes = {**target.notes, **total.notes, **query.report.note_counts}
+        total.note_texts |= query.report.texts()
         note_absent(total, target, query.last)
         _run(query, total, on_batch, interval_s, once, stop)
         for text in source.left_out:  # at the end: a store that came back has all of its messages in the table
@@ -156,6 +158,7 @@ class _Query:
         self.workers, self.source, self.target, self.files, self.copy = workers, source, target, files, copy
         self.letters = letters
         self.choice = choice_of(source.read, files, stream=True)
+        self.report = Report()
         self.last: Manifest | None = target.last()
         self.offsets: Offsets = source.stream.initial()
         if self.last is not None:
@@ -163,7 +166,7 @@ class _Query:
             for broker, log in source.logs().items():
                 before = self.last.progress(broker)
                 if before is not None:
-                    check_log(target.where, before, log)
+                    check_log(target.where, before, log, self.report, broker)
             self.offsets = source.offsets(self.last)
         copy.check(self.last)
         target.check(self.last, files.shape.schema(), files.partition_by)
@@ -188,7 +191,7 @@ class _Query:
         answers = self.workers.run(partial(export_part, tasks, self.files), parts)
         done = Exported()
         done.count(answers)
-        stores = self._progress(parts, answers, end)
+        stores = self._progress(parts, end)
         if None in stores:
             done.begin, done.end = stores[None].begin, stores[None].end
         read = {task.member.broker for task in parts if task.member is not None}
@@ -204,18 +207,16 @@ class _Query:
         self.offsets = end
         return done
 
-    def _progress(
-        self, parts: Sequence[PartTask], answers: Sequence[Mapping[str, Any]], end: Offsets
-    ) -> dict[str | None, StoreProgress]:
+    def _progress(self, parts: Sequence[PartTask], end: Offsets) -> dict[str | None, StoreProgress]:
         """Return the progress of each store after a micro-batch."""
         found = {}
         for broker, offsets in self.source.by_store(end).items():
             before = None if self.last is None else self.last.progress(broker)
-            own = [(task, answer) for task, answer in zip(parts, answers, strict=True) if task.broker == broker]
+            own = [task.part for task in parts if task.broker == broker]
             begin, stop = (before.end, before.end) if before is not None else (0, 0)
             if own:
-                begin, stop = own[0][0].part.begin, own[-1][0].part.end
-            found[broker] = advanced(before, begin, stop, [answer for _, answer in own], offsets)
+                begin, stop = own[0].begin, own[-1].end
+            found[broker] = advanced(before, begin, stop, anchor_in(offsets), offsets)
         return found
 
 
@@ -230,8 +231,7 @@ def export_part(tasks: TaskFolders, files: FileOptions, task: PartTask) -> dict[
     """
     report = Report()
     batches = read_part(task.part, SPARK_SCHEMA, report, SCAN_BYTES, apart=True)
-    strict = task.part.options.fail_on_data_loss
-    return write_files(named(batches, task.member), task.part.log, tasks, files, task.name, report, strict)
+    return write_files(named(batches, task.member), tasks, files, task.name, report)
 
 
 def _add(total: Exported, done: Exported) -> None:

@@ -24,7 +24,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.config.text import short
 from flintmq.errors import StoreError, UsageError
 from flintmq.lake.columns import ExportColumns, columns_of
-from flintmq.lake.export import CHOICES, RangeTask, check_log, check_renamed, named, next_begin, task_name
+from flintmq.lake.export import RangeTask, check_log, check_renamed, named, next_begin, task_name
 from flintmq.lake.members import logs_of, plan_members
 from flintmq.lake.options import ReadOptions
 from flintmq.lake.row_mask import mask_of
@@ -34,7 +34,7 @@ from flintmq.lake.stream.options import StreamOptions
 from flintmq.lake.stream.scan import read_part
 from flintmq.lake.stream_source import PartTask, StreamSource
 from flintmq.lake.table_rows import TableVersion, open_table
-from flintmq.lake.target import Manifest
+from flintmq.lake.target import CHOICES, Manifest
 from flintmq.storage.store_url import absolute
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.report import LOST, Report
@@ -240,7 +240,7 @@ class History:
         for number, (member, plan) in enumerate(plans):
             broker = None if member is None else member.broker
             seen.add(broker)
-            begin = next_begin(self.table, self.manifest.progress(broker), plan, report)
+            begin = next_begin(self.table, self.manifest.progress(broker), plan, report, broker)
             begin, end = max(begin, plan.begin), plan.end
             for part in shares(plan.log, begin, end, count(end - begin)) if begin < end else ():
                 if part.begin < part.end:
@@ -256,7 +256,7 @@ class History:
         for broker, log in source.logs().items():
             before = self.manifest.progress(broker)
             if before is not None:
-                check_log(self.table, before, log)
+                check_log(self.table, before, log, report, broker)
         check_renamed(self.table, self.manifest, source.logs())
         source.stream.end_now()
         offsets = source.offsets(self.manifest)

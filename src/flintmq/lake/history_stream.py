@@ -19,13 +19,15 @@ from typing import Any
 
 from flintmq.config.text import short
 from flintmq.errors import NotAStoreError, StoreError, UsageError
-from flintmq.lake.export import CHOICES, check_log, check_renamed
+from flintmq.lake.export import check_log, check_renamed
 from flintmq.lake.history import FilesTask, History, HistoryTask
 from flintmq.lake.options import ONE_OF
 from flintmq.lake.stream.options import StreamOptions
 from flintmq.lake.stream.reader import log_line
 from flintmq.lake.stream_source import Offsets, StreamSource
 from flintmq.lake.table_rows import TableVersion
+from flintmq.lake.target import CHOICES
+from flintmq.store.commitlog.report import Report
 
 HISTORY, THEN = "@history", "@then"
 """Keys of an offset of the backfill; no queue and no broker has such a name beside the other."""
@@ -203,20 +205,22 @@ def _then(source: StreamSource, history: History) -> Offsets:
     Raises:
         As HistoryStream.initial.
     """
-    manifest, stream = history.manifest, source.stream
+    manifest, stream, report = history.manifest, source.stream, Report()
     for broker, log in source.logs().items():
         before = manifest.progress(broker)
         if before is not None:
-            check_log(history.table, before, log)
+            check_log(history.table, before, log, report, broker)
     check_renamed(history.table, manifest, source.logs())
+    for note in report.notes:
+        source.stream.tell(note.text)
     if (CHOICES | manifest.choice)["stream"]:
         known: Offsets = stream.selected(source.offsets(manifest))
         stream.next_end(known)  # raises if messages after it are gone
     elif source.read.many:
         _check_there(history, {broker for broker in source.logs() if broker is not None})
-        known = stream.initial_at({broker: one.end for broker, one in (manifest.members or {}).items()})
+        known = stream.initial_at({broker: one.next for broker, one in (manifest.members or {}).items()})
     else:
-        known = stream.initial_at(manifest.end)
+        known = stream.initial_at(manifest.only.next)
     return {**stream.initial(), **known} if source.read.many else known
 
 

@@ -16,7 +16,7 @@ from flintmq.lake.broker_options import brokers_named
 from flintmq.lake.each_store import of_each
 from flintmq.lake.options import ReadOptions
 from flintmq.lake.scan import ScanPlan, plan_scan
-from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.anchor import KnownLog
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.pushdown import Comparison
 from flintmq.store.commitlog.report import Report
@@ -30,9 +30,9 @@ def plans_of(read: ReadOptions, report: Report) -> list[tuple[Member | None, Sca
     return [(member, plan) for member, plan in plan_members(read, report)]
 
 
-def logs_of(plans: Iterable[tuple[Member | None, ScanPlan]]) -> dict[str | None, LogFiles]:
+def logs_of(plans: Iterable[tuple[Member | None, ScanPlan]]) -> dict[str | None, KnownLog]:
     """Return the log of each broker; that of an only store by None."""
-    return {None if member is None else member.broker: plan.log for member, plan in plans}
+    return {None if member is None else member.broker: plan.known for member, plan in plans}
 
 
 def plan_members(

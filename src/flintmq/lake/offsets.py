@@ -22,7 +22,7 @@ from flintmq.store.commitlog.predicate import LEAST, MOST, QueueRange
 EARLIEST, LATEST = -2, -1
 """Numbers that mean a word instead of an offset in Kafka's JSON."""
 WORDS = {"earliest": EARLIEST, "latest": LATEST}
-MARKS = ("@log_offset", "@store_timestamp")
+MARKS = ("@format", "@flintmq", "@log_offset", "@store_timestamp", "@size", "@body_crc")
 """Keys of a stream's offsets that do not name queues: see lake/stream/anchor.py."""
 
 Queue = tuple[str, int]

@@ -22,6 +22,7 @@ from flintmq.lake.options import ReadOptions
 from flintmq.lake.scan_bounds import scan_bounds
 from flintmq.lake.splits import LogRange, check_end, deleted_before, resolve_cuts
 from flintmq.storage.store_url import absolute
+from flintmq.store.commitlog.anchor import KnownLog
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.log_end import refuse_damaged_ends
 from flintmq.store.commitlog.predicate import Predicate
@@ -34,12 +35,26 @@ BATCH_BYTES = 4 << 20  # fastest in Spark: 1 MiB takes a sixth more time, 32 MiB
 
 @dataclass(frozen=True)
 class ScanPlan:
-    """A planned read: options, files, and log offsets of its begin and end. Sent to every task."""
+    """A planned read: options, files, and log offsets of its begin and end. Sent to every task.
+
+    Attributes:
+        options, log: the options, and the files.
+        begin, end: log offsets of the read.
+        log_end: log offset where the log ended.
+        last: log offset of the log's last record; None if there is none.
+    """
 
     options: ReadOptions
     log: LogFiles
     begin: int
     end: int
+    log_end: int
+    last: int | None
+
+    @property
+    def known(self) -> KnownLog:
+        """The log as it was planned."""
+        return KnownLog(self.log, self.log_end)
 
 
 def plan_scan(
@@ -68,7 +83,8 @@ def plan_scan(
         refuse_damaged_ends(snapshot.log, snapshot.facts, end)
     options = as_the_store_has(options, snapshot, report, missing)
     options = replace(options, predicate=narrow_to(options.predicate))
-    return ScanPlan(options, snapshot.log, *scan_bounds(snapshot.root, snapshot.log, options.predicate, end.offset))
+    bounds = scan_bounds(snapshot.root, snapshot.log, options.predicate, end.offset)
+    return ScanPlan(options, snapshot.log, *bounds, end.offset, end.last)
 
 
 def scan_range(

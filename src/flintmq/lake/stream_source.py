@@ -13,7 +13,7 @@ from flintmq.lake.stream.members import StoresStream
 from flintmq.lake.stream.options import StreamOptions
 from flintmq.lake.stream.reader import StoreStream, log_line
 from flintmq.lake.target import Manifest
-from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.anchor import KnownLog
 
 Offsets = Mapping[str, Any]
 """An offset of StoreStream, or of StoresStream."""
@@ -57,7 +57,7 @@ class StreamSource:
         """The sentences about named stores that are not there now, as of StoresStream."""
         return self.stream.left_out if self.read.many else []
 
-    def logs(self) -> dict[str | None, LogFiles]:
+    def logs(self) -> dict[str | None, KnownLog]:
         """Return the log of each store that is there."""
         return self.stream.logs() if self.read.many else {None: self.stream.log}
 

@@ -35,40 +35,40 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from flintmq.config.s3 import S3Options
 from flintmq.errors import FlintError, StoreAccessError, UsageError
 from flintmq.lake.failed_file import naming
-from flintmq.lake.parquet import folder_of
+from flintmq.lake.parquet import PARTITIONS, folder_of
 from flintmq.lake.table_folder import STAGING, BucketFolder, DiskFolder, TableFolder, manifest_place
 from flintmq.lake.table_format import EXPORT_FOLDER, absent_exports, exports_in
 from flintmq.lake.task_folders import FinalNames, TaskFolders
 from flintmq.storage.filesystem import REAL
 from flintmq.storage.store_url import is_remote
-from flintmq.storage.versioned_json import VersionedJson
+from flintmq.storage.versioned_json import VersionedJson, only, why
 from flintmq.storage.whole_file import sync_file, sync_folder
+from flintmq.store.commitlog.anchor import LogAnchor
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 MANIFEST = "_flintmq.json"
 LOCK = "_flintmq.lock"
-FORMAT = 1
+FORMAT = 2  # 1, of FlintMQ 0.1, did not name the writer, nor a record at the end
 NAMES = 2  # version of directory names; 1 (or nothing): UTF-8 bytes as %XX, which Spark reads as other characters
 _OLD_NAMES = re.compile("topic_name=.*%[89A-F]", re.DOTALL)
 _NO_TEXT = frozenset({"nan", "inf", "infinity", "true", "false", "null", "none", "nat", "now", "today", "epoch"})
 MANIFEST_BYTES_MAX = 64 << 20
+# Options that all exports of a directory share, with their meaning where a manifest does not name them.
+CHOICES: dict[str, Any] = {
+    "topics": None,
+    "decompress": False,
+    "explode": False,
+    "stream": False,
+    "properties": None,
+    "body": "bytes",
+    "body_schema": None,
+    "body_head": False,
+    "partition_by": list(PARTITIONS),
+    "many": False,
+}
 MOST_LOST = 1000  # directories of exports that a comparison goes on without
-
-
-@dataclass(frozen=True)
-class ExportAnchor:
-    """An exported record that identifies the log: a later run looks for it.
-
-    Attributes:
-        physical_offset, size, store_timestamp (ms), body_crc: as in the record.
-    """
-
-    physical_offset: int
-    size: int
-    store_timestamp: int
-    body_crc: int
 
 
 @dataclass(frozen=True)
@@ -77,14 +77,25 @@ class StoreProgress:
 
     Attributes:
         begin, end: log offsets; the last export with messages of the store covers those that start in [begin, end).
-        anchor: one of its last records; None: no message was exported yet.
+        anchor: the last record of the log before `end`, exported or not; of a streaming export the last one that was
+            read. None: there was none.
         offsets: of a streaming export, the next queue offset of each queue; otherwise None.
+        at_end: the anchor is what is said here; FlintMQ 0.1 named the last exported record.
     """
 
     begin: int
     end: int
-    anchor: ExportAnchor | None
+    anchor: LogAnchor | None
     offsets: dict[str, int] | None = None
+    at_end: bool = False
+
+    @property
+    def next(self) -> int:
+        """Log offset from which on the next export reads.
+
+        A blank between the last record and `end` may be lost with the power, and messages be put in its place.
+        """
+        return self.anchor.end if self.at_end and self.anchor is not None else self.end
 
     @classmethod
     def of(cls, value: dict[str, Any]) -> StoreProgress:
@@ -93,15 +104,11 @@ class StoreProgress:
         Raises:
             ValueError, TypeError, KeyError: the dict is none.
         """
-        return cls(**{**value, "anchor": _anchor(value["anchor"])})
+        return cls(**{**only(value, cls.__dataclass_fields__), "anchor": _anchor(value["anchor"])})
 
 
-def _anchor(value: dict[str, Any] | None) -> ExportAnchor | None:
-    return None if value is None else ExportAnchor(**value)
-
-
-class NewerManifestError(ValueError):
-    """A manifest has fields that this version does not know."""
+def _anchor(value: dict[str, Any] | None) -> LogAnchor | None:
+    return None if value is None else LogAnchor(**only(value, LogAnchor.__dataclass_fields__))
 
 
 @dataclass(frozen=True)
@@ -114,8 +121,8 @@ class Manifest:
         rows: number of rows.
         files: paths relative to the export's directory.
         bytes: total size of the files.
-        anchor: one of the last records; of several stores None.
-        choice: options (CHOICES in lake/export.py), the same for all exports of a directory.
+        anchor, at_end: as in StoreProgress; of several stores None and False.
+        choice: options (CHOICES), the same for all exports of a directory.
         lost_bytes: bytes of the log that were skipped as damaged.
         made: Unix seconds.
         offsets: of a streaming export, the next queue offset of each queue; otherwise None.
@@ -133,7 +140,7 @@ class Manifest:
     rows: int
     files: list[str]
     bytes: int
-    anchor: ExportAnchor | None
+    anchor: LogAnchor | None
     choice: dict[str, Any]
     lost_bytes: int
     made: int
@@ -142,12 +149,16 @@ class Manifest:
     members: dict[str, StoreProgress] | None = None
     body_source: dict[str, str] | None = None
     added: dict[str, dict[str, int]] | None = None
+    at_end: bool = False
 
     def progress(self, broker: str | None) -> StoreProgress | None:
         """Return the progress of a store, None for an only one; None if nothing of it was exported."""
-        if broker is None:
-            return StoreProgress(self.begin, self.end, self.anchor, self.offsets)
-        return (self.members or {}).get(broker)
+        return self.only if broker is None else (self.members or {}).get(broker)
+
+    @property
+    def only(self) -> StoreProgress:
+        """The progress of the only store."""
+        return StoreProgress(self.begin, self.end, self.anchor, self.offsets, self.at_end)
 
     def with_columns(self, columns: Iterable[str], earlier: Iterable[str]) -> dict[str, dict[str, int]] | None:
         """Return `added` for the next manifest.
@@ -167,8 +178,8 @@ class Manifest:
         Raises:
             ValueError, TypeError, KeyError: the dict is not a manifest, or one with fields that are unknown here.
         """
-        if value.keys() - cls.__dataclass_fields__.keys():
-            raise NewerManifestError
+        only(value, cls.__dataclass_fields__)
+        only(value["choice"], CHOICES)
         members = value.get("members")
         parts = None if members is None else {name: StoreProgress.of(part) for name, part in members.items()}
         return cls(**{**value, "anchor": _anchor(value["anchor"]), "members": parts})
@@ -192,13 +203,12 @@ def encoded(manifest: Manifest) -> bytes:
 
 def _manifest_file(path: str | os.PathLike[str]) -> VersionedJson:
     def refused(error: Exception) -> StoreAccessError:
-        if isinstance(error, NewerManifestError):
-            return StoreAccessError(f"{path}: written by a newer version of FlintMQ; use that one, or upgrade this one")
-        kind = type(error).__name__
-        return StoreAccessError(f"{path}: not a readable manifest ({kind}); export into a new directory")
+        return StoreAccessError(
+            f"{path}: not a readable manifest ({why(error)}); restore it from a backup, or export into a new directory"
+        )
 
     style = {"ensure_ascii": False, "indent": 1}
-    return VersionedJson(str(path), ("format", FORMAT), refused, MANIFEST_BYTES_MAX, style)
+    return VersionedJson(str(path), ("format", FORMAT), refused, MANIFEST_BYTES_MAX, style, older=(1,))
 
 
 class StagedFile(NamedTuple):
@@ -230,7 +240,7 @@ class ExportTarget:
     Attributes:
         folder: reads and writes the directory.
         where: path or URL of the directory.
-        changeable: options (CHOICES in lake/export.py) that may differ from those of the last export.
+        changeable: options (CHOICES) that may differ from those of the last export.
         place: returns the place of a file of number, partition folder and name, where the format says which files
             count; None: names do.
         notes: findings of `last` that the user should know.

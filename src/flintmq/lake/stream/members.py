@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from flintmq.cluster.member import Member
     from flintmq.lake.stream.options import StreamOptions
     from flintmq.lake.stream.plan import StreamTask
-    from flintmq.store.commitlog.files import LogFiles
+    from flintmq.store.commitlog.anchor import KnownLog
 
 BrokerOffsets = Mapping[str, Mapping[str, int]]
 """The offset of each broker, in the form of StoreStream."""
@@ -140,8 +140,8 @@ class StoresStream:
             parts += [(member, task) for task in stream.tasks(start[broker], offset)]
         return parts
 
-    def logs(self) -> dict[str | None, LogFiles]:
-        """Return the files of the log of each broker that is there."""
+    def logs(self) -> dict[str | None, KnownLog]:
+        """Return the log of each broker that is there."""
         return {broker: stream.log for broker, stream in self._look()}
 
     # -- stores --------------------------------------------------------------------------------------------------------

@@ -231,6 +231,11 @@ class StreamQueues:
         return not self._live
 
     @property
+    def last(self) -> int | None:
+        """Log offset of the last record; None if there is none."""
+        return self._lookup.snapshot.log_end.last
+
+    @property
     def end(self) -> int:
         """Log offset after the last record."""
         return self._lookup.snapshot.end

@@ -20,22 +20,15 @@ from flintmq.errors import CorruptStoreError, StoreError, UsageError
 from flintmq.kernels.select import ANY_QUEUE
 from flintmq.lake.offsets import EARLIEST, MARKS, WORDS, flat, parse_flat
 from flintmq.lake.stream.admission import Span, limited
-from flintmq.lake.stream.anchor import (
-    StreamAnchor,
-    anchor_in,
-    begin_anchor,
-    is_other_log,
-    made_again,
-    next_anchor,
-    walked_to,
-)
+from flintmq.lake.stream.anchor import anchor_in, begin_anchor, made_again, marks, next_anchor, walked_to, why_other_log
 from flintmq.lake.stream.options import StreamOptions
+from flintmq.store.commitlog.anchor import KnownLog
 from flintmq.store.layout.queue_name import QueueName
 
 if TYPE_CHECKING:
     from flintmq.lake.stream.plan import StreamTask
     from flintmq.lake.stream.queues import StreamQueues
-    from flintmq.store.commitlog.files import LogFiles
+    from flintmq.store.commitlog.anchor import LogAnchor
 
 Offsets = dict[QueueName, int]
 SETTLE_SECONDS = 0.5  # how long Trigger.AvailableNow waits for messages that were put but are not in the queues yet
@@ -64,7 +57,7 @@ class Available:
 
     queues: StreamQueues
     begin: Offsets
-    anchor: StreamAnchor | None
+    anchor: LogAnchor | None
     spans: dict[QueueName, Span]
 
     @property
@@ -207,7 +200,7 @@ class StoreStream:
         begin = {name: number for name, number in begin.items() if name not in removed} if removed else begin
         if beyond := _beyond(queues, begin, differing):  # go on with what comes next
             begin = begin | {name: queues.highs[name] for name in beyond}
-        if is_other_log(queues, anchor):  # already reported
+        if why_other_log(queues, anchor):  # already reported
             anchor = None
         return Available(queues, begin, anchor, spans)
 
@@ -267,9 +260,10 @@ class StoreStream:
     # -- offsets -------------------------------------------------------------------------------------------------------
 
     @property
-    def log(self) -> LogFiles:
-        """The files of the log."""
-        return self._look().log
+    def log(self) -> KnownLog:
+        """The log."""
+        queues = self._look()
+        return KnownLog(queues.log, queues.end)
 
     def _look(self) -> StreamQueues:
         """Return the queues as they are now."""
@@ -305,7 +299,7 @@ class StoreStream:
             time.sleep(0.1)
             queues.refresh(force=True, also=late)
 
-    def _parse(self, offset: Mapping[str, Any]) -> tuple[Offsets, StreamAnchor | None]:
+    def _parse(self, offset: Mapping[str, Any]) -> tuple[Offsets, LogAnchor | None]:
         """Return queue offsets, which must not be changed, and the anchor.
 
         Offsets seen before are not parsed again: there may be 10,000 queues.
@@ -324,7 +318,7 @@ class StoreStream:
         self._names |= {f"{name.topic}/{name.queue_id}": name for name in found}
         return found, anchor_in(offset)
 
-    def _flat(self, offsets: Offsets, anchor: StreamAnchor | None) -> dict[str, int]:
+    def _flat(self, offsets: Offsets, anchor: LogAnchor | None) -> dict[str, int]:
         """Return offsets in flat form, based on the last ones: mostly a few numbers differ."""
         last, text = self._last_flat
         differing = _differing(offsets, last)
@@ -333,7 +327,7 @@ class StoreStream:
         else:
             text = flat(offsets)
         self._last_flat = offsets, text
-        return {**(anchor.marks() if anchor is not None else {}), **text}
+        return {**(marks(anchor) if anchor is not None else {}), **text}
 
     def _starts(self, queues: StreamQueues) -> Offsets:
         """Return where a new query begins: at a time, at times of queues, or at offsets.
@@ -393,7 +387,7 @@ class StoreStream:
         self,
         queues: StreamQueues,
         begin: Offsets,
-        anchor: StreamAnchor | None,
+        anchor: LogAnchor | None,
         ends: Offsets,
         removed: set[QueueName],
         differing: Iterable[QueueName],
@@ -414,9 +408,9 @@ class StoreStream:
             known: the store once had all messages up to `ends`.
         """
         bounds, spans, lost = queues.bounds, {}, self._lost
-        other = anchor if is_other_log(queues, anchor) else None
-        anchor = None if other is not None else anchor
-        read_to = sys.maxsize if anchor is None else anchor.log_offset
+        other = why_other_log(queues, anchor)
+        anchor = None if other else anchor
+        read_to = sys.maxsize if anchor is None else anchor.physical_offset
         for name in sorted(removed):
             lost(queues, name, begin[name], "the queue was removed, with its topic or its last messages")
         names = {name for name in differing if name in ends}
@@ -445,7 +439,7 @@ class StoreStream:
                 self._checked[name] = (high, read_to, end)
             if max(low, least) < min(high, most):
                 spans[name] = (max(low, least), min(high, most))
-        if other is not None:
+        if other:
             self._lost_log(queues, other)
         self._report_losses()
         return spans
@@ -460,12 +454,8 @@ class StoreStream:
             self._reported.add((name, why))
             self._losses.append("" if self._losses else str(lost(queues, name, offset, why)))
 
-    def _lost_log(self, queues: StreamQueues, anchor: StreamAnchor) -> None:
-        why = (
-            f"{queues.root}: the last record that was read, at log offset {anchor.log_offset}, is not there: "
-            "the log was truncated, is damaged there or of another store; "
-            f"{self.options.read.skip_option} goes on with the rest"
-        )
+    def _lost_log(self, queues: StreamQueues, other: str) -> None:
+        why = f"{queues.root}: {other}; {self.options.read.skip_option} goes on with the rest"
         if not queues.log.effects.is_dir(queues.root):
             why = (
                 f"{queues.root}: the store is not there any more; bring it back (is its disk mounted?), or start again"

@@ -27,7 +27,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.config.text import short
 from flintmq.errors import StoreAccessError, StoreError, UsageError
 from flintmq.message import Message
-from flintmq.spark.jobs.replay.exactly_once import WriterIds, WriterTail, alike, messages_of, put_all
+from flintmq.spark.jobs.replay.exactly_once import WriterIds, WriterTail, alike, messages_of, noted, put_all
 from flintmq.spark.jobs.replay.refusals import batches_of, why_refused
 from flintmq.spark.sink.options import SinkOptions
 from flintmq.spark.sink.query import PREFIX, id_in, tag, take_over
@@ -73,7 +73,7 @@ def commit(
         StoreLockedError: another process has the store open.
         UsageError: the store would refuse a row, and nothing was put; or the query cannot be identified.
         StoreError: the store refused a message, or the disk failed; the next commit continues there. Or a batch that
-            was begun cannot be finished.
+            was begun cannot be finished; or the query's checkpoint, or the store's log, was put back.
 
     Durability: all messages, on return.
     """
@@ -88,6 +88,7 @@ def commit(
         for name, noted in work.ledger.of(PREFIX).items():
             if noted["running"] and name != writer_id and not noted.get("stuck"):
                 _finish_of_another(work, name, noted)
+        work.ledger.check(writer_id, work.end, store.config)
         known, skip, spent = work.ledger.get(writer_id), 0, {*files, *bad}
         if known is not None and known["running"]:
             begun = known
@@ -100,8 +101,17 @@ def commit(
                     raise StoreError(f"{error}; {_way_out(options.path, writer_id)}") from error
                 spent |= {*begun["files"], *begun.get("bad", ())}
                 known, skip = None, len(there)  # the batch was computed again, and begins with the stored rows
+        if known is not None and batch is not None and batch < known["batch"]:
+            # Spark repeats the last batch alone. One before it holds other rows: the query began again.
+            raise StoreError(
+                f"{store.root}: batch {batch} of {writer_id.removeprefix(PREFIX)} comes after batch {known['batch']}: "
+                "its checkpoint was removed, or put back to an earlier copy, so what its batches hold is not known; "
+                f"bring the checkpoint back, or {_way_out(options.path, writer_id)} and its rows are put again"
+            )
         if known is None or batch is None or known["batch"] < batch:
             value: dict[str, Any] = {"batch": batch, "files": list(files), "log_end": work.end, "running": True}
+            if known is not None and known.get("anchor"):
+                value["anchor"] = known["anchor"]
             if skip:
                 value["skip"] = skip
             if options.checkpoint:
@@ -271,7 +281,7 @@ def _put(work: _Work, writer_id: str, value: dict[str, Any], *, looked: bool = F
     tail = WriterTail(store.root, value["log_end"], work.end, store.config)
     if not looked:
         _check(store, writer_id, value, tail)
-    skip = value.get("skip", 0)
+    skip, end = value.get("skip", 0), None
     for file in value["files"]:
         for given, _ in _rows(store.root, file):
             begin = min(skip, len(given))
@@ -282,13 +292,16 @@ def _put(work: _Work, writer_id: str, value: dict[str, Any], *, looked: bool = F
                 rows = given[first : first + ROWS_AT_ONCE]
                 names = (f"topic {m.topic!a:.100}, queue {m.queue_id}, a row of {file}" for m in rows)
                 last = put_all(store, rows, names)
-                work.end = last.physical_offset + last.size
+                work.end, end = last.physical_offset + last.size, last.physical_offset
     assert skip == 0  # the files begin with the stored rows
     # The messages are on disk before the ledger says that the batch is done, or a power cut would lose them.
     store.flush()
     _publish(store.root, writer_id, value)
     kept = {"checkpoint": value["checkpoint"]} if "checkpoint" in value else {}
-    done = {"batch": value["batch"], "files": [], "log_end": work.end, "running": False, **kept}
+    anchor = noted(store.root, store.config, end) or value.get("anchor")
+    done = {
+        "batch": value["batch"], "files": [], "log_end": work.end, "running": False, "anchor": anchor, **kept,
+    }  # fmt: skip
     work.ledger.set(writer_id, None if value["batch"] is None else done)
     for file in [*value["files"], *value.get("bad", ())]:
         _remove(os.path.join(store.root, STAGED, file))

@@ -11,14 +11,17 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
+from typing import Any
 
+from flintmq.errors import FormatError
 from flintmq.format.text import java_decode
 from flintmq.storage.filesystem import Effects
-from flintmq.storage.whole_file import replace_file
+from flintmq.storage.versioned_json import VersionedJson, only
 from flintmq.store.consumequeue.writer import LARGEST_OFFSET
 from flintmq.store.layout.queue_name import path_name
 
 FILE_NAME = "flintmq.queues"
+FORMAT = 2
 LARGEST = 64 << 20  # bytes that are read
 
 Ends = dict[tuple[bytes, int], int]  # (topic, queue id) -> queue offset after the last message
@@ -33,17 +36,34 @@ def write(root: str, ends: Mapping[tuple[bytes, int], int], effects: Effects) ->
     Durability: on return.
     """
     rows = sorted([os.fsdecode(topic), queue, end] for (topic, queue), end in ends.items() if path_name(topic))
-    replace_file(os.path.join(root, FILE_NAME), json.dumps(rows).encode(), effects)
+    _file(root).save({"queues": rows}, effects)
 
 
 def read(root: str, effects: Effects) -> Ends:
-    """Read the list; empty if there is none or it is malformed."""
+    """Read the list; empty if there is none or it is malformed.
+
+    Raises:
+        UnsupportedFormatError: a newer FlintMQ wrote it.
+    """
+    data = effects.read_file(os.path.join(root, FILE_NAME), LARGEST) or b"[]"
     try:
-        rows = json.loads(effects.read_file(os.path.join(root, FILE_NAME), LARGEST) or b"[]")
-        ends = {(os.fsencode(topic), int(queue)): int(end) for topic, queue, end in rows}
+        # FlintMQ 0.1 wrote the rows alone.
+        ends = _ends(json.loads(data)) if data[:1] == b"[" else _file(root).parse(data, _built)
     except (ValueError, TypeError, OverflowError, RecursionError):
         return {}
     return ends if all(0 <= end <= LARGEST_OFFSET for end in ends.values()) else {}
+
+
+def _file(root: str) -> VersionedJson:
+    return VersionedJson(os.path.join(root, FILE_NAME), ("format", FORMAT), lambda _: FormatError("malformed"), LARGEST)
+
+
+def _built(state: dict[str, Any]) -> Ends:
+    return _ends(only(state, ("queues",))["queues"])
+
+
+def _ends(rows: Any) -> Ends:
+    return {(os.fsencode(topic), int(queue)): int(end) for topic, queue, end in rows}
 
 
 def forget(root: str, effects: Effects) -> None:

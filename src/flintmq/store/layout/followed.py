@@ -14,7 +14,7 @@ from typing import Any
 
 from flintmq.errors import CorruptStoreError, FlintError
 from flintmq.storage.filesystem import Effects
-from flintmq.storage.versioned_json import VersionedJson
+from flintmq.storage.versioned_json import VersionedJson, only, why
 
 FILE_NAME = "flintmq.follow"
 BYTES_MAX = 1 << 16
@@ -118,11 +118,18 @@ def _file(root: str) -> VersionedJson:
 
 def _refused(path: str, error: Exception) -> FlintError:
     return CorruptStoreError(
-        path, 0, f"it cannot be understood ({error})", "remove it, and follow with --adopt, which compares the logs"
+        path,
+        0,
+        f"it cannot be understood ({why(error)})",
+        "remove it, and follow with --adopt, which compares the logs",
     )
 
 
+_KNOWN = ("master", "begin", "fileSize", "from", "masteredAt", "cutAt", "unsureFrom")
+
+
 def _built(state: dict[str, Any]) -> Followed:
+    only(state, _KNOWN)
     begin, size = state["begin"], state["fileSize"]
     mastered, cut, unsure = state.get("masteredAt"), state.get("cutAt"), state.get("unsureFrom")
     for number in (begin, size, mastered, cut, unsure):

@@ -8,7 +8,6 @@ import pytest
 
 from flintmq.errors import ConfigError, StoreAccessError
 from flintmq.forensics.rebuild import plan_of
-from flintmq.lake.target import ExportAnchor
 from flintmq.spark.jobs.dispatch.state import (
     DispatchSettings,
     DispatchState,
@@ -19,6 +18,7 @@ from flintmq.spark.jobs.dispatch.state import (
     state_path,
 )
 from flintmq.storage.dispatch_lock import DispatchLock
+from flintmq.store.commitlog.anchor import LogAnchor
 from flintmq.store.consumequeue.writer import WriterState
 
 
@@ -34,7 +34,7 @@ def full(plan) -> DispatchState:
         position=500,
         log_begin=100,
         last=(400, 1_700_000_000_000),
-        anchor=ExportAnchor(400, 100, 1_700_000_000_000, 7),
+        anchor=LogAnchor(400, 100, 1_700_000_000_000, 7),
         clean=True,
         queues={"consumequeue/\udcff/0": WriterState(5, 100, 0, -1)},
         batches={"batchconsumequeue/b/1": 46},

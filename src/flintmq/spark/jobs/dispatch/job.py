@@ -40,6 +40,7 @@ from flintmq.spark.jobs.tasks import parallelism, run_tasks
 from flintmq.storage.dispatch_lock import DispatchLock
 from flintmq.storage.stop_event import StopEvent
 from flintmq.storage.store_url import absolute, outside_store
+from flintmq.store.commitlog.anchor import anchor_at
 from flintmq.store.commitlog.log_end import LogEnd, find_end, refuse_damaged_ends
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import Snapshot, list_log
@@ -225,11 +226,11 @@ class _Dispatch:
         topics = batch_topics(plan.root, plan.log.effects)
         rules = replace(plan.rules, batch_topics=start.raw_topics(topics))
         self.plan = replace(plan, log=log, facts=facts, rules=rules)
-        start.check_log(self.plan, self.state)
         known = None if self._end is None else self._end.last
         if known is not None and (known < log.min_offset or log.limit - known > self.max_bytes):
             known = None
         self._end = find_end(log, facts, Report(), known)
+        start.check_log(self.plan, self.state, self._end.offset)
         self.seen = max(self._end.offset, min(self.state.position, log.limit))
         lost = log.min_offset - self.state.position
         if self.state.last[0] >= 0 and lost > 0:
@@ -296,7 +297,7 @@ class _Dispatch:
             done.notes = dict(Counter(done.notes) + Counter(answer["notes"]))
         state.index, state.position, state.clean = index, position, False
         if last[0] >= 0:
-            state.last, state.anchor = (last[0], last[1]), start.anchor_at(plan.log, last[0])
+            state.last, state.anchor = (last[0], last[1]), anchor_at(plan.log, last[0])
         # The commit comes last: tasks have synced their files, and the index files are in place. A start truncates
         # whatever this state does not describe.
         commit(plan.into, plan, state)

@@ -16,13 +16,11 @@ from flintmq.forensics.rebuild import RESULTS, RebuildPlan, plan_of
 from flintmq.format.batch_queue import BATCH_UNIT_SIZE
 from flintmq.format.consume_queue import Unit
 from flintmq.format.text import java_encode
-from flintmq.lake.target import ExportAnchor
 from flintmq.spark.jobs.dispatch.index import index_path
 from flintmq.spark.jobs.dispatch.state import DispatchSettings, DispatchState, check_shape, commit, load, state_path
 from flintmq.spark.jobs.dispatch.tasks import end_work, index_count, work_folder
 from flintmq.storage.dispatch_lock import dispatches_itself
-from flintmq.store.commitlog.files import LogFiles
-from flintmq.store.commitlog.records import record_at
+from flintmq.store.commitlog.anchor import KnownLog, why_lost
 from flintmq.store.consumequeue.reader import ExtQueue, batch_queue, plain_queue
 from flintmq.store.consumequeue.writer import UNIT_SIZE, zero_after
 from flintmq.store.index import reader
@@ -109,36 +107,23 @@ def raw_topics(topics: Iterable[str]) -> frozenset[bytes]:
     return frozenset(java_encode(topic) for topic in topics)
 
 
-def anchor_at(log: LogFiles, physical_offset: int) -> ExportAnchor | None:
-    """Return the anchor of the record at a log offset; None if there is no record."""
-    found = record_at(log, physical_offset)
-    if found is None:
-        return None
-    return ExportAnchor(found.physical_offset, found.size, found.store_timestamp, found.body_crc)
-
-
-def check_log(plan: RebuildPlan, state: DispatchState) -> None:
+def check_log(plan: RebuildPlan, state: DispatchState, end: int | None = None) -> None:
     """Raise unless the last dispatched record is still in the log, or has expired.
 
+    Args:
+        plan, state: of the dispatch.
+        end: log offset where the log ends; None: as far as its files reach.
+
     Raises:
-        UsageError: another record or none is there.
+        UsageError: another record or none is there, or the log ends before it.
     """
-    log, anchor = plan.log, state.anchor
-    if anchor is None or (anchor.physical_offset < log.min_offset and log.files):
-        return
-    found = anchor_at(log, anchor.physical_offset)
-    if found == anchor:
-        return
-    if found is None and log.limit >= anchor.physical_offset:
-        what = "it was truncated below that, or is another store's"
-    elif found is None:
-        what = f"it ends at {log.limit}"
-    else:
-        what = "another record is there: it is another store's, or was truncated and written again"
-    raise UsageError(
-        f"{plan.root}: not the log that {plan.into} was dispatched from up to offset {state.position}: {what}; "
-        f"give an empty directory, or {ANEW}"
-    )
+    known = KnownLog(plan.log, plan.log.limit if end is None else end)
+    why = "" if state.anchor is None else why_lost(known, state.anchor)
+    if why:
+        raise UsageError(
+            f"{plan.root}: not the log that {plan.into} was dispatched from up to offset {state.position}: {why}; "
+            f"bring that log back, give an empty directory, or {ANEW}"
+        )
 
 
 def cut_queues(plan: RebuildPlan, state: DispatchState) -> None:

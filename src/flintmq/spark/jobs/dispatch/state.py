@@ -14,14 +14,14 @@ from typing import Any
 
 from flintmq.errors import ConfigError, StoreAccessError
 from flintmq.forensics.rebuild import RebuildPlan
-from flintmq.lake.target import ExportAnchor
 from flintmq.storage.dispatch_lock import FOLDER
-from flintmq.storage.versioned_json import VersionedJson
+from flintmq.storage.versioned_json import VersionedJson, only, why
+from flintmq.store.commitlog.anchor import LogAnchor
 from flintmq.store.consumequeue.writer import WriterState
 from flintmq.store.layout import directories
 from flintmq.store.layout.file_geometry import SIZE_KEYS
 
-FORMAT = 1
+FORMAT = 2  # 1, of FlintMQ 0.1, did not name the writer
 STATE_BYTES_MAX = 1 << 30  # about 60 bytes a queue
 SHAPE_KEYS = {
     "queue_file": SIZE_KEYS[directories.QUEUES],
@@ -111,7 +111,7 @@ class DispatchState:
     position: int
     log_begin: int
     last: tuple[int, int] = (-1, 0)
-    anchor: ExportAnchor | None = None
+    anchor: LogAnchor | None = None
     clean: bool = False
     queues: dict[str, WriterState] = field(default_factory=dict)
     batches: dict[str, int] = field(default_factory=dict)
@@ -124,11 +124,13 @@ class DispatchState:
         Raises:
             ValueError, TypeError, KeyError, AttributeError: the dict is not a state.
         """
-        shape, index = value["shape"], value["index"]
+        shape, index, anchor = value["shape"], value["index"], value["anchor"]
+        for each, kind in ((value, cls), (shape, DispatchSettings), (index, IndexState), (anchor or {}, LogAnchor)):
+            only(each, kind.__dataclass_fields__)
         made: dict[str, Any] = {
             "shape": DispatchSettings(**{**shape, "delay_ms": tuple(shape["delay_ms"])}),
             "last": tuple(value["last"]),
-            "anchor": None if value["anchor"] is None else ExportAnchor(**value["anchor"]),
+            "anchor": None if anchor is None else LogAnchor(**anchor),
             "queues": {path: WriterState(*row) for path, row in value["queues"].items()},
             "index": IndexState(**{**index, "before": tuple(index["before"]), "end": tuple(index["end"])}),
         }
@@ -164,9 +166,9 @@ def _file(into: str) -> VersionedJson:
     path = state_path(into)
 
     def refused(error: Exception) -> StoreAccessError:
-        return StoreAccessError(f"{path}: not a readable state ({type(error).__name__}); --anew makes everything again")
+        return StoreAccessError(f"{path}: not a readable state ({why(error)}); --anew makes everything again")
 
-    return VersionedJson(path, ("format", FORMAT), refused, STATE_BYTES_MAX)
+    return VersionedJson(path, ("format", FORMAT), refused, STATE_BYTES_MAX, older=(1,))
 
 
 def check_shape(into: str, found: DispatchSettings, wanted: DispatchSettings, given: frozenset[str]) -> None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
+from dataclasses import asdict
 from typing import Any
 
 import pyarrow as pa
@@ -20,14 +21,32 @@ from flintmq.format import properties
 from flintmq.message import Message, Outcome, PutMessageStatus, PutResult, StoredMessage, stored_message
 from flintmq.spark.jobs.replay.rows import LEAST_MS, Records
 from flintmq.storage.filesystem import REAL
-from flintmq.storage.versioned_json import VersionedJson
+from flintmq.storage.versioned_json import VersionedJson, only, why
+from flintmq.store.commitlog.anchor import KnownLog, LogAnchor, anchor_at, why_lost
 from flintmq.store.commitlog.snapshot import list_log
 from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.message_store import MessageStore
 
 FILE_NAME = "flintmq.puts"
-FORMAT = 1
+FORMAT = 2  # 1, of FlintMQ 0.1, did not name the writer, nor a record of the log
 BYTES_MAX = 64 << 20
+# Keys of a writer's record: all; of a replay (live.Position); of a batch of the sink.
+KNOWN = frozenset(
+    [
+        "log_end",
+        "running",
+        "anchor",
+        "after",
+        "rows",
+        "batch",
+        "files",
+        "skip",
+        "checkpoint",
+        "bad",
+        "bad_path",
+        "stuck",
+    ]
+)
 _BY_STORE = (properties.CRC32, properties.INNER_MULTI_QUEUE_OFFSET)  # properties that a store itself adds
 
 
@@ -44,8 +63,8 @@ class WriterIds:
     def __init__(self, root: str) -> None:
         self.path = os.path.join(root, FILE_NAME)
         style = {"ensure_ascii": False, "indent": 1}
-        self._file = VersionedJson(self.path, ("format", FORMAT), self._refused, BYTES_MAX, style)
-        self._givers: dict[str, dict[str, Any]] = self._file.load(lambda value: dict(value["givers"]), REAL) or {}
+        self._file = VersionedJson(self.path, ("format", FORMAT), self._refused, BYTES_MAX, style, older=(1,))
+        self._givers: dict[str, dict[str, Any]] = self._file.load(_checked, REAL) or {}
 
     def get(self, writer_id: str) -> dict[str, Any] | None:
         """Return the last record of a writer."""
@@ -54,6 +73,29 @@ class WriterIds:
     def of(self, prefix: str) -> dict[str, dict[str, Any]]:
         """Return the last records of all writers whose ids begin with this prefix."""
         return {name: value for name, value in self._givers.items() if name.startswith(prefix)}
+
+    def check(self, writer_id: str, end: int, config: StoreConfig) -> None:
+        """Check that the store's log still has what a writer has put, as far as that can be seen.
+
+        Args:
+            writer_id: the writer.
+            end: log offset where the store's log ends.
+            config: RocketMQ's keys.
+
+        Raises:
+            StoreError: the log was put back to an earlier copy, or replaced, and this file was not.
+        """
+        value, why = self.get(writer_id) or {}, ""
+        if value.get("anchor") is not None:
+            root = os.path.dirname(self.path)
+            why = why_lost(KnownLog(list_log(root, config), end), LogAnchor(**value["anchor"]))
+        elif value and not value["running"] and value["log_end"] > end:
+            why = f"the log ends at offset {end}, before {value['log_end']}: it was put back, or replaced"
+        if why:
+            raise StoreError(
+                f"{self.path}: {writer_id} put messages that the log has no more: {why}; bring that log back, or put "
+                "all of them again: into a new store, or into this one without this file"
+            )
 
     def set(self, writer_id: str, value: dict[str, Any] | None) -> None:
         """Write the progress of a writer; None removes it.
@@ -81,9 +123,28 @@ class WriterIds:
 
     def _refused(self, error: Exception) -> StoreAccessError:
         return StoreAccessError(
-            f"{self.path}: not readable ({error}); it records the messages that were put: restore it from a backup, or "
-            "remove it if they may be put again"
+            f"{self.path}: not readable ({why(error)}); it records the messages that were put: restore it from a "
+            "backup, or remove it if they may be put again"
         )
+
+
+def noted(root: str, config: StoreConfig, physical_offset: int | None) -> dict[str, int] | None:
+    """Return the anchor of a record of the store as the file has it: the last one that a writer put.
+
+    Args:
+        root: directory of the store.
+        config: RocketMQ's keys.
+        physical_offset: of the record; None: there is none yet.
+    """
+    found = None if physical_offset is None else anchor_at(list_log(root, config), physical_offset)
+    return None if found is None else asdict(found)
+
+
+def _checked(value: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    for giver in only(value, ("givers",))["givers"].values():
+        only(giver, KNOWN)
+        only(giver.get("anchor") or {}, LogAnchor.__dataclass_fields__)
+    return dict(value["givers"])
 
 
 class WriterTail:

@@ -18,7 +18,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreError, UsageError
 from flintmq.format.index import PEER_533, checked_peer
 from flintmq.spark.jobs.replay.bulk import NewStore, load
-from flintmq.spark.jobs.replay.exactly_once import WriterIds
+from flintmq.spark.jobs.replay.exactly_once import WriterIds, noted
 from flintmq.spark.jobs.replay.live import Pace, Position, put_rows
 from flintmq.spark.jobs.replay.plan import count, count_rows, rules_of, share_out
 from flintmq.spark.jobs.replay.refusals import batches_of, target_config
@@ -30,6 +30,7 @@ from flintmq.storage.filesystem import REAL
 from flintmq.storage.staging import bring_in, staging_for, sweep
 from flintmq.storage.store_url import absolute, is_remote, local_only, outside_store
 from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.layout.given_sizes import refuse_other_sizes
 from flintmq.store.message_store import MessageStore
 
@@ -206,7 +207,8 @@ class _Job:
                 store = NewStore(staging, self.config, self.peer)
                 loaded = load(self.spark, self.source, counted, self.where, rules, store, progress)
                 done.files, done.total = loaded.files, done.rows
-                at = Position(loaded.last_row, loaded.end, done.rows)
+                last = Snapshot(store.root, store.config).log_end.last
+                at = Position(loaded.last_row, loaded.end, done.rows, anchor=noted(store.root, store.config, last))
                 at.write(WriterIds(store.root), self.writer_id)
                 bring_in(staging, self.into)
         return done

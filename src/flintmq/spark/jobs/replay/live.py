@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from flintmq.errors import StoreError, UsageError
-from flintmq.spark.jobs.replay.exactly_once import WriterIds, WriterTail, messages_of, put_all
+from flintmq.spark.jobs.replay.exactly_once import WriterIds, WriterTail, messages_of, noted, put_all
 from flintmq.spark.jobs.replay.refusals import checked, place
 from flintmq.spark.jobs.replay.rows import RowRules, SourceRow, messages, rows_after
 from flintmq.store.message_store import MessageStore
@@ -34,12 +34,14 @@ class Position:
         log_end: where the store's log ended then.
         rows: messages replayed in total.
         running: the replay had not ended: records after log_end may be its own.
+        anchor: the last record of the store's log that the replay put, as `exactly_once.noted` returns it.
     """
 
     after: SourceRow | None
     log_end: int
     rows: int = 0
     running: bool = False
+    anchor: dict[str, int] | None = None
 
     @classmethod
     def read(cls, ledger: WriterIds, writer_id: str) -> Position | None:
@@ -48,7 +50,8 @@ class Position:
         if value is None:
             return None
         after = value["after"]
-        return cls(None if after is None else SourceRow(*after), value["log_end"], value["rows"], value["running"])
+        after = None if after is None else SourceRow(*after)
+        return cls(after, value["log_end"], value["rows"], value["running"], value.get("anchor"))
 
     def write(self, ledger: WriterIds, writer_id: str) -> None:
         """Write the record to the ledger, synced."""
@@ -118,11 +121,13 @@ def put_rows(
 
     Raises:
         UsageError: the source is another one than before.
-        StoreError: the store refused a message; run the replay again after fixing the cause.
+        StoreError: the store refused a message; run the replay again after fixing the cause. Or the store's log has no
+            more what was put before.
 
     Durability: everything, on return.
     """
     end = store.recovered.state.end
+    ledger.check(writer_id, end, store.config)
     at = Position.read(ledger, writer_id) or Position(None, end)
     tail = WriterTail(store.root, at.log_end if at.running else end, end, store.config)
     # Written before the first put, so that the next run knows from where on to look for this run's messages.
@@ -155,6 +160,7 @@ class _RowWriter:
         )
         self.put = self.found = 0
         self.end = max(at.log_end, store.recovered.state.end)
+        self.last: int | None = None  # log offset of the last message put
         self._unsaved, self._saved = 0, time.monotonic()
 
     def put_rows(self, rows: pa.RecordBatch) -> None:
@@ -170,7 +176,7 @@ class _RowWriter:
             end = self._turn(times, begin)
             names = (place(rows, row) for row in range(begin, end))
             last = put_all(self.store, given[begin:end], names)
-            self.end = last.physical_offset + last.size
+            self.end, self.last = last.physical_offset + last.size, last.physical_offset
             self.put += end - begin
             self._done(rows, end, end - begin)
             begin = end
@@ -207,6 +213,7 @@ class _RowWriter:
         # First the messages, then the progress: a record of progress must never be ahead of the log.
         self.store.flush()
         self.at.log_end = self.end
+        self.at.anchor = noted(self.store.root, self.store.config, self.last) or self.at.anchor
         try:
             self.at.write(self.ledger, self.writer_id)
         except OSError as error:
