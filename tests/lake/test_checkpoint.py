@@ -28,7 +28,15 @@ def test_it_is_kept_and_read_again(tmp_path):
     copy.keep(manifest(1))
     copy.keep(manifest(2))
     told = json.loads((tmp_path / "new/place/export.json").read_text())
-    assert told == {"format": 1, "flintmq": "0.2.0", "table": "/lake", "number": 2, "end": 140, "made": 5, "offsets": {"A/0": 2}}
+    assert told == {
+        "format": 1,
+        "flintmq": "0.2.0",
+        "table": "/lake",
+        "number": 2,
+        "end": 140,
+        "made": 5,
+        "offsets": {"A/0": 2},
+    }
     at(copy.folder).check(manifest(2))
     at(copy.folder).check(manifest(3))
 

@@ -14,7 +14,7 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 import flintmq
 from flintmq.arrow.schema import SPARK_SCHEMA, narrow
 from flintmq.cli import app
-from flintmq.errors import StoreError
+from flintmq.errors import StoreError, UsageError
 from flintmq.lake.options import ReadOptions
 from flintmq.lake.scan import ScanPlan, plan_scan, scan_range
 from flintmq.lake.splits import LogRange, equal_ranges
@@ -94,12 +94,16 @@ def test_an_export_that_may_lose_nothing_fails(
 
 
 def test_the_next_export_goes_on(make: Export, store: Path, tmp_path: Path) -> None:
-    """The last record that the export read may be gone, too."""
-    before = offsets(store)
-    last = max(before) // FILE
+    make(store, tmp_path / "out", workers=Deleting(store, (0, 1)), fail_on_data_loss=False)
+    assert make(store, tmp_path / "out", fail_on_data_loss=False).rows == 0
+
+
+def test_a_log_whose_last_file_is_gone_is_not_taken_for_an_old_one(make: Export, store: Path, tmp_path: Path) -> None:
+    """No retention deletes it. What is put there next would lie before the end that the export noted."""
+    last = max(offsets(store)) // FILE
     make(store, tmp_path / "out", workers=Deleting(store, (last,)), fail_on_data_loss=False)
-    again = make(store, tmp_path / "out", fail_on_data_loss=False)
-    assert again.rows == 0
+    with pytest.raises((UsageError, StoreError), match="the log ends at offset [0-9]+, before"):
+        make(store, tmp_path / "out", fail_on_data_loss=False)
 
 
 @pytest.mark.parametrize("follow", [[], ["--follow", "--once"]])

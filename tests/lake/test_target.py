@@ -168,7 +168,10 @@ def test_a_manifest_of_a_newer_version_is_named_as_such(tmp_path, place, what):
         found["format"] = 3
     else:
         (found[place[0]] if place else found)["of_tomorrow"] = 1
-    for writer, whose in (("0.3.0", "made by FlintMQ 0.3.0, newer than this one (0.2.0): upgrade"), ("0.2.0", "made by a")):
+    for writer, whose in (
+        ("0.3.0", "made by FlintMQ 0.3.0, newer than this one (0.2.0): upgrade"),
+        ("0.2.0", "made by a"),
+    ):
         path.write_text(json.dumps({**found, "flintmq": writer}))
         with locked(tmp_path) as target, pytest.raises(UnsupportedFormatError) as caught:
             target.last()
@@ -181,5 +184,8 @@ def test_a_manifest_that_is_cut_off_or_no_json_is_told_apart(tmp_path, cut, why)
         publish(target, 1)
     path = tmp_path / "export=1" / "_flintmq.json"
     path.write_text("a note" if cut is None else path.read_text()[:cut])
-    with locked(tmp_path) as target, pytest.raises(StoreAccessError, match=rf"not a readable manifest \({why}.*restore it"):
+    with (
+        locked(tmp_path) as target,
+        pytest.raises(StoreAccessError, match=rf"not a readable manifest \({why}.*restore it"),
+    ):
         target.last()

@@ -11,7 +11,9 @@ that the table does not have are remains of a run that died, and the next run us
 
 There is one exception: a restored table (`RESTORE`) keeps the number of its newest export, but not its rows. So
 Delta's log is searched for the export from which the present rows come; the next export begins where that one ended,
-with a new number. The package deltalake is the extra `delta`.
+with a new number. Where somebody rewrote all files of the newest export (OPTIMIZE), and Delta has removed that part of
+its log, the rows decide: a restored table has none of the newest export. If there is none, somebody may have deleted
+them, so the user has to say which it was, by a property of the table. The package deltalake is the extra `delta`.
 """
 
 from __future__ import annotations
@@ -29,6 +31,7 @@ from flintmq.arrow.schema import FIRST_COLUMNS
 from flintmq.config.releases import is_older
 from flintmq.errors import MissingExtraError, StoreAccessError, StoreError, UsageError
 from flintmq.lake.columns import RAW
+from flintmq.lake.iceberg_catalog import TableName
 from flintmq.lake.storage_options import storage_options
 from flintmq.lake.table_folder import BucketFolder, TableFolder
 from flintmq.lake.target import NAMES, ExportTarget, Manifest, StagedFile, encoded
@@ -44,6 +47,9 @@ OLDEST = (1, 6)
 """The first deltalake that keeps application transactions; the next export finds the last one by these."""
 NEEDED = "a Delta table needs deltalake 1.6 or later: pip install 'flintmq[delta]'"
 LOG = "_delta_log"
+SAID = "flintmq.export"
+"""Property of a table by which a user says, as `K/N`, that its rows are those of export K, the newest one being N."""
+ATTEMPTS = 5  # commits of an export while others change the table
 CHECKPOINT_INTERVAL = 100  # commits, unless the table sets its own
 _OWN = re.compile(r"(topic_name|date)=.+|\d{6,}-.+\.parquet", re.DOTALL)
 _OLD_CUT = re.compile(r"~[0-9a-f]{16}\Z")  # of a shortened topic_name: earlier versions shortened names in Delta too
@@ -207,26 +213,17 @@ class DeltaTarget(ExportTarget):
             self._publish(manifest, files, schema, places)
 
     def _publish(self, manifest: Manifest, files: Sequence[StagedFile], schema: pa.Schema, places: list[str]) -> None:
-        from deltalake import CommitProperties, DeltaTable, PostCommitHookProperties, Transaction
-        from deltalake.exceptions import DeltaError
+        from deltalake import DeltaTable
+        from deltalake.exceptions import CommitFailedError, DeltaError
 
         assert manifest.number > self._newest >= 0  # files have the number in their names, and no number is used twice
         partition_by = list(manifest.choice["partition_by"])
         full = delta_schema(schema, partition_by)
         try:
-            table = self._table()
-            # A table that was dropped, or made again at this path, may have the same numbers, and not the same rows.
-            same = self._table_id == (None if table is None else str(table.metadata().id))
-            if not same or (table is not None and self._numbers(table) != (self._newest, self._current)):
-                raise StoreError(
-                    f"{self.where} was restored, made again, or exported into, during this export; run it again"
-                )
+            table = self._unchanged()
             if table is None:
                 table = DeltaTable.create(self.where, full, partition_by=partition_by, storage_options=self._storage())
                 self._sync_log()
-            added = self._missing(table, schema, partition_by)
-            if added:
-                table.alter.add_columns(added)
             # The manifest comes first: the next run reads it for every number that the table has.
             self.folder.claim(manifest.number, encoded(manifest))
             # The files' names are durable before the commit that refers to them.
@@ -236,16 +233,16 @@ class DeltaTarget(ExportTarget):
             ]
             self.folder.bring([(file.path, place) for file, place in zip(files, places, strict=True)])
             actions = [_added(file, place) for file, place in zip(files, places, strict=True)]
-            table.create_write_transaction(
-                actions,
-                mode="append",
-                schema=full,
-                partition_by=partition_by,
-                commit_properties=CommitProperties(app_transactions=[Transaction(APP, manifest.number)]),
-                post_commithook_properties=PostCommitHookProperties(
-                    create_checkpoint=False, cleanup_expired_logs=False
-                ),
-            )
+            for attempt in range(1, ATTEMPTS + 1):
+                try:
+                    self._commit_rows(table, manifest, actions, schema, partition_by)
+                    break
+                except CommitFailedError:
+                    # Somebody else committed since the table was loaded: look again whose rows it has.
+                    if attempt == ATTEMPTS:
+                        raise
+                    table = self._unchanged(created=self._table_id is None)
+                    assert table is not None
             self._sync_log()
             self._newest = self._current = manifest.number
             self._table_id = str(table.metadata().id)
@@ -261,6 +258,42 @@ class DeltaTarget(ExportTarget):
             self._shorten_log()
         except (DeltaError, OSError):
             self.notes["log_not_shortened"] = 1
+
+    def _unchanged(self, created: bool = False) -> DeltaTable | None:
+        """Load the table again; None if there is none yet.
+
+        Args:
+            created: this publication has made the table.
+
+        Raises:
+            StoreError: it is another table, or has other rows of exports, than when the export began.
+        """
+        table = self._table()
+        # A table that was dropped, or made again at this path, may have the same numbers, and not the same rows.
+        same = created or self._table_id == (None if table is None else str(table.metadata().id))
+        if not same or (table is not None and self._numbers(table) != (self._newest, self._current)):
+            raise StoreError(
+                f"{self.where} was restored, made again, or exported into, during this export; run it again"
+            )
+        return table
+
+    def _commit_rows(
+        self, table: DeltaTable, manifest: Manifest, actions: list[Any], schema: pa.Schema, partition_by: list[str]
+    ) -> None:
+        """Add the files in one transaction, after one that adds new columns."""
+        from deltalake import CommitProperties, PostCommitHookProperties, Transaction
+
+        added = self._missing(table, schema, partition_by)
+        if added:
+            table.alter.add_columns(added)
+        table.create_write_transaction(
+            actions,
+            mode="append",
+            schema=delta_schema(schema, partition_by),
+            partition_by=partition_by,
+            commit_properties=CommitProperties(app_transactions=[Transaction(APP, manifest.number)]),
+            post_commithook_properties=PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False),
+        )
 
     def _rejected(self, error: Exception) -> StoreError | StoreAccessError:
         """Return the error for users: another export was faster, or deltalake's own."""
@@ -281,9 +314,15 @@ class DeltaTarget(ExportTarget):
         try:
             if not DeltaTable.is_deltatable(self.where, self._storage()):
                 return None
-            return DeltaTable(self.where, version, storage_options=self._storage())
+            table = DeltaTable(self.where, version, storage_options=self._storage())
         except (DeltaError, OSError) as error:
             raise StoreAccessError(f"{self.where}: the Delta table cannot be read: {_line(error)}") from error
+        # Reader version 2 has one feature, and no list of features: columns with other names in the files.
+        mode = table.metadata().configuration.get("delta.columnMapping.mode", "none")
+        if mode != "none" or not 1 <= table.protocol().min_reader_version <= 3:
+            what = f"column mapping by {mode[:20]}" if mode != "none" else "a newer reader version of Delta"
+            raise UsageError(f"{self.where}: the Delta table uses {what}, which is not read or written here")
+        return table
 
     def _storage(self) -> dict[str, str] | None:
         """Return deltalake's options for object storage; None for a disk."""
@@ -324,7 +363,13 @@ class DeltaTarget(ExportTarget):
             return newest, newest
         version = table.version()
         while version >= 0:
-            actions = self._commit(version)
+            try:
+                actions = self._commit(version, newest)
+            except StoreAccessError:
+                current = self._said(table, newest) or (newest if self._has_rows_of(table, newest) else 0)
+                if not current:
+                    raise
+                return newest, current
             found = [action["txn"]["version"] for action in actions if action.get("txn", {}).get("appId") == APP]
             if found:
                 return newest, max(found)
@@ -336,16 +381,35 @@ class DeltaTarget(ExportTarget):
         table = self._table()
         return 0 if table is None else self._numbers(table)[0]
 
-    def _commit(self, version: int) -> list[dict[str, Any]]:
+    def _commit(self, version: int, newest: int) -> list[dict[str, Any]]:
         """Read the actions of one commit."""
         place = f"{LOG}/{version:020d}.json"
         try:
             return [json.loads(line) for line in self.folder.read(place).decode().splitlines() if line]
         except (OSError, ValueError) as error:
             raise StoreAccessError(
-                f"{self.folder.at(place)}: not readable, and nothing else shows whether the table was restored "
-                "(RESTORE) since its last export; export into a new directory"
+                f"{self.folder.at(place)}: not readable, and the table has no row of its last export, {newest}, so "
+                f"nothing shows whether it was restored (RESTORE) since; set its property {SAID} to "
+                f"'{newest}/{newest}' if it was not, or to 'K/{newest}' if its rows are those of export K"
             ) from error
+
+    @staticmethod
+    def _said(table: DeltaTable, newest: int) -> int:
+        """Return the export that a user says the rows are of; 0 if nothing is said of this newest one."""
+        match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", table.metadata().configuration.get(SAID, ""))
+        return int(match[1]) if match is not None and int(match[2]) == newest and int(match[1]) <= newest else 0
+
+    def _has_rows_of(self, table: DeltaTable, number: int) -> bool:
+        """Return whether a row of an export is in the table.
+
+        Raises:
+            StoreAccessError: a manifest, or a file of the table, cannot be read.
+        """
+        from flintmq.lake.table_rows import TableVersion, has_rows_of
+
+        before = self.manifest_of(number - 1) if number > 1 else None
+        version = TableVersion(self.where, "delta", table.version(), TableName(), self.folder.s3)
+        return has_rows_of(version, self.manifest_of(number), before)
 
     def _restored(self, version: int, facts: Mapping[str, Any]) -> int:
         """Return the version that a RESTORE went back to.

@@ -26,11 +26,10 @@ from flintmq.format.record import TRANSACTION_PREPARED
 from flintmq.lake.columns import ExportColumns, columns_of
 from flintmq.lake.export import check_log, check_renamed, named
 from flintmq.lake.members import logs_of, plans_of
-from flintmq.lake.offsets import parse_flat
 from flintmq.lake.options import ReadOptions
 from flintmq.lake.scan import ScanPlan, scan_range
 from flintmq.lake.splits import LogRange, shares
-from flintmq.lake.table_rows import TableVersion, below, keys, milliseconds, open_table
+from flintmq.lake.table_rows import TableVersion, below, is_exported, keys, milliseconds, open_table
 from flintmq.lake.target import CHOICES, Manifest, StoreProgress
 from flintmq.lake.workers import Progress, Threads, Workers
 from flintmq.storage.store_url import absolute
@@ -265,7 +264,7 @@ def compare_range(table: TableVersion, columns: ExportColumns, task: DiffTask) -
     if task.streamed:
         whole, wanted = wanted, wanted.filter(_is_queued(wanted))
         unqueued = whole.num_rows - wanted.num_rows
-    exported = wanted.filter(_is_exported(wanted, task.progress))
+    exported = wanted.filter(is_exported(wanted, task.progress))
     schema = exported.schema
     end = None if task.last else task.part.end
     broker = None if task.member is None else task.member.broker
@@ -306,15 +305,6 @@ def _is_queued(messages: pa.Table) -> Any:
     """Return which messages are in a queue, as a mask: not prepared or rolled-back records."""
     flags: Any = messages["sys_flag"].to_numpy()
     return pa.array(flags & TRANSACTION_PREPARED == 0)
-
-
-def _is_exported(messages: pa.Table, progress: StoreProgress) -> Any:
-    """Return which messages the table has to have, as a mask."""
-    if progress.offsets is None:
-        return below(messages["physical_offset"], progress.end)
-    known = parse_flat("offsets of the table", progress.offsets)
-    queues: Any = zip(messages["topic"].to_pylist(), messages["queue_id"].to_pylist(), strict=True)
-    return below(messages["queue_offset"], pa.array([known.get(queue, 0) for queue in queues], pa.int64()))
 
 
 def _filled(messages: pa.Table, rows: pa.Table, added: Mapping[str, int]) -> tuple[pa.Table, int]:

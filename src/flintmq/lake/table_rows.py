@@ -19,10 +19,11 @@ from flintmq.errors import FlintError, StoreAccessError, UsageError
 from flintmq.lake.bucket_target import BucketTarget
 from flintmq.lake.columns import RAW
 from flintmq.lake.iceberg_catalog import TableName, in_one_line
+from flintmq.lake.offsets import parse_flat
 from flintmq.lake.row_mask import COLUMNS, columns_of, mask_of
 from flintmq.lake.table_folder import BucketFolder, TableFolder, folder_at
 from flintmq.lake.table_format import format_in
-from flintmq.lake.target import MOST_LOST, ExportTarget, Manifest
+from flintmq.lake.target import MOST_LOST, ExportTarget, Manifest, StoreProgress
 from flintmq.message import MEMBER_COLUMNS
 from flintmq.objects.object_file import readable
 from flintmq.objects.opening import bucket_of
@@ -538,6 +539,41 @@ def below(column: Any, border: Any) -> Any:
 def keys(table: pa.Table) -> list[tuple[Any, Any]]:
     """Return log offset and queue offset of each row."""
     return list(zip(table["physical_offset"].to_pylist(), table["queue_offset"].to_pylist(), strict=True))
+
+
+def is_exported(rows: pa.Table, progress: StoreProgress) -> Any:
+    """Return which rows, or messages, of one store a table has up to a progress, as a mask."""
+    if progress.offsets is None:
+        return below(rows["physical_offset"], progress.end)
+    known = parse_flat("offsets of the table", progress.offsets)
+    queues: Any = zip(rows["topic"].to_pylist(), rows["queue_id"].to_pylist(), strict=True)
+    return below(rows["queue_offset"], pa.array([known.get(queue, 0) for queue in queues], pa.int64()))
+
+
+def has_rows_of(version: TableVersion, made: Manifest, before: Manifest | None) -> bool:
+    """Return whether a version of a table has a row of one export, by the progress after and before it.
+
+    Args:
+        version: the version.
+        made: manifest of the export.
+        before: of the one before it; None: there is none.
+
+    Raises:
+        StoreAccessError, OSError: a file of the table cannot be read.
+    """
+    schema = pa.schema([field for field in SPARK_SCHEMA if field.name in _PLACES])
+    for broker in made.members or (None,):
+        progress, earlier = made.progress(broker), None if before is None else before.progress(broker)
+        if progress is None or progress == earlier:
+            continue
+        rows = version.rows(schema, 0, None, broker)
+        fresh = rows if earlier is None else rows.filter(pc.invert(is_exported(rows, earlier)))
+        if pc.any(is_exported(fresh, progress)).as_py():
+            return True
+    return False
+
+
+_PLACES = frozenset({"topic", "queue_id", "queue_offset", "physical_offset"})  # they say which message a row is
 
 
 def milliseconds(column: Any) -> Any:

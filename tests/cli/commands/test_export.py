@@ -96,7 +96,8 @@ def test_a_topic_that_is_not_there(run: Run, golden: Any, tmp_path: Path) -> Non
         ("gone", "/store: the store is not there any more; bring it back (is its disk mounted?), or start again\n"),
         (
             "other",
-            "is not there: the log was truncated, is damaged there or of another store; --skip-damage goes on wi",
+            "is another record than the one that was read there, or none: the log was truncated, is another store's, "
+            "or is damaged there; --skip-damage goes on with the rest",
         ),
     ],
 )

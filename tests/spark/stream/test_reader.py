@@ -15,11 +15,12 @@ from tests.compat.stores import GOLDEN_NAMES
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
 
-from flintmq.lake.offsets import flat
+from flintmq.lake.offsets import MARKS, flat
 from flintmq.lake.stream import reader
-from flintmq.lake.stream.anchor import StreamAnchor
+from flintmq.lake.stream.anchor import marks
 from flintmq.lake.stream.options import StreamOptions
 from flintmq.lake.stream.reader import StoreStream, _differing
+from flintmq.store.commitlog.anchor import LogAnchor
 from flintmq.store.layout.queue_name import QueueName
 from tests.spark.stream.drive import Query, in_queues, keys_of, numbers, place
 from tests.support.own_time import own_time
@@ -107,7 +108,7 @@ def test_offsets_are_flat_and_in_order_and_accepted(golden):
     query = Query(store.path, subscribe="Payments,Orders", maxOffsetsPerTrigger=100)
     first = [place(row) for row in next(query.bites())]
     queues = [f"{topic}/{queue}" for topic in ("Orders", "Payments") for queue in range(4)]
-    assert list(query.offset) == ["@log_offset", "@store_timestamp", *queues]
+    assert list(query.offset) == [*MARKS, *queues]
     text = json.dumps(query.offset)
     rest = Query(store.path, subscribe="Orders,Payments", startingOffsets=text)
     others = [place(row) for bite in rest.bites() for row in bite]
@@ -288,14 +289,14 @@ def test_offsets_are_written_the_same_whatever_was_written_before():
     chance, names = random.Random(5), [QueueName(topic, queue) for topic in "bac" for queue in (2, 10, 1)]
     writes, offsets = StoreStream(StreamOptions.parse({"path": "unused"})), {}
     for number in range(300):
-        anchor = StreamAnchor(number, 7) if chance.random() < 0.5 else None
+        anchor = LogAnchor(number, 9, 7, 8) if chance.random() < 0.5 else None
         if chance.random() < 0.7:
             offsets = offsets | {
                 name: chance.randrange(9) for name in chance.sample(sorted(offsets), len(offsets) // 3)
             }
         else:
             offsets = some_offsets(chance, names)
-        expected = (anchor.marks() if anchor else {}) | flat(offsets)
+        expected = (marks(anchor) if anchor else {}) | flat(offsets)
         assert list(writes._flat(offsets, anchor).items()) == list(expected.items())
 
 

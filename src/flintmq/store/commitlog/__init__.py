@@ -10,6 +10,7 @@ queue_evidence  finds units of queues beyond the files, and the unit of a queue 
 former_life  looks for proof that the records after a stop are stale
 log_end      finds the log's end by reading only its last file
 start_records  finds records that a start of RocketMQ cannot bear
+anchor       names a record by which a later run knows the log again
 records      reads one record again and checks it in full
 report       collects damage and notes of a walk
 snapshot     captures a log at one moment

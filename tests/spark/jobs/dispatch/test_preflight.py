@@ -57,15 +57,19 @@ def test_an_index_is_whole_if_all_of_it_is_as_committed(made):
 def test_the_log_is_known_by_its_last_record(made):
     plan, state = made
     start.check_log(plan, state)
-    assert start.anchor_at(plan.log, 1) is None
     beyond = replace(state.anchor, physical_offset=plan.log.limit + 1)
     for anchor, why in (
-        (replace(state.anchor, body_crc=1), "another record is there"),
-        (replace(state.anchor, physical_offset=state.anchor.physical_offset + 1), "truncated below that"),
-        (beyond, f"it ends at {plan.log.limit}"),
+        (replace(state.anchor, body_crc=1), f"at log offset {state.anchor.physical_offset} is another record"),
+        (
+            replace(state.anchor, physical_offset=state.anchor.physical_offset + 1),
+            "is another record than the one that was read there, or none",
+        ),
+        (beyond, f"the log ends at offset {plan.log.limit}"),
     ):
         with pytest.raises(UsageError, match=f"offset {state.position}: .*{why}.*; give an empty directory, or --anew"):
             start.check_log(plan, replace(state, anchor=anchor))
+    with pytest.raises(UsageError, match="the log ends at offset 5, before .*lost its tail"):
+        start.check_log(plan, state, 5)  # its bytes may lie there still, after the end: a stale tail
 
 
 def test_a_directory_may_be_the_store_by_another_name(golden, tmp_path):

@@ -64,7 +64,12 @@ def test_it_is_readable(plan):
     commit(plan.into, plan, full(plan))
     with open(state_path(plan.into)) as file:
         told = json.load(file)
-    assert told["format"] == 1 and told["position"] == 500 and told["shape"]["peer"] == "5.3.3"
+    assert (
+        told["format"] == 2
+        and told["flintmq"] == "0.2.0"
+        and told["position"] == 500
+        and told["shape"]["peer"] == "5.3.3"
+    )
 
 
 def test_sizes_count_where_they_were_given(plan):

@@ -22,13 +22,14 @@ from flintmq.spark.jobs.replay.exactly_once import WriterIds, noted
 from flintmq.spark.jobs.replay.live import Pace, Position, put_rows
 from flintmq.spark.jobs.replay.plan import count, count_rows, rules_of, share_out
 from flintmq.spark.jobs.replay.refusals import batches_of, target_config
-from flintmq.spark.jobs.replay.rows import RowRules, SourceRow
+from flintmq.spark.jobs.replay.rows import OTHER, RowRules, SourceRow
 from flintmq.spark.jobs.replay.source import CHUNK_BYTES, Chunk, ReplaySource, Source, open_source, rows_of
 from flintmq.spark.jobs.replay.tasks import matching
 from flintmq.spark.jobs.tasks import Progress, parallelism
 from flintmq.storage.filesystem import REAL
 from flintmq.storage.staging import bring_in, staging_for, sweep
 from flintmq.storage.store_url import absolute, is_remote, local_only, outside_store
+from flintmq.store.commitlog.anchor import anchor_at
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.layout.given_sizes import refuse_other_sizes
@@ -267,8 +268,14 @@ class _Job:
         """Return the chunks with the rows after a row.
 
         Raises:
+            UsageError: the source's log has no such row.
             StoreError: some of them have expired.
         """
+        if after is not None and isinstance(self.source, ReplaySource) and self.source.begin <= after.physical_offset:
+            # A walk from there would call it damage. Which row it is, `rows_after` compares.
+            plan = self.source.plan
+            if anchor_at(plan.log, after.physical_offset, plan.log_end) is None:
+                raise UsageError(OTHER.format(after.physical_offset))
         begin = self.source.begin if after is None else after.physical_offset
         of_log = self.strict and isinstance(self.source, ReplaySource)
         if after is not None and of_log and self.source.begin > after.physical_offset + after.size:

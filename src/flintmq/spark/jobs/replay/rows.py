@@ -91,16 +91,16 @@ def rows_after(
             at = places == last.physical_offset
             for row in numpy.flatnonzero(at & (offsets == last.queue_offset)).tolist():
                 if SourceRow.of(batch, row) != last:
-                    raise UsageError(_OTHER.format(last.physical_offset))
+                    raise UsageError(OTHER.format(last.physical_offset))
                 seen = True
             after = (places > last.physical_offset) | (at & (offsets > last.queue_offset))
             batch = batch if after.all() else batch.filter(pa.array(after))
         yield batch
     if last is not None and not seen:
-        raise UsageError(_OTHER.format(last.physical_offset))
+        raise UsageError(OTHER.format(last.physical_offset))
 
 
-_OTHER = (
+OTHER = (
     "the source no longer has the message at log offset {} that was replayed last; it is another one, or was "
     "made again: replay it into a new directory"
 )
