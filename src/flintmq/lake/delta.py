@@ -395,7 +395,7 @@ class DeltaTarget(ExportTarget):
 
     @staticmethod
     def _said(table: DeltaTable, newest: int) -> int:
-        """Return the export that a user says the rows are of; 0 if nothing is said of this newest one."""
+        """Return the export that a user names as the one of the rows; 0 if none is named."""
         match = re.fullmatch(r"(\d{1,9})/(\d{1,9})", table.metadata().configuration.get(SAID, ""))
         return int(match[1]) if match is not None and int(match[2]) == newest and int(match[1]) <= newest else 0
 

@@ -372,7 +372,7 @@ def check_log(
 
 
 def _why_no_begin(log: KnownLog, offset: int) -> str:
-    """Return why a log cannot be continued at a log offset where one ended before, in words; empty if it can."""
+    """Return why a log cannot be continued at an offset where one ended; empty if it can."""
     if offset > log.end:
         return f"the log ends at offset {log.end}, before {offset}: it lost its tail, was replaced, or put back"
     if log.files.min_offset < offset < log.end:

@@ -551,7 +551,9 @@ def is_exported(rows: pa.Table, progress: StoreProgress) -> Any:
 
 
 def has_rows_of(version: TableVersion, made: Manifest, before: Manifest | None) -> bool:
-    """Return whether a version of a table has a row of one export, by the progress after and before it.
+    """Return whether a version of a table has a row of one export.
+
+    The progress after and before the export says which rows it added.
 
     Args:
         version: the version.

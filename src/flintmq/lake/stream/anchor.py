@@ -124,7 +124,9 @@ def walked_to(queues: StreamQueues, anchor: LogAnchor | None) -> int | None:
 
 
 def why_other_log(queues: StreamQueues, anchor: LogAnchor | None) -> str:
-    """Return why the log is not the one that was read, in words; empty if it is, or if that cannot be checked.
+    """Return why the log is not the one that was read; empty if it is.
+
+    It is also empty if that cannot be checked.
 
     Raises:
         StoreAccessError: a file may not be read.

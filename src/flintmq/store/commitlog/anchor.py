@@ -1,6 +1,6 @@
-"""Names a record of a log, by which a later run knows the log again: the anchor of every progress that is kept.
+"""Names a record of a log, by which a later run knows the log again.
 
-The anchor is the last record of the log before the place that a run reached, whether the run wanted that record or not.
+Every progress that is kept has such an anchor. It is the last record of the log before the place that a run reached, whether the run wanted that record or not.
 So a log that was cut below that place, replaced, or put back has another record there, or none, and nothing that came
 since can be passed over. One function makes anchors (`anchor_at`), one compares them (`why_lost`). Each progress, its
 anchor and what happens to it: docs/internals/progress.md.
@@ -67,7 +67,9 @@ def anchor_at(log: LogFiles, physical_offset: int, end: int | None = None) -> Lo
 
 
 def why_lost(log: KnownLog, anchor: LogAnchor) -> str:
-    """Return why a log is not the one that an anchor is of, in words; empty if it is, or if the record has expired.
+    """Return why a log is not the one of an anchor, in words; empty if it is.
+
+    It is also empty if the record has expired: then nothing can be compared.
 
     Raises:
         StoreAccessError: a file may not be read.

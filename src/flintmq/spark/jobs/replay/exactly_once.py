@@ -129,7 +129,7 @@ class WriterIds:
 
 
 def noted(root: str, config: StoreConfig, physical_offset: int | None) -> dict[str, int] | None:
-    """Return the anchor of a record of the store as the file has it: the last one that a writer put.
+    """Return the anchor of the last record that a writer put, as the file has it.
 
     Args:
         root: directory of the store.
