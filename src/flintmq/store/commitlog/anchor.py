@@ -1,9 +1,9 @@
 """Names a record of a log, by which a later run knows the log again.
 
-Every progress that is kept has such an anchor. It is the last record of the log before the place that a run reached, whether the run wanted that record or not.
-So a log that was cut below that place, replaced, or put back has another record there, or none, and nothing that came
-since can be passed over. One function makes anchors (`anchor_at`), one compares them (`why_lost`). Each progress, its
-anchor and what happens to it: docs/internals/progress.md.
+Every progress that is kept has such an anchor. It is the last record of the log before the place that a run reached,
+whether the run wanted that record or not. So a log that was cut below that place, replaced, or put back has another
+record there, or none, and nothing that came since can be passed over. One function makes anchors (`anchor_at`), one
+compares them (`why_lost`). Each progress, its anchor and what happens to it: docs/internals/progress.md.
 """
 
 from __future__ import annotations
