@@ -128,3 +128,18 @@ def test_a_log_without_its_first_files_is_followed_from_there(tmp_path: Path, ma
     assert int(files[0].name) == expected
     assert b"".join(path.read_bytes() for path in files).rstrip(b"\0") == master.log[expected:].rstrip(b"\0")
     sim.honest()
+
+
+@pytest.mark.parametrize(("begin", "told"), [(3000, 3000), (3000, 2000), (3000, 0), (5000, 2000), (37_000, 1000)])
+def test_a_first_file_that_was_deleted_since_the_broker_told_of_it_is_searched_for(begin: int, told: int):
+    sim = master_of(begin, begin + 1500)
+    line = search(sim).line_at("first", told)
+    got = line.receive(30)
+    assert got is not None and got.offset == begin
+    line.close()
+
+
+def test_a_broker_that_told_of_a_first_file_beyond_the_masters_log_is_another():
+    with pytest.raises(DivergedError) as caught:
+        search(master_of(3000, 4500)).line_at("first", 9000)
+    assert caught.value.reason == "behind"

@@ -130,7 +130,7 @@ def test_an_open_store_keeps_what_the_broker_says(tmp_path: Path):
         assert wait_event(tables, store) == {"event": "metadata", "files": ["topics.json", "consumerOffset.json"]}
         assert store.consumer_offset("G", "A", 0) == 7 and store.consumer_offset("G", "B", 0) is None
         asked.next = ConnectionError("gone\nfor now")
-        assert wait_event(tables, store) == {"event": "lost", "reason": "gone\nfor now"}
+        assert wait_event(tables, store) == {"event": "lost", "what": "tables", "reason": "gone\nfor now"}
         asked.next = ReplicationError("config", "refused")
         time.sleep(0.1)
         assert tables.take(store) is None, "reported once, and not the end"

@@ -237,7 +237,7 @@ def test_a_broker_that_is_not_there_yet_is_asked_again(world: World):
     world.peers["a"].close()
     running = Running(world.fleet(every_s=0.05))
     wait_until(lambda: world.events != [])
-    assert world.events == [{"event": "lost", "reason": world.events[0]["reason"], "broker": "a"}]
+    assert world.events == [{"event": "lost", "what": "broker", "reason": world.events[0]["reason"], "broker": "a"}]
     world.peers["a"] = RemotingPeer(lambda asked: world.ha_address("a", asked))
     wait_until(lambda: len(world.made) == 1)
     assert running.end() is None
@@ -275,6 +275,65 @@ def test_once_without_brokers_is_wrong_use(world: World, monkeypatch: pytest.Mon
     with pytest.raises(UsageError, match="no broker to follow"):
         world.fleet(once=True).run(threading.Event())
     assert len(world.names.asked) == 3
+
+
+@pytest.mark.parametrize("why", ["is not there", "is busy", "has only slaves", "is not known"])
+@pytest.mark.parametrize("others", [0, 1])
+def test_once_fails_if_a_broker_was_never_copied(world: World, why: str, others: int, monkeypatch: pytest.MonkeyPatch):
+    """Three looks, then the verdict; the others are copied whole."""
+    monkeypatch.setattr("flintmq.ha.fleet.RETRY_S", 0.01)
+    brokers = ["bad"] if why == "is not known" else []
+    for name in ["good"] * others + (["bad"] if why != "is not known" else []):
+        world.add(name, 1001)
+        brokers.append(name)
+    if why == "is not there":
+        world.peers["bad"].close()
+    elif why == "is busy":
+        world.peers["bad"].answer = lambda asked: reply(asked, code=2, remark="busy")
+    elif why == "has only slaves":
+        addresses = f'"good":{{"brokerAddrs":{{0:"{world.peers["good"].address}"}},"cluster":"C"}},' if others else ""
+        table = f'{{"brokerAddrTable":{{{addresses}"bad":{{"brokerAddrs":{{1:"h:1"}},"cluster":"C"}}}}}}'.encode()
+        world.names.answer = lambda asked: reply(asked, table)
+    running = Running(world.fleet(once=True, brokers=brokers))
+    wait_until(lambda: len(world.made) == others)
+    for one in world.made:
+        one.ends.set()
+    running.thread.join(10)
+    assert not running.thread.is_alive() and isinstance(running.error, UsageError)
+    assert str(running.error).startswith("broker 'bad' was not copied: ")
+    assert len(world.names.asked) == 3
+    assert [event["what"] for event in world.events if event["event"] == "lost"] == ["broker"], "told of once"
+
+
+def test_once_with_a_broker_that_comes_at_the_third_look(world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("flintmq.ha.fleet.RETRY_S", 0.01)
+    world.add("a", 1001)
+    answers = iter([None, None, 1])
+    world.peers["a"].answer = lambda asked: world.ha_address("a", asked) if next(answers) else None
+    running = Running(world.fleet(once=True))
+    wait_until(lambda: len(world.made) == 1)
+    world.made[0].ends.set()
+    running.thread.join(10)
+    assert not running.thread.is_alive() and running.error is None
+
+
+@pytest.mark.parametrize("chosen", [{"brokers": ["typo"]}, {"cluster": "typo"}])
+def test_a_name_that_nothing_has_is_told_of_with_those_that_are_there(world: World, chosen: dict[str, Any]):
+    world.add("a", 1001, "Orders")
+    running = Running(world.fleet(every_s=0.02, **chosen))
+    wait_until(lambda: len(world.names.asked) > 5)
+    there = "'Orders'" if "cluster" in chosen else "'a'"
+    assert len(world.events) == 1 and world.events[0]["reason"].endswith(f"it knows {there}")
+    assert running.end() is None
+
+
+def test_a_broker_that_stays_away_is_told_of_again(world: World, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("flintmq.ha.fleet.REMIND_S", 0.1)
+    world.add("a", 1001)
+    world.peers["a"].close()
+    running = Running(world.fleet(every_s=0.02))
+    wait_until(lambda: len(world.events) == 3)
+    assert {event["broker"] for event in world.events} == {"a"} and running.end() is None
 
 
 def test_wrong_use(world: World):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import json
 import random
+import struct
 
 import pytest
 
@@ -119,11 +120,17 @@ def test_reports_are_fewer_while_there_is_more_to_read(offset: int, now: float, 
     assert line.report_due(offset, now, more=True) is due
 
 
-def test_a_line_is_silent_after_twenty_seconds_and_its_bytes_count():
+def test_a_line_is_silent_after_twenty_seconds_without_a_header_or_a_byte_of_a_body():
     line = FollowerLine(200, FILE, 0.0)
     assert not line.silent(SILENCE_S) and line.silent(SILENCE_S + 0.1)
-    take(line, b"\0", 19.0)
+    head = struct.pack(">qi", 200, 2)
+    for at in range(11):  # a header that drips is not heard before its end
+        take(line, head[at : at + 1], 1.7 * at)
+    assert line.silent(SILENCE_S + 0.1)
+    take(line, head[11:], 19.0)
     assert not line.silent(SILENCE_S + 18.9) and line.silent(SILENCE_S + 19.1)
+    take(line, b"\0", 38.0)
+    assert not line.silent(SILENCE_S + 37.9) and line.silent(SILENCE_S + 38.1)
 
 
 def java_session(version: str) -> tuple[bytes, int]:

@@ -430,7 +430,7 @@ def test_waits_between_attempts_grow_to_five_seconds_and_begin_anew(
             waits.append(sim.time.now - before)
         expected = (0.2, 0.4, 0.8, 1.6, 3.2, 5, 5, 5, 5)
         assert all(0.7 * most <= wait <= most for wait, most in zip(waits, expected, strict=True))
-        assert one.events[1:] == [{"event": "lost", "reason": "Connection refused"}]
+        assert one.events[1:] == [{"event": "lost", "what": "line", "reason": "Connection refused"}]
         sim.up = True
         one.catch_up(sim.end)
         assert 0.14 <= one.follower.steps.wait_s() <= 0.2

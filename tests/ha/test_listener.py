@@ -457,6 +457,21 @@ def test_networks(listen: Callable[..., tuple[HaListener, Source]], networks: tu
             assert line.hung_up() == b"" and served.followers() == []
 
 
+def test_who_is_refused_is_told_of_now_and_then(
+    listen: Callable[..., tuple[HaListener, Source]], caplog: pytest.LogCaptureFixture
+):
+    """Whoever tries again for ever, or from many addresses, does not fill the log."""
+    served, _ = listen(options={"allow": ("10.1.2.0/24",)})
+    with caplog.at_level(logging.WARNING):
+        for _ in range(5):
+            with Line(served.address) as line:
+                assert line.hung_up() == b""
+        for number in range(500):
+            served._tell_refused((f"h{number}", 1))
+        told = [line.getMessage() for line in caplog.records if "not in an allowed network" in line.getMessage()]
+    assert sum(line.startswith("127.0.0.1:") for line in told) == 1 and len(told) == 64
+
+
 def test_a_mapped_address_is_that_of_its_network(tmp_path: Path):
     """Who comes over IPv4 to a socket of IPv6 is written ::ffff:127.0.0.1 there."""
     source = Source(tmp_path)
@@ -503,6 +518,7 @@ def test_at_most_so_many(listen: Callable[..., tuple[HaListener, Source]]):
         ({"ha_listen": "127.0.0.1:10912"}, "ha_listen"),
         ({"ha_allow": ["10.1.2.3/8"]}, "ha_allow"),
         ({"ha_allow": ["here"]}, "ha_allow"),
+        ({"ha_allow": ["::ffff:127.0.0.0/104"]}, "ha_allow: an IPv4 network in IPv6"),
         ({"ha_new_slave": "all"}, "ha_new_slave"),
         ({"ha_count": "socket"}, "ha_count"),
         ({"ha_connections": 0}, "ha_connections"),

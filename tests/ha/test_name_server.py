@@ -6,6 +6,7 @@ import pytest
 
 from flintmq.errors import ReplicationError, UsageError
 from flintmq.ha import name_server
+from flintmq.ha.connection import parse_master
 from flintmq.ha.name_server import BrokerRoute
 from tests.ha.remoting_peer import Answer, RemotingPeer, broker, reply
 
@@ -81,3 +82,19 @@ def test_brokers_that_give_no_address(answer: Answer):
     with RemotingPeer(answer) as peer, pytest.raises(ReplicationError, match="request 906") as caught:
         name_server.ha_address(peer.address)
     assert caught.value.reason == "config"
+
+
+@pytest.mark.parametrize(("told", "address"), [("::1:10912", "[::1]:10912"), ("[::1]:7", "[::1]:7"), ("b:7", "b:7")])
+def test_an_ipv6_address_is_given_as_a_follower_takes_it(told: str, address: str):
+    with RemotingPeer(lambda asked: reply(asked, fields={"masterHaAddress": told})) as peer:
+        assert name_server.ha_address(peer.address) == address
+    assert parse_master(address)[1] == int(told.rpartition(":")[2])
+
+
+@pytest.mark.parametrize("code", [2, 14, 1500, -1006])
+def test_a_refusal_that_may_pass_is_as_good_as_no_answer(code: int):
+    with RemotingPeer(lambda asked: reply(asked, code=code, remark="busy")) as peer:
+        with pytest.raises(ConnectionError, match=f"refused with code {code}: 'busy'"):
+            name_server.ha_address(peer.address)
+        with pytest.raises(ConnectionError, match=f"code {code}"):
+            name_server.routes([peer.address])

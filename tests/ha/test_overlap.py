@@ -9,6 +9,7 @@ import pytest
 from flintmq.errors import DivergedError, OffsetGoneError, ReplicationError, UsageError
 from flintmq.ha.overlap import Overlap, QueueGapCheck, judge_silence
 from tests.compat.replication import GoldenMaster
+from tests.support.small_logs import make
 
 
 def overlap(master: GoldenMaster, begin: int, end: int) -> Overlap:
@@ -120,3 +121,22 @@ def test_after_a_gap_each_queue_goes_on_with_its_next_offset(master: GoldenMaste
     check, data = gap(master, {queue: offset + change})
     with pytest.raises(DivergedError, match=f"queue offset {offset} where {offset + change} is next"):
         check.check(data)
+
+
+@pytest.mark.parametrize("known", [True, False], ids=["known", "unknown"])
+@pytest.mark.parametrize("whole", [True, False], ids=["from 0", "from later"])
+@pytest.mark.parametrize("older", [True, False], ids=["older", "younger"])
+@pytest.mark.parametrize("offset", [0, 500, 672])
+def test_which_first_records_after_a_gap_are_another_past(known: bool, whole: bool, older: bool, offset: int):
+    """672 is next where the queue is known. A time alone proves nothing."""
+    record = memoryview(make(4096, 5000, queue_offset=offset))
+    check = QueueGapCheck({(b"T", 0): 672} if known else {}, 4096, 4096, whole=whole, last_time=6000 if older else 4000)
+    if known:
+        refused = offset == 500 or (offset == 0 and older)
+    else:
+        refused = offset > 0 and (whole or older)
+    if refused:
+        with pytest.raises(DivergedError, match=f"queue offset {offset} where {672 if known else 0} is next"):
+            check.check(record)
+    else:
+        assert check.check(record)

@@ -185,6 +185,9 @@ def test_requests_that_fit_no_frame():
         ("127.0.0.1:10911", ("127.0.0.1", 10911)),
         ("[::1]:1", ("::1", 1)),
         ("broker-a.local:65535", ("broker-a.local", 65535)),
+        ("::1:10911", ("::1", 10911)),  # as RocketMQ writes it, and splits it: at the last colon
+        ("fe80::1:2:10911", ("fe80::1:2", 10911)),
+        ("::ffff:10.0.0.1:10911", ("::ffff:10.0.0.1", 10911)),
     ],
 )
 def test_addresses(address: str, parts: tuple[str, int]):
@@ -193,7 +196,25 @@ def test_addresses(address: str, parts: tuple[str, int]):
 
 @pytest.mark.parametrize(
     "address",
-    ["", "a", ":1", "a:", "a:0", "a:65536", "a:99999999", "a:1x", "a:١", "a b:1", "a/b:1", "u@h:1", "ä:1", "a\n:1"],
+    [
+        "",
+        "a",
+        ":1",
+        "a:",
+        "a:0",
+        "a:65536",
+        "a:99999999",
+        "a:1x",
+        "a:١",
+        "a b:1",
+        "a/b:1",
+        "u@h:1",
+        "ä:1",
+        "a\n:1",
+        "1::2::3:4",
+        "1:2:3",
+        "::g:1",
+    ],
 )
 def test_what_is_no_address(address: str):
     with pytest.raises(UsageError, match="HOST:PORT"):

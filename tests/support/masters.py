@@ -10,7 +10,7 @@ import contextlib
 import socket
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
@@ -43,8 +43,8 @@ def recorded(
             master.close()
 
 
-def answers(refused: int = 0) -> Callable[[Asked], bytes | None]:
-    """What the recorded broker says; a request that its ACL refuses."""
+def answers(refused: int = 0, ends: Mapping[str, int] | None = None) -> Callable[[Asked], bytes | None]:
+    """What the recorded broker says, `ends` of its queues; a request that its ACL refuses."""
     bodies = remoting_peer.recorded("533")
     bodies[26] = remoting_peer.CONFIG
     bodies[28] = b'{"table":{"commitLogMinOffset":"0","commitLogMaxOffset":"387695"}}'
@@ -53,6 +53,9 @@ def answers(refused: int = 0) -> Callable[[Asked], bytes | None]:
     def answer(asked: Asked) -> bytes | None:
         if asked.code == refused:
             return reply(asked, code=16, remark="User: follower has no permission to access the resource")
+        if asked.code == 30:
+            queue = f"{asked.fields['topic']}/{asked.fields['queueId']}"
+            return reply(asked, fields={"offset": str((ends or {}).get(queue, 0))})
         return others(asked)
 
     return answer
@@ -61,7 +64,9 @@ def answers(refused: int = 0) -> Callable[[Asked], bytes | None]:
 @contextmanager
 def served(refused: int = 0, **how: Any) -> Iterator[Addresses]:
     """A recorded master and its broker, on the loopback."""
-    with recorded(**how) as master, RemotingPeer(answers(refused)) as broker:
+    with tempfile.TemporaryDirectory(prefix="ends-") as place:
+        ends = {queue: len(units) // 20 for queue, units in GoldenMaster("533", Path(place)).queue_units().items()}
+    with recorded(**how) as master, RemotingPeer(answers(refused, ends)) as broker:
         yield {HA: f"127.0.0.1:{master.port}", MAIN: broker.address}
 
 

@@ -19,7 +19,7 @@ from typing import TypeVar
 
 from flintmq.config.key_effects import without_effect
 from flintmq.config.keys import StoreConfig
-from flintmq.errors import CorruptStoreError, FormatError, StoreAccessError
+from flintmq.errors import CorruptStoreError, FlintError, FormatError, StoreAccessError
 from flintmq.format import checkpoint, index, timer
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
@@ -29,7 +29,7 @@ from flintmq.store.commitlog.records import record_at
 from flintmq.store.commitlog.resync import next_record
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.index import reader
-from flintmq.store.layout import config_reader, directories
+from flintmq.store.layout import config_reader, directories, followed
 from flintmq.store.layout.config_reader import BrokerConfig
 from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.read.queue_lookup import Bounds, QueueLookup
@@ -167,6 +167,21 @@ class TimerSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class CopySummary:
+    """What `flintmq follow` noted about its copy.
+
+    Attributes:
+        master: address of the master's replication port.
+        promotable: who carries on here goes on at the offsets at which the master would.
+        lacks: why that is not so, or not known; None if it is.
+    """
+
+    master: str
+    promotable: bool
+    lacks: str | None
+
+
+@dataclass(frozen=True, slots=True)
 class InspectNote:
     """One oddity: `code` is stable, `text` is for people."""
 
@@ -187,6 +202,7 @@ class Inspection:
         checkpoint: its six numbers; None without a usable file.
         timer: None without a timer store.
         undelivered: messages that nobody delivers, by kind; each has a note too.
+        copy: None if the store is no copy, or was opened as a master since.
     """
 
     root: str
@@ -202,6 +218,7 @@ class Inspection:
     checkpoint: dict[str, int] | None = None
     timer: TimerSummary | None = None
     undelivered: list[Undelivered] = field(default_factory=list)
+    copy: CopySummary | None = None
     notes: list[InspectNote] = field(default_factory=list)
 
     @property
@@ -266,6 +283,7 @@ class _Inspector:
             checkpoint=self._checkpoint() if files else None,
             timer=self._timer() if files else None,
             undelivered=self._asked("undelivered", self.root, lambda: undelivered(self.lookup)) or [],
+            copy=self._copy(),
         )
         for one in found.undelivered:
             self._note(one.kind, one.text)
@@ -282,6 +300,16 @@ class _Inspector:
         self._note_missing_queues()
         found.notes = self.notes
         return found
+
+    def _copy(self) -> CopySummary | None:
+        try:
+            found = followed.read(self.root, self.effects)
+        except FlintError as error:
+            self._note("copy", str(error))
+            return None
+        if found is None or found.mastered_at is not None:
+            return None
+        return CopySummary(found.master, found.lacks is None, found.lacks)
 
     def _note(self, code: str, text: str) -> None:
         self.notes.append(InspectNote(code, text))

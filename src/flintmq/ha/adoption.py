@@ -117,7 +117,8 @@ def note_begin(root: str, now: Followed, effects: Effects) -> None:
     except CorruptStoreError:  # it is adopted
         before = None
     if before is not None and before.begin == now.begin:
-        now = replace(now, chosen=before.chosen, unsure_from=before.unsure_from)
+        lacks = now.lacks if before.mastered_at is not None else before.lacks
+        now = replace(now, chosen=before.chosen, unsure_from=before.unsure_from, lacks=lacks)
     if before != now:
         followed.write(root, now, effects)
 
@@ -167,6 +168,24 @@ def note_compared(root: str, effects: Effects) -> None:
     found = followed.read(root, effects)
     if found is not None and found.unsure_from is not None:
         followed.write(root, replace(found, unsure_from=None), effects)
+
+
+def note_lacks(root: str, lacks: str | None, effects: Effects) -> bool:
+    """Note why the copy cannot be carried on as the master would go on; None: it can.
+
+    Returns:
+        Whether that is another answer than before.
+
+    Raises:
+        OSError: the disk refused.
+
+    Durability: on return.
+    """
+    found = followed.read(root, effects)
+    if found is None or found.lacks == lacks:
+        return False
+    followed.write(root, replace(found, lacks=lacks), effects)
+    return True
 
 
 def is_new(root: str, config: StoreConfig, effects: Effects) -> bool:

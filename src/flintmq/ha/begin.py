@@ -46,11 +46,12 @@ class BeginSearch:
     def __init__(self, ask: Ask, file_size: int, stopped: Callable[[], bool]) -> None:
         self._ask, self._file_size, self._stopped = ask, file_size, stopped
 
-    def line_at(self, begin: str | int) -> MasterConnection:
+    def line_at(self, begin: str | int, first: int = 0) -> MasterConnection:
         """Return a line on which the master sends its log from a begin on.
 
         Args:
             begin: "first", "last", or the log offset of a file.
+            first: of the first file, as the broker said; it may have deleted that since, and then "first" is searched.
 
         Raises:
             OSError: the line is lost, or the master does not answer.
@@ -61,7 +62,7 @@ class BeginSearch:
             return self.last_file()[0]
         if begin != "first" and not isinstance(begin, int):
             raise UsageError(f"begin {begin!r} is neither first, last nor the log offset of a file")
-        offset = 0 if begin == "first" else int(begin)
+        offset = first if begin == "first" else int(begin)
         if offset < 0 or offset % self._file_size:
             text = f"no log file of {self._file_size} bytes begins at offset {offset}; begin at a multiple of that"
             raise ReplicationError("geometry", text)
@@ -72,11 +73,11 @@ class BeginSearch:
         if offset == last:
             return line
         line.close()
-        if begin != "first":
+        if begin != "first" or offset > last:
             kind = OffsetGoneError if offset < last else DivergedError
             reason = "gone" if offset < last else "behind"
             raise kind(reason, f"the master has no log file at offset {offset}; its last one begins at {last}")
-        return self._first_between(0, last)
+        return self._first_between(offset, last)
 
     def line_if_there(self, offset: int, seconds: float) -> MasterConnection | None:
         """Return a line if the master has bytes at an offset."""

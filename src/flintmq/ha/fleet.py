@@ -8,7 +8,9 @@ address it is tried again.
 
 from __future__ import annotations
 
+import math
 import threading
+import time
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any, Final, Protocol
@@ -23,6 +25,8 @@ EVERY_S: Final = 30.0
 RETRY_S: Final = 1.0
 """Seconds between two attempts to reach a name server, with `once`."""
 ATTEMPTS: Final = 3
+REMIND_S: Final = 600.0
+"""Seconds after which a broker that is still lost is told of again."""
 PLACE: Final = "{broker}"
 
 Event = dict[str, Any]
@@ -109,8 +113,12 @@ class Fleet:
         self.every_s, self.timeout_s = every_s, timeout_s
         self.members: dict[str, FleetMember] = {}
         self._on_event, self._one_event = on_event, Lock()
+        self._looks = 0
         self._changed = False  # a follower ended, or it is to stop
-        self._lost: set[str | None] = set()  # brokers that do not answer; None: the name server
+        self._told: dict[
+            str | None, float
+        ] = {}  # when it was last said that this broker is lost; None: the name server
+        self._missing: dict[str, str] = {}  # brokers that are wanted and not followed, as of the last look: why
 
     def run(self, stopping: threading.Event) -> None:
         """Follow until stopped, until all are refused, or with `once` until all have ended.
@@ -121,40 +129,55 @@ class Fleet:
         Raises:
             ReplicationError: a broker was refused; the others were followed.
             FlintError, OSError: likewise, by its store.
-            UsageError: with `once`, no name server or no broker was found.
+            UsageError: with `once`, no name server or no broker was found, or one of them never answered.
         """
         try:
-            attempts = 0
             while not stopping.is_set():
-                attempts += 1
-                found = self.look()
-                if self.once and not found and not self.members and attempts >= ATTEMPTS:
-                    raise UsageError(f"{self._servers}: no broker to follow was found there")
+                self._looks += 1
+                self.look()
                 if self._is_over():
                     break
-                self._wait(stopping, RETRY_S if self.once and not self.members else self.every_s)
+                lacks = self._missing or not self.members
+                self._wait(stopping, RETRY_S if self.once and lacks and self._looks < ATTEMPTS else self.every_s)
         finally:
             self.stop()
         for member in self.members.values():
             if member.error is not None:
                 raise member.error
+        if self.once and self._missing and not stopping.is_set():
+            name, why = next(iter(self._missing.items()))
+            raise UsageError(f"broker {name!a} was not copied: {why}")
+        if self.once and not self.members and not stopping.is_set():
+            raise UsageError(f"{self._servers}: no broker to follow was found there")
 
-    def look(self) -> bool:
-        """Ask the name server, and begin, move or keep followers.
-
-        Returns:
-            Whether it named a broker to follow.
-        """
+    def look(self) -> None:
+        """Ask the name server, and begin, move or keep followers."""
         try:
             known = name_server.routes(self.servers, timeout=self.timeout_s)
         except (OSError, ReplicationError) as error:
-            self._note_lost(None, error)
-            return False
-        self._lost.discard(None)
-        wanted = [route for route in known.values() if self._is_wanted(route)]
-        for route in wanted:
+            self._note_lost(None, str(error))
+            return
+        wanted = {route.name: route for route in known.values() if self._is_wanted(route)}
+        self._missing = {}
+        for name in sorted(self.brokers - set(wanted) - set(self.members)):
+            self._missing[name] = self._unknown(known, "broker")
+        for route in wanted.values():
             self._take(route)
-        return bool(wanted)
+        if wanted or self.members or self.brokers:
+            self._told.pop(None, None)
+        else:
+            self._note_lost(None, self._unknown(known, "broker" if self.cluster is None else "cluster"))
+        for name in [name for name in self._told if name is not None and name not in self._missing]:
+            del self._told[name]
+        for name, why in self._missing.items():
+            self._note_lost(name, why)
+
+    def _unknown(self, known: dict[str, BrokerRoute], what: str) -> str:
+        """Say that nothing of what is wanted is there, and what is."""
+        there = sorted({route.cluster if what == "cluster" else route.name for route in known.values()})
+        names = ", ".join(f"{name[:100]!a}" for name in there[:5]) or f"no {what} at all"
+        named = f" {self.cluster!a}" if what == "cluster" else ""
+        return f"{self._servers} knows no such {what}{named}; it knows {names}"
 
     def stop(self) -> None:
         """Stop all followers, and wait until their stores are closed."""
@@ -173,9 +196,9 @@ class Fleet:
 
     def _is_over(self) -> bool:
         members = self.members.values()
-        if self.once and members and not any(member.runs for member in members):
-            return True
-        if not members or self._lost - {None}:
+        if self.once and not any(member.runs for member in members):
+            return self._looks >= ATTEMPTS or (bool(members) and not self._missing)
+        if not members or self._missing:
             return False
         return all(member.error is not None and not member.runs for member in members)
 
@@ -183,7 +206,9 @@ class Fleet:
         """Begin to follow a broker, or follow it at a new address."""
         member = self.members.get(route.name)
         if route.master is None:
-            return  # only slaves are registered: its master may come back
+            if member is None:
+                self._missing[route.name] = "only slaves of it are registered"  # its master may come back
+            return
         if not route.is_plain:
             if member is None:
                 text = "its name cannot be the name of a directory"
@@ -195,13 +220,13 @@ class Fleet:
         try:
             address = name_server.ha_address(route.master, timeout=self.timeout_s)
         except OSError as error:
-            self._note_lost(route.name, error)
+            if member is None or not self.once:
+                self._missing[route.name] = str(error)
             return
         except (ReplicationError, UsageError) as error:
             if member is None or not member.runs:
                 self.members[route.name] = self._refused(route, error)
             return
-        self._lost.discard(route.name)
         if member is not None and same and member.address == address:
             return
         if member is not None and member.thread is not None:
@@ -244,10 +269,12 @@ class Fleet:
         self._event(route.name, {"event": "refused", "reason": reason, "detail": str(error)})
         return FleetMember(route, error=error)
 
-    def _note_lost(self, broker: str | None, error: Exception) -> None:
-        if broker not in self._lost:
-            self._lost.add(broker)
-            self._event(broker, {"event": "lost", "reason": str(error)})
+    def _note_lost(self, broker: str | None, why: str) -> None:
+        """Say that a broker, or the name server, is not there: at first, and now and then."""
+        now = time.monotonic()
+        if now - self._told.get(broker, -math.inf) >= REMIND_S:
+            self._told[broker] = now
+            self._event(broker, {"event": "lost", "what": "broker" if broker else "name server", "reason": why})
 
     def _event(self, broker: str | None, event: Event) -> None:
         if self._on_event is not None:

@@ -13,7 +13,7 @@ of the log: `take` moves them to the front of the buffer, and no frame costs mor
     BODY         bytes                                   BODY, or NEXT after the last one
     any          5 s since the last report               a report is due
     any          the log has grown                       a report is due; not each time while more is there
-    any          20 s without a byte                     silent: the line is lost
+    any          20 s without a header or a byte of one  silent: the line is lost
 
 UNKNOWN: no offset is due, as after the report 0. NEXT: an offset is due. BODY: some bytes of a frame are due.
 """
@@ -63,7 +63,7 @@ class FollowerLine:
         due: the log offset of the next byte; None as above.
         frames, heartbeats, bytes: numbers of frames with a body, of heartbeats, of bytes of the log.
         reported: the last report; -1 before the first.
-        heard: when a byte was last received, or the line was made.
+        heard: when a whole header or a byte of a body last came, or the line was made.
 
     Thread: one.
     """
@@ -93,7 +93,6 @@ class FollowerLine:
             count: their number, at least one.
             now: as above.
         """
-        self.heard = now
         at = size = heartbeats = 0
         refusal = None
         while at < count:
@@ -102,6 +101,7 @@ class FollowerLine:
                 if at != size:
                     buffer[size : size + step] = buffer[at : at + step]
                 at, size, self._left = at + step, size + step, self._left - step
+                self.heard = now
                 continue
             if not self._head and count - at >= _HEADER_SIZE:
                 offset, body = _HEADER.unpack_from(buffer, at)
@@ -114,6 +114,7 @@ class FollowerLine:
                     break
                 offset, body = _HEADER.unpack(self._head)
                 self._head = b""
+            self.heard = now  # a part of a header says nothing: one could drip for ever
             refusal = self._check(offset, body, size)
             if refusal is not None:
                 break

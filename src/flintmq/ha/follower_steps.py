@@ -14,14 +14,15 @@ ReplicationError, with nothing changed that it had before.
 from __future__ import annotations
 
 import threading
+from contextlib import suppress
 from typing import Any, Final, NamedTuple
 
 from flintmq.errors import FlintError, ReplicationError, StoreError, UsageError
 from flintmq.ha.begin import ANSWER_S, BeginSearch, report_for
-from flintmq.ha.broker_tables import BrokerTables
+from flintmq.ha.broker_tables import ATTEMPTS, BrokerTables
 from flintmq.ha.connection import POLL_S, MasterConnection, parse_master
 from flintmq.ha.follower_line import SILENCE_S, Received
-from flintmq.ha.follower_store import ATTEMPTS, FollowerStore, FollowOptions, OnEvent, one_line
+from flintmq.ha.follower_store import FollowerStore, FollowOptions, OnEvent, one_line
 from flintmq.ha.overlap import Overlap, QueueGapCheck, judge_silence
 from flintmq.ha.pauses import Pauses
 from flintmq.ha.progress import ProgressNotes
@@ -33,6 +34,10 @@ QUIET_S: Final = 0.2
 ONCE_S: Final = 1.0
 """Seconds without them after which `once` is done; and after a heartbeat, for a master that has nothing there."""
 DISPATCH_S: Final = 600.0
+COMPARE_S: Final = 60.0
+"""Seconds that `once` waits for the logs to agree, however slowly the master sends."""
+REMIND_S: Final = 600.0
+"""Seconds after which a master that is still lost is told of again."""
 
 
 class FollowerStats(NamedTuple):
@@ -93,10 +98,12 @@ class FollowerSteps:
         self._held = bytearray()  # bytes after a gap that hold no whole record yet
         self._unanswered_since: float | None = None  # the first heartbeat of a master that sent nothing to compare
         self.resumed = False
-        self._data_at = 0.0  # when bytes of the log last came
+        self._agreed = False  # it was, on one line at least
+        self._data_at = self._connected_at = 0.0  # when bytes of the log last came
         self._caught_up_at = -1  # end of the log of the last event `caught_up`
-        self._reachable = True
-        self._dials_failed = self._silent_lines = 0
+        self._lost_at: float | None = None  # when the loss was last told of; None: it is not lost
+        self._in_vain = self._silent_lines = 0  # attempts and lines in a row
+        self._dialled = False  # the last attempt reached somebody
         self._frames = self._heartbeats = self._bytes = self._sessions = 0
         self._notes: ProgressNotes | None = None  # written by `loop` only
         self._last: FollowerStats | None = None
@@ -180,6 +187,8 @@ class FollowerSteps:
         """True if `once` was asked for and it has caught up."""
         if not self._once or self.line is None or not self.caught_up:
             return False
+        if self._tables is not None and not (self._tables.settled or self.opened().raw.begin is None):
+            return False
         if self.opened().raw.begin is None:
             return self.line.line.heartbeats >= 2
         return self._effects.monotonic() - self._data_at >= ONCE_S
@@ -199,6 +208,9 @@ class FollowerSteps:
         if store is not None:
             store.raw.discard()
             self._last = self.stats()
+            lacks: str | None = "it is not known what it lacks"
+            with suppress(OSError, FlintError):
+                lacks = self._copy.note_lacks()
             end, self._copy.store = store.raw.end, None
             try:
                 store.close()
@@ -209,7 +221,7 @@ class FollowerSteps:
         if self.state != "refused":
             self.state = "closed"
         if store is not None:
-            self._event("closed", end=end)
+            self._event("closed", end=end, promotable=lacks is None, **({} if lacks is None else {"lacks": lacks}))
 
     def refused(self, error: BaseException) -> None:
         """Note the error that ends the follower."""
@@ -298,13 +310,14 @@ class FollowerSteps:
 
         Raises:
             ReplicationError: the master is refused.
-            UsageError: with `once`, nobody answered three times.
+            UsageError: with `once`, nobody answered three times, or answered so that the logs could be compared.
         """
         raw = None if self.store is None else self.store.raw
         self.state = "connecting"
         try:
             if raw is None or raw.begin is None:
-                line = BeginSearch(self._ask, self._copy.file_size, self.stopping.is_set).line_at(self._copy.begin)
+                search = BeginSearch(self._ask, self._copy.file_size, self.stopping.is_set)
+                line = search.line_at(self._copy.begin, self._copy.first_file)
                 asked = None
             else:
                 known = raw.end if raw.last_record is None else raw.last_record
@@ -313,7 +326,7 @@ class FollowerSteps:
                 asked = report_for(known)
                 line = self._ask(asked, asked)
         except OSError as error:
-            if isinstance(error, TimeoutError) and not self._dials_failed and not self.stopping.is_set():
+            if isinstance(error, TimeoutError) and self._dialled and not self.stopping.is_set():
                 self._count_silence()
             self._lost(one_line(error))
             return False
@@ -362,6 +375,8 @@ class FollowerSteps:
         now = self._effects.monotonic()
         if got is not None:
             self._silent_lines = 0
+            if self.resumed and (got.size or got.heartbeats):  # a header alone is no answer
+                self._in_vain = 0
             try:
                 self._take(line, got, now)
             except (FlintError, OSError):
@@ -372,6 +387,9 @@ class FollowerSteps:
                 raise got.refusal
         elif line.line.silent(now):
             self._lost(f"the master sent nothing for {SILENCE_S:.0f} s")
+            return
+        if self._once and not self.resumed and now - self._connected_at > COMPARE_S:
+            self._lost(f"the logs could not be compared in {COMPARE_S:.0f} s")
             return
         if not self.resumed and self._unanswered_since is not None and now - self._unanswered_since >= ONCE_S:
             self._explain_silence()
@@ -408,11 +426,22 @@ class FollowerSteps:
         self._notes.take(line, caught_up=self.caught_up, master_end=None if facts is None else facts.end, last=last)
 
     def _take_tables(self) -> None:
-        if self._tables is None or self.store is None:
-            return
-        event = self._tables.take(self.store, agreed=self.resumed)
-        if event is not None:
-            self._event(event.pop("event"), **event)
+        tables, store = self._tables, self.store
+        if tables is not None and store is not None:
+            # A line that is lost has no say in what is known since the logs agreed, and a held record waits for it.
+            event = tables.take(store, agreed=self.resumed or self._agreed)
+            if event is not None:
+                self._event(event.pop("event"), **event)
+            if tables.stale or tables.keys:
+                self._lost("queues are laid out again as the broker has them now")
+                self._event("laid_out_again", topics=self._copy.lay_again())
+            elif self._once and tables.failed >= ATTEMPTS and store.copied.held:
+                raise UsageError(
+                    f"{tables.address}: nobody answers there, and a topic's type is not known; give a broker's "
+                    "listenPort with --config-from"
+                )
+        if store is not None:
+            self._copy.note_lacks()
 
     # -- a line -----------------------------------------------------------------------------------------------------
 
@@ -422,25 +451,18 @@ class FollowerSteps:
         Raises:
             OSError: nobody answers.
             StoreError: the disk refused to flush.
-            UsageError: with `once`, for the third time.
         """
         self._flush_below(report)
-        try:
-            line = MasterConnection.open(self.address, report, due, self._copy.file_size, self._dial, self._effects)
-        except OSError as error:
-            self._dials_failed += 1
-            if self._once and self._dials_failed >= ATTEMPTS:
-                raise UsageError(
-                    f"{self.master}: nobody answers there ({one_line(error)}); give a broker's HA port"
-                ) from error
-            raise
-        self._dials_failed = 0
+        self._dialled = False
+        line = MasterConnection.open(self.address, report, due, self._copy.file_size, self._dial, self._effects)
+        self._dialled = True
         return line
 
     def _follow_on(self, line: MasterConnection) -> None:
         """Use a line from now on."""
-        self.line, self._sessions, self._reachable = line, self._sessions + 1, True
-        self.resumed, self._unanswered_since, self._data_at = False, None, self._effects.monotonic()
+        self.line, self._sessions, self._lost_at = line, self._sessions + 1, None
+        self.resumed, self._unanswered_since = False, None
+        self._data_at = self._connected_at = self._effects.monotonic()
         self._caught_up_at = -1
         self._overlap = self._gap = None
         self._held.clear()
@@ -495,7 +517,8 @@ class FollowerSteps:
         """Begin to follow: nothing that the master sent disagrees."""
         self._copy.note_compared()
         self._pauses.reset()
-        self.resumed, self.state = True, "following"
+        self.resumed = self._agreed = True
+        self.state = "following"
         self._event("resumed", end=self.opened().raw.end)
         self._take_tables()
 
@@ -513,6 +536,9 @@ class FollowerSteps:
             self._lost(f"the master has deleted the log from offset {unsure} on, so only the last record is compared")
             return
         self._drop_line()
+        if self.opened().copied.held:
+            self._lost("the type of a topic is not known yet, and with it the queues to compare")
+            return
         if with_records and not self.opened().wait_dispatched(DISPATCH_S):
             raise StoreError(f"{self._copy.root}: queues are not dispatched up to offset {end}; run flintmq verify")
         try:
@@ -528,7 +554,10 @@ class FollowerSteps:
             self._lost(one_line(error))
             return
         self._follow_on(line)
-        self._gap = QueueGapCheck(raw.next_offsets(), end, size) if with_records else None
+        self._gap = None
+        if with_records:
+            whole, time = raw.begin == 0, raw.last_time
+            self._gap = QueueGapCheck(raw.next_offsets(), end, size, whole=whole, last_time=time)
         if not there:
             self._resume()
 
@@ -570,6 +599,7 @@ class FollowerSteps:
 
         Raises:
             ReplicationError: it has connected and not answered too often.
+            UsageError: with `once`, for the third time in a row without a line on which the logs agreed.
         """
         line = self.line.line if self.line is not None else None
         if line is not None and not line.heard_any and line.silent(self._effects.monotonic()):
@@ -577,10 +607,14 @@ class FollowerSteps:
         self._drop_line()
         if self.store is not None:
             self.store.raw.discard()
-        if self._reachable and not self.stopping.is_set():
-            self._event("lost", reason=reason)
-        self._reachable = False
+        now = self._effects.monotonic()
+        if not self.stopping.is_set() and (self._lost_at is None or now - self._lost_at >= REMIND_S):
+            self._event("lost", what="line", reason=reason)
+            self._lost_at = now
         self.state = "connecting"
+        self._in_vain += 1
+        if self._once and self._in_vain >= ATTEMPTS and not self.stopping.is_set():
+            raise UsageError(f"{self.master}: nobody answers there ({reason}); give a broker's HA port")
 
     def _count_silence(self) -> None:
         """Count a line on which nothing came.

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
@@ -21,21 +21,22 @@ from flintmq.ha.adoption import (
     note_begin,
     note_compared,
     note_cut,
+    note_lacks,
     unsure_from,
 )
-from flintmq.ha.broker_tables import BrokerTables
+from flintmq.ha.broker_tables import ATTEMPTS, UNSETTLED, BrokerTables
 from flintmq.ha.connection import Dial
 from flintmq.ha.pauses import Pauses
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.store_url import local_only
+from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.layout import directories
-from flintmq.store.layout.followed import Followed
+from flintmq.store.layout.followed import NOT_ASKED, Followed
 from flintmq.store.layout.given_sizes import refuse_other_sizes
+from flintmq.store.layout.queue_name import queue_names
+from flintmq.store.layout.small_files import StoreFiles
 from flintmq.store.message_store import MessageStore
 from flintmq.store.recovery.lost_log import lost_directory
-
-ATTEMPTS: Final = 3
-"""Attempts to reach somebody who must answer now; in any case, lines in a row without an answer until it is refused."""
 
 Event = dict[str, Any]
 OnEvent = Callable[[Event], None]
@@ -70,7 +71,8 @@ class FollowerStore:
 
     Attributes:
         root: the directory, absolute.
-        begin: where an empty store begins; the broker may know better than "first".
+        begin: where an empty store begins.
+        first_file: log offset of the broker's first file, as it last said; 0 if nobody was asked.
         store: the open store; None before and after.
         unsure: from this log offset on a power cut may have taken bytes that no checksum covers; None: from nowhere.
 
@@ -81,8 +83,9 @@ class FollowerStore:
         self._options, self._tables, self._pauses, self._on_event = options, tables, pauses, on_event
         self._effects = options.effects
         self.root = os.path.abspath(local_only(options.path))
-        self.begin = options.begin
+        self.begin, self.first_file = options.begin, 0
         self._given = options.config, "5.3.3"  # what the store is opened with
+        self._lacks: str | None = None  # as it was noted last
         self.store: MessageStore | None = None
         self.unsure: int | None = None
 
@@ -125,7 +128,7 @@ class FollowerStore:
             if (size := facts.file_size) is not None:
                 check_file_size(self.root, size, config, self._effects)
             self._given = config, facts.peer
-            self.begin = facts.begin if self.begin == "first" and facts.begin else self.begin
+            self.first_file = facts.begin or 0
         return True
 
     def check_past(self) -> None:
@@ -165,8 +168,22 @@ class FollowerStore:
 
     def note_begin(self, begin: int) -> None:
         """Note, before the first byte, that this is a copy, and of whom."""
-        now = Followed(self._options.master, begin, self.opened().raw.file_size, str(self.begin))
+        lacks = NOT_ASKED if self._tables is None else UNSETTLED
+        now = Followed(self._options.master, begin, self.opened().raw.file_size, str(self.begin), lacks=lacks)
         note_begin(self.root, now, self._effects)
+
+    def note_lacks(self) -> str | None:
+        """Note what the copy lacks, if that was found out by now, to be carried on as its master would go on.
+
+        Returns:
+            What it lacks; None: nothing.
+        """
+        begin = self.opened().raw.begin
+        lacks = NOT_ASKED if self._tables is None else self._tables.lacks(begin)
+        if begin is not None and lacks != self._lacks:
+            note_lacks(self.root, lacks, self._effects)
+            self._lacks = lacks
+        return lacks
 
     def note_compared(self) -> None:
         """Note that the master's log agrees with all that a power cut may have changed."""
@@ -184,11 +201,54 @@ class FollowerStore:
         """
         store = self.opened()
         note_cut(self.root, at, self._effects)
+        self._open_again(store)
+
+    def lay_again(self) -> list[str]:
+        """Lay out again the queues that are of another kind than the broker says, or all if its configuration changed.
+
+        The store is closed and opened again, and recovery makes the queues that are missing from the whole log, by the
+        broker's present tables. A kill amid it is mended by the next start in the same way.
+
+        Returns:
+            Their topics; empty: all.
+
+        Raises:
+            FlintError: as for MessageStore.
+        """
+        store, tables = self.opened(), self._tables
+        begin = store.raw.begin or 0
+        assert tables is not None
+        topics = None if tables.keys else [os.fsdecode(topic) for topic in tables.stale]
+        config, peer = self._given
+        self._given = config.with_keys(tables.keys), peer
+        note_lacks(self.root, UNSETTLED, self._effects)
+        self._lacks = UNSETTLED
+
+        def remove() -> None:
+            small = StoreFiles(self.root, self._effects)
+            small.trust(read_facts(self.root, self._effects).mark)
+            small.retreat(small.mark.with_units_below(begin))
+            for kind in (directories.QUEUES, directories.BATCH_QUEUES, directories.EXT_QUEUES):
+                for name in queue_names(self.root, kind, self._effects, topics):
+                    folder = os.path.join(self.root, kind, name.topic, str(name.queue_id))
+                    for file in self._effects.listdir(folder):
+                        self._effects.unlink(os.path.join(folder, file))
+                    self._effects.remove_folder(folder)
+                    self._effects.remove_folder(os.path.dirname(folder))
+
+        tables.laid_again()
+        self._open_again(store, remove)
+        return sorted(topics or [])
+
+    def _open_again(self, store: MessageStore, between: Callable[[], None] | None = None) -> None:
+        """Close the store, and open it again."""
         self.store = None
         store.close()
+        if between is not None:
+            between()
         store = self._open()
         if self._tables is not None:
-            store.follow_tables({})
+            self._tables.start(store)
 
     def _open(self) -> MessageStore:
         """Open the store; a cut that is under way is done."""
@@ -204,6 +264,8 @@ class FollowerStore:
         raw = self.store.raw
         if raw.begin is not None:
             self.note_begin(raw.begin)
+            self._lacks = NOT_ASKED if self._tables is None else UNSETTLED
+            note_lacks(self.root, self._lacks, self._effects)
         self.unsure = unsure_from(self.root, self._effects)
         return self.store
 
@@ -220,7 +282,7 @@ class FollowerStore:
                     text = f"{one_line(error)}; give a broker's listenPort with --config-from"
                     raise UsageError(text) from error
                 if failed == 1:
-                    self._on_event({"event": "lost", "reason": one_line(error)})
+                    self._on_event({"event": "lost", "what": "tables", "reason": one_line(error)})
             self._pauses.take()
         self._pauses.reset()
         return config

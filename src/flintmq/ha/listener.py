@@ -15,6 +15,7 @@ from __future__ import annotations
 import errno
 import ipaddress
 import logging
+import math
 import os
 import selectors
 import socket
@@ -46,7 +47,10 @@ LINGER_S: Final = 0.001  # interval of looking for records while they come
 LINGERS: Final = 20  # looks without a new record before the thread sleeps
 IDLE_S: Final = 0.05  # how long it sleeps without a wake-up
 PAUSE_S: Final = 1.0  # how long nobody is accepted after the system had no descriptor or memory
+TELL_S: Final = 600.0  # between two lines about one host that is refused
+TOLD_MAX: Final = 64  # hosts that are told of in that time
 LACKS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
+_MAPPED: Final = ipaddress.IPv6Network("::ffff:0:0/96")
 _MORE: Final = getattr(socket, "MSG_MORE", 0)
 
 _listening: weakref.WeakSet[HaListener] = weakref.WeakSet()
@@ -112,6 +116,7 @@ class HaListener:
         self._lines: dict[int, ListenerLine] = {}  # by descriptor
         self._looks, self._end = 0, -1
         self._accepts_from = 0.0
+        self._told: dict[str, float] = {}  # when it was last said that this host is refused
         self._is_asleep = self._is_rung = False
         self._closing = Lock()
         self._is_closed = False
@@ -322,7 +327,7 @@ class HaListener:
         """Take a follower, or close its line at once."""
         if not self._may_come(address[0]):
             sock.close()
-            log.warning("%s:%d is not in an allowed network and is refused", *address)
+            self._tell_refused(address)
             return
         if len(self._lines) >= self._options.connections:
             silent = next((one for one in self._lines.values() if one.line.state is LineState.WAIT), None)
@@ -336,6 +341,17 @@ class HaListener:
         now = self._effects.monotonic()
         self._selector.register(sock, selectors.EVENT_READ)
         self._lines[sock.fileno()] = ListenerLine(sock, address, MasterLine(self._rules, now), now)
+
+    def _tell_refused(self, address: tuple[str, int]) -> None:
+        """Log who is refused: each host now and then, for it may try again for ever, and so may many."""
+        now, host = self._effects.monotonic(), address[0]
+        if now - self._told.get(host, -math.inf) < TELL_S:
+            return
+        if len(self._told) >= TOLD_MAX:
+            self._told = {one: at for one, at in self._told.items() if now - at < TELL_S}
+        if len(self._told) < TOLD_MAX:
+            self._told[host] = now
+            log.warning("%s:%d is not in an allowed network and is refused", *address)
 
     def _may_come(self, host: str) -> bool:
         if not self._networks:
@@ -517,7 +533,10 @@ def _checked(options: ListenOptions) -> list[ipaddress.IPv4Network | ipaddress.I
     if options.connections < 1:
         raise UsageError(f"{name}connections={options.connections}; give a number from 1 on")
     try:
-        return [ipaddress.ip_network(one) for one in options.allow]
+        networks = [ipaddress.ip_network(one) for one in options.allow]
+        if any(isinstance(one, ipaddress.IPv6Network) and one.subnet_of(_MAPPED) for one in networks):
+            raise ValueError("an IPv4 network in IPv6 (::ffff:) matches nobody, as addresses are taken back to IPv4")
+        return networks
     except ValueError as error:
         raise UsageError(f"{name}allow: {error}; give networks such as 10.1.2.0/24") from None
 

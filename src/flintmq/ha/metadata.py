@@ -15,6 +15,7 @@ torn file (docs/internals/upstream-defects.md).
     45    offsets of delay levels   delayOffset.json
     402   pull or pop               messageRequestMode.json
     28    begin and end of the log  -
+    30    next offset of a queue    -
 
 Each code is answered on listenPort. 26, 28 and 402 may be missing (codes 1 and 3: an older broker, a proxy); every
 other refusal ends it. Upstream: SlaveSynchronize, AdminBrokerProcessor.
@@ -23,7 +24,7 @@ other refusal ends it. Upstream: SlaveSynchronize, AdminBrokerProcessor.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -31,20 +32,22 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import ConfigError, FormatError, ReplicationError
 from flintmq.format import config_json
 from flintmq.format.config_json import JsonObject
-from flintmq.format.text import java_decode
+from flintmq.format.text import java_decode, java_encode
 from flintmq.ha.remoting import NOT_SUPPORTED, SUCCESS, SYSTEM_ERROR, RemotingClient, RemotingFrame
 from flintmq.storage.filesystem import REAL, Effects
+from flintmq.store.consumequeue.queue_ends import QueueEnds
 from flintmq.store.layout import config_reader
 from flintmq.store.layout.config_writer import ConfigFile
 
 log = logging.getLogger("flintmq.ha")
 
-GET_CONFIG, GET_RUNTIME = 26, 28
+GET_CONFIG, GET_RUNTIME, GET_QUEUE_END = 26, 28, 30
 GET_TOPICS, GET_GROUPS, GET_OFFSETS, GET_DELAYS, GET_MODES = 21, 201, 43, 45, 402
 
 PAGE = 2000  # entries of a page, as a slave of 5.4.0 asks
 RESTARTS = 10  # changes between pages, in one fetch
-ENTRIES_MAX = 1_000_000  # topics, or groups
+ENTRIES_MAX = 1_000_000  # topics, groups, or queues
+ALL_S = 120.0  # seconds for all requests of one call: whoever answers each of them slowly must not be waited for
 
 _KEYS = (  # of the broker: they decide how its files are laid out and what is in a queue's units
     "mappedFileSizeCommitLog", "mappedFileSizeConsumeQueue", "mappedFileSizeConsumeQueueExt", "enableConsumeQueueExt",
@@ -117,7 +120,7 @@ def fetch(address: str, *, timeout: float = 5.0, page: int = PAGE) -> BrokerFact
 
     Thread: any.
     """
-    with RemotingClient(address, timeout_s=timeout) as client:
+    with RemotingClient(address, timeout_s=timeout, all_s=ALL_S) as client:
         config = _config(client)
         refuse_other_kinds(address, config)
         tables = {
@@ -137,6 +140,77 @@ def fetch(address: str, *, timeout: float = 5.0, page: int = PAGE) -> BrokerFact
     for foreign in ("mappingDataVersion", "topicQueueMappingDetailMap", "topicQueueMappingInfoMap"):
         tables[config_reader.TOPICS].pop(foreign, None)  # these belong to another file
     return BrokerFacts(config, begin, end, tables, version)
+
+
+def queue_ends(
+    address: str, tables: Mapping[str, JsonObject], places: Iterable[tuple[bytes, int]] = (), *, timeout: float = 5.0
+) -> QueueEnds | None:
+    """Ask a broker where its queues go on: those of its tables, and others.
+
+    The smallest offset of a queue (31) is not asked for: it follows from the log's begin. Request 30 reads the queue on
+    every version, and makes none that is missing.
+
+    Args:
+        address: `HOST:PORT` of its listenPort.
+        tables: of the broker, from `fetch`.
+        places: (topic, queue id) of more queues.
+        timeout: seconds for each request.
+
+    Returns:
+        None: it knows request 28 or 30 not.
+
+    Raises:
+        As `fetch`.
+
+    Thread: any.
+    """
+    wanted = sorted({*_queues_of(tables), *places})
+    if len(wanted) > ENTRIES_MAX:
+        raise ReplicationError("config", f"{address}: its tables have {len(wanted)} queues; {ENTRIES_MAX} are possible")
+    with RemotingClient(address, timeout_s=timeout, all_s=ALL_S) as client:
+        before = _ask_if_there(client, GET_RUNTIME)
+        found: dict[tuple[bytes, int], int] = {}
+        for topic, queue_id in wanted:
+            if java_encode(name := java_decode(topic)) != topic:
+                continue  # no text, so no broker can be asked for it
+            answer = client.request(GET_QUEUE_END, {"topic": name, "queueId": str(queue_id)})
+            if answer.code == NOT_SUPPORTED:
+                return None
+            end = config_json.integer(answer.fields.get("offset"))
+            if answer.code != SUCCESS:
+                raise client.refused(GET_QUEUE_END, answer)
+            if end is None or end < 0:
+                raise _wrong(client, GET_QUEUE_END, f"queue {name!a}/{queue_id} ends at {end}")
+            found[topic, queue_id] = end
+        after = _ask_if_there(client, GET_RUNTIME)
+        if before is None or after is None:
+            return None
+        behind = config_json.integer(_parsed(client, GET_RUNTIME, before, "table")["table"].get("dispatchBehindBytes"))
+        begin, until = _bounds(client, after)
+        return QueueEnds(_bounds(client, before)[1] - max(behind or 0, 0), until, begin, found)
+
+
+def _queues_of(tables: Mapping[str, JsonObject]) -> Iterator[tuple[bytes, int]]:
+    """Yield (topic, queue id) of the queues that topics have, or that groups have offsets of."""
+    left = ENTRIES_MAX
+    for topic, entry in tables[config_reader.TOPICS]["topicConfigTable"].items():
+        numbers = (entry.get("readQueueNums"), entry.get("writeQueueNums")) if isinstance(entry, dict) else ()
+        count = max((config_json.integer(number) or 0 for number in numbers), default=0)
+        left -= count
+        if left >= 0:  # else the caller says that they are too many
+            yield from ((java_encode(str(topic)), queue_id) for queue_id in range(count))
+        else:
+            yield from ((b"", number) for number in range(ENTRIES_MAX + 1))
+            return
+    for name in (config_reader.OFFSETS, config_reader.LMQ_OFFSETS):
+        for table, light in (("offsetTable", False), ("lmqOffsetTable", True)):
+            for key, queues in (tables.get(name, {}).get(table) or {}).items():
+                topic = java_encode(str(key).partition("@")[0])
+                if light:
+                    yield topic, 0
+                elif isinstance(queues, dict):
+                    ids = (config_json.integer(number) for number in queues)
+                    yield from ((topic, number) for number in ids if number is not None and number >= 0)
 
 
 def save(root: str, tables: Mapping[str, JsonObject], effects: Effects = REAL, peer: str = "5.3.3") -> list[str]:
@@ -203,7 +277,7 @@ def _ask_if_there(client: RemotingClient, code: int) -> RemotingFrame | None:
     if answer.code == SUCCESS:
         return answer
     if answer.code not in _NOT_THERE:
-        raise ReplicationError("config", client.refusal(code, answer))
+        raise client.refused(code, answer)
     log.warning("%s; going on without", client.refusal(code, answer))
     return None
 

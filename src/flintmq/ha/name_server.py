@@ -14,7 +14,7 @@ from typing import Final
 
 from flintmq.errors import FormatError, ReplicationError, UsageError
 from flintmq.format import config_json
-from flintmq.ha.remoting import SHOWN, RemotingClient, split_address
+from flintmq.ha.remoting import SHOWN, RemotingClient, join_address, split_address
 
 GET_CLUSTERS: Final = 106
 GET_HA_ADDRESS: Final = 906
@@ -108,16 +108,15 @@ def ha_address(broker: str, *, timeout: float = 5.0) -> str:
 
     Raises:
         ReplicationError: it refuses, or gives no address.
-        OSError: it cannot be reached.
+        OSError: it cannot be reached, or is busy.
         UsageError: no address.
     """
     with RemotingClient(broker, timeout_s=timeout) as client:
         told = client.ask(GET_HA_ADDRESS).fields.get("masterHaAddress", "")
     try:
-        split_address(told)
+        return join_address(*split_address(told))
     except UsageError as error:
         raise ReplicationError("config", f"{broker}: request {GET_HA_ADDRESS}: {error}") from None
-    return told
 
 
 def _wrong(client: RemotingClient, what: str) -> ReplicationError:

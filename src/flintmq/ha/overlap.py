@@ -106,17 +106,38 @@ class QueueGapCheck:
 
     So it is if our log ends with a file, and the master's log begins with the next.
 
+        first record of a queue       queue known here            queue not known here
+        the offset that is next       right                       -
+        0                             its topic may have been     a new queue
+                                      deleted and made again
+        another                       another past                another past, if our log begins at 0 and so has all
+                                                                  queues; else the begin of the queue may have expired
+
+    What may be so is another past all the same if the record was stored before our last one: a clock that was set back
+    alone proves nothing, and neither does the queue's offset.
+
     Args:
         expected: the next offset of each queue here, by topic and queue number.
         base: log offset of the first byte.
         file_size: bytes of a log file.
+        whole: our log begins at offset 0.
+        last_time: store time in ms of our last record.
     """
 
-    def __init__(self, expected: Mapping[tuple[bytes, int], int], base: int, file_size: int) -> None:
+    def __init__(
+        self,
+        expected: Mapping[tuple[bytes, int], int],
+        base: int,
+        file_size: int,
+        *,
+        whole: bool = False,
+        last_time: int = 0,
+    ) -> None:
         self._expected, self._base, self._file_size = expected, base, file_size
+        self._whole, self._last_time = whole, last_time
 
     def check(self, data: memoryview) -> bool:
-        """Check whether the first record of each queue in these bytes is the next one of its queue.
+        """Check whether the first record of each queue in these bytes can be the next one of its queue.
 
         Args:
             data: all that came from `base` on.
@@ -141,13 +162,18 @@ class QueueGapCheck:
             topic_at, topic_end, _ = texts_at(data, at)
             queue_id, queue_offset = QUEUE.unpack_from(data, at)
             queue = (bytes(data[topic_at:topic_end]), queue_id)
-            if queue in seen or queue not in self._expected:
+            due = self._expected.get(queue, 0)
+            if queue in seen or queue_offset == due:
+                seen.add(queue)
                 continue
             seen.add(queue)
-            if queue_offset != self._expected[queue]:
+            time = store_time_at(data, at)
+            may_be = queue_offset == 0 if queue in self._expected else not self._whole
+            if not may_be or time < self._last_time:
                 raise DivergedError(
                     "diverged",
-                    f"the master's first record after ours, at log offset {self._base + at}, has queue offset "
-                    f"{queue_offset} where {self._expected[queue]} is next; {NEW_PLACE}",
+                    f"the master's first record of a queue after ours, at log offset {self._base + at}, has queue "
+                    f"offset {queue_offset} where {due} is next (store time there {time}, of our last record "
+                    f"{self._last_time}); {NEW_PLACE}",
                 )
         return count > 0

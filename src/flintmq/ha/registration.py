@@ -145,7 +145,7 @@ class Registration:
 
     def _refuse_another(self, client: RemotingClient) -> None:
         known = ask_routes(client).get(self.broker)
-        if known is not None and known.master not in (None, self.broker_address):
+        if known is not None and known.master is not None and not _is_same(known.master, self.broker_address):
             raise ReplicationError(
                 "config",
                 f"{client.address}: broker {self.broker!a} is registered at {known.master!a}; stop that one first, or "
@@ -185,3 +185,11 @@ def _body() -> bytes:
     }
     value: config_json.JsonObject = {"filterServerList": [], "topicConfigSerializeWrapper": topics}
     return config_json.write(value, "5.4.0", compact=True)
+
+
+def _is_same(address: str, other: str) -> bool:
+    """Return whether two addresses are one; RocketMQ writes no brackets around an IPv6 host."""
+    try:
+        return split_address(address) == split_address(other)
+    except UsageError:
+        return False

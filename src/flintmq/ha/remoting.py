@@ -14,6 +14,7 @@ are asked in. The codec knows no socket. Upstream: RemotingCommand, RocketMQSeri
 
 from __future__ import annotations
 
+import math
 import re
 import socket
 import struct
@@ -43,13 +44,18 @@ LANGUAGES: Final = (
 SUCCESS: Final = 0
 SYSTEM_ERROR: Final = 1
 NOT_SUPPORTED: Final = 3
+PASSING: Final = (2, 14, 1500)
+"""Codes that another attempt may not meet: busy (flow control), not available, about to stop. Codes below 0 are of a
+broker's own requests to others, and pass too. 1 is any exception of it, one that stays as well."""
 SHOWN: Final = 200  # characters of a peer's text in an error
 
 _LENGTHS = struct.Struct(">II")
 _HEADER = struct.Struct(">hBhiii")  # code, language, version, opaque, flag, length of the remark
 _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 _PIECE = 1 << 16
-_HOST = re.compile(r"\[(?P<inner>[0-9A-Fa-f:.]+(?:%\w+)?)\]|[A-Za-z0-9._-]{1,255}")
+_HOST = re.compile(
+    r"\[(?P<inner>[0-9A-Fa-f:.]+(?:%\w+)?)\]|(?P<bare>[0-9A-Fa-f:.]*:[0-9A-Fa-f:.]*)(?:%\w+)?|[A-Za-z0-9._-]{1,255}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -215,16 +221,25 @@ def _from_rocketmq(header: bytes, body: bytes) -> RemotingFrame:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Split `HOST:PORT`; an IPv6 host may be in brackets.
+    """Split `HOST:PORT` at the last colon; an IPv6 host may be in brackets, which RocketMQ leaves out.
 
     Raises:
         UsageError: there is no host or no port from 1 to 65535.
     """
     host, _, port = address.rpartition(":")
     found = _HOST.fullmatch(host)
-    if not (found and port.isascii() and port.isdigit() and 1 <= int(port[:6]) <= 65535):
+    is_number = port.isascii() and port.isdigit() and 1 <= int(port[:6]) <= 65535
+    if not found or not is_number or (found["bare"] and not _is_ipv6(found["bare"])):
         raise UsageError(f"{address[:SHOWN]!a} is no address; give HOST:PORT")
     return found["inner"] or host, int(port)
+
+
+def _is_ipv6(host: str) -> bool:
+    try:
+        socket.inet_pton(socket.AF_INET6, host)
+    except OSError:
+        return False
+    return True
 
 
 def join_address(host: str, port: int) -> str:
@@ -257,6 +272,7 @@ class RemotingClient:
     Args:
         address: `HOST:PORT`.
         timeout_s: seconds for each request with its answer, and for the connection.
+        all_s: seconds for all requests together; None: no limit.
         connect: opens a connection to (host, port) within so many seconds.
 
     Raises:
@@ -268,8 +284,16 @@ class RemotingClient:
     Thread: one at a time.
     """
 
-    def __init__(self, address: str, *, timeout_s: float = 5.0, connect: Connect = socket.create_connection) -> None:
+    def __init__(
+        self,
+        address: str,
+        *,
+        timeout_s: float = 5.0,
+        all_s: float | None = None,
+        connect: Connect = socket.create_connection,
+    ) -> None:
         self.address, self.timeout_s = address, timeout_s
+        self._limit = math.inf if all_s is None else time.monotonic() + all_s
         self._place, self._connect = split_address(address), connect
         self._line: RemotingWire | None = None
         self._received = bytearray()
@@ -287,7 +311,7 @@ class RemotingClient:
         self._opaque += 1
         frame = RemotingFrame(code, self._opaque, fields=fields or {}, body=body)
         data = encode_frame(frame)
-        deadline = time.monotonic() + self.timeout_s
+        deadline = min(time.monotonic() + self.timeout_s, self._limit)
         try:
             if self._line is None:
                 self._line = self._connect(self._place, self.timeout_s)
@@ -311,13 +335,19 @@ class RemotingClient:
         """Ask and wait for an answer of success.
 
         Raises:
-            OSError, UsageError: as `request`.
+            OSError, UsageError: as `request`; also a refusal that may pass, such as "system busy".
             ReplicationError: as `request`, or it was refused; the text has the code and the remark.
         """
         answer = self.request(code, fields, body)
         if answer.code != SUCCESS:
-            raise ReplicationError("config", self.refusal(code, answer))
+            raise self.refused(code, answer)
         return answer
+
+    def refused(self, code: int, answer: RemotingFrame) -> ReplicationError | ConnectionError:
+        """Return the error of an answer that is no success; one that may pass is as good as none."""
+        text = self.refusal(code, answer)
+        passes = answer.code in PASSING or answer.code < 0
+        return ConnectionError(text) if passes else ReplicationError("config", text)
 
     def refusal(self, code: int, answer: RemotingFrame) -> str:
         """Return one line about an answer that is no success."""

@@ -808,6 +808,24 @@ class Effects:
         with self._parent(path, base) as folder:
             os.unlink(os.path.basename(path), dir_fd=folder)
 
+    def remove_folder(self, path: str) -> None:
+        """Remove a directory that is empty; one that is not, or is not there, stays as it is.
+
+        Raises:
+            StoreAccessError: it is reached through a symbolic link in a guarded store.
+            OSError: refused.
+        """
+        base = _base(path)
+        try:
+            if base is None:
+                os.rmdir(path)
+                return
+            with self._parent(path, base) as folder:
+                os.rmdir(os.path.basename(path), dir_fd=folder)
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY):
+                raise
+
     def sync(self, fd: int) -> None:
         """Make a file's data and size durable (fdatasync, or fsync where there is none)."""
         if hasattr(os, "fdatasync"):

@@ -51,6 +51,7 @@ from flintmq.store.recovery.find_end import without_empty_last
 from flintmq.store.recovery.lost_log import lost_directory, new_log_directories
 from flintmq.store.services.checkpointer import Checkpointer
 from flintmq.store.services.consumer_offsets import bring_back
+from flintmq.store.services.copied_queues import CopiedQueues
 from flintmq.store.services.delay import DelayService
 from flintmq.store.services.dispatch_service import DispatchService
 from flintmq.store.services.expire_derived import Expiry
@@ -109,6 +110,7 @@ class StoreParts:
         counters: for `stats`.
         commits: of the transient pool; None: there is none.
         raw: appends a master's log, in role SLAVE; None: in any other.
+        copied: its queues, likewise.
         flush, dispatch, puts, reader, retention, housekeeping, checkpointer: the services of these names.
         opened: releases locks, descriptors and maps.
         ha: lets followers have the log; None: it does not listen.
@@ -127,6 +129,7 @@ class StoreParts:
     counters: Counters
     commits: CommitService | None
     raw: RawLog | None
+    copied: CopiedQueues | None
     flush: FlushService
     dispatch: DispatchService
     puts: PutService
@@ -286,7 +289,7 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
     )
     ha = _listener(choices, loaded, commit_log, commits, opened)
     after_put = _woken_by_puts(config, flush, commits, dispatch)
-    raw = None
+    raw = copied = None
     if config.broker_role == "SLAVE":
         raw = RawLog(
             commit_log,
@@ -296,6 +299,7 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
             next_offsets=queues.next_offsets,
             failure=failure,
         )
+        copied = CopiedQueues(queues, dispatch)
     else:
         followed.note_master(root, state.end, effects)
     puts = PutService(
@@ -352,6 +356,7 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
         counters=counters,
         commits=commits,
         raw=raw,
+        copied=copied,
         flush=flush,
         dispatch=dispatch,
         puts=puts,
@@ -601,7 +606,7 @@ def stop(parts: StoreParts, external: bool) -> None:
     refused = ""
     try:
         undispatched = parts.dispatch.stopped_at or parts.dispatch.waits_for  # the next start dispatches the rest
-        clean = not parts.failure and undispatched is None
+        clean = not parts.failure and undispatched is None and not parts.dispatch.held
         if clean:
             if parts.index is not None:
                 parts.index.close()

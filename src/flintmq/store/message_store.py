@@ -46,6 +46,7 @@ if TYPE_CHECKING:
 
     from flintmq.config.typed import Settings
     from flintmq.format.config_json import JsonObject
+    from flintmq.store.services.copied_queues import CopiedQueues
 
 
 class MessageStore(Putter):
@@ -564,6 +565,17 @@ class MessageStore(Putter):
         if self._parts.raw is None:
             raise UsageError(f'{self.root}: brokerRole={self.config.broker_role}; open it with brokerRole="SLAVE"')
         return self._parts.raw
+
+    @property
+    def copied(self) -> CopiedQueues:
+        """The queues, for whoever copies a master's log into this store.
+
+        Raises:
+            UsageError: the store's role is not SLAVE.
+        """
+        _ = self.raw  # checks the role
+        assert self._parts.copied is not None
+        return self._parts.copied
 
     def follow_tables(self, tables: Mapping[str, JsonObject]) -> list[str]:
         """Replace topics, groups and offsets by those of a master's broker.

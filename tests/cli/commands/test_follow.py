@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from flintmq.store.layout.followed import NOT_ASKED
 from tests.cli.conftest import Run
 from tests.compat.replication import VERSIONS, GoldenMaster, queue_units
 from tests.ha.loopback import LoopbackMaster
@@ -89,7 +90,7 @@ def test_once(run: Run, tmp_path: Path, golden_master: GoldenMaster, line: Loopb
         {"event": "connected", "report": 1},
         {"event": "resumed", "end": 0},
         {"event": "caught_up", "end": end},
-        {"event": "closed", "end": end},
+        {"event": "closed", "end": end, "promotable": False, "lacks": NOT_ASKED},
     ]
     assert log_of(tmp_path / "s") == golden_master.log.rstrip(b"\0") and line.reports[-1] == end
     told = json.loads((tmp_path / "s" / "flintmq.follow").read_text())
@@ -171,7 +172,7 @@ def test_a_signal_stops_it_cleanly(
         one.wait("caught_up", end=line.end)
         one.child.send_signal(number)
         assert one.child.wait(30) == 0
-        assert one.events()[-1] == {"event": "closed", "end": line.end}
+        assert one.events()[-1] == {"event": "closed", "end": line.end, "promotable": False, "lacks": NOT_ASKED}
     assert not (tmp_path / "s" / "abort").exists()
     assert queue_units(tmp_path / "s") == golden_master.queue_units()
 

@@ -140,6 +140,21 @@ def test_batch_units_are_appended_and_never_cut(tmp_path: Path) -> None:
     assert (two.name, two.read_bytes()[:46]) == (f"{100:020d}", BATCH_UNIT.pack(units[2]))
 
 
+def test_a_batch_queue_that_is_made_again_begins_at_0_and_a_repeat_is_left_out(tmp_path: Path) -> None:
+    """By the log offset: records that are dispatched again are not taken for a new life of the topic."""
+    files = OpenFiles()
+    folder = tmp_path / "batchconsumequeue" / "T" / "0"
+    writer = BatchQueueWriter(files, str(tmp_path), "batchconsumequeue/T/0", 92)
+    before = [BatchUnit(100 * n, 10, 0, 5, n * 3, 3) for n in range(3)]
+    after = [BatchUnit(300 + 100 * n, 10, 0, 5, n * 2, 2) for n in range(2)]
+    for one in (*before, *before, *after, after[0], BatchUnit(900, 10, 0, 5, 1, 2)):
+        writer.take(one)
+    assert (writer.next, writer.last) == (4, 400)
+    files.close()
+    assert [path.name for path in folder.iterdir()] == [f"{0:020d}"]
+    assert (folder / f"{0:020d}").read_bytes() == BATCH_UNIT.pack(after[0]) + BATCH_UNIT.pack(after[1])
+
+
 def test_a_flush_does_not_hold_up_who_writes_and_forgets_nothing(tmp_path: Path):
     effects = Faulty()
     files = OpenFiles(effects)

@@ -182,9 +182,13 @@ def _show(event: dict[str, Any], out: Output) -> None:
         return
     if event["event"] == "refused" and "broker" not in event:
         event = {"event": "refused", "reason": event["reason"]}
+    lacks = event.get("lacks")
+    event = {name: value for name, value in event.items() if name not in ("promotable", "lacks")}
     given = {name: value for name, value in event.items() if name != "event" and value is not None}
     fields = ", ".join(f"{name} {_words(value)}" for name, value in given.items())
     out.note(f"{event['event'].replace('_', ' ')}: {fields or 'empty'}")
+    if lacks is not None:
+        out.note(f"not known to be fit to be carried on: {lacks}")
 
 
 def _words(value: object) -> str:

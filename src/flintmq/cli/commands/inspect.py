@@ -16,7 +16,15 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from flintmq.cluster.member import Member
-    from flintmq.forensics.inspect import Folder, GroupSummary, Inspection, LogSummary, QueueSummary, TopicSummary
+    from flintmq.forensics.inspect import (
+        CopySummary,
+        Folder,
+        GroupSummary,
+        Inspection,
+        LogSummary,
+        QueueSummary,
+        TopicSummary,
+    )
     from flintmq.forensics.retention_plan import RetentionPlan
     from flintmq.metrics.cluster import ClusterGroup, ClusterTopic
     from flintmq.metrics.store import StoreFigures
@@ -171,6 +179,7 @@ def _overview(found: Inspection) -> Table:
     rows = [
         ("store", printable(found.root)),
         ("state", "in use: a running store holds its lock" if found.live else state),
+        *([("copy", _copy(found.copy))] if found.copy is not None else []),
         ("log", _log(found.log)),
         ("stored", _times(found.log)),
         ("messages", f"{found.messages} in {queues} queues of {len(found.topics)} topics"),
@@ -183,6 +192,11 @@ def _overview(found: Inspection) -> Table:
     for name, value in rows:
         table.add_row(name, plain_text(value))
     return table
+
+
+def _copy(copy: CopySummary) -> str:
+    fit = "fit to be carried on" if copy.promotable else f"not known to be fit to be carried on: {copy.lacks}"
+    return printable(f"of {copy.master}, {fit}")
 
 
 def _size(folder: Folder) -> str:

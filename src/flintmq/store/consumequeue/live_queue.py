@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TypeAlias
 
 from flintmq.format.batch_queue import BATCH_UNIT_SIZE, BatchUnit
-from flintmq.format.consume_queue import UNIT, UNIT_SIZE, Unit
+from flintmq.format.consume_queue import EXPIRED, UNIT, UNIT_SIZE, Unit
 from flintmq.format.consume_queue_ext import is_address
 from flintmq.kernels.fast_get import ReadableQueue
 from flintmq.storage.filesystem import Effects
@@ -149,6 +149,18 @@ class RunningQueue(ReadableQueue):
             self.forget()
         self.max_offset = max(writer.next, self.max_offset)
 
+    @property
+    def last_record(self) -> int:
+        """Log offset of the last unit's record; -1 without one. Thread: the dispatcher's."""
+        last = self.units(self.max_offset - 1, 1) if self.max_offset > 0 else []
+        return last[0].physical_offset if last else -1
+
+    def begin_expired(self, offset: int) -> None:
+        """Have a queue without units go on at an offset; see `QueueWriter.begin_expired`."""
+        self.writer.next = -1
+        self.writer.begin_expired(offset)
+        self.min_offset = self.max_offset = offset
+
     def raise_minimum(self, offset: int) -> None:
         """Note that the log begins after the records of units below this queue offset."""
         if offset > self.min_offset:
@@ -240,7 +252,8 @@ class RunningQueue(ReadableQueue):
 class RunningBatchQueue:
     """One batch queue of a running store.
 
-    A unit covers as many queue offsets as its record has messages, and names the first one itself.
+    A unit covers as many queue offsets as its record has messages, and names the first one itself. A topic that was
+    deleted and made again begins at 0 once more; the units of its earlier life are removed then, as in a plain queue.
 
     Thread: `take` the dispatcher only; reading any.
     """
@@ -258,8 +271,22 @@ class RunningBatchQueue:
 
         Durability: the kernel has it.
         """
-        if unit.base_offset >= self.writer.next:
-            self.writer.put(unit)
+        self.writer.take(unit)
+
+    @property
+    def max_offset(self) -> int:
+        """Queue offset of the next message."""
+        return self.writer.next
+
+    @property
+    def last_record(self) -> int:
+        """Log offset of the last unit's record; -1 without one."""
+        return self.writer.last
+
+    def begin_expired(self, offset: int) -> None:
+        """Have a queue without units go on at an offset; see `QueueWriter.begin_expired`."""
+        assert self.writer.next == 0 < offset
+        self.writer.put(BatchUnit(*EXPIRED, 0, offset - 1, 1))
 
     def ext(self) -> ExtQueue:
         """Return an empty ext queue: batch queues have none."""

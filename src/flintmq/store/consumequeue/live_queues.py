@@ -8,18 +8,25 @@ ConsumeQueueStore, ConsumeQueue.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Container, Iterator
 
 from flintmq.config.keys import StoreConfig
 from flintmq.format.consume_queue import UNIT_SIZE
 from flintmq.format.text import java_decode, java_encode
 from flintmq.storage.filesystem import Effects
-from flintmq.storage.mutex import Condition
+from flintmq.storage.mutex import Condition, Lock
 from flintmq.store.commitlog.report import Report
 from flintmq.store.consumequeue.live_queue import AnyQueue, KeptUnits, RunningBatchQueue, RunningQueue
 from flintmq.store.consumequeue.load_queues import LoadedQueue, QueueLoader, RecordIsAt
+from flintmq.store.consumequeue.queue_ends import QueueEnds
 from flintmq.store.consumequeue.reader import FIRST_BYTES, HeldFiles, batch_queue, plain_queue
-from flintmq.store.consumequeue.writer import BatchQueueWriter, OpenFiles, QueueWriter, offset_is_implausible
+from flintmq.store.consumequeue.writer import (
+    LARGEST_OFFSET,
+    BatchQueueWriter,
+    OpenFiles,
+    QueueWriter,
+    offset_is_implausible,
+)
 from flintmq.store.dispatch.dispatcher import Dispatcher, UnitBlock
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
 from flintmq.store.layout import directories
@@ -43,7 +50,7 @@ class ConsumeQueues:
         self._rewritten: dict[str, RunningQueue] = {}
         self._lacking: set[str] = set()  # folders of queues that lost units or files; until `finish_loading`
         self._file_size = config.consume_queue_file_size
-        self.changed = Condition()
+        self.changed, self._flushing = Condition(), Lock()
         self.arrivals = 0  # incremented with every block that readers may see
 
     # -- loading ----------------------------------------------------------------------------------------------------
@@ -170,6 +177,67 @@ class ConsumeQueues:
                 lacking = True
         return lacking
 
+    def agree(self, ends: QueueEnds, batch_topics: Container[bytes]) -> list[str]:
+        """Have each queue without a record since `ends` was said go on where the master's does.
+
+        All records below `ends.until` are dispatched.
+
+        Args:
+            ends: of the master.
+            batch_topics: topics of type BatchCQ.
+
+        Returns:
+            The queues that cannot, in words.
+
+        Raises:
+            OSError: a queue file cannot be made, written or removed.
+
+        Durability: on return.
+        """
+        odd = []
+        for place, end in ends.next.items():
+            queue = self.find(*place)
+            here = 0 if queue is None else queue.max_offset
+            if end == here or (queue is not None and queue.last_record >= ends.since):
+                continue
+            if end == 0:
+                self.remove(*place)
+                continue
+            if here == 0 and end <= LARGEST_OFFSET:
+                queue = self._open_batch(*place) if place[0] in batch_topics else self._open(*place)
+                if queue is not None:
+                    queue.begin_expired(end)
+                    continue
+            odd.append(f"queue {java_decode(place[0])}/{place[1]} ends at {here}, the broker's at {end}")
+        self.flush()
+        return odd
+
+    def remove(self, topic: bytes, queue_id: int) -> None:
+        """Remove a queue: its topic was deleted.
+
+        Raises:
+            OSError: a file cannot be removed.
+
+        Durability: none.
+        """
+        plain, batch = self.plain.pop((topic, queue_id), None), self.batch.pop((topic, queue_id), None)
+        with self._flushing:  # a flush that has listed the files must not find them gone
+            if plain is not None:
+                plain.forget()
+                self._rewritten.pop(plain.folder, None)
+                plain.writer.clear()
+            if batch is not None:
+                batch.writer.units.remove()
+            for kind in (directories.QUEUES, directories.BATCH_QUEUES, directories.EXT_QUEUES):
+                path = Queue(kind, topic, queue_id).path
+                if path is None:
+                    continue
+                # RocketMQ takes an empty directory for a queue of this kind.
+                for folder in (path, os.path.dirname(path)):
+                    self.effects.remove_folder(os.path.join(self.root, folder))
+                    if not self.effects.is_dir(os.path.join(self.root, folder)):
+                        self.files.forget_folder(os.path.join(self.root, folder))
+
     def finish_loading(self, log_begin: int) -> None:
         """Find the smallest offsets of queues whose units were rewritten.
 
@@ -244,7 +312,8 @@ class ConsumeQueues:
         Raises:
             OSError: the disk refused.
         """
-        self.files.flush()
+        with self._flushing:
+            self.files.flush()
 
     def check_invariants(self) -> None:
         """Assert what always holds of queues, open files and kept units between two blocks.

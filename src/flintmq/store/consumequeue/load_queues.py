@@ -120,7 +120,7 @@ class QueueLoader:
         if last is None or end == units.first:
             queue.writer.continue_at(end * BATCH_UNIT.size)
             return LoadedQueue(self.log_begin, written > end)
-        queue.writer.continue_at(end * BATCH_UNIT.size, UnitQueue.span(end - 1, last)[1])
+        queue.writer.continue_at(end * BATCH_UNIT.size, UnitQueue.span(end - 1, last)[1], last.physical_offset)
         return LoadedQueue(last.physical_offset + last.size, written > end)
 
     def _last_valid(self, name: QueueName, units: UnitQueue, end: int) -> tuple[int, AnyUnit | None]:

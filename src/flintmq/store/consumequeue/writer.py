@@ -31,6 +31,7 @@ from flintmq.store.commitlog.report import Report
 from flintmq.store.consumequeue.reader import UnitFile
 
 PRE_BLANK = consume_queue.UNIT.pack(consume_queue.PRE_BLANK)
+EXPIRED = consume_queue.UNIT.pack(consume_queue.EXPIRED)
 UNIT_SIZE = consume_queue.UNIT_SIZE
 BLANKS_AT_ONCE = 1 << 16
 LARGEST_OFFSET = (1 << 63) // UNIT_SIZE - 1  # a larger one's unit would be beyond 64 bits
@@ -294,6 +295,11 @@ class OpenFiles:
             self.known.pop(path, None)
             self._again.pop(path, None)
 
+    def forget_folder(self, path: str) -> None:
+        """Note that a directory was removed; nobody flushes meanwhile."""
+        with self._lock:
+            self.grown.discard(path)
+
     def check_invariants(self) -> None:
         """Assert that each open file has its own descriptor, and that not too many are open.
 
@@ -470,6 +476,19 @@ class QueueWriter:
             first += run
         return least
 
+    def begin_expired(self, offset: int) -> None:
+        """Have a queue without units go on at an offset, as one does whose messages have all expired.
+
+        Raises:
+            OSError: a queue file cannot be made or written.
+
+        Durability: the kernel has it.
+        """
+        assert self.next < 0 < offset <= LARGEST_OFFSET
+        self._fill_to(offset - 1)
+        self.units.write(UNIT_SIZE * (offset - 1), EXPIRED)
+        self.next = offset
+
     def _deny(self, offset: int, physical_offset: int) -> None:
         """Report a record whose queue offset the next records contradict."""
         self.report.note("denied", f"{self.path}: offset {offset} contradicts the next record; it gets no unit")
@@ -560,21 +579,37 @@ class ExtWriter:
 
 
 class BatchQueueWriter:
-    """Appends units to one batch queue, without pre-blank units or positions by queue offset."""
+    """Appends units to one batch queue, without pre-blank units or positions by queue offset.
+
+    Attributes:
+        next: queue offset of the next message.
+        last: log offset of the record of the last unit; -1 before the first.
+    """
 
     def __init__(self, files: OpenFiles, root: str, path: str, file_size: int) -> None:
         self.units = FileSequence(files, os.path.join(root, path), file_size)
-        self.position = 0
-        self.next = 0  # queue offset of the next message
+        self.position = self.next = 0
+        self.last = -1
 
-    def continue_at(self, position: int, offset: int = 0) -> None:
+    def continue_at(self, position: int, offset: int = 0, last: int = -1) -> None:
         """Continue a queue on disk: the next unit is at this byte.
 
         Args:
             position: the byte.
             offset: queue offset of the next message; 0 for a writer that nobody asks for it.
+            last: log offset of the record of the last unit.
         """
-        self.position, self.next = position, offset
+        self.position, self.next, self.last = position, offset, last
+
+    def take(self, unit: batch_queue.BatchUnit) -> None:
+        """Append a unit, unless it is there; offset 0 after another unit begins a queue that was made again."""
+        if unit.physical_offset <= self.last:
+            return
+        if unit.base_offset == 0 < self.next:
+            self.units.remove()
+            self.continue_at(0)
+        if unit.base_offset >= self.next:
+            self.put(unit)
 
     def put(self, unit: batch_queue.BatchUnit) -> None:
         """Append one unit; a file takes whole units only."""
@@ -583,4 +618,4 @@ class BatchQueueWriter:
             self.position += room
         self.units.write(self.position, batch_queue.BATCH_UNIT.pack(unit))
         self.position += batch_queue.BATCH_UNIT_SIZE
-        self.next = unit.base_offset + unit.messages
+        self.next, self.last = unit.base_offset + unit.messages, unit.physical_offset

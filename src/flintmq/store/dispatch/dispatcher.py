@@ -167,6 +167,8 @@ class Dispatcher:
         batch_found: if it is set, a queue whose first record is an inner batch makes its topic one of type BatchCQ, and
             this is called with the topic. For a follower, whose master takes inner batches for such topics only and may
             create a topic before anybody here has heard of it.
+        knows: if it is set, it is asked with the raw topic of each new queue whether the topic's type is known. If not,
+            `blocks` ends before the record, whose log offset is then `held_at`; else `held_at` is None.
 
     Thread: one.
     """
@@ -174,6 +176,8 @@ class Dispatcher:
     def __init__(self, rules: DispatchRules) -> None:
         self.rules = rules
         self.batch_found: Callable[[str], None] | None = None
+        self.knows: Callable[[bytes], bool] | None = None
+        self.held_at: int | None = None
         self.queues = QueueTable()
         self.lmq_numbers: set[int] = set()  # queues met as light queues
         self.flags = 0
@@ -218,7 +222,7 @@ class Dispatcher:
             hold: buffer up to 131,072 units across pieces, so that queues are written in longer runs. Call `rest` at
                 the end.
         """
-        at = 0
+        at, self.held_at = 0, None
         while at < piece.count:
             if self.units + (piece.count - at) > MOST_UNITS:
                 yield self._block(piece, at)
@@ -244,7 +248,13 @@ class Dispatcher:
                 self.keys,
             )
             if why == kernel.NEW_QUEUE:
-                self._learn(stored_message(piece.data, piece.positions[at]))
+                message = stored_message(piece.data, piece.positions[at])
+                if self.knows is not None and not self.knows(message.fields.topic):
+                    self.held_at = piece.base + piece.positions[at]
+                    if at:
+                        yield self._block(piece, at)
+                    return
+                self._learn(message)
             elif why == kernel.KEYS_FULL:
                 yield self._block(piece, at)
             elif why == kernel.SPECIAL:

@@ -17,6 +17,7 @@ from flintmq.storage.filesystem import Effects
 from flintmq.storage.versioned_json import VersionedJson, only, why
 
 FILE_NAME = "flintmq.follow"
+NOT_ASKED = "no broker was asked for its topics and where its queues go on (--config-from, --namesrv)"
 BYTES_MAX = 1 << 16
 
 
@@ -33,6 +34,8 @@ class Followed:
         cut_at: log offset at which the log is to be cut (`flintmq follow --resync`), until that is done; else None.
         unsure_from: log offset from which on bytes may have been lost with the power, where no checksum shows it, until
             they were compared with the master's; else None.
+        lacks: why a RocketMQ, or our engine, that carries on here may not go on as the master would: the kind of a
+            queue, its next offset, or messages that the master still has; None: it lacks nothing.
     """
 
     master: str
@@ -42,6 +45,7 @@ class Followed:
     mastered_at: int | None = None
     cut_at: int | None = None
     unsure_from: int | None = None
+    lacks: str | None = NOT_ASKED
 
 
 def read(root: str, effects: Effects) -> Followed | None:
@@ -70,6 +74,8 @@ def write(root: str, followed: Followed, effects: Effects) -> None:
         "masteredAt": followed.mastered_at,
         "cutAt": followed.cut_at,
         "unsureFrom": followed.unsure_from,
+        "promotable": followed.lacks is None,
+        "lacks": followed.lacks,
     }
     _file(root).save(state, effects)
 
@@ -135,4 +141,6 @@ def _built(state: dict[str, Any]) -> Followed:
     for number in (begin, size, mastered, cut, unsure):
         if number is not None and (not isinstance(number, int) or not 0 <= number < 1 << 63):
             raise ValueError(f"{number!r} is no log offset")
-    return Followed(str(state["master"]), begin, size, str(state.get("from", "first")), mastered, cut, unsure)
+    lacks = state.get("lacks") or NOT_ASKED  # also of a file that an older version wrote
+    lacks = None if state.get("promotable") is True else str(lacks)
+    return Followed(str(state["master"]), begin, size, str(state.get("from", "first")), mastered, cut, unsure, lacks)

@@ -21,6 +21,7 @@ from flintmq.store.append.disk_failure import DiskFailure, reason_of
 from flintmq.store.commitlog.own_log import LogTail
 from flintmq.store.commitlog.walk import LogWalk, Piece
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
+from flintmq.store.consumequeue.queue_ends import QueueEnds
 from flintmq.store.dispatch.dispatcher import Dispatcher, UnitBlock
 from flintmq.store.dispatch.handover import HandedOver
 from flintmq.store.index.durable_point import DispatchPoint
@@ -88,7 +89,7 @@ class DispatchService(AfterPut):
         Thread: any; one at a time. Durability: the kernel has the units and items on return.
         """
         with self._step:
-            end = self.confirmed()
+            end, before = self.confirmed(), self.position
             if self.position >= end or self.stopped_at is not None:
                 return False
             if self.waits_for is not None and time.monotonic() < self._retry_at:
@@ -106,7 +107,28 @@ class DispatchService(AfterPut):
                 raise
             with self.queues.changed:
                 self.queues.changed.notify_all()
-            return True
+            return self.position > before
+
+    def agree(self, ends: QueueEnds) -> list[str] | None:
+        """Have queues without a record go on where the master's do; see `ConsumeQueues.agree`.
+
+        Returns:
+            The queues that cannot, in words; None while not everything below `ends.until` is dispatched.
+
+        Raises:
+            OSError: the disk refused; call it again.
+
+        Thread: any. Durability: on return.
+        """
+        with self._step:
+            if self.position < ends.until or self.stopped_at is not None:
+                return None
+            return self.queues.agree(ends, self.dispatcher.rules.batch_topics)
+
+    @property
+    def held(self) -> bool:
+        """True while the next record waits until the type of its topic is known."""
+        return self.dispatcher.held_at is not None
 
     def _dispatch(self, end: int) -> None:
         """Dispatch the records up to this log offset, as far as they can be read."""
@@ -157,18 +179,25 @@ class DispatchService(AfterPut):
 
     def _read(self, end: int) -> None:
         """Dispatch the records up to this log offset."""
+        self.dispatcher.held_at = None
         self._take(self.log.pieces(self.position, end))
+        if self.held:
+            return
         self.position = max(self.position, min(self.log.position, end))
         if self.position < end:  # something is odd there: let the walk judge that judges for everybody
             walk = LogWalk(self.log.listed(), begin=self.position, end=end, check_crc=False)
             self._take(walk)
-            self.position = max(self.position, min(walk.position, end))
+            if not self.held:
+                self.position = max(self.position, min(walk.position, end))
 
     def _take(self, pieces: Iterable[Piece]) -> None:
         """Write the units and items of these records."""
         for piece in pieces:
             for block in self.dispatcher.blocks(piece):
                 self._write(block)
+            if (held := self.dispatcher.held_at) is not None:
+                self._reached(held)
+                return
             self._reached(piece.base + piece.end)
 
     def _write(self, block: UnitBlock) -> None:
@@ -248,6 +277,6 @@ class DispatchService(AfterPut):
                 self._wake.wait(LINGER_S)
             else:
                 self.needs_wake = True
-                if self.confirmed() <= self.position or self.stopped_at is not None:
+                if self.confirmed() <= self.position or self.held or self.stopped_at is not None:
                     self._wake.wait(IDLE_S)
                 self.needs_wake = False

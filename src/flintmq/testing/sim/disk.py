@@ -415,6 +415,9 @@ class SimDisk(Effects):
         self._tick("unlink", path)
         self._record(NameChange("unlink", path, file))
 
+    def remove_folder(self, path: str) -> None:
+        """Do nothing: a directory is there as long as a file is in it, or it was made."""
+
     def sync(self, fd: int) -> None:
         file, path = self._open[fd]
         try:

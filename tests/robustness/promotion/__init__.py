@@ -1,0 +1,1 @@
+"""Copies of real brokers that are carried on in their place."""
