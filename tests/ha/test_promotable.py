@@ -14,6 +14,7 @@ import pytest
 
 from flintmq import Message, MessageStore
 from flintmq.errors import UsageError
+from flintmq.forensics.inspect import inspect
 from flintmq.forensics.verify.run import verify
 from flintmq.ha.broker_tables import UNSETTLED
 from flintmq.ha.follower import Follower
@@ -27,10 +28,12 @@ BATCH_UNIT = struct.Struct(">qiqqqhii")
 
 
 def lacks(store: Path) -> str | None:
-    """What the copy's file says that it lacks."""
+    """What the copy's file says that it lacks; `inspect` says the same."""
     told = json.loads((store / "flintmq.follow").read_text())
-    assert told["promotable"] == (told["lacks"] is None)
-    return told["lacks"]  # type: ignore[no-any-return]
+    found = inspect(store).copy
+    assert found is not None and told["promotable"] == found.promotable == (told["lacks"] is None)
+    assert found.lacks == told["lacks"]
+    return found.lacks
 
 
 def next_offsets(store: Path, *topics: str) -> dict[str, int]:

@@ -168,7 +168,7 @@ class TimerSummary:
 
 @dataclass(frozen=True, slots=True)
 class CopySummary:
-    """What `flintmq follow` noted about its copy.
+    """The note of `flintmq follow` about its copy.
 
     Attributes:
         master: address of the master's replication port.

@@ -44,9 +44,9 @@ POINTER: Final = UNIT.numbers("physical_offset", "size")
 """Log offset and size of the record: units of every kind of queue begin with them."""
 PRE_BLANK: Final = Unit(0, PRE_BLANK_SIZE, 0)
 EXPIRED: Final = Unit(1, 1, 0)
-"""Stands for the last message of a queue, whose record is below the log's begin and not known. Not PRE_BLANK, since
-RocketMQ takes log offset plus size for how far the queue was dispatched, and would drop all records below 2 GiB; not
-offset 0, for which it takes the log's first file, whichever that is."""
+"""In place of the unit of a queue's last message, whose record is below the log's begin and not known. Not PRE_BLANK,
+since RocketMQ takes log offset plus size for how far the queue was dispatched, and would drop all records below 2 GiB;
+not offset 0, for which it takes the log's first file, whichever that is."""
 assert UNIT_SIZE == 20
 
 

@@ -169,7 +169,10 @@ class BrokerTables:
         return metadata.save(root, self.facts.tables, self.effects, self.facts.peer)
 
     def start(self, store: MessageStore) -> None:
-        """Have the open store keep the broker's tables, and go on asking; again after it was opened again."""
+        """Have the open store keep the broker's tables, and go on asking.
+
+        May be called again, for a store that was opened again.
+        """
         store.follow_tables({})
         if self._came is None and self.facts is not None:  # `save` wrote them
             self._known = _topics_of(self.facts)
@@ -259,7 +262,7 @@ class BrokerTables:
         self._turn.set()
 
     def _bring_ends(self, store: MessageStore) -> None:
-        """Have the store's queues go on where the broker's do, once they have all records that it counted."""
+        """Bring the broker's ends to the queues, once they have all records that it counted."""
         ends, self._ends = self._ends, None
         if ends is None:
             return
@@ -287,7 +290,7 @@ class BrokerTables:
                 self._stopping.wait(SOON_S)
 
     def _ask_for_ends(self) -> None:
-        """Ask where queues go on, if the table of topics is another one since; at most once in `every_s`."""
+        """Ask where queues go on, if topics changed since; at most once in `every_s`."""
         facts = self._last
         version = None if facts is None else facts.tables[config_reader.TOPICS].get("dataVersion")
         if facts is None or self._ends_of == (version,):

@@ -26,7 +26,7 @@ RETRY_S: Final = 1.0
 """Seconds between two attempts to reach a name server, with `once`."""
 ATTEMPTS: Final = 3
 REMIND_S: Final = 600.0
-"""Seconds after which a broker that is still lost is told of again."""
+"""Seconds after which a broker that is still lost is reported again."""
 PLACE: Final = "{broker}"
 
 Event = dict[str, Any]

@@ -37,7 +37,7 @@ DISPATCH_S: Final = 600.0
 COMPARE_S: Final = 60.0
 """Seconds that `once` waits for the logs to agree, however slowly the master sends."""
 REMIND_S: Final = 600.0
-"""Seconds after which a master that is still lost is told of again."""
+"""Seconds after which a master that is still lost is reported again."""
 
 
 class FollowerStats(NamedTuple):
@@ -101,7 +101,7 @@ class FollowerSteps:
         self._agreed = False  # it was, on one line at least
         self._data_at = self._connected_at = 0.0  # when bytes of the log last came
         self._caught_up_at = -1  # end of the log of the last event `caught_up`
-        self._lost_at: float | None = None  # when the loss was last told of; None: it is not lost
+        self._lost_at: float | None = None  # when the loss was last reported; None: it is not lost
         self._in_vain = self._silent_lines = 0  # attempts and lines in a row
         self._dialled = False  # the last attempt reached somebody
         self._frames = self._heartbeats = self._bytes = self._sessions = 0

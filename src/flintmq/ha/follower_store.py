@@ -173,7 +173,7 @@ class FollowerStore:
         note_begin(self.root, now, self._effects)
 
     def note_lacks(self) -> str | None:
-        """Note what the copy lacks, if that was found out by now, to be carried on as its master would go on.
+        """Note what the copy lacks to be carried on as its master would go on.
 
         Returns:
             What it lacks; None: nothing.
@@ -204,7 +204,9 @@ class FollowerStore:
         self._open_again(store)
 
     def lay_again(self) -> list[str]:
-        """Lay out again the queues that are of another kind than the broker says, or all if its configuration changed.
+        """Lay out queues again: those of another kind than the broker says, or all.
+
+        All, if a key of its configuration changed.
 
         The store is closed and opened again, and recovery makes the queues that are missing from the whole log, by the
         broker's present tables. A kill amid it is mended by the next start in the same way.

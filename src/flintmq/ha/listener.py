@@ -48,7 +48,7 @@ LINGERS: Final = 20  # looks without a new record before the thread sleeps
 IDLE_S: Final = 0.05  # how long it sleeps without a wake-up
 PAUSE_S: Final = 1.0  # how long nobody is accepted after the system had no descriptor or memory
 TELL_S: Final = 600.0  # between two lines about one host that is refused
-TOLD_MAX: Final = 64  # hosts that are told of in that time
+TOLD_MAX: Final = 64  # hosts of which one is logged in that time
 LACKS: Final = (errno.EMFILE, errno.ENFILE, errno.ENOBUFS, errno.ENOMEM)
 _MAPPED: Final = ipaddress.IPv6Network("::ffff:0:0/96")
 _MORE: Final = getattr(socket, "MSG_MORE", 0)
@@ -343,7 +343,7 @@ class HaListener:
         self._lines[sock.fileno()] = ListenerLine(sock, address, MasterLine(self._rules, now), now)
 
     def _tell_refused(self, address: tuple[str, int]) -> None:
-        """Log who is refused: each host now and then, for it may try again for ever, and so may many."""
+        """Log that a host is refused: now and then, for it, and many more, may try for ever."""
         now, host = self._effects.monotonic(), address[0]
         if now - self._told.get(host, -math.inf) < TELL_S:
             return

@@ -137,7 +137,7 @@ class QueueGapCheck:
         self._whole, self._last_time = whole, last_time
 
     def check(self, data: memoryview) -> bool:
-        """Check whether the first record of each queue in these bytes can be the next one of its queue.
+        """Check whether the first record of each queue can be the next one of its queue.
 
         Args:
             data: all that came from `base` on.

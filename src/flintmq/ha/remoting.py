@@ -221,7 +221,9 @@ def _from_rocketmq(header: bytes, body: bytes) -> RemotingFrame:
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """Split `HOST:PORT` at the last colon; an IPv6 host may be in brackets, which RocketMQ leaves out.
+    """Split `HOST:PORT` at the last colon.
+
+    An IPv6 host may be in brackets, which RocketMQ leaves out.
 
     Raises:
         UsageError: there is no host or no port from 1 to 65535.

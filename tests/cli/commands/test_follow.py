@@ -107,6 +107,7 @@ def test_for_people(run: Run, tmp_path: Path, golden_master: GoldenMaster, line:
         "flintmq: resumed: end 0",
         f"flintmq: caught up: end {end}",
         f"flintmq: closed: end {end}",
+        f"flintmq: not known to be fit to be carried on: {NOT_ASKED}",
     ]
 
 
@@ -129,7 +130,7 @@ def test_what_cannot_be_used(run: Run, tmp_path: Path, words: list[str], message
 def test_nobody_listens(run: Run, tmp_path: Path) -> None:
     result = run("follow", f"127.0.0.1:{free_port()}", "--store", tmp_path / "s", "--once")
     assert result.code == 2 and "nobody answers there" in result.err and not (tmp_path / "s").exists()
-    assert result.err.splitlines()[:-1] == ["flintmq: lost: reason Connection refused"]
+    assert result.err.splitlines()[:-1] == ["flintmq: lost: what line, reason Connection refused"]
 
 
 def test_a_stop_before_the_master_answers_leaves_nothing(tmp_path: Path) -> None:

@@ -5,5 +5,6 @@ writer       writes each unit at the position of its queue offset
 live_queue   writes and serves one queue of a running store
 load_queues  finds the last valid unit of each queue when a store starts
 live_queues  loads, writes and serves all queues of a running store
+queue_ends   names the next offsets of a master's queues, as it said them
 known_ends   records the end of each queue at a clean stop
 """

@@ -1,4 +1,4 @@
-"""The next queue offsets of a master, for a copy that has no record by which it could know them.
+"""Next queue offsets of a master, for a copy that has no record to know them by.
 
 A queue whose messages have all expired goes on at its old offset: RocketMQ never deletes its last file. A copy of the
 log alone would begin it again at 0, and groups that have read it would miss what comes. The other way round, a topic
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True, slots=True)
 class QueueEnds:
-    """What a master said of its queues, between two moments.
+    """Ends of a master's queues, asked for between two moments.
 
     Attributes:
         since: log offset; all records below it were in the master's queues before it was asked for the first of them.

@@ -477,7 +477,7 @@ class QueueWriter:
         return least
 
     def begin_expired(self, offset: int) -> None:
-        """Have a queue without units go on at an offset, as one does whose messages have all expired.
+        """Have a queue without units go on at an offset: its messages have all expired.
 
         Raises:
             OSError: a queue file cannot be made or written.
@@ -602,7 +602,10 @@ class BatchQueueWriter:
         self.position, self.next, self.last = position, offset, last
 
     def take(self, unit: batch_queue.BatchUnit) -> None:
-        """Append a unit, unless it is there; offset 0 after another unit begins a queue that was made again."""
+        """Append a unit, unless it is there.
+
+        Offset 0 after another unit begins a queue that was made again.
+        """
         if unit.physical_offset <= self.last:
             return
         if unit.base_offset == 0 < self.next:

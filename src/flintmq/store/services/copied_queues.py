@@ -1,8 +1,8 @@
-"""What a follower may do to the queues of its copy, besides having records dispatched.
+"""Lets a follower do to the queues of its copy what no record asks for.
 
 The log does not tell all of a queue: its kind (topics of type BatchCQ), whether its topic was deleted, and where it
-goes on once all its messages have expired are known to the broker alone. A follower that asks it holds the first record of a
-topic until the topic's type is known, and brings what the broker said of its queues here.
+goes on once all its messages have expired are known to the broker alone. A follower that asks it holds the first record
+of a topic until the topic's type is known, and brings what the broker said of its queues here.
 """
 
 from __future__ import annotations
