@@ -43,11 +43,11 @@ def recorded(
             master.close()
 
 
-def answers(refused: int = 0, ends: Mapping[str, int] | None = None) -> Callable[[Asked], bytes | None]:
-    """What the recorded broker says, `ends` of its queues; a request that its ACL refuses."""
+def answers(refused: int = 0, ends: Mapping[str, int] | None = None, begin: int = 0) -> Callable[[Asked], bytes | None]:
+    """What the recorded broker says, `ends` of its queues, `begin` of its log; a request that its ACL refuses."""
     bodies = remoting_peer.recorded("533")
     bodies[26] = remoting_peer.CONFIG
-    bodies[28] = b'{"table":{"commitLogMinOffset":"0","commitLogMaxOffset":"387695"}}'
+    bodies[28] = b'{"table":{"commitLogMinOffset":"%d","commitLogMaxOffset":"387695"}}' % begin
     others = remoting_peer.broker(bodies)
 
     def answer(asked: Asked) -> bytes | None:
@@ -62,11 +62,11 @@ def answers(refused: int = 0, ends: Mapping[str, int] | None = None) -> Callable
 
 
 @contextmanager
-def served(refused: int = 0, **how: Any) -> Iterator[Addresses]:
+def served(refused: int = 0, begin: int = 0, **how: Any) -> Iterator[Addresses]:
     """A recorded master and its broker, on the loopback."""
     with tempfile.TemporaryDirectory(prefix="ends-") as place:
         ends = {queue: len(units) // 20 for queue, units in GoldenMaster("533", Path(place)).queue_units().items()}
-    with recorded(**how) as master, RemotingPeer(answers(refused, ends)) as broker:
+    with recorded(**how) as master, RemotingPeer(answers(refused, ends, begin)) as broker:
         yield {HA: f"127.0.0.1:{master.port}", MAIN: broker.address}
 
 
@@ -97,7 +97,7 @@ def expired() -> AbstractContextManager[Addresses]:
         for file in sorted((store / "commitlog").iterdir())[:-1]:
             file.unlink()
 
-    return served(spoil=delete)
+    return served(begin=327680, spoil=delete)
 
 
 def flipped() -> AbstractContextManager[Addresses]:
