@@ -171,9 +171,6 @@ class Master(Side):
             self.fill(topic, self.chance.randrange(1, 60))
         self.fill("Busy", 5, DELAY=LATE)
         self.commit(("NewBulk", "Busy"))
-        if self.chance.random() < 0.3:
-            self.expire()
-            self.fill("Busy", 5)
 
 
 def copied(master: Master, folder: Path) -> None:
@@ -190,7 +187,12 @@ def copied(master: Master, folder: Path) -> None:
     try:
         assert follower.wait("caught_up", CATCH_UP_S), follower.said()
         master.goes_on()
+        end = int(config_json.parse(master.admin(28))["table"]["commitLogMaxOffset"])
+        assert follower.wait("caught_up", CATCH_UP_S, end), follower.said()  # or what is next could be deleted
         follower.stop()
+        if master.chance.random() < 0.3:
+            master.expire()
+            master.fill("Busy", 5)
     finally:
         follower.kill()
     words = [sys.executable, "-m", "flintmq", "follow", *to, "--once", "--json"]
