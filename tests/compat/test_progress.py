@@ -169,3 +169,38 @@ def test_a_store_with_its_marks_goes_on(place):
     ends = json.loads((place / "store" / "flintmq.queues").read_text())
     assert (ends["format"], ends["flintmq"]) == (2, "0.2.0")
     assert ["A", 0, 6] in ends["queues"] and ["B", 1, 10] in ends["queues"]
+
+
+def test_the_offset_of_a_query_goes_on_and_names_its_record(place):
+    """The checkpoint of a Spark query, read as Spark hands it over, without Spark."""
+    from flintmq.lake.stream.options import StreamOptions
+    from flintmq.lake.stream.reader import StoreStream
+
+    start = json.loads((place / "query" / "offsets" / "0").read_text().splitlines()[-1])
+    assert "@format" not in start and start["B/1"] == 10
+    stream = StoreStream(StreamOptions.parse({"path": str(place / "store")}))
+    assert stream.tasks(start, stream.next_end(start)) == []
+    put(place / "store", "A", [b"new"])
+    end = StoreStream(StreamOptions.parse({"path": str(place / "store")})).next_end(start)
+    assert (end["@format"], end["@flintmq"], end["A/0"]) == (2, "0.2.0", 6) and end["@size"] > 0
+    shutil.rmtree(place / "store")
+    put(place / "store", "A", [b"another"] * 100)
+    with pytest.raises(FlintError, match="topic 'B'|is another record"):
+        StoreStream(StreamOptions.parse({"path": str(place / "store")})).next_end(start)
+
+
+def test_a_dispatch_and_a_copy_are_read(place):
+    pytest.importorskip("pyspark", reason="pyspark is not installed")
+    from flintmq.spark.jobs.dispatch.state import load
+    from flintmq.storage.filesystem import REAL
+    from flintmq.store.commitlog.anchor import anchor_at
+    from flintmq.store.commitlog.snapshot import Snapshot
+    from flintmq.store.layout import followed
+
+    state, log = load(str(place / "dispatched")), Snapshot.open(str(place / "store")).log
+    assert state is not None and state.position == 4420
+    assert state.anchor is not None and state.anchor == anchor_at(log, state.anchor.physical_offset)
+    found = followed.read(str(place / "copy"), REAL)
+    assert found is not None and (found.chosen, found.begin) == ("first", 0)
+    followed.write(str(place / "copy"), found, REAL)
+    assert json.loads((place / "copy" / "flintmq.follow").read_text())["flintmq"] == "0.2.0"
