@@ -131,7 +131,7 @@ def _refused(path: str, error: Exception) -> FlintError:
     )
 
 
-_KNOWN = ("master", "begin", "fileSize", "from", "masteredAt", "cutAt", "unsureFrom")
+_KNOWN = ("master", "begin", "fileSize", "from", "masteredAt", "cutAt", "unsureFrom", "promotable", "lacks")
 
 
 def _built(state: dict[str, Any]) -> Followed:
