@@ -358,7 +358,7 @@ def check_log(
             f"{root}: {whose}{why}; it is not the log of the table's last export, up to offset {last.end}: bring that "
             f"log back, {ways}or export into a new directory"
         )
-    if report is None or last.end < log.files.min_offset:  # the loss is told
+    if report is None or last.end < log.files.min_offset:  # that loss is reported
         return
     of = "" if broker is None else f" of broker {short(broker)}"
     if anchor is not None and log.has_expired(anchor):
