@@ -332,6 +332,14 @@ class PutRule(Enum):
             "rmq_sys_wheel_timer) is no number that RocketMQ can read: its next start would end the log there; mend it"
         ),
     )
+    TRANSACTION = (
+        "transaction",
+        PutMessageStatus.MESSAGE_ILLEGAL,
+        (
+            "its sys_flag says prepared (4) or rolled back (12): such a record is in no queue, and nobody reads or "
+            "checks it; FlintMQ runs no transactions, so send it through a broker, or put it without that flag"
+        ),
+    )
     LIGHT_QUEUES = (
         "light-queues",
         PutMessageStatus.MESSAGE_ILLEGAL,

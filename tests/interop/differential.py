@@ -85,7 +85,7 @@ def _replay(
             clock.clock = taken or clock.clock
             both = list(group)
             if chance.random() < 0.3 and all(op["op"] == "put" for op, _ in both):
-                results = [[result] for result in store.put_many([message_of(op) for op, _ in both])]
+                results = [[result] for result in store.put_many([message_of(op) for op, _ in both], delivered=True)]
             else:
                 results = [put(store, op) for op, _ in both]
             for (op, answer), result in zip(both, results, strict=True):

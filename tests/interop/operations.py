@@ -157,7 +157,7 @@ def message_of(op: Operation) -> Message:
 def put(store: MessageStore, op: Operation) -> list[PutResult]:
     """Do the same with FlintMQ."""
     if op["op"] == "put":
-        return [store.put(message_of(op))]
+        return store.put_many([message_of(op)], delivered=op["sys_flag"] & 4 != 0)
     messages = [
         Message(
             op["topic"], bytes.fromhex(part["body"]["hex"]), queue_id=op["queue"], flag=part["flag"],

@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+import flintmq
 from flintmq import Message, MessageStore, NotAStoreError
 from flintmq.cluster.member import Member
 from flintmq.config.keys import StoreConfig
 from flintmq.metrics import store as module
 from flintmq.metrics.store import StoreFigures, StoreWatch
 from flintmq.store.commitlog import log_end
+from tests.support.prometheus import only, samples
 
 KEYS = {"mapped_file_size_commit_log": 1 << 16}
 
@@ -82,6 +84,20 @@ def test_a_commit_alone_is_seen(tmp_path: Path) -> None:
     with MessageStore(tmp_path, **KEYS) as store:
         store.commit_offset("g", "T", 0, 9)
     assert lag(one.look()) == 1
+
+
+def test_offsets_that_are_none_of_their_queues_are_counted(tmp_path: Path) -> None:
+    """Their lag alone would say that all is consumed, or that nothing is."""
+    with MessageStore(tmp_path, **KEYS) as store:
+        for queue in range(4):
+            store.put(Message("T", b"x", queue_id=queue))
+    offsets = {"T@ahead": "0:999,1:1,2:-5,3:-1", "T@right": "0:1,1:0", "Deleted@old": "0:7"}
+    tables = ",".join(f'"{name}":{{{queues}}}' for name, queues in offsets.items())
+    (tmp_path / "config" / "consumerOffset.json").write_text(f'{{"offsetTable":{{{tables}}}}}')
+    found = samples(flintmq.store_metrics(tmp_path))
+    shown = only(found, "flintmq_group_offsets_outside", "consumer_group", "topic")
+    assert shown == {("ahead", "T"): 2, ("right", "T"): 0, ("old", "Deleted"): 0}
+    assert only(found, "rocketmq_consumer_lag_messages", "consumer_group")["ahead",] == 2
 
 
 def test_another_store_in_its_place(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 from flintmq.cli.text import iso, shorten_text
-from flintmq.config.text import UNIT_MS
+from flintmq.config.text import UNIT_MS, tag_names
 from flintmq.errors import UsageError
 from flintmq.format.text import typed_ms
 
@@ -167,7 +167,7 @@ def parse_log_place(option: str, text: str) -> int:
 
 def parse_tags(words: Sequence[str] | None) -> frozenset[str] | None:
     """Return the tags that `--tag` names, also in the form `A || B`; None for all, as for `*`."""
-    tags = frozenset(tag.strip() for word in words or () for tag in word.split("||")) - {""}
+    tags = frozenset(tag for word in words or () for tag in tag_names(word)) - {""}
     return None if not words or "*" in tags else tags
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -12,10 +13,29 @@ from pathlib import Path
 from flintmq.errors import ConfigError, StoreAccessError, UsageError, without_secrets
 
 CONF_BYTES_MAX = 1 << 20
+_SQL = re.compile(r"[<>=]|\sIN\s*\(|\sIS\s+(?:NOT\s+)?NULL\b|\sBETWEEN\s", re.IGNORECASE)
+
+log = logging.getLogger(__name__)
 
 DAY_MS = 86_400_000
 UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": DAY_MS, "w": 7 * DAY_MS}
 """Milliseconds of each unit of time; a place that takes durations says which units it takes."""
+
+
+@lru_cache(64)
+def tag_names(text: str) -> tuple[str, ...]:
+    """Return the parts of a tag expression (`A || B`), also empty ones.
+
+    One that looks like an SQL92 expression is logged, once. It is not refused, because RocketMQ stores `a > 5` as a tag
+    too and its clients find it; but who takes it for a condition sees an empty queue.
+    """
+    if _SQL.search(text):
+        log.warning(
+            "tags=%s looks like an SQL92 expression, and is read as the name of a tag; tags are A || B, and conditions "
+            "are for flintmq sql",
+            short(text),
+        )
+    return tuple(part.strip() for part in text.split("||"))
 
 
 def read_broker_conf(path: str | os.PathLike[str]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from flintmq.cluster.member import Member
 from flintmq.cluster.members import Stores, names_many, text_of
 from flintmq.config.keys import KEYS, StoreConfig
 from flintmq.config.s3 import S3_KEYS
-from flintmq.config.text import short
+from flintmq.config.text import short, tag_names
 from flintmq.errors import UsageError
 from flintmq.kernels.select import ANY_QUEUE
 from flintmq.lake.broker_options import ANY_STORE, brokers_named, options_of_broker
@@ -299,7 +299,7 @@ def _tags(given: Mapping[str, str]) -> frozenset[str] | None:
     text = given.get("tags", "*")
     if text in ("", "*"):
         return None
-    tags = [part.strip() for part in text.split("||")]
+    tags = tag_names(text)
     if not all(tags):
         raise UsageError(f"option tags: {short(text)} has an empty tag; write A || B")
     return frozenset(tags)

@@ -87,6 +87,7 @@ def add_figures(page: Page, member: Member, figures: StoreFigures) -> None:
         page.add(
             "rocketmq_consumer_lag_latency", 0 if lag.oldest_ms is None else max(0, figures.at_ms - lag.oldest_ms), of
         )
+        page.add("flintmq_group_offsets_outside", lag.outside, of)
     if figures.retention is not None:
         _add_retention(page, labels, figures.retention)
 

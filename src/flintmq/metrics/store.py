@@ -15,6 +15,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import CorruptStoreError, FlintError, FormatError
 from flintmq.forensics.inspect import Inspection, OffsetSummary, inspect_messages
 from flintmq.forensics.retention_plan import Known, RetentionPlan, plan_of
+from flintmq.forensics.verify.small_files import is_outside
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.layout import followed, following
 from flintmq.store.layout.directories import find_root
@@ -32,12 +33,14 @@ class GroupLag:
     Attributes:
         messages: number of messages after its committed offsets, over all queues.
         oldest_ms: store time of the oldest of them; None if there are none, or if it cannot be read.
+        outside: number of its queues whose committed offset is after their end, or below -1.
     """
 
     group: str
     topic: str
     messages: int
     oldest_ms: int | None
+    outside: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +169,10 @@ class StoreWatch:
                 for topic, offsets in topics.items():
                     times = [self._time(lookup, one, known) for one in offsets if one.lag]
                     oldest = min((ms for ms in times if ms is not None), default=None)
-                    found.append(GroupLag(group.name, topic, sum(one.lag for one in offsets), oldest))
+                    outside = sum(is_outside(one.offset, one.max_offset) for one in offsets)
+                    if topic not in lookup.snapshot.broker.topics and not any(one.max_offset for one in offsets):
+                        outside = 0  # of a deleted topic, as in `verify`
+                    found.append(GroupLag(group.name, topic, sum(one.lag for one in offsets), oldest, outside))
         return found
 
     def _time(

@@ -221,8 +221,8 @@ class MessageStore(Putter):
             messages: the messages.
             until_refused: stop at the first message that is not stored, so that no later one is, and all from there on
                 can be put again. Without it each message is tried.
-            delivered: they are copies of messages that a broker has delivered, so properties TIMER_* have no effect any
-                more and are no reason to refuse one.
+            delivered: they are copies of what a broker stored, so properties TIMER_* have no effect any more and are no
+                reason to refuse one, nor is a sys_flag of a prepared or rolled-back transaction.
 
         Returns:
             One result for each message, in order; with `until_refused` the last one may be that of the refused message.

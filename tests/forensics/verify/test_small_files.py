@@ -159,8 +159,14 @@ def test_offsets_ahead_of_their_queues(broker: tuple[Golden, Path]):
     path.write_text(data.replace("0:14", "0:15"))
     (defect,) = check(root, store, defects={"offset-ahead"}).defects
     assert (defect.expected, defect.found) == ("group AuditGroup, queue Audit/0: an offset up to 14", "15")
-    path.write_text(data.replace("0:14", "0:13"))
-    check(root, store)
+    for offset in (-5, -2):
+        path.write_text(data.replace("0:14", f"0:{offset}"))
+        (defect,) = check(root, store, defects={"offset-ahead"}).defects
+        expected = "group AuditGroup, queue Audit/0: an offset from 0 to 14 (-1: none yet)"
+        assert (defect.expected, defect.found) == (expected, str(offset))
+    for offset in (13, 0, -1):
+        path.write_text(data.replace("0:14", f"0:{offset}"))
+        check(root, store)
     path.write_text(data.replace('"Audit@', '"Deleted@'))
     check(root, store)
     delay = root / "config" / "delayOffset.json"

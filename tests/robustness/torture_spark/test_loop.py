@@ -53,7 +53,8 @@ def exported(tmp_path, monkeypatch):
     with MessageStore(store, config=KEYS, unique_keys=False) as opened:
         for n in range(60):
             flag = PREPARED if n % 6 == 5 else 0
-            places.append(opened.put(Message("A", b"%d" % n, queue_id=n % 2, sys_flag=flag)).physical_offset)
+            message = Message("A", b"%d" % n, queue_id=n % 2, sys_flag=flag)
+            places.append(opened.put_many([message], delivered=True)[0].physical_offset)
         assert opened.wait_dispatched(10)
     export_stream(None, str(store), str(table), max_offsets=10, once=True)
     return store, table, places

@@ -42,7 +42,7 @@ def main(root: str, ledger: str, life: str) -> None:
     with MessageStore(root, config=KEYS, unique_keys=False) as store:
         for number in itertools.count():
             put = message(f"{life}-{number}", chance)
-            result = store.put(put)
+            (result,) = store.put_many([put], delivered=True)  # only copies are prepared
             line = {"told": put.keys, "status": result.status.name, "physical_offset": result.physical_offset}
             os.write(fd, json.dumps(line).encode() + b"\n")
             if number % 30 == 29:

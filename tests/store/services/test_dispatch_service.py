@@ -88,7 +88,7 @@ def test_nothing_behind_the_confirmed_position_is_dispatched(s: Setup):
 
 def test_queues_of_all_kinds_of_transactions(s: Setup):
     for bits in (0, 4, 8, 12):
-        s.log.append(Message("T", b"x", sys_flag=bits, keys="k"))
+        s.log.append_many([Message("T", b"x", sys_flag=bits, keys="k")], delivered=True)
     s.dispatch.dispatch_once()
     assert [u.physical_offset for u in units(s.root)] == [0, 200], "neither prepared nor rolled back ones"
 

@@ -280,7 +280,7 @@ class Derived:
             value, _ = usable(self._at(directories.CONFIG), name, self.overlay)
             if value is not None and translate_offsets(name, value, within, self.emit):
                 data = config_json.write(value, self.peer)
-                self._put(f"{directories.CONFIG}/{name}", data, "it had offsets beyond the end of their queue")
+                self._put(f"{directories.CONFIG}/{name}", data, "it had offsets outside of their queue")
 
     def _timer(self, code: str) -> None:
         names = [name for name in self.overlay.listdir(self.root) if name.startswith(("timerwheel", "timerlog"))]

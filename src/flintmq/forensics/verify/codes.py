@@ -188,9 +188,10 @@ DEFECTS: Final[dict[str, Code]] = {
         f"mend the file; {_SALVAGE} --in-place copies the `.bak` over it",
     ),
     "offset-ahead": Code(
-        "A committed offset (consumer group or delay level) is after the end of its queue.",
-        "new messages up to that offset are never consumed by this group, or RocketMQ resets it",
-        f"check the queue's end first; {_SALVAGE} --in-place sets the offset to it",
+        "A committed offset (consumer group or delay level) is after the end of its queue, or negative.",
+        "new messages up to that offset are never consumed by this group, or RocketMQ resets it; a negative one counts "
+        "as none, so the group begins anew",
+        f"check the queue's end first; {_SALVAGE} --in-place sets the offset to it, and a negative one to -1",
     ),
     "timer-log": Code(
         "The timer log holds an impossible unit, or one whose record is not in the log.",

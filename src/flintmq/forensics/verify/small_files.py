@@ -141,10 +141,18 @@ def _check_json(path: str, name: str, findings: Findings, effects: Effects) -> N
             findings.defect("config-bad", path, None, expected="an object for each topic", found="something else")
 
 
+def is_outside(offset: int, end: int) -> bool:
+    """Return whether a committed offset is not in a queue with this end.
+
+    -1: the group has consumed nothing.
+    """
+    return not -1 <= offset <= end
+
+
 def check_offsets(
     root: str, broker: BrokerConfig, end_of: Callable[[str, int], int | None], findings: Findings
 ) -> None:
-    """Check that no committed offset is after the end of its queue.
+    """Check that no committed offset is after the end of its queue, or negative.
 
     Args:
         root: of the store.
@@ -158,8 +166,9 @@ def check_offsets(
         end = end_of(topic, queue_id)
         if end is None and topic not in broker.topics:
             return  # the topic was deleted; RocketMQ removes such offsets in time
-        if offset > (end or 0) or offset < -1:
-            expected = f"{owner}, queue {topic}/{queue_id}: an offset up to {end or 0}"
+        if is_outside(offset, end or 0):
+            wanted = f"up to {end or 0}" if offset > 0 else f"from 0 to {end or 0} (-1: none yet)"
+            expected = f"{owner}, queue {topic}/{queue_id}: an offset {wanted}"
             findings.defect("offset-ahead", os.path.join(folder, name), None, expected=expected, found=str(offset))
 
     offsets = config_reader.LMQ_OFFSETS if config_reader.LMQ_OFFSETS in broker.files else config_reader.OFFSETS

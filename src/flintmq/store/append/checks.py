@@ -8,7 +8,7 @@ from __future__ import annotations
 from flintmq.config.keys import StoreConfig
 from flintmq.format import properties as names
 from flintmq.format.properties import NAME_END, VALUE_END
-from flintmq.format.record import CRC_PROPERTY_SIZE, MAX_PROPERTIES, MIN_SIZE, V1_TOPIC_LIMIT
+from flintmq.format.record import CRC_PROPERTY_SIZE, MAX_PROPERTIES, MIN_SIZE, TRANSACTION_PREPARED, V1_TOPIC_LIMIT
 from flintmq.format.start_fields import MARKS, TIMER_TOPIC, wrong_field
 from flintmq.format.text import has_lone_surrogate, java_encode, java_int
 from flintmq.message import Message, PutMessageStatus, PutRule
@@ -60,6 +60,16 @@ def timer_rule(topic: str, properties: bytes) -> PutRule | None:
     if names.TIMER_OUT_MS in pairs or (java_int(pairs.get(names.DELAY, "")) or 0) > 0:
         return None
     return PutRule.TIMER if any(name in pairs for name in TIMERS) else None
+
+
+def unread_rule(message: Message, properties: bytes) -> PutRule | None:
+    """Return the rule that refuses a message with a timer or of a transaction, or None.
+
+    Nobody would read it as its sender means: it asks for a timer, or is of a transaction that is not committed.
+    RocketMQ's broker puts a half message without that flag (TransactionalMessageBridge.parseHalfMessageInner), so no
+    topic makes one right.
+    """
+    return PutRule.TRANSACTION if message.sys_flag & TRANSACTION_PREPARED else timer_rule(message.topic, properties)
 
 
 def start_rule(topic: str, properties: bytes) -> PutRule | None:

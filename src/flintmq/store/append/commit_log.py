@@ -40,7 +40,7 @@ from flintmq.storage.mapped_file import MappedFile
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.storage.mutex import Lock
 from flintmq.store.append import multi_queue
-from flintmq.store.append.checks import encode_properties, message_rule, start_rule, timer_rule, topic_status
+from flintmq.store.append.checks import encode_properties, message_rule, start_rule, topic_status, unread_rule
 from flintmq.store.append.delayed_message import scheduled
 from flintmq.store.append.multi_queue import TakenOffsets
 from flintmq.store.append.slow_section import SlowPart
@@ -181,7 +181,7 @@ class CommitLog:
         Args:
             messages: the messages.
             until_refused: stop after the first one that is refused.
-            delivered: they are copies of messages that a broker has delivered, whose timers are over.
+            delivered: they are copies of what a broker stored, so `checks.unread_rule` does not apply.
 
         Thread: any. Messages of other threads may come between. Durability: as for `append`.
         """
@@ -221,7 +221,7 @@ class CommitLog:
             return refused(PutRule.BORN_HOST)
         rule = self._refusal(message, properties)
         if rule is None and not delivered:
-            rule = timer_rule(message.topic, properties)
+            rule = unread_rule(message, properties)
         if rule is not None:
             return refused(rule)
         return self.locked(

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from types import TracebackType
 from typing import Literal, NamedTuple, Self
 
-from flintmq.config.text import short
+from flintmq.config.text import short, tag_names
 from flintmq.errors import UsageError
 from flintmq.message import StoredMessage
 from flintmq.store import arguments
@@ -415,7 +415,7 @@ def new_consumer(
         raise UsageError(f"queues={sorted(wanted)}: give queue numbers, or None for all")
     if idle_ms is not None and idle_ms < 0:
         raise UsageError(f"idle_ms={idle_ms} is negative; give None to wait for ever")
-    names = {name.strip() for name in (tags or "*").split("||")} - {""}
+    names = {*tag_names(tags or "*")} - {""}
     if not names:  # for `get` that is no tag, for RocketMQ's clients an error
         raise UsageError(f"tags={short(tags)} names no tag; give None for all messages")
     member = GroupMember(wanted, None if "*" in names else frozenset(names))

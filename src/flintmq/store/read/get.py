@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from operator import index
 
 from flintmq.config.keys import StoreConfig
+from flintmq.config.text import tag_names
 from flintmq.format.consume_queue import UNIT_SIZE, Unit
 from flintmq.format.consume_queue_ext import is_address
 from flintmq.format.record import BLANK_SIZE
@@ -256,5 +257,5 @@ class TagFilter:
 
 def wanted_codes(tags: str | None) -> set[int] | None:
     """Return the hashes of a tag expression (`a || b`, `*`), unsigned 32 bits; None for all."""
-    names = [name.strip() for name in (tags or "*").split("||")]
+    names = tag_names(tags or "*")
     return None if "*" in names else {java_hash(name) & 0xFFFFFFFF for name in names if name}

@@ -321,6 +321,7 @@ class SimRun:
         poisoned = bool(store._parts.failure)
         call: Callable[[], list[PutResult]] = {
             "many": lambda: store.put_many(messages), "batch": lambda: store.put_batch(messages),
+            **dict.fromkeys(("prepared", "rollback"), lambda: store.put_many(messages, delivered=True)),
         }.get(kind, lambda: [store.put(messages[0])])  # fmt: skip
         sync = store.config.flush_disk_type == "SYNC_FLUSH" and kind != "nowait"
         for identity, r in zip(identities, call(), strict=True):
