@@ -74,7 +74,7 @@ def test_one_state_is_made_again_by_its_numbers():
 
 def test_an_answer_before_the_sync_is_found(monkeypatch: pytest.MonkeyPatch):
     """The measure itself: an engine that does not sync loses what it acknowledged."""
-    monkeypatch.setattr(MappedFile, "flush", lambda self, target: setattr(self, "flushed", target))
+    monkeypatch.setattr(MappedFile, "flush", lambda self, target, sync=None: setattr(self, "flushed", target))
     assert any("lost" in f.what for f in Explorer(Case.of(0, "ext4"), 4).go().failures)
 
 
