@@ -86,6 +86,15 @@ def test_a_file_of_another_size(basic: tuple[Golden, Path], start: int):
         assert found.exit_code == 1
 
 
+def test_two_files_that_overlap(basic: tuple[Golden, Path]):
+    """The one too many is named, and the next file is not."""
+    store, root = basic
+    shutil.copy(log_file(root, 131_072), log_file(root, 131_073))
+    gaps = [defect for defect in verify(root, config_of(store)).defects if defect.code == "log-gap"]
+    assert [defect.found for defect in gaps] == [f"name {131_073:020}, inside the file before: one is too many"]
+    assert str(log_file(root, 131_073)) == str(gaps[0].file)
+
+
 def test_a_file_name_in_two_directories(basic: tuple[Golden, Path], tmp_path: Path):
     store, root = basic
     other = tmp_path / "more"

@@ -13,7 +13,7 @@ from flintmq.format import record
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.storage.whole_file import NEW
 from flintmq.store.commitlog.end_of_log import StopFacts, Verdict
-from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.files import LogFile, LogFiles
 from flintmq.store.commitlog.walk import REFUSED
 from flintmq.store.layout.mark import DurableMark
 from flintmq.store.recovery import truncate
@@ -330,6 +330,19 @@ def test_files_of_another_size_are_refused_with_advice(tmp_path: Path, size: int
     assert str(caught.value) == (
         f"{path}, position {position}: the file has {FILE_SIZE} bytes, not {size}; "
         "set mappedFileSizeCommitLog to the store's own size, or bring the whole file back"
+    )
+
+
+@pytest.mark.parametrize("by", [1, FILE_SIZE - 1])
+def test_a_file_too_many_is_refused_with_advice(tmp_path: Path, by: int):
+    files = log_of(tmp_path / "log", b"", b"")
+    first, second = files.files
+    spare = LogFile(str(tmp_path / "log" / f"{by:020}"), by, FILE_SIZE)
+    with pytest.raises(CorruptStoreError) as caught:
+        check_files(LogFiles((first, spare, second), FILE_SIZE, files.max_record), FILE_SIZE)
+    assert str(caught.value) == (
+        f"{spare.path}, position 0: it begins inside {first.path}: one file is too many; "
+        "move away the one that is not the log's"
     )
 
 

@@ -36,7 +36,7 @@ DEFECTS: Final[dict[str, Code]] = {
     "log-gap": Code(
         "A file of the log is missing, or two overlap: each name must be the name before plus the file size.",
         "every message of the missing range is lost; RocketMQ starts and stops reading at the gap",
-        f"bring the file back from a backup or a replica; else {_SALVAGE} saves the rest",
+        f"bring the file back from a backup or a replica, move away one too many; else {_SALVAGE} saves the rest",
     ),
     "log-file-size": Code(
         "A log file has another size than the others.",

@@ -71,6 +71,7 @@ def check_files(log: LogFiles, directories: list[str], findings: Findings, effec
     """Check names and sizes of the log's files: one size, no gap, no overlap, no other files."""
     for path in log.doubled:
         findings.defect("log-gap", path, None, expected="one file of this name", found="another in a second directory")
+    due = log.min_offset
     for number, file in enumerate(log.files):
         last = number + 1 == len(log.files)
         if file.size == 0 and last:
@@ -79,10 +80,12 @@ def check_files(log: LogFiles, directories: list[str], findings: Findings, effec
             findings.defect(
                 "log-file-size", file.path, None, expected=f"{log.file_size} bytes", found=f"{file.size} bytes"
             )
-        before = log.files[number - 1] if number else None
-        if before is not None and file.start != before.start + log.file_size:
-            due = before.start + log.file_size
-            findings.defect("log-gap", file.path, None, expected=f"name {due:020}", found=f"name {file.start:020}")
+        if file.start != due:
+            inside = ", inside the file before: one is too many" if file.start < due else ""
+            found = f"name {file.start:020}{inside}"
+            findings.defect("log-gap", file.path, None, expected=f"name {due:020}", found=found)
+        if file.start >= due:
+            due = file.start + log.file_size
     for directory in directories:
         for name in effects.listdir(directory):
             path = os.path.join(directory, name)

@@ -205,7 +205,7 @@ def without_empty_last(files: LogFiles) -> LogFiles:
 
 
 def check_files(files: LogFiles, file_size: int) -> None:
-    """Check that all files have the same size and none is missing between two.
+    """Check that all files have the same size, and none is missing or too many.
 
     Raises:
         CorruptStoreError: otherwise; nothing was changed.
@@ -214,6 +214,9 @@ def check_files(files: LogFiles, file_size: int) -> None:
     if files.odd:
         raise CorruptStoreError(files.odd[0].path, 0, NO_FILE, "put the log file itself there")
     for file in files.files:
+        if before is not None and file.start < before.start + file_size:
+            raise CorruptStoreError(file.path, 0, f"it begins inside {before.path}: one file is too many",
+                                    "move away the one that is not the log's")  # fmt: skip
         if file.size != file_size:
             raise CorruptStoreError(
                 file.path, min(file.size, file_size), f"the file has {file.size} bytes, not {file_size}",
