@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+import flintmq
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import CorruptStoreError, NotAStoreError, UsageError
 from flintmq.forensics.rebuild import RESULTS, STAGING, Builder, rebuild
@@ -152,3 +153,24 @@ def test_progress_is_told(golden, tmp_path: Path) -> None:  # type: ignore[no-un
     told: list[tuple[int, int]] = []
     rebuild(str(golden("basic").path), str(tmp_path), progress=lambda done, size: told.append((done, size)))
     assert told and told == sorted(told) and told[-1][0] <= told[-1][1] == 6 * 131_072
+
+
+def begun_again(root: Path) -> Path:
+    """Return a bare store: 12 messages of a queue, 5 of its second life, one twice, and one with a negative offset."""
+    with flintmq.MessageStore(root / "made", config={"mappedFileSizeCommitLog": 65536}) as store:
+        at = [store.put(flintmq.Message("T", b"x")).physical_offset for _ in range(18)]
+        at.append(store.put(flintmq.Message("Negative", b"x")).physical_offset)
+    log = root / "bare" / "commitlog" / ("0" * 20)
+    log.parent.mkdir(parents=True)
+    data = bytearray((root / "made" / "commitlog" / log.name).read_bytes())
+    for place, offset in zip(at, [*range(12), *range(5), 4, -1], strict=True):
+        data[place + 20 : place + 28] = offset.to_bytes(8, "big", signed=True)  # no checksum covers it
+    log.write_bytes(data)
+    return root / "bare"
+
+
+def test_the_counts_are_what_the_files_have(tmp_path: Path) -> None:
+    done = rebuild(str(begun_again(tmp_path)), str(tmp_path / "into"), StoreConfig())
+    assert done.units == len(units(tmp_path / "into" / "consumequeue")) == 5
+    assert done.queues == len(list((tmp_path / "into" / "consumequeue").glob("*/*"))) == 1
+    assert (done.notes["begun_again"], done.notes["repeat"], done.notes["negative_offset"]) == (1, 1, 1)

@@ -47,7 +47,7 @@ class Rebuilt:
     """The result of a rebuild.
 
     Attributes:
-        records, units, keys: records read, queue units and index items written.
+        records, units, keys: records read, queue units and index items that the files have.
         queues: number of queues.
         index_files: number of index files.
         log_bytes: bytes of log read.
@@ -229,7 +229,7 @@ class Builder:
         if plan.rules.index:
             plan.disk.mkdirs(directory)
             self.index = IndexWriter(directory, plan.sizes.slots, plan.sizes.items, plan.disk, IndexFileBuilder)
-        self.units = self.keys = 0
+        self.keys = 0
 
     def take(self, block: UnitBlock, dispatcher: Dispatcher) -> None:
         """Write one block."""
@@ -237,12 +237,10 @@ class Builder:
             writer = self._plain(number, dispatcher)
             if writer is not None:
                 writer.place(block.offsets, block.times, block.units, first, end)
-                self.units += end - first
         for number, unit in block.batch_units:
             batch = self._batch(number, dispatcher)
             if batch is not None:
                 batch.put(unit)
-                self.units += 1
         if self.index is not None:
             self.index.insert(block.key_hashes, block.key_offsets, block.key_times, block.keys)
             self.keys += block.keys
@@ -282,8 +280,8 @@ class Builder:
 
     def counts(self) -> tuple[int, int, int, int]:
         """Return (units, keys, queues, index files)."""
-        queues = sum(w is not None for w in (*self.plain.values(), *self.batch.values()))
-        return self.units, self.keys, queues, len(self.index.names) if self.index else 0
+        counts = [writer.count for writer in (*self.plain.values(), *self.batch.values()) if writer is not None]
+        return sum(counts), self.keys, len(counts) - counts.count(0), len(self.index.names) if self.index else 0
 
 
 def queue_writer(

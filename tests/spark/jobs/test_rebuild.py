@@ -9,6 +9,7 @@ from flintmq.errors import CorruptStoreError, UsageError
 from flintmq.forensics import rebuild as local
 from flintmq.spark.jobs import rebuild as job
 from flintmq.spark.jobs.rebuild import share_out
+from tests.forensics.test_rebuild import begun_again, units
 
 
 def tree(root):
@@ -52,6 +53,12 @@ def test_notes_are_those_of_the_local_engine(golden, in_process, tmp_path):
     expected = local.rebuild(str(store.path), str(tmp_path / "local"), config)
     made = in_process(4)(str(store.path), str(tmp_path / "spark"), config)
     assert made.notes == expected.notes
+
+
+@pytest.mark.parametrize("count", [1, 3])
+def test_the_counts_are_what_the_files_have(in_process, tmp_path, count):
+    made = in_process(count)(str(begun_again(tmp_path)), str(tmp_path / "into"), StoreConfig())
+    assert (made.units, made.queues) == (len(units(tmp_path / "into" / "consumequeue")), 1) == (5, 1)
 
 
 @pytest.mark.parametrize("items", [2, 3, 7, 50])

@@ -117,11 +117,12 @@ def rebuild(
             report.note(
                 "unusable_topic", f"topic {queue.topic[:60]!r} cannot be a directory's name; its messages get no queue"
             )
-        done.units, done.queues = totals.total(), len(totals)
         files = index_files(plan, stages, last) if plan.rules.index else []
         done.index_files = len(files)
         work: list[list[str] | PlannedIndexFile] = [*files, *share_out(totals, 2 * parallelism(spark))]
         made = run_tasks(spark, partial(make, plan, stages), work, scaled(progress, span, FIRST_STAGE, 1))
+        counts = [count for answer in made for count in answer["units"]]
+        done.units, done.queues = sum(counts), len(counts) - counts.count(0)
         collect(plan, work, [answer["path"] for answer in made])
         publish(plan)
         done.notes = dict(sum((Counter(answer["notes"]) for answer in made), report.note_counts))
@@ -235,12 +236,13 @@ def make(plan: RebuildPlan, stages: list[Stage], work: list[str] | PlannedIndexF
     """Run a task of the second stage: make some queues or one index file in a new directory."""
     attempt = os.path.join(stages_path(plan), uuid.uuid4().hex)
     report = Report()
+    units: list[int] = []
     if isinstance(work, PlannedIndexFile):
         os.makedirs(os.path.join(attempt, "index"))
         make_index_file(plan, stages, work, os.path.join(attempt, "index", work.name))
     else:
-        place_queues(replace(plan, into=attempt), stages, frozenset(work), report)
-    return {"path": attempt, "notes": dict(report.note_counts)}
+        units = place_queues(replace(plan, into=attempt), stages, frozenset(work), report)
+    return {"path": attempt, "notes": dict(report.note_counts), "units": units}
 
 
 def make_index_file(plan: RebuildPlan, stages: list[Stage], file: PlannedIndexFile, path: str) -> None:
@@ -253,8 +255,8 @@ def make_index_file(plan: RebuildPlan, stages: list[Stage], file: PlannedIndexFi
     writer.close()
 
 
-def place_queues(plan: RebuildPlan, stages: list[Stage], paths: frozenset[str], report: Report) -> None:
-    """Write these queues from staged units, below plan.staging."""
+def place_queues(plan: RebuildPlan, stages: list[Stage], paths: frozenset[str], report: Report) -> list[int]:
+    """Write these queues from staged units, below plan.staging; return the units of each."""
     files = OpenFiles(plan.disk)
 
     def plain(path: str, light: bool) -> QueueWriter:
@@ -262,7 +264,7 @@ def place_queues(plan: RebuildPlan, stages: list[Stage], paths: frozenset[str], 
         assert writer is not None  # it has a path
         return writer
 
-    place_staged(
+    plains, batches = place_staged(
         stages,
         paths,
         bool(plan.sizes.ext_file),
@@ -270,6 +272,7 @@ def place_queues(plan: RebuildPlan, stages: list[Stage], paths: frozenset[str], 
         lambda path: BatchQueueWriter(files, plan.staging, path, plan.sizes.batch_file),
     )
     files.close()
+    return [*(writer.count for writer in plains.values()), *(writer.count for writer in batches.values())]
 
 
 def place_staged(

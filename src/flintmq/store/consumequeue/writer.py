@@ -377,6 +377,9 @@ class QueueWriter:
         file_size: bytes of a queue file, a multiple of UNIT_SIZE.
         ext_file_size: bytes of an ext file, or 0 for a queue without.
         report: receives repeats, holes and queues started again.
+
+    Attributes:
+        count: units of records that were written here and are still there.
     """
 
     def __init__(
@@ -391,6 +394,7 @@ class QueueWriter:
         self.next = -1  # queue offset of the next unit; -1 before the first
         self._log_begin = -1  # log offset of the queue's first record
         self._holes = 0  # number of units in holes so far
+        self.count = 0
 
     def clear(self) -> None:
         """Remove the files of an earlier attempt to write this queue."""
@@ -398,7 +402,7 @@ class QueueWriter:
         if self.ext is not None:
             self.ext.files.remove()
         self.next = self._log_begin = -1
-        self._holes = 0
+        self._holes = self.count = 0
 
     @property
     def state(self) -> WriterState:
@@ -458,6 +462,7 @@ class QueueWriter:
                     self.report.note("repeat", f"{self.path}: offset {offset} occurs twice; the first unit is kept")
                     first += 1
                     continue
+                self.count = 0
                 self.report.note("begun_again", f"{self.path}: offset 0 occurs again; the queue was created again")
                 self.units.remove()
                 self.next = -1
@@ -472,6 +477,7 @@ class QueueWriter:
             data = units[UNIT_SIZE * first : UNIT_SIZE * (first + run)]
             self.units.write(UNIT_SIZE * offset, self._with_addresses(data, times[first : first + run]))
             self.next = offset + run
+            self.count += run
             least = offset if least < 0 else min(least, offset)
             first += run
         return least
@@ -584,11 +590,12 @@ class BatchQueueWriter:
     Attributes:
         next: queue offset of the next message.
         last: log offset of the record of the last unit; -1 before the first.
+        count: units that were written here.
     """
 
     def __init__(self, files: OpenFiles, root: str, path: str, file_size: int) -> None:
         self.units = FileSequence(files, os.path.join(root, path), file_size)
-        self.position = self.next = 0
+        self.position = self.next = self.count = 0
         self.last = -1
 
     def continue_at(self, position: int, offset: int = 0, last: int = -1) -> None:
@@ -621,4 +628,5 @@ class BatchQueueWriter:
             self.position += room
         self.units.write(self.position, batch_queue.BATCH_UNIT.pack(unit))
         self.position += batch_queue.BATCH_UNIT_SIZE
+        self.count += 1
         self.next, self.last = unit.base_offset + unit.messages, unit.physical_offset
