@@ -4,11 +4,16 @@ import os
 import subprocess
 import sys
 import textwrap
+from types import SimpleNamespace
 
 import pytest
 
 import flintmq.spark
+from flintmq.lake.history import History
+from flintmq.spark.history import HistoryReader
+from flintmq.spark.source import BatchReader
 from flintmq.spark.worker import expect_hanging_up
+from flintmq.store.commitlog.report import LOST
 from flintmq.testing import write_store
 
 LEAVES_EARLY = """
@@ -62,3 +67,28 @@ def test_other_processes_are_left_alone(monkeypatch):
     before = dict(vars(main))
     expect_hanging_up()
     assert vars(main) == before and flintmq.spark.session is not None
+
+
+@pytest.mark.parametrize("reader", [BatchReader, HistoryReader])
+def test_a_plan_tells_notes_of_one_kind_in_one_line(reader, capsys, monkeypatch):
+    """Spark plans anew for each action, in a new process; what a read goes on without is named each time."""
+
+    def plan(given, *_):
+        for number in range(9):
+            given.note("time_step", f"offset {number}: store time steps back")
+        given.note("stale_tail", "offset 9: stale")
+        given.note(LOST, "store a is left out")
+        given.note(LOST, "store b is left out")
+        return []
+
+    monkeypatch.setattr(BatchReader, "_plans", lambda self, given: plan(given))
+    monkeypatch.setattr(History, "of_options", lambda options: SimpleNamespace(tasks=plan))
+    one = reader.__new__(reader)
+    one.options = SimpleNamespace(least_splits=1)
+    assert one.partitions() == []
+    assert capsys.readouterr().err.splitlines() == [
+        "flintmq: offset 0: store time steps back (and 8 more notes like it; `flintmq verify` shows all)",
+        "flintmq: offset 9: stale",
+        "flintmq: store a is left out",
+        "flintmq: store b is left out",
+    ]

@@ -75,8 +75,8 @@ class HistoryReader(DataSourceReader):
             report, lambda span: split_count(span, cores(), least), max(least, FILES_A_CORE * cores())
         )
         planned: list[InputPartition] = [HistoryPartition(task, history.shape, history.predicate) for task in tasks]
-        for note in report.notes:
-            log_line(note.text)
+        for line in lines_of(report):
+            log_line(line)
         return planned
 
     @rows_from_one_frame

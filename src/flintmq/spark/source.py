@@ -175,12 +175,13 @@ class BatchReader(DataSourceReader):
             NotAStoreError, UnsupportedFormatError, StoreAccessError: the store cannot be read.
             UsageError, StoreError: (failOnDataLoss) the store does not have a named topic, queue, offset or time.
         """
+        from flintmq.spark.stream import lines_of
         from flintmq.store.commitlog.report import Report
 
         report = Report()
         plans = self._plans(report)
-        for note in report.notes:
-            _log_line(note.text)
+        for line in lines_of(report):
+            _log_line(line)
         whole = sum(plan.end - plan.begin for _, plan in plans)
         return [split for member, plan in plans for split in self._splits(member, plan, whole)]
 

@@ -12,6 +12,7 @@ from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMa
 from flintmq.lake.stream.members import StoresStream
 from flintmq.lake.stream.reader import StoreStream, log_line
 from flintmq.spark.failing import from_one_frame, rows_from_one_frame
+from flintmq.store.commitlog.report import KEPT, LOST, Report
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -125,13 +126,20 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Do nothing: no file is kept open."""
 
 
-def lines_of(report: Any) -> Iterator[str]:
-    """Yield the messages of a task for the log of its worker."""
+def lines_of(report: Report) -> Iterator[str]:
+    """Yield the messages of a plan or a task for the log: one line of each code.
+
+    Spark plans anew for each action. A store that is left out is always named.
+    """
     if report.damage_count:
         first = report.damages[0]
         yield (
             f"skipped {report.damage_count} damaged places, {report.lost_bytes} bytes of the log; "
             f"the first: {first.file}, position {first.position}: {first.reason}"
         )
-    for note in report.notes:
-        yield note.text
+    for code, texts in report.texts(KEPT).items():
+        more = report.note_counts[code] - 1
+        if code == LOST or not more:
+            yield from texts
+        else:
+            yield f"{texts[0]} (and {more} more notes like it; `flintmq verify` shows all)"
