@@ -11,6 +11,7 @@ import pytest
 
 import flintmq
 from flintmq.errors import DivergedError, ReplicationError, UsageError
+from flintmq.ha.follower import Follower
 from flintmq.ha.follower_line import Received
 from flintmq.ha.resync import PartingSearch, Tail
 from flintmq.storage.filesystem import REAL
@@ -215,3 +216,20 @@ def test_a_line_that_is_refused_is_no_difference():
     refusal = ReplicationError("line", "no frame")
     with pytest.raises(ReplicationError, match="no frame"):
         parting((Raw.data[1:35], refusal), (b"", None))
+
+
+def test_a_new_directory_is_made_once_the_master_answers(tmp_path: Path, master: GoldenMaster, sim: SimulatedMaster):
+    path, sim.up = tmp_path / "s", False
+    asked: dict[str, Any] = {
+        "config": master.config,
+        "effects": sim.time,
+        "dial": sim.dial,
+        "once": True,
+        "resync": True,
+    }
+    with pytest.raises(UsageError, match="nobody answers"):
+        Follower(path, "sim:1", **asked).run()
+    assert not path.exists()
+    sim.up = True
+    Follower(path, "sim:1", **asked).run()
+    assert log_of(path)[1] == master.log.rstrip(b"\0")

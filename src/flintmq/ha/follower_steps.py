@@ -126,7 +126,7 @@ class FollowerSteps:
             As `Follower.run`.
         """
         if self._copy.prepare(patient=not self._once):
-            if self._resync or not self._copy.is_new():
+            if not self._copy.is_new():
                 self._open_prepared()
             self.loop()
 
@@ -283,7 +283,7 @@ class FollowerSteps:
             UsageError: something would be dropped, and that is not confirmed.
             FlintError: of the store.
         """
-        if not self._resync:
+        if not self._resync or self.store is None:  # a new one has nothing to drop
             return True
         store = self.opened()
         try:
@@ -351,6 +351,7 @@ class FollowerSteps:
             self._copy.check_past()
             self._open_prepared()
             empty = self.opened().raw.begin is None
+            self._resync = self._resync and not empty
         finally:
             if not empty:
                 line.close()
