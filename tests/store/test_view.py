@@ -110,6 +110,22 @@ def test_empty_queues_and_damaged_messages_say_so(golden, tmp_path):
         open_store(copy).get(row["topic"], row["queue_id"], row["queue_offset"])
 
 
+def test_what_was_removed_while_a_view_was_open_is_called_so(golden, tmp_path):
+    store = golden("basic")
+    copy = store.copy(tmp_path)
+    gone, other = (next(row for row in store.live if row["physical_offset"] >= at) for at in (0, BASIC_FILE))
+    with open_store(copy, set=store.config) as view:
+        (copy / "commitlog" / f"{0:020d}").unlink()
+        with pytest.raises(MessageNotFoundError, match="it was removed: the log begins after it by now"):
+            view.get(gone["topic"], gone["queue_id"], gone["queue_offset"])
+        with pytest.raises(MessageNotFoundError, match=f"log offset {gone['physical_offset']}: it was removed"):
+            view.get_at(gone["physical_offset"])
+        (copy / "commitlog" / f"{BASIC_FILE:020d}").rename(tmp_path / "amid")  # not the first one: no retention did it
+        (copy / "commitlog" / f"{0:020d}").touch()
+        with pytest.raises(MessageNotFoundError, match="damaged or missing; run `flintmq verify`"):
+            view.get(other["topic"], other["queue_id"], other["queue_offset"])
+
+
 def test_offsets_and_ids_that_lead_nowhere(golden):
     view = opened(golden("basic"))
     for offset in (-1, 1, 737416, 1 << 62, 1 << 70):

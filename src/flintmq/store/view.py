@@ -45,6 +45,8 @@ NO_FILES = (
     "`flintmq rebuild` makes the files"
 )
 
+REMOVED = "it was removed: the log begins after it by now"
+
 
 class QueueInfo(NamedTuple):
     """One queue of a store.
@@ -183,7 +185,11 @@ class StoreView:
         if message is not None:
             return message
         first, stop, _ = now.bounds(name)
-        if next(now.lost_units(name, offset, offset + 1), None) is not None:
+        due = name in now.names() and first <= offset < stop
+        due = due or next(now.lost_units(name, offset, offset + 1), None) is not None
+        if due and QueueLookup(now.snapshot.again(), now).bounds(name)[0] > offset:
+            has = REMOVED
+        elif due:
             has = "its record is damaged or missing; run `flintmq verify`"
         elif name not in now.names() and now.is_configured(name):
             has = NO_FILES
@@ -191,8 +197,6 @@ class StoreView:
             has = "there is no such queue" if topic in self.topics() else "there is no such topic"
         elif first == stop:
             has = f"the queue is empty, the next offset is {stop}"
-        elif first <= offset < stop:
-            has = "its record is damaged or missing; run `flintmq verify`"
         else:
             has = f"the queue holds {first} to {stop - 1}"
         raise MessageNotFoundError(f"topic {short(topic)}, queue {queue_id}: no message at offset {offset}; {has}")
@@ -241,6 +245,8 @@ class StoreView:
         message = self._now.snapshot.record(physical_offset)
         if message is None:
             low, high = self.min_physical_offset, self.max_physical_offset
+            if low <= physical_offset < self._now.snapshot.again().log.min_offset:
+                raise MessageNotFoundError(f"no record begins at log offset {physical_offset}: {REMOVED}")
             raise MessageNotFoundError(f"no record begins at log offset {physical_offset}; the log has {low} to {high}")
         return message
 
