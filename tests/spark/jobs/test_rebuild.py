@@ -9,7 +9,7 @@ from flintmq.errors import CorruptStoreError, UsageError
 from flintmq.forensics import rebuild as local
 from flintmq.spark.jobs import rebuild as job
 from flintmq.spark.jobs.rebuild import share_out
-from tests.forensics.test_rebuild import begun_again, units
+from tests.forensics.test_rebuild import bare, begun_again, units
 
 
 def tree(root):
@@ -66,8 +66,9 @@ def test_index_files_of_any_size(golden, in_process, tmp_path, items):
     """Files begin and end in the middle of ranges and of records; the last one may be exactly full."""
     store = golden("flags")
     config = StoreConfig.from_keys({**store.config, "maxIndexNum": items, "maxHashSlotNum": 5})
-    local.rebuild(str(store.path), str(tmp_path / "local"), config)
-    in_process(5)(str(store.path), str(tmp_path / "spark"), config)
+    source = bare(store, tmp_path / "bare")  # an index there would show its own sizes
+    local.rebuild(str(source), str(tmp_path / "local"), config)
+    in_process(5)(str(source), str(tmp_path / "spark"), config)
     assert tree(tmp_path / "spark" / "index") == tree(tmp_path / "local" / "index")
 
 
