@@ -110,7 +110,7 @@ def test_a_home_that_cannot_be_written_is_no_hindrance(machine, tmp_path):
 
 
 def test_without_any_the_error_says_what_to_do(machine, tmp_path):
-    with pytest.raises(JavaNotFoundError, match=r"none on PATH.*pip install flintmq\[spark\]"):
+    with pytest.raises(JavaNotFoundError, match=r"none on PATH.*pip install 'flintmq\[spark\]'"):
         javas.find_java()
     machine.setenv("JAVA_HOME", str(fake_home(tmp_path / "home", "11.0.2")))
     with pytest.raises(JavaNotFoundError, match=r"home/bin/java \(version 11\)"):

@@ -209,7 +209,7 @@ def test_without_the_extra_the_error_names_it(monkeypatch):
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *more: None if name == "pandas" else real(name, *more)
     )
-    with pytest.raises(MissingExtraError, match=r"pandas: not installed; `pip install flintmq\[spark\]`"):
+    with pytest.raises(MissingExtraError, match=r"pandas: not installed; `pip install 'flintmq\[spark\]'`"):
         flintmq.spark.session("x")
 
 

@@ -143,7 +143,7 @@ def test_object_storage_needs_an_extra(monkeypatch):
         raise ImportError(name)
 
     monkeypatch.setattr(importlib, "import_module", no_module)
-    with pytest.raises(MissingExtraError, match=r"pip install flintmq\[objects\]"):
+    with pytest.raises(MissingExtraError, match=r"pip install 'flintmq\[objects\]'"):
         effects_for(URL)
 
 
