@@ -23,6 +23,15 @@ def test_there_are_the_32_of_the_programme():
     assert len({m.name for m in MUTANTS}) == len({m.number for m in MUTANTS}) == len(MUTANTS)
 
 
+def test_the_pages_tell_how_many_there_are():
+    for page, words in [
+        ("docs/reliability.md", "| known faults put into the sources on purpose | {} |"),
+        ("docs/internals/reliability.md", "`tests/robustness/mutants/*.patch` are {} faults"),
+    ]:
+        text = (ROOT / page).read_text(encoding="utf-8")
+        assert words.format(len(MUTANTS)) in text, f"{page}: say {len(MUTANTS)}, and when they were run"
+
+
 @pytest.mark.parametrize("mutant", MUTANTS, ids=lambda m: f"{m.number:02d}-{m.name}")
 def test_it_applies_and_its_killers_exist(mutant: Mutant):
     for path, text in mutant.changed(ROOT).items():
