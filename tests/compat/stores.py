@@ -41,9 +41,12 @@ class Golden:
     def __repr__(self) -> str:
         return f"Golden({self.name!r})"
 
-    def copy(self, into: Path) -> Path:
-        """A private copy of the store directory, below `into`."""
-        return shutil.copytree(self.path, into / self.name)
+    def copy(self, into: Path, *without: str) -> Path:
+        """A private copy of the store directory, below `into`, without directories of these names.
+
+        Without `index` and `consumequeue` nothing shows the sizes of their files: those of the configuration count.
+        """
+        return shutil.copytree(self.path, into / self.name, ignore=shutil.ignore_patterns(*without))
 
     @cached_property
     def rows(self) -> list[dict[str, Any]]:

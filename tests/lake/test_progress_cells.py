@@ -147,7 +147,9 @@ def test_a_copy_that_is_behind_is_told_until_it_has_caught_up(world: Path) -> No
     """The same words as for a log that was cut: only the copy itself can tell, and it can be waited for."""
     store, table = exported_twice("parquet topic", world)
     behind = world / "earlier" / "store"
-    with pytest.raises(UsageError, match="lost its tail, was replaced or put back, or is a copy that is behind"):
+    with pytest.raises(
+        UsageError, match="lost its tail, was put back, is another store's, or is a copy that is behind"
+    ):
         run("parquet topic", behind, table)
     shutil.rmtree(behind)
     shutil.copytree(store, behind)

@@ -374,7 +374,9 @@ def check_log(
 def _why_no_begin(log: KnownLog, offset: int) -> str:
     """Return why a log cannot be continued at an offset where one ended; empty if it can."""
     if offset > log.end:
-        return f"the log ends at offset {log.end}, before {offset}: it lost its tail, was replaced, or put back"
+        return (
+            f"the log ends at offset {log.end}, before {offset}: it lost its tail, was put back, or is another store's"
+        )
     if log.files.min_offset < offset < log.end:
         try:
             next(iter(LogWalk(log.files, begin=offset, end=log.end)), None)

@@ -78,8 +78,8 @@ def why_lost(log: KnownLog, anchor: LogAnchor) -> str:
         return ""
     if anchor.end > log.end:
         return (
-            f"the log ends at offset {log.end}, before {anchor.end}, which was read: it lost its tail, was replaced or "
-            "put back, or is a copy that is behind"
+            f"the log ends at offset {log.end}, before {anchor.end}, which was read: it lost its tail, was put back, "
+            "is another store's, or is a copy that is behind"
         )
     if not anchor.size and anchor.store_timestamp == NO_TIME:
         return ""

@@ -24,7 +24,7 @@ def staged(golden, tmp_path):
     """A plan with small index files, and all keys of a store's log in one stage."""
     store = golden("flags")
     config = StoreConfig.from_keys({**store.config, "maxIndexNum": ITEMS, "maxHashSlotNum": 3})
-    plan = plan_of(str(store.path), str(tmp_path / "into"), config)
+    plan = plan_of(str(store.copy(tmp_path, "index")), str(tmp_path / "into"), config)
     end = find_end(plan.log).offset
     (tmp_path / "stages").mkdir()
     answer = stage_range(plan, str(tmp_path / "stages"), end, "pread", LogRange(0, end))

@@ -98,8 +98,9 @@ def test_index_files_end_anywhere(golden, tmp_path, monkeypatch, items):
     """In the middle of rounds and of records; the last one may be exactly full, and gets an empty one behind it."""
     store = golden("flags")
     config = StoreConfig.from_keys({**store.config, "maxIndexNum": items, "maxHashSlotNum": 5})
+    root = store.copy(tmp_path, "index")
     tasks_as_calls(monkeypatch, 9)
-    rebuild(str(store.path), str(tmp_path / "local"), config)
+    rebuild(str(root), str(tmp_path / "local"), config)
     for part in (1, 4, 99):  # rounds until the job is stopped; the next run does the rest
         stop, into = threading.Event(), tmp_path / f"into{part}"
 
@@ -107,8 +108,8 @@ def test_index_files_end_anywhere(golden, tmp_path, monkeypatch, items):
             if done.rounds >= part:
                 stop.set()
 
-        run(store.path, into, config, max_bytes=1, stop=stop, on_round=count)
-        run(store.path, into, config, max_bytes=1)
+        run(root, into, config, max_bytes=1, stop=stop, on_round=count)
+        run(root, into, config, max_bytes=1)
         assert differing(into, tmp_path / "local") == []
 
 
@@ -249,8 +250,10 @@ def test_another_log_is_refused(tmp_path, monkeypatch):
         with open_small(tmp_path / name) as store:
             put_all(store, count, topic=name)
     run(tmp_path / "one", tmp_path / "into", config)
-    for name, why in (("two", "another record|truncated below|another store"), ("short", "truncated below|ends at")):
-        with pytest.raises(UsageError, match=f"not the log that .* was dispatched from up to offset.*({why})"):
+    for name in ("two", "short"):  # a file of the shorter log reaches as far, so there is room for the record
+        with pytest.raises(
+            UsageError, match=r"not the log that .* was dispatched from up to offset .* is another record .* or none: "
+        ):
             run(tmp_path / name, tmp_path / "into", config)
     run(tmp_path / "two", tmp_path / "into", config, anew=True)
     rebuild(str(tmp_path / "two"), str(tmp_path / "local"), config)
@@ -261,12 +264,13 @@ def test_another_shape_is_refused(golden, tmp_path, monkeypatch):
     tasks_as_calls(monkeypatch)
     store = golden("basic")
     config, peer = settings(store)
-    run(store.path, tmp_path / "into", config, peer)
+    root = store.copy(tmp_path, "index")  # which would show the number, too
+    run(root, tmp_path / "into", config, peer)
     with pytest.raises(ConfigError, match="was made with peer 5.3.3, not 5.4.0; give the same, or --anew"):
-        run(store.path, tmp_path / "into", config, "5.4.0")
+        run(root, tmp_path / "into", config, "5.4.0")
     with pytest.raises(ConfigError, match="was made with maxIndexNum 2000, not 7"):
-        run(store.path, tmp_path / "into", config.with_keys({"maxIndexNum": 7}), peer)
-    run(store.path, tmp_path / "into")  # what is there tells
+        run(root, tmp_path / "into", config.with_keys({"maxIndexNum": 7}), peer)
+    run(root, tmp_path / "into")  # what is there tells
 
 
 def test_the_beginning_of_the_log_may_go(tmp_path, monkeypatch):

@@ -59,11 +59,11 @@ def test_killed_at_every_so_many_calls(golden: Any, tmp_path: Path, monkeypatch:
     """Each life ends after `step` more calls of its own than the one before, until one comes to the end."""
     store = golden(name)
     config = StoreConfig.from_keys({**store.config, "maxIndexNum": 20, "maxHashSlotNum": 7})
-    peer = store.expect.get("rebuild", ["", "5.3.3"])[1]
+    peer, root = store.expect.get("rebuild", ["", "5.3.3"])[1], store.copy(tmp_path, "index")
     tasks_as_calls(monkeypatch, 4, twice=False)
     lives = 0
-    while die_at(1 + step * lives, store.path, tmp_path / "into", config, peer):
+    while die_at(1 + step * lives, root, tmp_path / "into", config, peer):
         lives += 1
     assert lives > 2
-    rebuild(str(store.path), str(tmp_path / "local"), config, peer)
+    rebuild(str(root), str(tmp_path / "local"), config, peer)
     assert differing(tmp_path / "into", tmp_path / "local") == []

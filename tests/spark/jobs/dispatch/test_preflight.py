@@ -66,7 +66,10 @@ def test_the_log_is_known_by_its_last_record(made):
         ),
         (beyond, f"the log ends at offset {plan.log.limit}"),
     ):
-        with pytest.raises(UsageError, match=f"offset {state.position}: .*{why}.*; give an empty directory, or --anew"):
+        with pytest.raises(
+            UsageError,
+            match=f"offset {state.position}: .*{why}.*; bring that log back, give an empty directory, or --anew",
+        ):
             start.check_log(plan, replace(state, anchor=anchor))
     with pytest.raises(UsageError, match="the log ends at offset 5, before .*lost its tail"):
         start.check_log(plan, state, 5)  # its bytes may lie there still, after the end: a stale tail

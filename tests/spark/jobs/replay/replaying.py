@@ -33,7 +33,7 @@ def tasks_as_calls(patch: pytest.MonkeyPatch, chunk_bytes: int = 20_000) -> None
 def held(root: Path | str, config: StoreConfig | None = None, **named: Any) -> dict[tuple[str, int], list[Any]]:
     """What each queue of a store holds, in order: all that a replay has to keep, and the store time."""
     queues = defaultdict(list)
-    with flintmq.open_store(root, config=config or SMALL) as store:
+    with flintmq.open_store(root, config=config) as store:
         for message in store.messages():
             if message.sys_flag & 4:
                 continue
