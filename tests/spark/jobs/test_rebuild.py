@@ -88,7 +88,7 @@ def test_damage_is_an_error_and_leaves_nothing(golden, in_process, tmp_path):
 
 def test_what_stands_there_is_not_touched(golden, in_process, tmp_path):
     (tmp_path / "index").mkdir()
-    with pytest.raises(UsageError, match="index exist already"):
+    with pytest.raises(UsageError, match="index exists already"):
         in_process(1)(str(golden("basic").path), str(tmp_path))
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flintmq.config.keys import StoreConfig
-from flintmq.errors import StoreAccessError, StoreError
+from flintmq.errors import StoreAccessError, StoreError, UnsupportedFormatError
 from flintmq.message import Message
 from flintmq.spark.jobs.replay import live
 from flintmq.spark.jobs.replay.exactly_once import FILE_NAME, WriterIds, WriterTail, is_same, put_all
@@ -60,10 +60,13 @@ def test_the_ledger_keeps_and_forgets(tmp_path: Path) -> None:
     assert again.get("replay 库存") == {"rows": 2} and again.of("sink ") == {"sink a": {"batch": 1}}
     again.set("sink a", None)
     assert WriterIds(str(tmp_path)).of("") == {"replay 库存": {"rows": 2}}
-    for text in ("{", '{"format": 2, "givers": {}}', "[]"):
+    for text in ("{", '{"format": 0, "givers": {}}', "[]"):
         (tmp_path / FILE_NAME).write_text(text)
         with pytest.raises(StoreAccessError, match=FILE_NAME):
             WriterIds(str(tmp_path))
+    (tmp_path / FILE_NAME).write_text('{"format": 3, "givers": {}}')
+    with pytest.raises(UnsupportedFormatError, match=f"{FILE_NAME}: format 3 is not known here: .* upgrade this one"):
+        WriterIds(str(tmp_path))
 
 
 def test_a_refused_message_is_named(tmp_path: Path) -> None:
