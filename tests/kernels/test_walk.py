@@ -20,18 +20,21 @@ from tests.support.small_logs import SIZE, make
 BOTH = walk.CHECK_CRC | walk.CHECK_TIME
 
 
-def walk_file(data: bytes, base: int = 0, last_time: int = 0, room: int = 10_000) -> tuple[list[int], int, int, int]:
+def walk_file(
+    data: bytes, base: int = 0, last_time: int = 0, room: int = 10_000, flags: int = BOTH
+) -> tuple[list[int], int, int, int]:
     """(positions, stop, reason, last time) of a walk over a whole file."""
     positions = array("q", bytes(8 * room))
     n = len(data)
-    count, stop, reason, time = walk.walk(data, 0, n, n, n, base, last_time, 1 << 26, BOTH, positions)
+    count, stop, reason, time = walk.walk(data, 0, n, n, n, base, last_time, 1 << 26, flags, positions)
     return list(positions[:count]), stop, reason, time
 
 
 def test_golden_stores_hold_the_records_that_java_reads(golden_store: Golden) -> None:
     found: list[int] = []
     for file in sorted((golden_store.path / "commitlog").iterdir()):
-        positions, _, _, _ = walk_file(file.read_bytes(), int(file.name))
+        # A step of the times is the walk's to judge: in `stale-aligned` there is one, and RocketMQ reads on.
+        positions, _, _, _ = walk_file(file.read_bytes(), int(file.name), flags=walk.CHECK_CRC)
         found += [int(file.name) + at for at in positions]
     expected = [row["physical_offset"] for row in golden_store.live]
     assert found[: len(expected)] == expected
