@@ -47,12 +47,12 @@ def options(root: Path, query: str | None = "q") -> SinkOptions:
 
 
 def bodies(root: Path) -> list[bytes]:
-    with flintmq.open_store(root, config=CONFIG) as store:
+    with flintmq.open_store(root) as store:
         return [message.body for message in store.messages()]
 
 
 def ids(root: Path) -> list[str | None]:
-    with flintmq.open_store(root, config=CONFIG) as store:
+    with flintmq.open_store(root) as store:
         return [message.msg_id for message in store.messages()]
 
 

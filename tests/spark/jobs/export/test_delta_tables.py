@@ -149,7 +149,9 @@ def test_the_log_does_not_reach_back(lake):
     for version in range(5):
         (lake.out / "_delta_log" / f"{version:020d}.json").unlink()
     with pytest.raises(
-        StoreAccessError, match=r"0004\.json: not readable, and nothing else shows whether .* was restored"
+        StoreAccessError,
+        match=r"0004\.json: not readable, and the table has no row of its last export, 3, so nothing shows whether it "
+        r"was restored \(RESTORE\) since; set its property flintmq\.export to '3/3' if it was not",
     ):
         lake.export()
 
