@@ -38,6 +38,7 @@ from flintmq.store.layout.file_geometry import (
 )
 
 _KINDS: Final = {key: kind for kind, key in SIZE_KEYS.items()}
+_PAGE: Final = 4096
 _LEAVE_IT_OUT: Final = "leave it out, the files show it"
 
 
@@ -81,7 +82,8 @@ def _files(key: str, root: str, config: StoreConfig, effects: Effects) -> list[S
     if key == "mappedFileSizeTimerLog":
         return sized_files(os.path.join(root, directories.TIMER_LOG), effects)
     places = directories.log_directories(root, config, effects, absent=True)
-    return [file for place in places for file in sized_files(place.path, effects)]
+    files = [file for place in places for file in sized_files(place.path, effects)]
+    return [file for file in files if file.size % _PAGE == 0]  # any other one was cut short, and shows nothing
 
 
 def _as_made(key: str, size: int) -> int:
