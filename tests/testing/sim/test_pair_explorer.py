@@ -36,10 +36,11 @@ def test_a_follower_keeps_its_promises_at_every_call(model: str):
 
 
 def test_a_tail_that_is_zeroed_amid_a_kill():
-    """What is left of it is a beginning; zeroed from its front it was bytes after zeros, at this call."""
-    with silenced():
-        found = PairExplorer(PairCase.of(5, "ext4"), 3, 114).go()
-    assert [(f.replay, f.what) for f in found.failures] == [] and found.counts[0] > 0
+    """What is left of it is a beginning; zeroed from its front it was bytes after zeros, at some of these calls."""
+    for call in range(108, 130):  # a change of the calls before it moves the place by a few
+        with silenced():
+            found = PairExplorer(PairCase.of(5, "ext4"), 3, call).go()
+        assert [(f.replay, f.what) for f in found.failures] == [] and found.counts[0] > 0, call
 
 
 def test_refused_copies_are_resynced_and_stopped_amid_it():
