@@ -22,7 +22,7 @@ from flintmq.storage.mapped_file import MappedFile
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.storage.transient_pool import TransientStorePool
 from flintmq.store.append.disk_failure import DiskFailure
-from flintmq.store.append.pool_commit import CommitService
+from flintmq.store.append.pool_commit import FOLLOW_US, CommitService
 from tests.support.interleavings import ModelLock, Scene, Schedule, explore
 
 FILE, RING = 24_576, 16_384
@@ -189,7 +189,8 @@ class RingScene(Scene):
     def _commits(self) -> None:
         for _ in range(2):
             self.commits.commit_once()
-            self.commits._follow()
+            if not self.failure:
+                self.commits._write(lambda: self.queue.follow(FOLLOW_US))
 
     def _flush(self) -> None:
         """A flush has everything committed that was put before it."""
