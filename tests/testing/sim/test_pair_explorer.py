@@ -67,9 +67,9 @@ def keeps_the_record_that_differs(patched: pytest.MonkeyPatch) -> None:
 
 
 WRONG_RESYNCS = [  # each with a call of a case at whose states a resync has something to drop
-    (drops_without_a_copy, (3, "journal", 331)),
-    (does_not_note_the_cut, (5, "ext4", 414)),
-    (keeps_the_record_that_differs, (5, "ext4", 414)),
+    (drops_without_a_copy, (3, "journal", 378)),
+    (does_not_note_the_cut, (3, "ext4", 378)),
+    (keeps_the_record_that_differs, (3, "ext4", 378)),
 ]
 
 
