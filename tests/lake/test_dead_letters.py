@@ -25,6 +25,7 @@ from flintmq.lake.export import Exported
 from flintmq.lake.export_once import export
 from flintmq.lake.export_stream import export_stream
 from flintmq.lake.iceberg_catalog import TableName
+from flintmq.version import OURS
 
 Export = Callable[..., Exported]
 JSON: dict[str, Any] = {"body": "json", "body_schema": "n long"}
@@ -175,7 +176,7 @@ def test_what_is_refused(tmp_path: Path, run: Export) -> None:
     run(store, out, dead_letters=str(dead), **JSON)
     with pytest.raises(UsageError, match=f"belongs to {out}"):
         run(store, tmp_path / "other", dead_letters=str(dead), **JSON)
-    assert json.loads((dead / "_flintmq.json").read_text()) == {"format": 1, "table": str(out)}
+    assert json.loads((dead / "_flintmq.json").read_text()) == {"format": 1, "flintmq": OURS, "table": str(out)}
 
 
 def test_their_name_is_on_disk_when_the_table_gets_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -232,6 +232,8 @@ class BrokerTables:
         self.stale = store.copied.of_other_kind(self._known, batch)
         keys = {key: came.store_keys[key] for key in self._laid_out if key in came.store_keys}
         self.keys = {key: value for key, value in keys.items() if value != self._laid_out[key]}
+        if not self.stale and not self.keys:  # else it is asked for anew, once they are laid out again
+            self._bring_ends(store)
         return {"event": "metadata", "files": written} if written else None
 
     def laid_again(self) -> None:

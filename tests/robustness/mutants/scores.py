@@ -48,6 +48,7 @@ MORE_TESTS = {
     "storage/filesystem": ["tests/storage/test_filesystem_calls.py", "tests/storage/test_guarded.py"],
     "storage/mapped_file": ["tests/storage/test_transient_pool.py"],
     "storage/mapped_file_queue": ["tests/storage/test_allocation.py"],
+    "storage/system_error": ["tests/storage/test_filesystem.py", "tests/storage/test_lock.py"],
     **{f"store/recovery/{name}": LOG_TESTS for name in ("find_end", "scan_start", "truncate", "decisions")},
     "store/recovery/apply": [*LOG_TESTS, "tests/store/recovery/test_lost_log.py"],
     "store/layout/mark": ["tests/store/layout/test_small_files.py", "tests/store/recovery/test_log_recovery.py"],

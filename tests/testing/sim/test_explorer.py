@@ -86,7 +86,7 @@ def test_a_failed_sync_that_is_tried_again_is_found(monkeypatch: pytest.MonkeyPa
     def again(self: FlushService, least_pages: int = 0) -> bool:
         done = flush(self, least_pages)
         if self.failure:
-            self.failure.reason = ""
+            self.failure.reason, self.files.sync_error = "", 0
             done = flush(self, least_pages)
         return done
 

@@ -228,15 +228,16 @@ class ConsumeQueues:
                 plain.writer.clear()
             if batch is not None:
                 batch.writer.units.remove()
-            for kind in (directories.QUEUES, directories.BATCH_QUEUES, directories.EXT_QUEUES):
-                path = Queue(kind, topic, queue_id).path
-                if path is None:
-                    continue
-                # RocketMQ takes an empty directory for a queue of this kind.
-                for folder in (path, os.path.dirname(path)):
-                    self.effects.remove_folder(os.path.join(self.root, folder))
-                    if not self.effects.is_dir(os.path.join(self.root, folder)):
-                        self.files.forget_folder(os.path.join(self.root, folder))
+            self._remove_folders(topic, queue_id)
+
+    def _remove_folders(self, topic: bytes, queue_id: int) -> None:
+        """Remove what is empty: RocketMQ takes an empty directory for a queue of its kind."""
+        for kind in (directories.QUEUES, directories.BATCH_QUEUES, directories.EXT_QUEUES):
+            path = Queue(kind, topic, queue_id).path
+            for folder in () if path is None else (path, os.path.dirname(path)):
+                self.effects.remove_folder(os.path.join(self.root, folder))
+                if not self.effects.is_dir(os.path.join(self.root, folder)):
+                    self.files.forget_folder(os.path.join(self.root, folder))
 
     def finish_loading(self, log_begin: int) -> None:
         """Find the smallest offsets of queues whose units were rewritten.
