@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import json
 import shutil
+import signal
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -101,25 +104,58 @@ def told(subject: Subject, *words: object) -> Any:
     return json.loads(done.out.splitlines()[-1])
 
 
-def table(kind: str) -> Door:
+def table(kind: str, *more: str) -> Door:
     """An export."""
 
     def ask(subject: Subject) -> int:
         out = subject.new(kind)
-        rows = told(subject, "export", subject.path, "--to", kind, "--out", out)["rows"]
+        rows = told(subject, "export", subject.path, "--to", kind, "--out", out, *more)["rows"]
         shutil.rmtree(out, ignore_errors=True)
         return int(rows)
 
     return ask
 
 
+def followed(subject: Subject) -> int:
+    """A follower of the store's log, which another process reads and serves."""
+    out, sets = subject.new("copy"), subject.case.sets
+    words = [
+        sys.executable,
+        "-m",
+        "flintmq",
+        "serve-ha",
+        str(subject.path),
+        "--listen",
+        "0",
+        "--new-slave",
+        "first",
+        "--json",
+        *sets,
+    ]
+    with subprocess.Popen(words, stdout=subprocess.PIPE) as serving:
+        try:
+            assert serving.stdout is not None
+            address = json.loads(serving.stdout.readline())["address"]
+            told(subject, "follow", address, "--store", out, "--once")
+        finally:
+            serving.send_signal(signal.SIGTERM)
+    rows = truth.rows(out)
+    shutil.rmtree(out)
+    if rows != truth.rows(subject.path)[: len(rows)]:
+        raise Wrong("the copy has other records")
+    return len(rows)
+
+
 def compared(subject: Subject) -> int:
-    """A copy by plain copying, compared with the store."""
+    """A copy by plain copying, compared with the store: equal, unless somebody has written meanwhile."""
     other = subject.new("other")
     shutil.copytree(subject.path, other)
-    done, _ = command(subject, "diff", subject.path, other, "--json")
+    done, said = command(subject, "diff", subject.path, other, "--json")
     shutil.rmtree(other)
-    return min(int(json.loads(line)["messages"]) for line in done.out.splitlines() if b'"messages"' in line)
+    summary = json.loads(done.out.splitlines()[-1])
+    if subject.case.state != "live" and (said or not summary["equal"]):
+        raise Wrong(f"a copy differs: {said or summary}")
+    return min(before(subject, summary[side]["log_end"]) for side in "ab")
 
 
 DOORS: dict[str, Door] = {
@@ -133,4 +169,7 @@ DOORS: dict[str, Door] = {
     "export to Parquet": table("parquet"),
     "export to Delta": table("delta"),
     "export to Iceberg": table("iceberg"),
+    "export --follow": table("parquet", "--follow", "--once"),
+    "diff of a plain copy": compared,
+    "follow": followed,
 }
