@@ -148,10 +148,10 @@ dist: install ## Build sdist, wheel and pure wheel into dist/, check them, and t
 	.ci/dist $(BIN)/python
 
 docs: install ## Write the generated pages of docs/ again
-	$(BIN)/python -m flintmq.format.docs --write
-	$(BIN)/python -m flintmq.cli.docs --write
-	$(BIN)/python -m flintmq.config.docs --write
-	$(BIN)/python -m flintmq.forensics.verify.docs --write
+	$(BIN)/python -m tools.docs.format --write
+	$(BIN)/python -m tools.docs.cli --write
+	$(BIN)/python -m tools.docs.config --write
+	$(BIN)/python -m tools.docs.verify --write
 	$(BIN)/python -m tests.harness.pages --write
 
 site: $(SITE)/.installed ## Build the documentation site, strictly, into build/site (makes .venv-site)

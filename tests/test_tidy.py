@@ -333,6 +333,7 @@ FINISHED_PROSE = [
     "src/flintmq/testing",
     ".ci/site_pages.py",
     ".ci/site_docstrings.py",
+    "tools/docs",
 ]
 """Folders and files whose docstrings and comments keep the rules below. A folder of `src/flintmq` that joins this list
 leaves the list of D401 (imperative mood) in pyproject.toml."""

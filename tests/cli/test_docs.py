@@ -17,7 +17,6 @@ from pathlib import Path
 import pytest
 
 from flintmq import errors
-from flintmq.cli import docs
 from flintmq.cli.options import PAGES
 from flintmq.message import COLUMNS
 from tests.cli.conftest import Run
@@ -26,6 +25,7 @@ from tests.ha import remoting_peer
 from tests.harness import pages
 from tests.harness.one_java import OneJava
 from tests.support.masters import MASTERS
+from tools.docs import cli as docs
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / docs.PAGE).read_text(encoding="utf-8")
@@ -34,7 +34,7 @@ EXAMPLES = re.findall(r"^    (flintmq .*(?<!\[OPTIONS\]))$", PAGE, re.MULTILINE)
 
 
 def test_the_page_is_what_the_commands_say() -> None:
-    assert docs.page() == PAGE, "run: python -m flintmq.cli.docs --write"
+    assert docs.page() == PAGE, "run: python -m tools.docs.cli --write"
 
 
 def test_check_and_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,13 +13,13 @@ from typing import get_type_hints
 
 import pytest
 
-from flintmq.config.docs import PAGE, TYPES, main, page, types
 from flintmq.config.key_effects import LINES, Effect, not_kept, refuse_to_write, text_of, without_effect
 from flintmq.config.keys import KEYS, StoreConfig
 from flintmq.config.typed import Settings
 from flintmq.errors import ConfigError
 from flintmq.store.message_store import MessageStore
 from flintmq.store.view import open_store
+from tools.docs.config import PAGE, TYPES, main, page, types
 
 TESTS = Path(__file__).resolve().parents[1]
 # What the oracle's command `keys` printed of MessageStoreConfig of 5.3.3, 5.4.0 and 5.5.0: the version that has it

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.format import docs
 from flintmq.format.record import Record
 from tests.format.test_record import PROTECTED
+from tools.docs import format as docs
 
 FOLDER = Path(__file__).resolve().parents[2] / "docs" / "internals" / "format"
 PAGES = sorted(FOLDER.glob("*.md"))
@@ -92,7 +92,7 @@ def test_what_the_command_takes(capsys: pytest.CaptureFixture[str], monkeypatch:
         docs.main(["--help"])
     said = capsys.readouterr().out
     assert said.startswith(
-        "usage: python -m flintmq.format.docs [-h] (--check | --write) [folder]\n\nByte tables of "
+        "usage: python -m tools.docs.format [-h] (--check | --write) [folder]\n\nByte tables of "
         "docs/internals/format.\n\n"
     )
     assert re.search(r"^  --check +say which pages are old; change nothing$", said, re.MULTILINE)

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 
 from flintmq.errors import FormatError
 from flintmq.format.consume_queue import UNIT
-from flintmq.format.docs import LAYOUTS
 from flintmq.format.layout import HEX, HOST, TIME, Bits, CountedBytes, FieldPiece, Int, Layout, Sized, Total, bit_names
 from tests.support.layout_values import values
+from tools.docs.format import LAYOUTS
 
 ALL = pytest.mark.parametrize("layout", LAYOUTS, ids=lambda layout: layout.name)
 

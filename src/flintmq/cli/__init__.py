@@ -6,6 +6,7 @@ spark     flintmq spark NAME, one file a job
 app             the command `flintmq`: its exit codes and error lines
 tree            the commands for Typer
 plain           parses plain command lines without Typer
+help_topics     holds the texts of `flintmq help`
 declare         declares arguments and options of commands
 command         the base of all commands: clamped numbers, needed packages, usage lines
 options         arguments and options that several commands share
@@ -22,5 +23,4 @@ body_option     returns the body as stored or decompressed
 sql_output      formats the rows of an answer in SQL
 installation    finds out the state of this installation
 spark_job       opens the Spark session of a command
-docs            writes docs/operations/cli.md
 """

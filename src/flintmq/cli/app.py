@@ -14,20 +14,12 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from flintmq.cli.help_topics import EXIT_INTERNAL
 from flintmq.cli.output import PipeClosed, be_quiet, report_error, warnings_as_notes
 from flintmq.cli.plain import plain_call
 from flintmq.cli.signals import stopping
 from flintmq.cli.text import as_typed
 from flintmq.errors import FlintError, StoreAccessError, UsageError
-
-EXIT_INTERNAL = 10
-"""Exit code of a bug of FlintMQ itself."""
-COMPLETE = "_FLINTMQ_COMPLETE"
-"""Set by shells to ask for completions, or for the script that enables them; see docs/operations/cli.md."""
-EXIT_INTERRUPTED = 130
-"""Exit code after Ctrl-C, as shells count it."""
-EXIT_TERMINATED = 143
-"""Exit code after SIGTERM, likewise."""
 
 ADVICE = {
     errno.EACCES: "check the permissions of the file and of the directories above it",
@@ -99,10 +91,9 @@ def _is_value(words: list[str], at: int) -> bool:
 
 
 def _dispatch(words: list[str]) -> int:
-    if COMPLETE not in os.environ:
-        call = plain_call(words)
-        if call is not None:
-            return call()
+    call = plain_call(words)
+    if call is not None:
+        return call()
     from flintmq.cli.tree import dispatch
 
     return dispatch(words)

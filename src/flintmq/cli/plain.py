@@ -9,6 +9,7 @@ itself: it reads the declarations that Typer gets too (`declare.parameters`).
 from __future__ import annotations
 
 import enum
+import os
 import types
 import typing
 from collections.abc import Callable, Iterator, Sequence
@@ -18,6 +19,8 @@ from typing import Any
 from flintmq.cli.commands import NAMES, module_of
 from flintmq.cli.declare import Argument, Option, parameters
 
+COMPLETE = "_FLINTMQ_COMPLETE"
+"""Set by shells to ask for completions, or for the script that enables them; see docs/operations/cli.md."""
 MOST_DIGITS = 18
 """A number of so many digits fits into 64 bits."""
 
@@ -32,7 +35,7 @@ def plain_call(words: Sequence[str]) -> Callable[[], int] | None:
     Args:
         words: the command's name and what follows it.
     """
-    if not words or words[0] not in NAMES or words[0] == "sql":  # sql asks for DuckDB first
+    if COMPLETE in os.environ or not words or words[0] not in NAMES or words[0] == "sql":  # sql asks for DuckDB first
         return None
     command: Callable[..., int] = import_module(module_of(words[0])).command
     try:

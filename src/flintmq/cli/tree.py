@@ -14,14 +14,14 @@ from typing import Annotated
 import typer
 
 import flintmq
-from flintmq.cli.app import COMPLETE, EXIT_INTERRUPTED, run
 from flintmq.cli.command import Command, SparkCommand, SqlCommand
 from flintmq.cli.commands import NAMES, module_of, retention
 from flintmq.cli.declare import for_typer
+from flintmq.cli.help_topics import EXIT_INTERRUPTED, help_text
 from flintmq.cli.options import examples
 from flintmq.cli.output import PipeClosed
+from flintmq.cli.plain import COMPLETE
 from flintmq.cli.spark import group as spark
-from flintmq.errors import UsageError
 
 app = typer.Typer(
     name="flintmq",
@@ -118,14 +118,12 @@ def help_command(
     ] = None,
 ) -> None:
     """Explain a command, the exit codes, or the format of times."""
-    from flintmq.cli.docs import help_text
-
     words = topic or []
     text = help_text(" ".join(words))
     if text is not None:
         typer.echo(text)
-    elif run([*words, "--help"]):
-        raise typer.Exit(UsageError.exit_code)
+    elif code := dispatch([*words, "--help"]):
+        raise typer.Exit(code)
 
 
 def dispatch(words: Sequence[str]) -> int:

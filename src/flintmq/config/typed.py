@@ -1,6 +1,6 @@
 """Types the settings of `MessageStore(path, **keys)`, so that editors complete them.
 
-Made from StoreConfig by `python -m flintmq.config.docs --write`; do not edit. Only type checkers read it.
+Made from StoreConfig by `python -m tools.docs.config --write`; do not edit. Only type checkers read it.
 """
 
 from typing import TypedDict

@@ -15,5 +15,4 @@ consume_queue   units of 20 bytes, tags codes
 consume_queue_ext, batch_queue, index, checkpoint, timer, flintmq_mark, zone_map    one kind of file each
 config_json     the JSON dialects of config/
 config_names    what its files are for, and what their keys mean
-docs            the tables of docs/internals/format, made from the declarations
 """

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from flintmq.forensics.explain.file_kinds import KINDS, by_path
-from flintmq.format import docs
 from flintmq.format.record import RECORD
 from tests.cli.conftest import Run
 from tests.compat.stores import Golden
 from tests.support.makers import flip
+from tools.docs.format import rows as layout_rows
 
 LOG = "00000000000000000000"
 
@@ -77,7 +77,7 @@ def test_a_place_in_the_log(run: Run, golden) -> None:  # type: ignore[no-untype
 def test_meanings_are_those_of_the_tables(run: Run, golden) -> None:  # type: ignore[no-untyped-def]
     rows = run("explain", golden("basic").path / "commitlog" / LOG, "--at", 0, "--json").rows
     told = {row["name"]: row["meaning"] for row in rows if row["unit"] == "record at 0"}
-    for field in docs.rows(RECORD):
+    for field in layout_rows(RECORD):
         if field.field != "properties":
             assert told[field.field] == field.meaning
 

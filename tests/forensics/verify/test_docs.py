@@ -6,16 +6,16 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.forensics.verify import docs
 from flintmq.forensics.verify.codes import DEFECTS, NOTES
 from flintmq.forensics.verify.repair_hints import MENDS
+from tools.docs import verify as docs
 
 ROOT = Path(__file__).resolve().parents[3]
 TEXT = (ROOT / docs.PAGE).read_text(encoding="utf-8")
 
 
 def test_the_page_is_current() -> None:
-    assert docs.filled(TEXT) == TEXT, "run: python -m flintmq.forensics.verify.docs --write"
+    assert docs.filled(TEXT) == TEXT, "run: python -m tools.docs.verify --write"
 
 
 def test_the_page_has_a_row_for_each_code() -> None:

@@ -17,7 +17,7 @@ from types import FrameType
 from typing import NamedTuple
 
 from flintmq.cli import app
-from flintmq.cli.app import EXIT_INTERNAL
+from flintmq.cli.help_topics import EXIT_INTERNAL
 from flintmq.errors import FlintError
 
 SECONDS_MAX = 60

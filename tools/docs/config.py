@@ -1,6 +1,6 @@
 """Generates docs/operations/configuration.md and typed.py from the configuration keys.
 
-`python -m flintmq.config.docs --write` writes both; `--check` and tests say whether they are current.
+`python -m tools.docs.config --write` writes both; `--check` and tests say whether they are current.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ TYPES = Path("src/flintmq/config/typed.py")
 TYPES_HEAD = '''\
 """Types the settings of `MessageStore(path, **keys)`, so that editors complete them.
 
-Made from StoreConfig by `python -m flintmq.config.docs --write`; do not edit. Only type checkers read it.
+Made from StoreConfig by `python -m tools.docs.config --write`; do not edit. Only type checkers read it.
 """
 
 from typing import TypedDict
@@ -31,7 +31,7 @@ class Settings(TypedDict, total=False):
 INTRODUCTION = """\
 # RocketMQ's configuration keys
 
-Made from the keys by `python -m flintmq.config.docs --write`; do not edit.
+Made from the keys by `python -m tools.docs.config --write`; do not edit.
 
 FlintMQ knows each key of RocketMQ's `MessageStoreConfig` (5.3.3, 5.4.0, 5.5.0) and the keys of `BrokerConfig` that
 concern a store, by the names of `broker.conf`. Each key has one of four effects:
@@ -110,13 +110,13 @@ def types() -> str:
 def main(words: list[str]) -> int:
     """Write both files below the current directory, or check them; return the exit code."""
     if words not in (["--write"], ["--check"]):
-        sys.stderr.write("usage: python -m flintmq.config.docs --write | --check\n")
+        sys.stderr.write("usage: python -m tools.docs.config --write | --check\n")
         return 2
     for made, text in ((PAGE, page()), (TYPES, types())):
         if words == ["--write"]:
             made.write_text(text, encoding="utf-8")
         elif not made.is_file() or made.read_text(encoding="utf-8") != text:
-            sys.stderr.write(f"{made} does not match the keys; run: python -m flintmq.config.docs --write\n")
+            sys.stderr.write(f"{made} does not match the keys; run: python -m tools.docs.config --write\n")
             return 1
     return 0
 

@@ -1,6 +1,6 @@
 """Writes the tables of docs/operations/verify.md from the codes.
 
-`python -m flintmq.forensics.verify.docs --write` writes them; `--check` and a test say whether they are current.
+`python -m tools.docs.verify --write` writes them; `--check` and a test say whether they are current.
 """
 
 from __future__ import annotations
@@ -44,13 +44,13 @@ def filled(text: str) -> str:
 def main(words: list[str]) -> int:
     """Write or check the page below the current directory; return the exit code."""
     if words not in (["--write"], ["--check"]):
-        sys.stderr.write("usage: python -m flintmq.forensics.verify.docs --write | --check\n")
+        sys.stderr.write("usage: python -m tools.docs.verify --write | --check\n")
         return 2
     text = PAGE.read_text(encoding="utf-8")
     if words == ["--write"]:
         PAGE.write_text(filled(text), encoding="utf-8")
     elif filled(text) != text:
-        sys.stderr.write(f"{PAGE} does not match the codes; run: python -m flintmq.forensics.verify.docs --write\n")
+        sys.stderr.write(f"{PAGE} does not match the codes; run: python -m tools.docs.verify --write\n")
         return 1
     return 0
 

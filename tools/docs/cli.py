@@ -1,4 +1,4 @@
-"""Writes docs/operations/cli.md from the commands: `python -m flintmq.cli.docs --write`.
+"""Writes docs/operations/cli.md from the commands: `python -m tools.docs.cli --write`.
 
 `--check` compares the page for tests. The page cannot drift: synopsis, options and examples come from the declarations
 that parse the command line, the exit codes from the error classes.
@@ -16,17 +16,15 @@ from typing import Any
 
 import typer
 
-from flintmq.cli.app import EXIT_INTERNAL, EXIT_INTERRUPTED, EXIT_TERMINATED
-from flintmq.cli.options import PAGES
+from flintmq.cli.help_topics import TIMES, exit_code_rows
 from flintmq.cli.tree import app
-from flintmq.errors import FlintError
 
 PAGE = Path("docs/operations/cli.md")
 
 INTRODUCTION = """\
 # The command `flintmq`
 
-Made from the commands by `python -m flintmq.cli.docs --write`; do not edit. The output of `--json` is described in
+Made from the commands by `python -m tools.docs.cli --write`; do not edit. The output of `--json` is described in
 [json.md](json.md).
 
     pip install flintmq
@@ -64,11 +62,6 @@ Completion of commands and options by the Tab key, in bash, zsh or fish: put thi
 
     eval "$(flintmq completion bash)"
 """
-TIMES = """\
-**TIME** is ISO 8601 (`2024-11-20`, `2024-11-20T11:24:33+08:00`; UTC where no zone is given), digits alone (ms since
-1970; `"$(date +%s)000"` in a shell), an age (`-15m`, `-1h30m`; units `ms s m h d w`), or `now`. Digits before 1990,
-such as seconds or `20241120`, are refused; `0` is the beginning."""
-
 TEMPLATES = """\
 Fields of `--format` are the names of the schema in braces. A field may name its format:
 
@@ -97,23 +90,6 @@ WIDTH = 120
 SHARED = 4  # an option of at least this many commands is listed once
 
 
-def help_text(topic: str) -> str | None:
-    """Return the text of `flintmq help TOPIC`; None if the topic may be a command's name."""
-    if not topic:
-        return f"""flintmq help exit-codes    the meaning of the exit codes
-flintmq help times         the format of times
-flintmq help COMMAND       the same as flintmq COMMAND --help
-
-The full reference, and the findings of verify (verify.md): {PAGES}/cli.md"""
-    if topic == "exit-codes":
-        rows = [[cell.strip().strip("`") for cell in row.split("|")[1:4]] for row in _exit_codes()]
-        width = max(len(name) for _, name, _ in rows)
-        return "\n".join(f"{code:>4}  {name:<{width}}  {meaning.replace('`', '')}" for code, name, meaning in rows)
-    if topic == "times":
-        return textwrap.fill(TIMES.replace("*", "").replace("`", ""), 100)
-    return None
-
-
 def page() -> str:
     """Return the whole of docs/operations/cli.md."""
     root: Any = typer.main.get_command(app)
@@ -122,7 +98,7 @@ def page() -> str:
     parts += ["## Options of many commands\n", "| argument or option | meaning |", "|---|---|", *shared, ""]
     for name, command in _commands(root):
         parts += [*_section(name, command, shared), *([TEMPLATES] if name == "scan" else [])]
-    parts += ["## Exit codes\n", "| code | error | meaning |", "|---|---|---|", *_exit_codes(), ""]
+    parts += ["## Exit codes\n", "| code | error | meaning |", "|---|---|---|", *exit_code_rows(), ""]
     return "\n".join(parts)
 
 
@@ -181,34 +157,6 @@ def _parameter(param: Any) -> str:
     return f"| {names} | {help}{default}{' Required.' if param.required else ''} |"
 
 
-def _exit_codes() -> Iterator[str]:
-    rows = [(0, "", "Fine.")]
-    rows += [(error.exit_code, f"`{error.__name__}`", _meaning(error)) for error in _tree(FlintError)]
-    rows += [
-        (1, "", "`verify` or `scan --skip-damage` found damage, `rebuild` a mismatch, `doctor` a broken installation")
-    ]
-    rows += [(5, "`OSError`", "The system refuses to read or write a file.")]
-    rows += [
-        (EXIT_INTERNAL, "", "A bug of FlintMQ: please report it."),
-        (129, "", "Ended by SIGHUP: the terminal was closed."),
-        (EXIT_INTERRUPTED, "", "Interrupted (Ctrl-C)."),
-        (EXIT_TERMINATED, "", "Ended by SIGTERM."),
-    ]
-    for code, name, meaning in sorted(rows, key=lambda row: row[0]):
-        yield f"| {code} | {name} | {meaning} |"
-
-
-def _tree(error: type[FlintError]) -> Iterator[type[FlintError]]:
-    yield error
-    for child in error.__subclasses__():
-        if child.__module__ == FlintError.__module__:
-            yield from _tree(child)
-
-
-def _meaning(error: type[FlintError]) -> str:
-    return (error.__doc__ or "").strip().splitlines()[0]
-
-
 def main(words: list[str]) -> int:
     """Write the page below the current directory, or check it; return the exit code."""
     if words == ["--write"]:
@@ -217,9 +165,9 @@ def main(words: list[str]) -> int:
     if words == ["--check"]:
         if PAGE.is_file() and PAGE.read_text(encoding="utf-8") == page():
             return 0
-        sys.stderr.write(f"{PAGE} does not match the commands; run: python -m flintmq.cli.docs --write\n")
+        sys.stderr.write(f"{PAGE} does not match the commands; run: python -m tools.docs.cli --write\n")
         return 1
-    sys.stderr.write("usage: python -m flintmq.cli.docs --write | --check\n")
+    sys.stderr.write("usage: python -m tools.docs.cli --write | --check\n")
     return 2
 
 

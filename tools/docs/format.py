@@ -1,9 +1,8 @@
 """Generates the tables in docs/internals/format from the declarations.
 
-Run `python -m flintmq.format.docs --check` or `--write`. A page marks the place of a table with `<!-- layout: NAME -->`
+Run `python -m tools.docs.format --check` or `--write`. A page marks the place of a table with `<!-- layout: NAME -->`
 and `<!-- end -->`; `<!-- bits: LAYOUT FIELD -->` marks the meanings of a field's bits, `<!-- names: WHAT -->` a table
-of names. Everything between the marks is generated, the rest is written by hand. No module of FlintMQ imports this one,
-and it is the only one of this folder that touches files: those of the documentation.
+of names. Everything between the marks is generated, the rest is written by hand.
 """
 
 from __future__ import annotations
@@ -156,7 +155,7 @@ def layouts_in(text: str) -> list[str]:
 def main(arguments: list[str] | None = None) -> int:
     """Check or write the pages; return 1 if a page is old under --check or a layout has none."""
     parser = argparse.ArgumentParser(
-        prog="python -m flintmq.format.docs", description="Byte tables of docs/internals/format."
+        prog="python -m tools.docs.format", description="Byte tables of docs/internals/format."
     )
     what = parser.add_mutually_exclusive_group(required=True)
     what.add_argument("--check", action="store_true", help="say which pages are old; change nothing")
