@@ -44,6 +44,14 @@ def test_the_tools_of_make_dist_come_with_the_extra_dev():
         assert any(re.match(rf"{package}\b", need) for need in PROJECT["project"]["optional-dependencies"]["dev"])
 
 
+def test_stubs_come_with_the_wheel():
+    """Type checkers of users read them: `MessageStore(path, **keys)` has its keys from one that is no module."""
+    data = PROJECT["tool"]["setuptools"]["package-data"]
+    stubs = [path.relative_to(ROOT / "src") for path in (ROOT / "src").rglob("*.pyi")]
+    assert Path("flintmq/config/typed.pyi") in stubs
+    assert [path for path in stubs if "*.pyi" not in data[".".join(path.parent.parts)]] == []
+
+
 @pytest.mark.skipif(shutil.which("bash") is None, reason="the script is written for bash")
 def test_the_script_reads_well_and_wants_an_interpreter(tmp_path: Path):
     script = ROOT / ".ci" / "dist"

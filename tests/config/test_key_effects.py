@@ -7,6 +7,7 @@ import inspect
 import json
 import logging
 import re
+import runpy
 from functools import cache
 from pathlib import Path
 from typing import get_type_hints
@@ -15,7 +16,6 @@ import pytest
 
 from flintmq.config.key_effects import LINES, Effect, not_kept, refuse_to_write, text_of, without_effect
 from flintmq.config.keys import KEYS, StoreConfig
-from flintmq.config.typed import Settings
 from flintmq.errors import ConfigError
 from flintmq.store.message_store import MessageStore
 from flintmq.store.view import open_store
@@ -235,6 +235,7 @@ def test_editors_know_each_setting_and_its_type():
     """`MessageStore(path, flush_disk...)` is completed, and checked, by what the file of types says."""
     assert (TESTS.parent / TYPES).read_text(encoding="utf-8") == types()
     known = get_type_hints(StoreConfig)
-    assert get_type_hints(Settings) == {name: known[name] for name in KEYS.values()}
+    settings = runpy.run_path(str(TESTS.parent / TYPES))["Settings"]
+    assert get_type_hints(settings) == {name: known[name] for name in KEYS.values()}
     keys = inspect.signature(MessageStore.__init__).parameters["keys"]
     assert (keys.kind, keys.annotation) == (inspect.Parameter.VAR_KEYWORD, "Unpack[Settings]")

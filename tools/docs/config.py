@@ -1,4 +1,4 @@
-"""Generates docs/operations/configuration.md and typed.py from the configuration keys.
+"""Generates docs/operations/configuration.md and typed.pyi from the configuration keys.
 
 `python -m tools.docs.config --write` writes both; `--check` and tests say whether they are current.
 """
@@ -13,15 +13,15 @@ from flintmq.config.key_effects import LINES, SELF_DESCRIBED, SHOWN, Effect, Key
 from flintmq.config.keys import KEYS, StoreConfig
 
 PAGE = Path("docs/operations/configuration.md")
-TYPES = Path("src/flintmq/config/typed.py")
+TYPES = Path("src/flintmq/config/typed.pyi")
 TYPES_HEAD = '''\
 """Types the settings of `MessageStore(path, **keys)`, so that editors complete them.
 
-Made from StoreConfig by `python -m tools.docs.config --write`; do not edit. Only type checkers read it.
+Made from StoreConfig by `python -m tools.docs.config --write`; do not edit. A stub without a
+module: only type checkers read it.
 """
 
 from typing import TypedDict
-
 
 class Settings(TypedDict, total=False):
     """RocketMQ's keys in snake case. Defaults and meanings: docs/operations/configuration.md."""
@@ -102,7 +102,7 @@ def _by_reason(lines: dict[str, KeyLine]) -> list[str]:
 
 
 def types() -> str:
-    """Return the text of typed.py."""
+    """Return the text of typed.pyi."""
     kinds = StoreConfig.__annotations__
     return TYPES_HEAD + "".join(f"    {name}: {kinds[name]}\n" for name in KEYS.values())
 

@@ -1,10 +1,10 @@
 """Types the settings of `MessageStore(path, **keys)`, so that editors complete them.
 
-Made from StoreConfig by `python -m tools.docs.config --write`; do not edit. Only type checkers read it.
+Made from StoreConfig by `python -m tools.docs.config --write`; do not edit. A stub without a
+module: only type checkers read it.
 """
 
 from typing import TypedDict
-
 
 class Settings(TypedDict, total=False):
     """RocketMQ's keys in snake case. Defaults and meanings: docs/operations/configuration.md."""
