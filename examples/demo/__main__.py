@@ -89,7 +89,7 @@ class Orders(Story):
 
     def start_writer(self, orders: int) -> None:
         """Start the engine, which takes orders from the end of the store up to the given number."""
-        words = ["-m", "flintmq.testing.orders", self.store, "--orders", orders, "--rate", f"{self.rate:g}"]
+        words = ["-m", "examples.demo.orders", self.store, "--orders", orders, "--rate", f"{self.rate:g}"]
         words += ["--acks", self.acks]
         console.print(f"\n[bold]$ python {escape(shlex.join(map(str, words)))}[/bold]")
         self.start("engine", [sys.executable, *map(str, words)])

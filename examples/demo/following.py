@@ -19,9 +19,9 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from examples.demo import proof
+from examples.demo.orders import number_of
 from examples.demo.story import Story, command, console, flintmq, good, section
 from flintmq import open_store
-from flintmq.testing.orders import number_of
 
 ROOT = Path(__file__).resolve().parents[2]
 RECORDED = ROOT / "tests" / "compat" / "golden-ha"

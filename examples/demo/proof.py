@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from flintmq.testing.orders import number_of
+from examples.demo.orders import number_of
 
 COLUMNS = ["physical_offset", "topic", "queue_id", "queue_offset", "keys", "body"]
 """Columns by which rows of the log and of the table are compared."""

@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from examples.demo import proof
-from flintmq.testing import orders
+from examples.demo import orders, proof
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 deltalake = pytest.importorskip("deltalake", reason="deltalake is not installed")

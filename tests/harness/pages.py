@@ -2,9 +2,9 @@
 
 In a page:
 - A block marked `console` holds commands after `$ ` with their outputs. They run one after the other in a directory of
-  the page that holds golden stores under their names (`basic/`, `rolled/`, ...): in bash, but a `flintmq` command that
-  stands alone in this process, which takes a tenth of the time. A command ends with its line, but for `\\` at the end
-  of that, and `<<'END'`, which goes on to the line `END`.
+  the page that holds golden stores under their names (`basic/`, `rolled/`, ...) and programs of examples/: in bash, but
+  a `flintmq` command that stands alone in this process, which takes a tenth of the time. A command ends with its line,
+  but for `\\` at the end of that, and `<<'END'`, which goes on to the line `END`.
 - A block marked `python` runs there as a program; a block marked `text` right behind it is its output.
 - `<!-- scene: NAME -->` before a block: tests/support/scenes.py first makes the store `store/` of that name.
 - `<!-- master: NAME -->` before a block: while it runs, tests/support/masters.py serves the master of that name, which
@@ -283,9 +283,13 @@ def folder_of(page: Path) -> Iterator[Path]:
 
 
 def fill(folder: Path, page: Path) -> None:
-    """Put what a page names into an empty directory."""
+    """Put what a page names into an empty directory: golden stores, and programs of examples/ (`python NAME.py`)."""
     for store in stores_of(page):
         Golden(store, folder)
+    codes = " ".join(example.code for example in examples(page))
+    for program in (ROOT / "examples").rglob("*.py"):
+        if f"python {program.name} " in codes:
+            shutil.copy(program, folder)
 
 
 def stores_of(page: Path) -> set[str]:

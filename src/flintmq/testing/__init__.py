@@ -10,7 +10,6 @@ damage         damages files as disks, crashes and people do
 strategies     offers hypothesis strategies
 pytest_plugin  offers fixtures to pytest
 smoke          tests an installed FlintMQ
-orders         takes orders, for the tutorial and the demo
 
 sim            the laboratory: power cuts and failing calls on a simulated disk
 """

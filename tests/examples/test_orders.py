@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
+from examples.demo import orders
 from flintmq import open_store
-from flintmq.testing import orders
 
 
 def numbers(store: Path) -> list[int]:
@@ -38,7 +38,7 @@ def test_killed_it_lacks_nothing_that_was_acknowledged(tmp_path: Path) -> None:
     words = [
         sys.executable,
         "-m",
-        "flintmq.testing.orders",
+        "examples.demo.orders",
         store,
         "--orders",
         "1000000",
