@@ -1,4 +1,4 @@
-"""Runs an engine that takes orders, for the demo and the tutorial: `python orders.py STORE`. It needs FlintMQ alone.
+"""Runs an engine that takes orders, for demo and tutorial: `python orders.py STORE`.
 
 Orders are numbered from 0, and the number is the message's key. When it is started again, also after kill -9, it looks
 up the last order in the store and continues with the next, so that a store never lacks an order nor has one twice.
