@@ -133,10 +133,10 @@ power: install ## Pull the plug of a store before its syncs, SEEDS (20) times 24
 	$(BIN)/python -m tests.robustness.crash.power --seeds $(or $(SEEDS),20)
 
 crash-sim: install ## Up to STATES (2000000) power cuts on a simulated disk, JOBS (1) at a time; goes on; docs/internals/reliability.md
-	$(BIN)/python -m flintmq.testing.sim.crash --states $(or $(STATES),2000000) --jobs $(or $(JOBS),1) --state-file tests/robustness/torture/state/crash-sim.json --report docs/internals/reliability.md
+	$(BIN)/python -m tests.sim.crash --states $(or $(STATES),2000000) --jobs $(or $(JOBS),1) --state-file tests/robustness/torture/state/crash-sim.json --report docs/internals/reliability.md
 
 crash-sim-pairs: install ## The same of a master and its follower, up to STATES (200000); goes on; docs/internals/reliability.md
-	$(BIN)/python -m flintmq.testing.sim.crash --pairs --states $(or $(STATES),200000) --jobs $(or $(JOBS),1) --state-file tests/robustness/torture/state/crash-sim-pairs.json --report docs/internals/reliability.md
+	$(BIN)/python -m tests.sim.crash --pairs --states $(or $(STATES),200000) --jobs $(or $(JOBS),1) --state-file tests/robustness/torture/state/crash-sim-pairs.json --report docs/internals/reliability.md
 
 torture-spark: install ## Kill a streaming export's tasks, driver and writer KILLS (300) times; docs/internals/reliability.md
 	$(BIN)/python -m tests.robustness.torture_spark.loop --kills $(or $(KILLS),300) --report docs/internals/reliability.md

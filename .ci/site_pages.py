@@ -61,7 +61,7 @@ REFERENCE: dict[str, tuple[str, list[str]]] = {
             "flintmq.testing.damage",
             "flintmq.testing.strategies",
             "flintmq.testing.pytest_plugin",
-            "flintmq.testing.sim.contract",
+            "flintmq.testing.contract",
         ],
     ),
     "errors": ("Errors", ["flintmq.errors"]),

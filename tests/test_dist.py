@@ -52,6 +52,15 @@ def test_stubs_come_with_the_wheel():
     assert [path for path in stubs if "*.pyi" not in data[".".join(path.parent.parts)]] == []
 
 
+def test_the_wheel_has_tools_for_tests_and_no_laboratory():
+    """Simulated disks, generators of pages and the demo's shop are for those who work on FlintMQ: beside src/."""
+    assert sorted(path.stem for path in (ROOT / "src" / "flintmq" / "testing").rglob("[!_]*.py")) == [
+        "consumer_ledger", "contract", "damage", "messages", "pytest_plugin", "rows", "sim", "slow_read", "smoke",
+        "strategies", "write_store",
+    ]  # fmt: skip
+    assert [*(ROOT / "src").rglob("docs.py"), *(ROOT / "src").rglob("orders.py")] == []
+
+
 @pytest.mark.skipif(shutil.which("bash") is None, reason="the script is written for bash")
 def test_the_script_reads_well_and_wants_an_interpreter(tmp_path: Path):
     script = ROOT / ".ci" / "dist"

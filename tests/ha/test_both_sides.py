@@ -13,7 +13,7 @@ from flintmq.errors import ReplicationError
 from flintmq.ha.follower import Follower
 from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
-from flintmq.testing.sim import slow_read
+from flintmq.testing import slow_read
 
 KEYS: dict[str, Any] = {"mappedFileSizeCommitLog": 4096, "mappedFileSizeConsumeQueue": 200}
 

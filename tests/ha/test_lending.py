@@ -27,7 +27,7 @@ from flintmq.message import Message, PutMessageStatus
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.store.listening import ListenOptions
 from flintmq.store.message_store import MessageStore
-from flintmq.testing.sim import slow_read
+from flintmq.testing import slow_read
 from tests.ha.lines import LIMIT_S, Line, within
 
 pytestmark = pytest.mark.skipif(not native(), reason="kernels run uncompiled, or this system has no futex")

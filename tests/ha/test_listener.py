@@ -33,7 +33,7 @@ from flintmq.ha.stored_log import StoredLog
 from flintmq.message import Message
 from flintmq.store.listening import ListenOptions, LogPart
 from flintmq.store.message_store import MessageStore
-from flintmq.testing.sim import slow_read
+from flintmq.testing import slow_read
 from tests.compat.replication import FOLDER, GoldenMaster
 from tests.ha.lines import LIMIT_S, Line, within
 

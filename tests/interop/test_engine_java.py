@@ -20,7 +20,7 @@ from flintmq.format.index import key_hash
 from flintmq.message import Message, PutMessageStatus
 from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.message_store import MessageStore
-from flintmq.testing.sim.contract import check_contract, read_ledger
+from flintmq.testing.contract import check_contract, read_ledger
 from tests.interop.java import VERSIONS, Java, home
 from tests.robustness.crash.lives import FILE_SIZE, KEYS, Life, live
 from tests.support.crashed import Clock

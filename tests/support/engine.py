@@ -9,8 +9,8 @@ from flintmq.format import index, record
 from flintmq.format.consume_queue import Unit
 from flintmq.message import Message, PutMessageStatus, PutResult
 from flintmq.store.message_store import MessageStore
-from flintmq.testing.sim import slow_read
-from flintmq.testing.sim.slow_read import log_bytes, tree
+from flintmq.testing import slow_read
+from flintmq.testing.slow_read import log_bytes, tree
 
 __all__ = ["log_bytes", "tree"]
 

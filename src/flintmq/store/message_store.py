@@ -64,7 +64,7 @@ class MessageStore(Putter):
             refused: mostly a disk is not mounted, or a path is wrong.
         effects: the disk and the clock.
         services: False starts no thread: flush, dispatch and the rest run when their steps are called, or when a put or
-            `close` needs them. For simulations (`flintmq.testing`), in which all steps have one order.
+            `close` needs them. For simulations, in which all steps have one order.
         unique_keys: give each message without one a unique key (property UNIQ_KEY), as RocketMQ's client does: its
             `PutResult.msg_id`, by which `query` finds it. False stores each message unchanged, for copies.
         direct_io: write the log from the transient pool past the page cache (O_DIRECT), where its file system can. Puts

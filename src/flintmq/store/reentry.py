@@ -19,8 +19,8 @@ from flintmq.kernels.call_stack import engine_around
 MOST = 24  # frames of a handler that are examined
 
 _ENGINE = ("flintmq.store.", "flintmq.storage.")
-_SIMULATED = "flintmq.testing."  # opens stores inside calls of another one, to examine a simulated crash
 _lockless: set[CodeType] = set()
+_simulating: tuple[str, ...] = ()
 _main_thread = threading.main_thread().ident  # where Python runs signal handlers
 
 
@@ -44,6 +44,12 @@ def lockless(code: CodeType) -> None:
     _lockless.add(code)
 
 
+def simulates(package: str) -> None:
+    """Note a package that opens stores inside calls of another one, to examine a crash."""
+    global _simulating
+    _simulating += (f"{package}.",)
+
+
 def reentered(root: str) -> bool:
     """Return whether foreign code called the store at `root` inside a call of it.
 
@@ -55,21 +61,19 @@ def reentered(root: str) -> bool:
         return False
     frame = sys._getframe(1)
     # First the frames of the call that asks.
-    while frame is not None and (name := frame.f_globals.get("__name__", "")).startswith("flintmq."):
-        if name.startswith(_SIMULATED):
-            return False
+    while frame is not None and frame.f_globals.get("__name__", "").startswith("flintmq."):
         frame = frame.f_back  # type: ignore[assignment]
     left, anyones = MOST, False
     while frame is not None and left:
         name = frame.f_globals.get("__name__", "")
         if name.startswith("flintmq."):  # one comparison for the many frames of other code
-            if name.startswith(_SIMULATED):
-                return False
             if name.startswith(_ENGINE) and (anyones or frame.f_code not in _lockless):
                 owner = getattr(frame.f_locals.get("self"), "root", None)
                 if owner == root:
                     return True
                 left, anyones = MOST, owner is None
+        elif name.startswith(_simulating):
+            return False
         left -= 1
         frame = frame.f_back  # type: ignore[assignment]
     return anyones

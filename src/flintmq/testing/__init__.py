@@ -10,8 +10,10 @@ damage         damages files as disks, crashes and people do
 strategies     offers hypothesis strategies
 pytest_plugin  offers fixtures to pytest
 smoke          tests an installed FlintMQ
-
-sim            the laboratory: power cuts and failing calls on a simulated disk
+contract       checks a store against the ledger of puts and answers
+consumer_ledger  checks what consumers received and committed
+slow_read      reads a store by the slow reference codecs alone
+sim            the old path of these three
 """
 
 from __future__ import annotations

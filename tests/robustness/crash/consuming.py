@@ -159,7 +159,7 @@ def one_store(folder: Path, found: list[Life], contract: Callable[[Path, Path], 
 
 def main() -> int:
     """The long form."""
-    from flintmq.testing.sim.contract import check_contract
+    from flintmq.testing.contract import check_contract
 
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--stores", type=int, default=20)

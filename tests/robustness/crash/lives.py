@@ -22,8 +22,8 @@ from pathlib import Path
 from flintmq.format.index import PEER_533
 from flintmq.message import Message, Outcome
 from flintmq.store.message_store import MessageStore
-from flintmq.testing.sim.contract import SMALL as KEYS
-from flintmq.testing.sim.contract import PutLedger, digest_of
+from flintmq.testing.contract import SMALL as KEYS
+from flintmq.testing.contract import PutLedger, digest_of
 from tests.support.faults import Faulty
 
 FILE_SIZE = KEYS["mappedFileSizeCommitLog"]

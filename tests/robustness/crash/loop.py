@@ -19,7 +19,7 @@ import time
 from pathlib import Path
 
 from flintmq.format.index import PEERS
-from flintmq.testing.sim.contract import ContractReport, check_contract, read_ledger
+from flintmq.testing.contract import ContractReport, check_contract, read_ledger
 from tests.robustness.crash.lives import Life, live
 
 LIVES = 10  # of one store

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flintmq.message import Outcome
-from flintmq.testing.sim.contract import check_contract
+from flintmq.testing.contract import check_contract
 from tests.robustness.crash.consuming import lives_of, offsets_on_disk, one_store
 from tests.robustness.crash.lives import Life
 from tests.support.engine import message, open_small

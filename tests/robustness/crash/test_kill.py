@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flintmq.store.message_store import MessageStore
-from flintmq.testing.sim.contract import PutLedger, check_contract, read_ledger
+from flintmq.testing.contract import PutLedger, check_contract, read_ledger
 from tests.robustness.crash.lives import KEYS, Life, live
 
 

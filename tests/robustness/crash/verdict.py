@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from flintmq.format import properties
-from flintmq.testing.sim.contract import ContractReport, check_contract, read_ledger
+from flintmq.testing.contract import ContractReport, check_contract, read_ledger
 from tests.robustness.crash.lives import FILE_SIZE, PutLedger
 from tests.support import engine
 

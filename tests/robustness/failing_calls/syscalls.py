@@ -41,8 +41,8 @@ from pathlib import Path
 from flintmq.errors import FlintError
 from flintmq.message import Outcome
 from flintmq.store.message_store import MessageStore
-from flintmq.testing.sim.contract import SMALL as KEYS
-from flintmq.testing.sim.contract import ContractReport, PutLedger
+from flintmq.testing.contract import SMALL as KEYS
+from flintmq.testing.contract import ContractReport, PutLedger
 from tests.robustness.crash.lives import Life, puts
 from tests.robustness.crash.verdict import COUNTS, judge
 from tests.robustness.failing_calls.call_cases import (

@@ -366,7 +366,7 @@ def rebuild(subject: Subject) -> Answer:
 
 def compare_queues(subject: Subject, made_store: Path) -> list[str]:
     """What is wrong with queues that were made: every record with a unit has its unit at its place, and no other."""
-    from flintmq.testing.sim import slow_read
+    from flintmq.testing import slow_read
 
     wanted = {(r.topic, r.queue_id, r.queue_offset): (r.physical_offset, r.size) for r in subject.queued}
     found = {}

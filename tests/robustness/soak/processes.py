@@ -23,7 +23,7 @@ from flintmq.message import Message
 from flintmq.storage.filesystem import Effects
 from flintmq.store.commitlog.report import Report
 from flintmq.store.message_store import MessageStore
-from flintmq.testing.sim.contract import PutLedger, digest_of
+from flintmq.testing.contract import PutLedger, digest_of
 
 KEYS: dict[str, Any] = {
     "mappedFileSizeCommitLog": 65_536, "mappedFileSizeConsumeQueue": 2_000, "maxHashSlotNum": 50, "maxIndexNum": 400

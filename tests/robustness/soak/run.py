@@ -27,7 +27,7 @@ from pathlib import Path
 
 from flintmq.config.keys import StoreConfig
 from flintmq.forensics.verify.run import verify
-from flintmq.testing.sim.contract import check_contract, read_book
+from flintmq.testing.contract import check_contract, read_book
 from tests.robustness.soak.processes import KEYS, READERS
 from tests.robustness.torture import report
 from tests.robustness.torture.awake import Awake

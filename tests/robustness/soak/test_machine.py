@@ -29,9 +29,9 @@ from hypothesis.stateful import (
 from flintmq import open_store
 from flintmq.message import GetMessageStatus, Message, Outcome, PutResult
 from flintmq.store.message_store import MessageStore
-from flintmq.testing.sim.invariants import check_invariants
 from flintmq.testing.strategies import NAMES
 from tests.harness import turns
+from tests.sim.invariants import check_invariants
 from tests.support.crashed import Clock, small_and_quick
 from tests.support.engine import KEYS, index_items, tree
 

@@ -42,8 +42,7 @@ RUNS = (
     Run("each call fails", "tests.robustness.failing_calls.syscalls", resumes=True, tracked=True),
     Run(
         "power cuts, simulated",
-        "flintmq.testing.sim.crash --states {n}00000 --jobs 2 --state-file "
-        "tests/robustness/torture/state/crash-sim.json",
+        "tests.sim.crash --states {n}00000 --jobs 2 --state-file tests/robustness/torture/state/crash-sim.json",
         parts=21,
         limit_s=7200,
     ),

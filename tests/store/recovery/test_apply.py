@@ -19,7 +19,7 @@ from flintmq.store.layout.small_files import page_cache_id
 from flintmq.store.message_store import MessageStore
 from flintmq.store.recovery.apply import Recovered, Recovery, offsets_of_log
 from flintmq.testing import damage
-from flintmq.testing.sim.disk import SimDisk
+from tests.sim.disk import SimDisk
 from tests.support.crashed import BEGIN, Clock, flip, killed, log_file, make, quarantined, reopened, zero
 from tests.support.engine import (
     FILE_SIZE,

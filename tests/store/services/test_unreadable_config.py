@@ -14,9 +14,9 @@ from flintmq.errors import StoreAccessError
 from flintmq.storage.filesystem import Effects
 from flintmq.store.layout.config_reader import read_config
 from flintmq.store.layout.store_config import batch_topics
-from flintmq.testing.sim.disk import SimDisk
-from flintmq.testing.sim.faults import Swept, _one
-from flintmq.testing.sim.run import Case, SimRun
+from tests.sim.disk import SimDisk
+from tests.sim.faults import Swept, _one
+from tests.sim.run import Case, SimRun
 from tests.support.engine import open_small
 
 FILES = ("consumerOffset.json", "topics.json", "subscriptionGroup.json", "delayOffset.json")
