@@ -238,4 +238,4 @@ def test_editors_know_each_setting_and_its_type():
     settings = runpy.run_path(str(TESTS.parent / TYPES))["Settings"]
     assert get_type_hints(settings) == {name: known[name] for name in KEYS.values()}
     keys = inspect.signature(MessageStore.__init__).parameters["keys"]
-    assert (keys.kind, keys.annotation) == (inspect.Parameter.VAR_KEYWORD, "Unpack[Settings]")
+    assert (keys.kind, keys.annotation) == (inspect.Parameter.VAR_KEYWORD, "Unpack[typed.Settings]")

@@ -44,7 +44,7 @@ from flintmq.store.view import StoreView, open_store
 if TYPE_CHECKING:
     from typing import Unpack
 
-    from flintmq.config.typed import Settings
+    from flintmq.config import typed
     from flintmq.format.config_json import JsonObject
     from flintmq.store.services.copied_queues import CopiedQueues
 
@@ -126,7 +126,7 @@ class MessageStore(Putter):
         ha_count: str = "host",
         ha_connections: int = 64,
         cut_at: int | None = None,
-        **keys: Unpack[Settings],
+        **keys: Unpack[typed.Settings],
     ) -> None:
         if dispatch not in ("thread", "external"):
             raise UsageError(f'dispatch={dispatch!r}; give "thread" or "external"')
