@@ -35,7 +35,7 @@ from flintmq.format.index import PEER_533
 from flintmq.storage.filesystem import REAL
 from flintmq.storage.staging import bring_in, staging_for
 from flintmq.storage.store_url import effects_for, is_remote, outside_store, store_path
-from flintmq.store.commitlog.end_of_log import LOST, StopFacts, read_facts
+from flintmq.store.commitlog.end_of_log import LOST, StopFacts, Verdict, read_facts
 from flintmq.store.commitlog.files import LogFiles, file_start
 from flintmq.store.commitlog.log_end import refuse_damaged_ends
 from flintmq.store.commitlog.predicate import Predicate
@@ -64,7 +64,8 @@ class Copied:
         begin, end: log offsets of its first byte and after its last record.
         files: number of files.
         data_bytes: bytes that were copied; the rest of the files are holes. An object has no holes: all its bytes.
-        live: whether the store was being written or had stopped uncleanly, so that queues and index were recovered.
+        live: whether the store was being written, had stopped uncleanly or ends in a stale tail, so that queues and
+            index were recovered.
         left_out: paths that were not copied: links, anything but regular files, files that are not the log's, and files
             that vanished meanwhile.
         damages: gaps in the log, as far as names and sizes of its files and its end show them; the copy has them too.
@@ -284,7 +285,9 @@ class _Whole:
     def run(self) -> Copied:
         """Copy small files, log, queues and index in this order, then recover the copy if needed."""
         before = Snapshot(self.root, self.config, self.effects)
-        if self.target is not None and (before.facts.live or not before.facts.clean):
+        # Units of a stale tail, which is left out, would name records after the copy's end.
+        stale = before.log_end.verdict is Verdict.STALE_TAIL
+        if self.target is not None and (before.facts.live or not before.facts.clean or stale):
             self.done.live = True
             return self.done
         os.makedirs(os.path.join(self.out, directories.LOG))
@@ -295,7 +298,7 @@ class _Whole:
             if self.effects.is_dir(os.path.join(self.root, name)):
                 self._tree(name)
         after = read_facts(self.root, self.effects)
-        self.done.live = any(facts.live or not facts.clean for facts in (before.facts, after))
+        self.done.live = stale or any(facts.live or not facts.clean for facts in (before.facts, after))
         if self.done.live or self._moved(before.facts, after):
             self.done.live = True
             if self.target is None:

@@ -26,6 +26,7 @@ from flintmq.format.consume_queue import SCHEDULE_TOPIC
 from flintmq.storage.filesystem import Effects
 from flintmq.store.commitlog.end_of_log import Verdict
 from flintmq.store.commitlog.records import record_at
+from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.resync import next_record
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.index import reader
@@ -267,7 +268,8 @@ class _Inspector:
 
     def run(self, files: bool = True) -> Inspection:
         """Collect everything, in an order that reads each file once; or only what concerns messages."""
-        facts = self.snapshot.facts
+        facts, report = self.snapshot.facts, Report()
+        self.snapshot.find_end(report)  # first: later it is known, and nothing is noted
         topics = self._topics(self.snapshot.broker)
         found = Inspection(
             root=self.root,
@@ -296,6 +298,9 @@ class _Inspector:
             self._note("no-effect", f"keys that have no effect in FlintMQ: {', '.join(idle)}")
         if found.log.ending != "end":
             self._note("log-end", f"the log ends in a {found.log.ending.replace('_', ' ')} at offset {found.log.end}")
+        for note in report.notes:
+            if note.code == "named_after":
+                self._note("log-end", note.text)
         self._note_gaps()
         self._note_missing_queues()
         found.notes = self.notes

@@ -14,6 +14,7 @@ from flintmq import MessageStore, open_store
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import CorruptStoreError, FlintError, LostLogError
 from flintmq.forensics.copy import copy_whole
+from flintmq.forensics.inspect import inspect
 from flintmq.forensics.salvage.in_place import plan_in_place
 from flintmq.forensics.verify.run import verify
 from flintmq.format import checkpoint, flintmq_mark
@@ -264,6 +265,56 @@ def test_a_log_that_java_wrote_without_its_last_files(tmp_path, missing):
     with MessageStore(root) as store:
         assert not store.recovered.lost
         assert len(list(store)) == kept
+
+
+def zeroed_from(root: Path, offset: int) -> None:
+    """Put the log back to an earlier state: zeros from a record on, in the last file."""
+    last = log_files(root)[-1]
+    data = last.read_bytes()
+    last.write_bytes(data[: offset - int(last.name)].ljust(len(data), b"\0"))
+
+
+@pytest.mark.parametrize("missing", [1, 7, 50])
+def test_a_last_file_that_was_put_back_is_refused_to_a_writer(tmp_path, missing):
+    """RocketMQ cuts the queues there without a word, and gives queue offsets a second time."""
+    root = golden("basic", tmp_path / "store")
+    kept = records(root, 131_072)[:-missing]
+    zeroed_from(root, kept[-1].physical_offset + kept[-1].size)
+    before = tree(root, ".")
+    for opening in (lambda: preview(str(root), StoreConfig()), lambda: MessageStore(root)):
+        with pytest.raises(LostLogError, match="names a record at offset .* after the log's end; bring the files back"):
+            opening()
+    assert {n: d for n, d in tree(root, ".").items() if n != "lock"} == before, "nothing was touched"
+    report = Report()
+    with open_store(root) as view:
+        assert len(list(view.messages(report=report))) == len(kept), "readers go on, and note it"
+    assert report.note_counts["named_after"] == 1
+    assert [note.code for note in inspect(str(root)).notes if "names a record" in note.text] == ["log-end"]
+    assert verify(root).defect_counts["log-gap"] == 1
+    mended = shutil.copytree(root, tmp_path / "mended")
+    with plan_in_place(str(mended), StoreConfig()) as mending:
+        mending.carry_out()
+    for path, words in ((mended, {}), (root, {"accept_lost_log": True})):
+        with MessageStore(path, **words) as store:
+            assert len(list(store)) == len(kept)
+
+
+def test_a_log_that_is_another_stores_is_refused_to_a_writer(tmp_path):
+    root, other = golden("basic", tmp_path / "a"), golden("rolled", tmp_path / "b")
+    before = tree(root, "."), tree(other, ".")
+    with pytest.raises(LostLogError, match="is storePathCommitLog right"):
+        MessageStore(root, config={"storePathCommitLog": str(other / "commitlog")})
+    assert [{n: d for n, d in tree(one, ".").items() if n != "lock"} for one in (root, other)] == list(before)
+
+
+def test_queues_ahead_of_the_log_after_an_unclean_stop_are_cut(tmp_path):
+    root = golden("basic", tmp_path)
+    kept = records(root, 131_072)[:-7]
+    zeroed_from(root, kept[-1].physical_offset + kept[-1].size)
+    (root / "abort").touch()
+    (root / "checkpoint").write_bytes(checkpoint.encode(Checkpoint(1, 1, 1)))
+    with MessageStore(root) as store:
+        assert len(list(store)) == len(kept)
 
 
 def test_a_clock_that_was_set_back_is_no_lost_file(tmp_path):

@@ -320,7 +320,7 @@ class Mending:
         """Yield the damaged ranges, each within one file."""
         facts = read_facts(self.root, self.overlay)
         report = _Ranges()
-        walk = LogWalk(log, facts, strict=False, report=report)
+        walk = LogWalk(log, facts, strict=False, report=report, ask_queues=True)
         total = sum(file.size for file in log.files)
         far = FarRecords()
         dispatcher = Dispatcher(DispatchRules.of(self.config, batch_topics(self.root, self.overlay), self.peer))

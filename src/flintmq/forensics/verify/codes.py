@@ -212,6 +212,8 @@ NOTES: Final[dict[str, str]] = {
     "empty-file": "An empty file, which RocketMQ deletes at start.",
     "torn-tail": "Bytes after the log's end that are not a record: the last write was cut short.",
     "stale-tail": "Old records after the log's end, left over from an earlier truncation; the text names the proof.",
+    "named-after": "The newest index file names a record after the log's end, though the store stopped cleanly: the "
+    "end of the log may be missing, or the log be of another store.",
     "time-step": "Store times go back, or the checkpoint's is above all: the clock was set back. The records count.",
     "vanished": "A log file was deleted while the log was read, as retention does.",
     "text-odd": "A topic is empty, or a topic or property string is not UTF-8 or holds a NUL.",

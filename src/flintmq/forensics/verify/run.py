@@ -271,6 +271,7 @@ class VerifyRun:
                 strict=False,
                 report=LogReport(self.ground),
                 piece_bytes=PIECE_BYTES,
+                ask_queues=True,
             ),
             LogCheck(self.log, self.ground, queues.multi_dispatch),
             queues,

@@ -149,7 +149,7 @@ class SparkRun(VerifyRun):
     def look(self, progress: Progress | None, access: str) -> VerifyResult:
         """Run both stages and combine their findings."""
         tail = Report()
-        log_end = find_end(self.log, self.facts, tail)
+        log_end = find_end(self.log, self.facts, tail, ask_queues=True)
         for damage in tail.damages:
             if damage.reason.startswith(LOST):  # the tasks of the ranges report all other damage
                 LogReport(self.ground).damage(damage)

@@ -29,6 +29,10 @@ are lost where a queue's last unit (`queue_evidence`) or the newest index file n
 clean stop, or with the checkpoint's time, which no record of the log has. That time alone proves a loss only in a log
 without any record; else it is of a clock that ran ahead. Files missing at the beginning have expired.
 
+A log that ends within a file may lack its end too: it was put back, or is another store's. After a clean stop, without
+a mark of our own, a unit after the end and a second fact (another queue, the newest index file, the checkpoint's time)
+are refused to a writer, who would cut the units and with them the evidence; readers note what the index file names.
+
 No time ends a log at a record that is valid and in its place: there the store time steps back, and the log ends only by
 the same proof, as a stale tail that happens to be aligned.
 
@@ -199,14 +203,14 @@ def read_facts(root: str, effects: Effects = REAL) -> StopFacts:
         if not clean and not written_by_flintmq(root, effects):  # others may have changed queues and index
             mark = mark.of_log_alone()
         return StopFacts(clean, live, physic_time, mark, latest, power_cut=cut, root=root)
-    named = _last_named(root, effects)
+    named = last_named(root, effects)
     zeros_end = max(mark.flushed or 0, 0 if named is None else named + 1)
     return StopFacts(
         clean, False, physic_time, DurableMark(mark.flushed), latest, named=named, zeros_end=zeros_end, root=root
     )
 
 
-def _last_named(root: str, effects: Effects) -> int | None:
+def last_named(root: str, effects: Effects) -> int | None:
     """Return the log offset of the last record in the newest index file; None without one."""
     folder = os.path.join(root, "index")
     for name in reversed(effects.listdir(folder)):

@@ -33,7 +33,12 @@ class LogEnd:
 
 
 def find_end(
-    log: LogFiles, facts: StopFacts = NO_FACTS, report: Report | None = None, begin: int | None = None
+    log: LogFiles,
+    facts: StopFacts = NO_FACTS,
+    report: Report | None = None,
+    begin: int | None = None,
+    *,
+    ask_queues: bool = False,
 ) -> LogEnd:
     """Find the log's end by reading only the last file with data.
 
@@ -42,7 +47,7 @@ def find_end(
     end (`store/commitlog/arrivals.py`).
 
     Args:
-        log, facts, report: as for LogWalk.
+        log, facts, report, ask_queues: as for LogWalk.
         begin: log offset of a record known to be before the end, to begin there; None to search for a file.
 
     Raises:
@@ -56,7 +61,7 @@ def find_end(
             if next_record(log, file.start, file.start + max(file.size, 1)) is not None:
                 begin = file.start
                 break
-    walk = LogWalk(log, facts, begin, strict=False, report=report)
+    walk = LogWalk(log, facts, begin, strict=False, report=report, ask_queues=ask_queues)
     end, last = begin, None
     for piece in walk:
         end, last = piece.base + piece.end, piece.base + piece.positions[piece.count - 1]

@@ -8,6 +8,7 @@ RocketMQ's checkpoint alone is weak evidence, because its time of the last flush
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from contextlib import suppress
 
 from flintmq.format.batch_queue import BATCH_UNIT
@@ -19,10 +20,10 @@ from flintmq.store.layout.queue_name import path_name, queue_names
 _KINDS = ((directories.QUEUES, UNIT_SIZE), (directories.BATCH_QUEUES, BATCH_UNIT.size))
 
 
-def queue_beyond(root: str, position: int, effects: Effects) -> str:
-    """Return which queue has a unit of a record at a log offset or later.
+def queues_beyond(root: str, position: int, effects: Effects) -> Iterator[str]:
+    """Yield which queues have a unit of a record at a log offset or later.
 
-    The text is empty if none has. Only the last unit of each queue is looked at: log offsets increase along a queue.
+    Only the last unit of each queue is looked at: log offsets increase along a queue.
 
     Raises:
         StoreAccessError: a file or directory may not be read.
@@ -32,8 +33,7 @@ def queue_beyond(root: str, position: int, effects: Effects) -> str:
             folder = os.path.join(root, kind, name.topic, str(name.queue_id))
             offset = _last_pointer(folder, unit_size, effects)
             if offset >= position:
-                return f"the queue {f'{name.topic}/{name.queue_id}'!a} names a record at offset {offset}"
-    return ""
+                yield f"the queue {f'{name.topic}/{name.queue_id}'!a} names a record at offset {offset}"
 
 
 def _last_pointer(folder: str, unit_size: int, effects: Effects) -> int:

@@ -48,11 +48,12 @@ from flintmq.store.commitlog.end_of_log import (
     Verdict,
     decide,
     evidence_beyond,
+    last_named,
     zeros_to_sector,
 )
 from flintmq.store.commitlog.files import LARGEST_OFFSET, LogFile, LogFiles
 from flintmq.store.commitlog.former_life import FormerLife
-from flintmq.store.commitlog.queue_evidence import queue_beyond
+from flintmq.store.commitlog.queue_evidence import queues_beyond
 from flintmq.store.commitlog.records import record_at
 from flintmq.store.commitlog.report import Damage, Report
 from flintmq.store.commitlog.resync import WINDOW, ResyncBudget, next_record
@@ -119,6 +120,9 @@ class LogWalk:
         strict: raise at damage; otherwise report it and continue.
         report: receives damage and notes.
         cut_unordered: end the walk quietly at unordered write-back, as the engine does, which truncates there.
+        ask_queues: a unit after the end, and a second fact, say that the log's end is missing, also where a file ends
+            with zeros, after a clean stop without a mark of our own. For who writes, who would cut such units, and who
+            looks for defects; others come too often, and note what the newest index file names.
         check_crc: compare checksums; off, only structure and offsets are checked.
         max_rows: maximum number of records in a piece.
         piece_bytes: approximate number of bytes of log in a piece.
@@ -150,13 +154,14 @@ class LogWalk:
         report: Report | None = None,
         check_crc: bool = True,
         cut_unordered: bool = False,
+        ask_queues: bool = False,
         max_rows: int = MAX_ROWS,
         piece_bytes: int = PIECE_BYTES,
     ) -> None:
         if access != OWN:
             check_choice("access", access, ACCESS)
         self.log, self.facts, self.end = log, facts, end
-        self.cut_unordered = cut_unordered
+        self.cut_unordered, self.ask_queues = cut_unordered, ask_queues
         self.access, self.strict, self.report = access, strict, report if report is not None else Report()
         self.flags = (kernel.CHECK_CRC if check_crc else 0) | (0 if end is not None else kernel.CHECK_TIME)
         self.piece_bytes = piece_bytes
@@ -242,20 +247,41 @@ class LogWalk:
         if evidence and self.facts.mark.flushed is None:
             evidence = self._confirmed()
         if not evidence and self.facts.clean and self.facts.mark.flushed is None and self._has_queues():
-            evidence = queue_beyond(self.facts.root, self.position, self.log.effects)
+            evidence = next(queues_beyond(self.facts.root, self.position, self.log.effects), "")
         odd = next((file for file in self.log.odd if file.start >= self.position), None)
         if odd is not None:
             self._not_a_file(odd, max(self.facts.mark.flushed or 0, odd.start) - self.position)
+            self.verdict = Verdict.DAMAGE
         elif evidence and not self.log.came_since(self.position):
-            path, text = self.log.path_of(self.position), f"{LOST}: {evidence}"
-            if self.strict:
-                raise LostLogError(path, 0, text, LOST_ADVICE + (GO_ON if self.cut_unordered else READ_ON))
-            self.report.damage(
-                Damage(path, 0, self.position, max((self.facts.mark.flushed or 0) - self.position, 0), text)
+            self._end_is_missing(evidence, self.log.path_of(self.position), 0)
+
+    def _end_is_missing(self, evidence: str, path: str, position: int) -> None:
+        """Report that the log went on, or raise it if the walk is strict."""
+        if self.strict:
+            raise LostLogError(
+                path, position, f"{LOST}: {evidence}", LOST_ADVICE + (GO_ON if self.cut_unordered else READ_ON)
             )
-        else:
-            return
+        lost = max((self.facts.mark.flushed or 0) - self.position, 0)
+        self.report.damage(Damage(path, position, self.position, lost, f"{LOST}: {evidence}"))
         self.verdict = Verdict.DAMAGE
+
+    def _named_after(self, position: int) -> str:
+        """Return what names a record at an offset or later though the store stopped cleanly; empty: nothing.
+
+        To who asks the queues two facts must say so: one unit may be odd itself.
+        """
+        facts, effects = self.facts, self.log.effects
+        if self.end is not None or not facts.clean or facts.live or not self._has_queues():
+            return ""
+        named = last_named(facts.root, effects)
+        index = f"the newest index file names a record at offset {named}" if (named or 0) >= position > 0 else ""
+        if not self.ask_queues or facts.mark.flushed is not None:  # a mark of our own is exact
+            return "" if self.ask_queues else index
+        queues = queues_beyond(facts.root, position, effects)
+        first = next(queues, "")
+        time = facts.physic_time > self.last_time > 0 and "the checkpoint has a younger time than all records"
+        second = first and (index or next(queues, "") or time)
+        return f"{first}, and {second}" if second else ""
 
     def _has_queues(self) -> bool:
         """Return whether the log is of a store on a disk, whose queues are a few small reads away."""
@@ -268,7 +294,7 @@ class LogWalk:
         when the clock was set back and its records expired.
         """
         facts, position = self.facts, self.position
-        beyond = queue_beyond(facts.root, position, self.log.effects) if facts.root else ""
+        beyond = next(queues_beyond(facts.root, position, self.log.effects), "") if facts.root else ""
         if not beyond and (facts.named or 0) >= position > 0:
             beyond = f"the newest index file names a record at offset {facts.named}"
         newest = self.last_time  # which need not be the youngest
@@ -492,6 +518,12 @@ class LogWalk:
         if verdict is Verdict.DAMAGE or (verdict is Verdict.UNORDERED and not self.cut_unordered):
             return self._pass_damage(file, p, where, verdict, follower)
         self.verdict = verdict
+        if follows is Follows.NOTHING and (named := self._named_after(p)):
+            if self.ask_queues:
+                self._end_is_missing(f"{named}, after the log's end", file.path, p - file.start)
+                return AfterStop.OVER
+            text = f"{named}, after the log's end: bytes may be missing"
+            self.report.note("named_after", f"{file.path}, position {p - file.start}: {text}")
         if verdict is not Verdict.END:
             why = f"{where}; {proof}" if proof else where
             self.report.note(verdict.name.lower(), f"{file.path}, position {p - file.start}: {verdict.value} ({why})")

@@ -95,7 +95,7 @@ class EndSearch:
         begin = self.compared = recovery_scan_start(self.files, self.facts, self.checkpoint)
         if reread and not self.facts.clean:
             self._reread(begin)
-        walk = LogWalk(self.files, self.facts, begin, strict=True, cut_unordered=True)
+        walk = LogWalk(self.files, self.facts, begin, strict=True, cut_unordered=True, ask_queues=True)
         end, last_time = begin, 0
         # Only a store whose records FlintMQ alone has made is known to have no such records anywhere.
         torn = None
