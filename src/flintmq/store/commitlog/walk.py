@@ -266,7 +266,7 @@ class LogWalk:
         self.verdict = Verdict.DAMAGE
 
     def _named_after(self, position: int) -> str:
-        """Return what names a record at an offset or later though the store stopped cleanly; empty: nothing.
+        """Return what names a record at an offset or later though the store stopped cleanly.
 
         To who asks the queues two facts must say so: one unit may be odd itself.
         """
