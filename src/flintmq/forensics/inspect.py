@@ -33,7 +33,7 @@ from flintmq.store.index import reader
 from flintmq.store.layout import config_reader, directories, followed
 from flintmq.store.layout.config_reader import BrokerConfig
 from flintmq.store.layout.queue_name import QueueName
-from flintmq.store.read.queue_lookup import Bounds, QueueLookup
+from flintmq.store.read.queue_lookup import Bounds, QueueLookup, lacking_text
 from flintmq.store.read.undelivered import Undelivered, undelivered
 
 MOST_PROBLEMS = 20  # notes of a kind
@@ -291,7 +291,7 @@ class _Inspector:
             self._note(one.kind, one.text)
         self._note_links()
         for problem in self.snapshot.broker.problems[:MOST_PROBLEMS]:
-            self._note("config", f"{problem.file}, position {problem.position}: {problem.reason}")
+            self._note("config", problem.text)
         for folder, what in directories.in_rocksdb(self.root, self.effects).items():
             self._note("rocksdb", f"{folder}/: {what}, which FlintMQ does not read; the log is read")
         if idle := without_effect(self.config):
@@ -336,12 +336,7 @@ class _Inspector:
         """Note queues without a directory of which the end of the log has records."""
         missing = sorted(self._asked("queues", self.root, lambda: self.lookup.without_files) or ())
         if missing:
-            names = ", ".join(f"{name.topic}/{name.queue_id}" for name in missing[:MOST_PROBLEMS])
-            more = f" and {len(missing) - MOST_PROBLEMS} more" if len(missing) > MOST_PROBLEMS else ""
-            self._note(
-                "queue-files",
-                f"files of {names}{more} are missing, so their messages are not counted; run `flintmq rebuild`",
-            )
+            self._note("queue-files", lacking_text(missing))
 
     # -- files -----------------------------------------------------------------------------------------------------
 

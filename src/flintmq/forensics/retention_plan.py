@@ -12,10 +12,12 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from flintmq.config.keys import StoreConfig
+from flintmq.errors import CorruptStoreError
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.store_url import local_only
 from flintmq.store.commitlog.files import LogFile
+from flintmq.store.commitlog.log_end import refuse_damaged_ends
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.consumequeue.reader import UnitQueue
 from flintmq.store.dispatch.dispatcher import DispatchRules
@@ -27,7 +29,7 @@ from flintmq.store.read.log_map import LogMap
 from flintmq.store.read.queue_lookup import QueueLookup
 from flintmq.store.read.undelivered import Undelivered, undelivered
 from flintmq.store.services.expire_derived import expired_index, expired_units
-from flintmq.store.services.retention_rules import HOUR_MS, RetentionRules, RetentionVerdict, may_go
+from flintmq.store.services.retention_rules import HOUR_MS, RetentionRules, RetentionVerdict, is_hour, may_go
 
 LAST = "stays: the log's last file is never deleted"
 NEEDED = "stays: not yet on disk or dispatched as a whole"
@@ -96,6 +98,8 @@ class RetentionPlan:
         queues: number of queues that were looked at for `unread`.
         unknown: why `unread` may lack something, one line each.
         undelivered: messages of the whole store that nobody delivers, by kind.
+        damaged: log files are missing, or the log's end is damaged, so that files which are not there may be due too;
+            `unknown` says where.
     """
 
     root: str
@@ -115,6 +119,7 @@ class RetentionPlan:
     queues: int = 0
     unknown: list[str] = field(default_factory=list)
     undelivered: list[Undelivered] = field(default_factory=list)
+    damaged: bool = False
 
 
 def explain(
@@ -174,13 +179,18 @@ def plan_of(
     first = min(moments, default=None)
     going = [fate for fate in files if first is not None and fate.when is not None and fate.when < first + HOUR_MS]
     begin = max((fate.start + fate.size for fate in going), default=lookup.snapshot.log.min_offset)
-    queues = sorted(lookup.file_names())
+    queues, damage = sorted(lookup.file_names()), list(_damage(lookup.snapshot))
     known = Known() if known is None else known
     unlisted = _without_files(lookup, begin, known) if going else {}
     return RetentionPlan(
         root,
         at,
-        {**asdict(rules), "hours": sorted(rules.hours), "at_once": config.delete_file_batch_max},
+        {
+            **asdict(rules),
+            "hours": sorted(rules.hours),
+            "no_hours": [text for text in config.delete_when.split(";") if not is_hour(text)],
+            "at_once": config.delete_file_batch_max,
+        },
         used,
         rules.refuses(used, False),
         verdict.reason,
@@ -193,19 +203,30 @@ def plan_of(
         len(list(expired_index(reader.discover(root, config, effects), begin))) if going else 0,
         [*_unread(lookup, queues, begin, known), *_unread_in_log(lookup, unlisted)] if going else [],
         len(queues) + len(unlisted),
-        _unknown(lookup),
+        [*damage, *_unknown(lookup)],
         undelivered(lookup),
+        bool(damage),
     )
+
+
+def _damage(snapshot: Snapshot) -> Iterator[str]:
+    """Yield why files of the log may be due that are not there."""
+    for begin, end in snapshot.log.gaps()[:1]:
+        yield (
+            f"{snapshot.log.path_at(begin)[0]}: log files are missing or too short; {end - begin} bytes from log "
+            f"offset {begin} on are gone; run `flintmq verify`"
+        )
+    try:
+        refuse_damaged_ends(snapshot.log, snapshot.facts, snapshot.log_end)
+    except CorruptStoreError as error:
+        yield f"{error.file}, position {error.position}: {error.reason}; run `flintmq verify`"
 
 
 def _unknown(lookup: QueueLookup) -> list[str]:
     """Return why it is not known what groups have consumed, or which queues there are."""
     snapshot = lookup.snapshot
-    found = [
-        f"{problem.file} cannot be used ({problem.reason}): what groups have consumed is not known"
-        for problem in snapshot.broker.problems
-        if os.path.basename(problem.file).startswith((config_reader.OFFSETS, config_reader.LMQ_OFFSETS))
-    ]
+    problems = snapshot.broker.problems_of(config_reader.OFFSETS, config_reader.LMQ_OFFSETS, config_reader.DELAYS)
+    found = [f"{problem.text}: what groups have consumed is not known" for problem in problems]
     for folder, what in directories.in_rocksdb(snapshot.root, snapshot.effects).items():
         if "committed offsets" in what:
             found.append(f"{folder}/: {what}, which FlintMQ does not read: what groups have consumed is not known")

@@ -9,6 +9,7 @@ A view shows the store as it was when it was opened or last refreshed; `messages
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 from collections.abc import Iterable, Iterator, Mapping
@@ -34,10 +35,12 @@ from flintmq.store.layout.given_sizes import open_root
 from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.read.batch import LogMaps, QueueBatch, read_batch
 from flintmq.store.read.key_query import KeyQuery
-from flintmq.store.read.queue_lookup import QueueLookup
+from flintmq.store.read.queue_lookup import QueueLookup, lacking_text
 
 if TYPE_CHECKING:
     from flintmq.store.consumer.consumer import Consumer
+
+log = logging.getLogger("flintmq.store")
 
 BOUNDARIES = ("lower", "upper")
 NO_FILES = (
@@ -81,6 +84,8 @@ class StoreView:
         self._effects = effects
         self._lookup: QueueLookup | None = QueueLookup(Snapshot(root, config, effects))
         self._maps = LogMaps() if access == "map" else None
+        self._told: set[str] = set()
+        self._seen: set[QueueName] | None = None  # the queues at the last look for those without a directory
 
     def __enter__(self) -> Self:
         """Return the view."""
@@ -128,12 +133,40 @@ class StoreView:
 
     @property
     def broker(self) -> BrokerConfig:
-        """Content of the store's config/; empty for a bare store."""
-        return self._now.snapshot.broker
+        """Content of the store's config/; empty for a bare store.
+
+        Of files that cannot be used the log says what is used instead.
+        """
+        found = self._now.snapshot.broker
+        for problem in found.problems:
+            self._warn(problem.text)
+        return found
+
+    def _warn(self, text: str) -> None:
+        """Log a warning once in the life of the view."""
+        if text not in self._told:
+            self._told.add(text)
+            log.warning("%s", text)
+
+    def _names(self) -> set[QueueName]:
+        """Return the queues, and log which ones lack their directory.
+
+        That is looked for again if other queues are there than at the last call.
+        """
+        now = self._now
+        names = now.names()
+        if names != self._seen:
+            self._seen = names
+            if missing := now.without_files - names:
+                self._warn(f"{self.root}: {lacking_text(missing)}")
+        return names
 
     def topics(self) -> list[str]:
-        """Return the topics that have a queue, sorted. Light queues (LMQ) are topics of their own."""
-        return sorted({name.topic for name in self._now.names()})
+        """Return the topics that have a queue, sorted. Light queues (LMQ) are topics of their own.
+
+        Queues whose directory is missing are not among them; a warning in the log names them.
+        """
+        return sorted({name.topic for name in self._names()})
 
     def check_end(self) -> None:
         """Check that the log ends where it was written to, and begins where it expired to.
@@ -158,12 +191,15 @@ class StoreView:
     def queues(self, topic: str | None = None) -> list[QueueInfo]:
         """Return the queues of a topic, or of all, sorted; none for an unknown topic.
 
+        Queues whose directory is missing are not among them, unless `read_log_of` found them in the log; a warning in
+        the log names them.
+
         Raises:
             TypeError: the topic is no text.
         """
         arguments.given_text("topic", topic)
         now = self._now
-        found = sorted(name for name in now.names() if topic in (None, name.topic))
+        found = sorted(name for name in self._names() if topic in (None, name.topic))
         types = {name: now.type_of(name) for name in {name.topic for name in found}}
         return [QueueInfo(*name, *now.bounds(name)[:2], types[name.topic]) for name in found]
 

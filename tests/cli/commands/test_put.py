@@ -9,6 +9,8 @@ from types import SimpleNamespace
 
 import pytest
 
+import flintmq
+from flintmq.cli.commands import put
 from flintmq.storage.lock import StoreLock
 from tests.cli.conftest import Run
 
@@ -116,3 +118,55 @@ def test_a_store_that_somebody_has_open_is_left_alone(run: Run, tmp_path: Path) 
     finally:
         lock.release()
     assert len(run("scan", tmp_path / "store").out.splitlines()) == 1
+
+
+class Slow(io.BytesIO):
+    """A pipe into which somebody writes a piece now and then, and that a signal ends."""
+
+    def __init__(self, store: Path, pieces: list[bytes]) -> None:
+        super().__init__()
+        self.store, self.pieces = store, pieces
+        self.stored: list[int] = []
+
+    def read1(self, most: int | None = -1, /) -> bytes:
+        if self.store.exists():
+            self.stored.append(sum(1 for _ in flintmq.open_store(self.store).messages()))
+        if not self.pieces:
+            raise KeyboardInterrupt
+        return self.pieces.pop(0)
+
+    def read(self, most: int | None = -1, /) -> bytes:
+        return self.read1(most)
+
+
+def test_lines_are_stored_as_they_come_and_counted_at_a_signal(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run("put", tmp_path / "store", "Other", "first")
+    pipe = Slow(tmp_path / "store", [b"one\ntwo\nth", b"re", b"e\n", b"four\r\nbegun"])
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=pipe))
+    result = run("put", tmp_path / "store", "T", "--lines", "--set", "flushDiskType=SYNC_FLUSH")
+    assert pipe.stored == [1, 3, 3, 4, 5]  # at each look for more
+    assert result.code == 130 and result.err == "flintmq: stopped: 4 messages stored; later input was not\n"
+    bodies = [row["body"] for row in run("scan", tmp_path / "store", "--topic", "T", "--json").rows]
+    assert bodies == ["b25l", "dHdv", "dGhyZWU=", "Zm91cg=="]
+
+
+def test_a_signal_at_the_one_body_says_that_nothing_is_stored(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=Slow(tmp_path / "store", [])))
+    result = run("put", tmp_path / "store", "T")
+    assert (result.code, result.err) == (130, "flintmq: stopped: no message stored\n")
+    assert not (tmp_path / "store").exists()
+
+
+def test_lines_of_any_cut_are_the_same(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    data = b"a\n\nbc\r\n" + b"x" * 3000 + b"\n" + b"\n".join(b"%d" % n for n in range(2500))
+    for size in (1, 7, 1024, 1 << 20):
+        monkeypatch.setattr("flintmq.cli.commands.put.BLOCK", size)
+        feed(monkeypatch, data)
+        groups = list(put._line_groups())
+        assert [line for group in groups for line in group] == [line.rstrip(b"\r") for line in data.split(b"\n")]
+        assert max(map(len, groups)) <= put.LINES_AT_ONCE
+    assert len(groups) == 4  # of a file: 1000, 1000, 503 lines with an end, and the last one

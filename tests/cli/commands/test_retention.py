@@ -74,3 +74,34 @@ def test_wrong_use(run: Run, golden, words: tuple[str, ...], code: int, text: st
     result = run("retention", "explain", golden("basic").path, *words)
     assert result.code == code and text in result.err and result.out == ""
     assert run("retention", "explain", golden("basic").path / "nothing").code == 2
+
+
+@pytest.mark.parametrize(
+    ("when", "said", "never"),
+    [
+        ("99", "in the hours none: never ('99': no hour of the day)", True),
+        ("", "in the hours none: never ('': no hour of the day)", True),
+        ("4am;05", "in the hours 05 ('4am': no hour of the day)", False),
+        ("04;23", "in the hours 04, 23, and", False),
+    ],
+)
+def test_hours_that_do_not_exist_are_said(run: Run, golden, when: str, said: str, never: bool) -> None:  # type: ignore[no-untyped-def]
+    words = ("--used", 1, "--set", f"deleteWhen={when}")
+    result = run("retention", "explain", golden("basic").path, *words)
+    assert result.code == 0 and said in result.out
+    assert ("stays: no hour in deleteWhen" in result.out) == never
+
+
+@pytest.mark.parametrize("lost", ["all", "last", "middle"])
+def test_a_log_that_is_not_whole_is_said(run: Run, golden, tmp_path: Path, lost: str) -> None:  # type: ignore[no-untyped-def]
+    store = golden("basic").copy(tmp_path)
+    files = sorted((store / "commitlog").iterdir())
+    for path in {"all": files, "last": files[-1:], "middle": files[2:3]}[lost]:
+        path.unlink()
+    result = run("retention", "explain", store, "--used", 50)
+    assert result.code == run("inspect", store).code == 1
+    [note] = [line for line in result.out.splitlines() if line.startswith("note")]
+    assert "is missing" in note or "are missing" in note
+    assert "nothing is due\n" not in result.out and "was consumed by every" not in result.out
+    [plan] = run("retention", "explain", store, "--used", 50, "--json").rows
+    assert plan["damaged"] and plan["unknown"]

@@ -89,9 +89,15 @@ def test_a_bad_file_falls_back_to_its_backup(tmp_path, main, position, reason):
     assert found.files == ("delayOffset.json.bak",)
 
 
-def test_a_missing_file_falls_back_in_silence(tmp_path):
+def test_a_missing_file_falls_back_to_its_backup_and_says_so(tmp_path):
     found = config(tmp_path, delayOffset__json__bak=b'{"offsetTable":{1:5}}')
-    assert (found.delay_offsets, found.problems) == ({1: 5}, ())
+    assert found.delay_offsets == {1: 5}
+    [problem] = found.problems_of("delayOffset.json")
+    assert problem.text == (
+        f"{tmp_path}/config/delayOffset.json, position 0: the file is missing; delayOffset.json.bak is used, which may "
+        "be older"
+    )
+    assert found.problems_of("consumerOffset.json") == []
 
 
 def test_when_both_are_bad_the_configuration_is_empty_and_says_so(tmp_path):
@@ -109,6 +115,12 @@ def test_tables_that_are_no_objects(tmp_path):
         subscriptionGroup__json=b'{"subscriptionGroupTable":3}',
     )
     assert (found.topics, found.groups, found.consumer_offsets, found.delay_offsets) == ({}, {}, {}, {})
+    assert {os.path.basename(p.file): (p.reason, p.instead) for p in found.problems} == {
+        "topics.json": ("topicConfigTable is no object", "it counts as empty"),
+        "consumerOffset.json": ("offsetTable is no object", "it counts as empty"),
+        "delayOffset.json": ("offsetTable is no object", "it counts as empty"),
+        "subscriptionGroup.json": ("subscriptionGroupTable is no object", "it counts as empty"),
+    }
 
 
 def test_what_is_no_regular_file_is_not_opened(tmp_path):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from flintmq.cli.declare import Argument, Option
 from flintmq.cli.options import JsonOption, SetOption, TopicArgument, examples
-from flintmq.cli.output import output
+from flintmq.cli.output import Output, output
 from flintmq.cli.text import printable
 from flintmq.cli.values import store_config
 from flintmq.errors import UsageError
@@ -23,6 +23,8 @@ EPILOG = examples(
     "flintmq put /tmp/store Orders hello --set flushDiskType=SYNC_FLUSH --json",
 )
 LINES_AT_ONCE = 1000
+BLOCK = 1 << 20
+"""Bytes of standard input that are taken at once, if so many are there."""
 
 
 def command(
@@ -47,14 +49,16 @@ def command(
 ) -> int:
     """Store messages in a store that no broker has open.
 
-    The store is recovered first if it was not stopped cleanly, and stopped cleanly afterwards. Ends with exit code 3 at
-    the first message that is not stored, and with 12 at the first that may be stored or not.
+    The store is recovered first if it was not stopped cleanly, and stopped cleanly afterwards. With --lines each line
+    is stored and acknowledged as it comes, also from a pipe that stays open; Ctrl-C and SIGTERM say how many were. Ends
+    with exit code 3 at the first message that is not stored, and with 12 at the first that may be stored or not.
     """
     if lines and body is not None:
         raise UsageError("--lines reads standard input; leave BODY out")
     if body is None and sys.stdin is None:
         raise UsageError("standard input is closed; give BODY, or the messages by < FILE")
-    groups = _line_groups() if lines else [[_one_body(body)]]
+    out = output(as_json)
+    groups = _line_groups() if lines else [[_one_body(body, out)]]
     import flintmq
     from flintmq.format.text import java_encode
     from flintmq.store.append.checks import topic_status
@@ -63,18 +67,26 @@ def command(
     refuse_other_encoding(topic)
     if topic_status(topic, java_encode(topic)) is not None:  # before a store is created for it
         flintmq.message.refused(flintmq.PutRule.TOPIC).raise_for_status()
-    out, config = output(as_json), store_config(settings)
+    config = store_config(settings)
     is_new = _is_new(store, config)
     with flintmq.MessageStore(store, config=config, unique_keys=not no_unique_key) as opened:
         if is_new:  # a misspelled path would be one, too
             out.note(f"made a new store in {store}")
-        for bodies in groups:
-            messages = [flintmq.Message(topic, one, tags=tag, keys=key, queue_id=queue_id) for one in bodies]
-            results = opened.put_many(messages, until_refused=True)
-            out.lines([_json(r) if as_json else _line(r, topic, queue_id) for r in results])
-            failed = next((r for r in results if r.outcome is not flintmq.Outcome.OK), None)
-            if failed is not None:
-                failed.raise_for_status()
+        stored = going = 0
+        try:
+            for bodies in groups:
+                messages = [flintmq.Message(topic, one, tags=tag, keys=key, queue_id=queue_id) for one in bodies]
+                going = len(messages)
+                results = opened.put_many(messages, until_refused=True)
+                stored, going = stored + sum(r.outcome is flintmq.Outcome.OK for r in results), 0
+                out.lines([_json(r) if as_json else _line(r, topic, queue_id) for r in results])
+                failed = next((r for r in results if r.outcome is not flintmq.Outcome.OK), None)
+                if failed is not None:
+                    failed.raise_for_status()
+        except KeyboardInterrupt:  # of any signal that ends a command
+            maybe = f", and up to {going} more" if going else ""
+            out.note(f"stopped: {stored} message{'s' * (stored != 1)} stored{maybe}; later input was not")
+            raise
     return 0
 
 
@@ -98,24 +110,32 @@ def _is_new(path: str, config: StoreConfig) -> bool:
     return True
 
 
-def _one_body(given: str | None) -> bytes:
+def _one_body(given: str | None, out: Output) -> bytes:
     if given is not None:
         return os.fsencode(given)
-    if body := sys.stdin.buffer.read():
-        return body
+    try:
+        if body := sys.stdin.buffer.read():
+            return body
+    except KeyboardInterrupt:
+        out.note("stopped: no message stored")
+        raise
     raise UsageError("standard input is empty; give BODY ('' for an empty one), or the message by < FILE")
 
 
 def _line_groups() -> Iterator[list[bytes]]:
-    """Yield groups of lines of standard input, without their ends."""
-    group: list[bytes] = []
-    for line in sys.stdin.buffer:
-        group.append(line.rstrip(b"\r\n"))
-        if len(group) == LINES_AT_ONCE:
-            yield group
-            group = []
-    if group:
-        yield group
+    """Yield groups of lines of standard input, without their ends, as soon as they are there."""
+    begun: list[bytes] = []  # pieces of a line whose end did not come yet
+    given: Any = sys.stdin.buffer
+    while block := given.read1(BLOCK):  # what is there by now; it waits for the first byte only
+        *lines, rest = block.split(b"\n")
+        if lines:
+            lines[0], begun = b"".join([*begun, lines[0]]), []
+        if rest:
+            begun.append(rest)
+        for start in range(0, len(lines), LINES_AT_ONCE):
+            yield [line.rstrip(b"\r") for line in lines[start : start + LINES_AT_ONCE]]
+    if begun:
+        yield [b"".join(begun).rstrip(b"\r")]
 
 
 def _fields(result: PutResult) -> dict[str, Any]:

@@ -60,8 +60,9 @@ def command(
 
     keys = store_config(settings, config)
     at_ms = None if at is None else parse_time("--at", at)
-    output(as_json).result(explain(store, keys, at_ms, used), _render)
-    return 0
+    plan = explain(store, keys, at_ms, used)
+    output(as_json).result(plan, _render)
+    return int(plan.damaged)
 
 
 COMMANDS = {"explain": (command, EPILOG)}
@@ -69,11 +70,15 @@ COMMANDS = {"explain": (command, EPILOG)}
 
 def _render(plan: RetentionPlan) -> Iterator[Any]:
     rules = plan.rules
-    hours = ", ".join(f"{hour:02d}" for hour in rules["hours"]) or "none"
+    hours = ", ".join(f"{hour:02d}" for hour in rules["hours"]) or "none: never"
+    if rules["no_hours"]:
+        hours += f" ({printable(', '.join(map(repr, rules['no_hours'][:SHOWN])))}: no hour of the day)"
     force = f"above {rules['force_at']} % whatever its age" if rules["may_force"] else "never before it is old"
     yield plain_text(f"store  {printable(plan.root)}")
     yield plain_text(f"at     {_local(plan.at)}")
-    yield f"rules  a file goes {rules['reserved_hours']} h after it was last written, in the hours {hours}, and at any"
+    yield plain_text(
+        f"rules  a file goes {rules['reserved_hours']} h after it was last written, in the hours {hours}, and at any"
+    )
     yield f"       hour above {rules['delete_at']} % of the disk; {force}; {rules['at_once']} at a time"
     yield f"disk   {plan.used} % used" + (": puts are refused" if plan.refuses_puts else "")
     yield (
@@ -103,7 +108,7 @@ def _render(plan: RetentionPlan) -> Iterator[Any]:
 
 def _next(plan: RetentionPlan) -> str:
     if plan.next_when is None:
-        return "next   nothing is due"
+        return "next   nothing is due" + " of the files that are there" * plan.damaged
     goes = f"{plan.next_files} file{'s' * (plan.next_files != 1)} of the log ({size(plan.next_bytes)})"
     when = "now" if plan.next_when <= plan.at else f"{_local(plan.next_when)}, in {duration(plan.next_when - plan.at)}"
     follow = f"{plan.queue_files} of queues and {plan.index_files} of the index follow"

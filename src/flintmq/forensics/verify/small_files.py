@@ -18,20 +18,10 @@ from flintmq.format import checkpoint, config_json, flintmq_mark
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
 from flintmq.storage.filesystem import Effects
 from flintmq.store.layout import config_reader, directories
-from flintmq.store.layout.config_reader import BrokerConfig
+from flintmq.store.layout.config_reader import TABLES, BrokerConfig
 from flintmq.store.layout.root_names import NOT_CHECKED, is_of_a_store
 
 JSON_NAME: Final = re.compile(r"[A-Za-z]+\.json|timermetrics|transactionMetrics")
-# The tables that RocketMQ looks for: file -> names of the objects in it.
-TABLES: Final = {
-    config_reader.TOPICS: ("topicConfigTable",),
-    config_reader.GROUPS: ("subscriptionGroupTable", "forbiddenTable"),
-    config_reader.OFFSETS: ("offsetTable",),
-    config_reader.LMQ_OFFSETS: ("offsetTable", "lmqOffsetTable"),
-    config_reader.DELAYS: ("offsetTable",),
-    "consumerFilter.json": ("filterDataByTopic",),
-    "consumerOrderInfo.json": ("table",),
-}
 COMPACTION_PARTS: Final = ("compactionLog", "compactionCq")
 
 

@@ -1,7 +1,9 @@
 """Reads the files of config/: topics, consumer groups, consumer offsets, delay offsets.
 
-If a file is missing, empty or malformed its `.bak` is read instead; if that fails too, the configuration is empty, and
-a problem is reported. A bare store has no config/ at all. Values of a type that RocketMQ does not write are left out.
+If a file is missing, empty or malformed its `.bak` is read instead; if that fails too, the configuration is empty. An
+object without its table counts as it is, empty, as RocketMQ takes it. In each case there is a problem, which says what
+is used instead: `ConfigReader.load` alone decides, and every reader tells its problems. A bare store has no config/ at
+all. Values of a type that RocketMQ does not write are left out.
 A file that is there and cannot be read (no descriptor, no permission, a bad disk) is no such case for whoever writes it
 back: its `.bak` holds older offsets, and the next write would make them the newest.
 Pages: docs/internals/format/config.md. Upstream: ConfigManager and its subclasses.
@@ -11,9 +13,9 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Final
 
 from flintmq.errors import FormatError, StoreAccessError
 from flintmq.format import config_json
@@ -26,6 +28,17 @@ OFFSETS = "consumerOffset.json"
 LMQ_OFFSETS = "lmqConsumerOffset.json"  # instead of OFFSETS with enableLmq
 DELAYS = "delayOffset.json"
 REQUEST_MODES = "messageRequestMode.json"  # kept as a broker gave it; nothing here reads it
+
+# The tables that RocketMQ looks for: file -> names of the objects in it; the first is always there.
+TABLES: Final = {
+    TOPICS: ("topicConfigTable",),
+    GROUPS: ("subscriptionGroupTable", "forbiddenTable"),
+    OFFSETS: ("offsetTable",),
+    LMQ_OFFSETS: ("offsetTable", "lmqOffsetTable"),
+    DELAYS: ("offsetTable",),
+    "consumerFilter.json": ("filterDataByTopic",),
+    "consumerOrderInfo.json": ("table",),
+}
 
 SMALL = 1 << 16  # bytes of the largest file whose content is cached
 
@@ -52,11 +65,17 @@ class TopicConfig:
 
 @dataclass(frozen=True, slots=True)
 class ConfigProblem:
-    """A configuration file that could not be used; its `.bak` or the defaults were."""
+    """A configuration file that could not be used, and what is used instead."""
 
     file: str
     position: int
     reason: str
+    instead: str = ""
+
+    @property
+    def text(self) -> str:
+        """One line for people."""
+        return f"{self.file}, position {self.position}: {self.reason}; {self.instead}"
 
 
 @dataclass(frozen=True)
@@ -80,6 +99,10 @@ class BrokerConfig:
     delay_offsets: Mapping[int, int] = field(default_factory=dict)
     problems: tuple[ConfigProblem, ...] = ()
     files: tuple[str, ...] = ()
+
+    def problems_of(self, *names: str) -> list[ConfigProblem]:
+        """Return the problems of the files with these names, and of their `.bak`."""
+        return [one for one in self.problems if os.path.basename(one.file).removesuffix(".bak") in names]
 
     def is_batch(self, topic: str) -> bool:
         """Return whether topics.json gives this topic queues of type BatchCQ."""
@@ -147,10 +170,20 @@ class ConfigReader:
             StoreAccessError: with `strict`, if one of them cannot be read.
         """
         value, problem = self.parse(name)
+        found, instead, path = [problem], "it counts as empty", os.path.join(self.folder, name)
         if value is None:
             value, worse = self.parse(name + ".bak")
-            self.problems += [found for found in (problem, worse) if found is not None]
-        return {} if value is None else value
+            found.append(worse)
+            if value is not None:
+                found[0] = problem or ConfigProblem(path, 0, "the file is missing")
+                path, instead = f"{path}.bak", f"{name}.bak is used, which may be older"
+        self.problems += [replace(one, instead=instead) for one in found if one is not None]
+        value = {} if value is None else value
+        if path[len(self.folder) + 1 :] in self.files and name in TABLES:
+            table = TABLES[name][0]
+            if not isinstance(value.get(table), dict):
+                self.problems.append(ConfigProblem(path, 0, f"{table} is no object", "it counts as empty"))
+        return value
 
     def parse(self, name: str) -> tuple[config_json.JsonObject | None, ConfigProblem | None]:
         """Parse a file; return its object, or the problem, or neither if it is missing.

@@ -48,7 +48,7 @@ class ConfigFile:
         reader = ConfigReader(self.folder, effects, strict=True)
         self.value: JsonObject = reader.load(name)
         self.problems = reader.problems
-        self._usable = name in reader.files  # False: `.bak` is the better one, or there is none
+        self.usable = name in reader.files  # False: `.bak` is the better one, or there is none
         self._tables = tuple(tables)
         self.changed = self._is_encoded = False
         self.lock = Lock()
@@ -103,7 +103,7 @@ class ConfigFile:
         """
         with self.lock:
             merged: JsonObject = dict(sorted((self.value | value).items(), key=lambda pair: str(pair[0])))
-            if merged == self.value and self._usable and not self.changed:
+            if merged == self.value and self.usable and not self.changed:
                 return False
             data = config_json.write(merged, self.peer)
         self.write(data)
@@ -123,9 +123,9 @@ class ConfigFile:
         self.effects.make_folder(self.folder)
         old = self.effects.read_file(path, config_json.MAX_BYTES)
         if old:
-            replace_file(path + (".bak" if self._usable else ".unusable"), old, self.effects)
+            replace_file(path + (".bak" if self.usable else ".unusable"), old, self.effects)
         replace_file(path, data, self.effects)
-        self._usable = True
+        self.usable = True
 
 
 def save(files: Iterable[ConfigFile], flush: Callable[[], bool]) -> int:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import os
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from functools import cached_property
 from typing import NamedTuple
 
@@ -40,6 +40,7 @@ OFFSETS_TRIED = 8  # offsets tried one by one, before the log is searched for th
 QUEUES_KEPT = 4096  # listings of queue directories that are cached
 BLOCK = 512  # units of a plain queue that are read and kept at once
 BLOCKS_KEPT = 256  # 2.5 MiB
+MOST_NAMED = 20  # queues in a note
 
 
 class Bounds(NamedTuple):
@@ -48,6 +49,14 @@ class Bounds(NamedTuple):
     min: int
     max: int
     physical_end: int = 0
+
+
+def lacking_text(names: Iterable[QueueName]) -> str:
+    """Return a line for people on queues that have messages and no directory."""
+    found = sorted(names)
+    more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+    shown = ", ".join(f"{name.topic}/{name.queue_id}" for name in found[:MOST_NAMED])
+    return f"files of {shown}{more} are missing, so their messages are not counted; run `flintmq rebuild`"
 
 
 class QueueLookup:

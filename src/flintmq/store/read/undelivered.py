@@ -23,7 +23,7 @@ from flintmq.format.text import java_decode, java_int
 from flintmq.format.timer import TIMER_TOPIC
 from flintmq.storage.filesystem import Effects
 from flintmq.store.commitlog.snapshot import Snapshot
-from flintmq.store.layout import directories
+from flintmq.store.layout import config_reader, directories
 from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.read.queue_lookup import QueueLookup
 
@@ -74,7 +74,7 @@ def undelivered(lookup: QueueLookup, clean: bool | None = None) -> list[Undelive
     found = [
         _counted(TIMERS, *_timers(lookup, names[TIMERS], snapshot.facts.clean if clean is None else clean)),
         _counted(HALVES, *_halves(lookup, names[HALVES])),
-        _counted(DELAYS, _delays(lookup, names[DELAYS]), True),
+        _counted(DELAYS, _delays(lookup, names[DELAYS]), not snapshot.broker.problems_of(config_reader.DELAYS)),
         _counted(POPS, _pops(lookup, names[POPS]), False),
     ]
     folder = os.path.join(snapshot.root, "compaction", "compactionLog")
@@ -156,7 +156,8 @@ def _halves(lookup: QueueLookup, names: list[QueueName]) -> tuple[int, bool]:
     """Return the half messages not yet checked, without those that an outcome names."""
     offsets = lookup.snapshot.broker.consumer_offsets
     checked, outcomes = offsets.get((HALF_TOPIC, HALF_GROUP), {}), offsets.get((OUTCOME_TOPIC, HALF_GROUP), {})
-    found, exact = 0, True
+    found = 0
+    exact = not lookup.snapshot.broker.problems_of(config_reader.OFFSETS, config_reader.LMQ_OFFSETS)
     for name in names:
         bounds, other = lookup.bounds(name), QueueName(OUTCOME_TOPIC, name.queue_id)
         begin = max(bounds.min, checked.get(name.queue_id, 0))

@@ -49,10 +49,8 @@ class ConfigTables:
         def file(name: str, *tables: str) -> ConfigFile:
             made = ConfigFile(root, name, tables, effects, peer)
             for problem in made.problems:
-                log.warning("%s cannot be used (byte %d: %s)", problem.file, problem.position, problem.reason)
-            if made.problems:
-                instead = f"{name}.bak is used instead" if made.value else "it begins empty"
-                log.warning("%s: %s; the old file is kept as %s.unusable", name, instead, name)
+                kept = problem.file.endswith(name) and not made.usable and effects.size(problem.file)
+                log.warning("%s%s", problem.text, f"; the old file is kept as {name}.unusable" if kept else "")
             return made
 
         return cls(

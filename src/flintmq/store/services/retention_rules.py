@@ -51,11 +51,10 @@ class RetentionRules:
     @staticmethod
     def of(config: StoreConfig) -> RetentionRules:
         """Read the rules from a configuration."""
-        hours = (text.strip() for text in config.delete_when.split(";"))
         forcibly = min(max(config.disk_space_clean_forcibly_ratio, 30), 85)
         return RetentionRules(
             config.file_reserved_time,
-            frozenset(int(text) for text in hours if text.isdecimal()),
+            frozenset(int(text) for text in config.delete_when.split(";") if is_hour(text)),
             min(forcibly, max(config.disk_max_used_space_ratio, 10)),
             forcibly,
             min(max(config.disk_space_warning_level_ratio, 35), 90),
@@ -94,6 +93,14 @@ class RetentionRules:
     def due(self, written_ms: int) -> int:
         """Return when a file last written then is old; both in Unix milliseconds."""
         return written_ms + self.reserved_hours * HOUR_MS
+
+
+def is_hour(text: str) -> bool:
+    """Return whether a part of deleteWhen is an hour of the day.
+
+    RocketMQ takes any text, and never deletes at what is none.
+    """
+    return text.strip().isdecimal() and int(text) < 24
 
 
 def may_go(files: int, first_end: int, safe: int) -> bool:
