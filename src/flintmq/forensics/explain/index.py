@@ -2,112 +2,102 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import ClassVar, Final
 
 from flintmq.errors import ConfigError
 from flintmq.forensics.explain.lines import Line, Remark, blame, field_lines
 from flintmq.forensics.explain.source import FileLook
 from flintmq.forensics.explain.store_context import key_of
-from flintmq.forensics.explain.unit_table import UNITS, ZEROS, Plain, UnitTable
+from flintmq.forensics.explain.unit_table import UNITS, ZEROS, Sort, Unit, UnitTable
 from flintmq.format import index
 from flintmq.format.text import iso
+from flintmq.message import StoredMessage
 from flintmq.store.layout.file_geometry import IndexGeometry, index_geometry
 
 MOST_OF_A_CHAIN: Final = 8  # items shown of a chain
 
 
-class IndexSlots(Plain):
+class IndexSlots(UnitTable[index.Slot]):
     """The hash slots."""
 
-    noun, plural, width, first = "slot", "slots", index.SLOT.size, 0
+    layout, noun, most_runs = index.SLOT, "slot", 1
+    sorts: ClassVar = {UNITS: Sort("slots that point to items"), ZEROS: Sort("slots without an item")}
 
-    def __init__(self, file: DividedIndexFile) -> None:
+    def __init__(self, file: DividedIndexFile, begin: int, end: int) -> None:
+        super().__init__(file.look, begin, end)
         self.file = file
 
-    def meaning(self, sort: str) -> str:
-        return "slots without an item" if sort == ZEROS else "slots that point to items"
+    def remarks(self, unit: Unit[index.Slot]) -> Mapping[str, Remark]:
+        item, next_item = unit.fields.item, self.file.header.next_item
+        text = "no item" if item <= 0 else f"item {item}, position {self.file.position(item)}"
+        beyond = Remark("", f"beyond the newest item, {next_item - 1}; readers take it for none")
+        return {"item": beyond if item >= next_item else Remark(text)}
 
-    def _remark(self, data: bytes) -> Remark:
-        item = index.SLOT.unpack(data).item
-        if item <= 0:
-            return Remark("no item")
-        if item >= self.file.header.next_item:
-            return Remark("", f"beyond the newest item, {self.file.header.next_item - 1}; readers take it for none")
-        return Remark(f"item {item}, position {self.file.position(item)}")
+    def told(self, unit: Unit[index.Slot], remarks: Mapping[str, Remark]) -> tuple[int, str, str]:
+        item = unit.fields.item
+        meaning = f"keys whose hash modulo {self.file.shape.slots} is {unit.number}"
+        return item, remarks["item"].text or f"item {item}", meaning
 
-    def line(self, number: int, data: bytes, position: int) -> Line:
-        item, remark = index.SLOT.unpack(data).item, self._remark(data)
-        text = remark.text or f"item {item}"
-        meaning = f"keys whose hash modulo {self.file.shape.slots} is {number}"
-        return Line(position, self.width, f"slot {number}", "slot", item, text, meaning, remark.problem, data)
-
-    def fields(self, number: int, data: bytes, position: int) -> Iterator[Line]:
-        yield from field_lines(index.SLOT, data, position, f"slot {number}", {"item": self._remark(data)})
-        self.file.report_chain(index.SLOT.unpack(data).item)
+    def report(self, unit: Unit[index.Slot]) -> None:
+        self.file.report_chain(unit.fields.item)
 
 
-class Items(Plain):
+class Items(UnitTable[index.Item]):
     """The items; number 0 has a place and is never used."""
 
-    noun, plural, width, first = "item", "items", index.ITEM.size, 0
+    layout, noun = index.ITEM, "item"
+    sorts: ClassVar = {UNITS: Sort("keys of records, in the order of the log"), ZEROS: Sort("places without an item")}
 
-    def __init__(self, file: DividedIndexFile) -> None:
+    def __init__(self, file: DividedIndexFile, begin: int, end: int) -> None:
+        super().__init__(file.look, begin, end)
         self.file = file
 
-    def meaning(self, sort: str) -> str:
-        return "places without an item" if sort == ZEROS else "keys of records, in the order of the log"
+    def told(self, unit: Unit[index.Item], remarks: Mapping[str, Remark]) -> tuple[int | None, str, str]:
+        item = unit.fields
+        if not remarks:
+            why = "after the last item; its bytes mean nothing" if unit.number else "item 0 is never used"
+            return None, why, "no item"
+        key = remarks["key_hash"].text or f"hash {item.key_hash}"
+        text = f"log offset {item.physical_offset}, {key}, stored {self._time(item)}"
+        return item.physical_offset, text, "one key of one record"
 
-    def line(self, number: int, data: bytes, position: int) -> Line:
-        item = index.ITEM.unpack(data)
-        if not 0 < number < self.file.header.next_item:
-            why = "item 0 is never used" if not number else "after the last item; its bytes mean nothing"
-            return Line(position, self.width, f"item {number}", "item", None, why, "no item", None, data)
-        remarks = self._remarks(number, item)
-        text = f"log offset {item.physical_offset}, {remarks['key_hash'].text or f'hash {item.key_hash}'}"
-        text += f", stored {self._time(item)}"
-        problem = next((remark.problem for remark in remarks.values() if remark.problem), None)
-        meaning = "one key of one record"
-        return Line(position, self.width, f"item {number}", "item", item.physical_offset, text, meaning, problem, data)
-
-    def fields(self, number: int, data: bytes, position: int) -> Iterator[Line]:
-        item = index.ITEM.unpack(data)
-        used = 0 < number < self.file.header.next_item
-        remarks = self._remarks(number, item) if used else {}
-        yield from field_lines(index.ITEM, data, position, f"item {number}", remarks)
-        if not used:
-            self.file.look.found.append(("item", self.line(number, data, position).text))
+    def report(self, unit: Unit[index.Item]) -> None:
+        if not self._used(unit.number):
+            self.look.found.append(("item", self.told(unit, {})[1]))
             return
-        self.file.report_chain(number)
-        found = self.file.look.around.log and self.file.look.around.log.find(item.physical_offset)
-        if found:
-            self.file.look.step("explain", found.path, "--at", item.physical_offset - found.start)
+        self.file.report_chain(unit.number)
+        self.look.step_to(unit.fields.physical_offset)
+
+    def _used(self, number: int) -> bool:
+        return 0 < number < self.file.header.next_item
 
     def _time(self, item: index.Item) -> str:
         return iso(self.file.header.begin_timestamp + item.seconds * 1000)
 
-    def _remarks(self, number: int, item: index.Item) -> dict[str, Remark]:
-        slot = item.key_hash % self.file.shape.slots
-        found = self.file.look.around.record(item.physical_offset)
-        remarks = {
-            "key_hash": Remark(f"slot {slot}, position {index.slot_position(slot)}"),
-            "physical_offset": Remark(found.text, found.text if found.problem else None),
+    def remarks(self, unit: Unit[index.Item]) -> Mapping[str, Remark]:
+        if not self._used(unit.number):
+            return {}
+        item, previous = unit.fields, unit.fields.previous
+        found = self.look.around.record(item.physical_offset)
+        before = "the first of its slot" if previous <= 0 else f"position {self.file.position(previous)}"
+        late = Remark("", "not older than this one; the chain breaks here")
+        return {
+            "key_hash": self._key(item.key_hash, found.message),
+            "physical_offset": found.remark,
             "seconds": Remark(f"about {self._time(item)}"),
-            "previous": Remark(
-                "the first of its slot" if item.previous <= 0 else f"position {self.file.position(item.previous)}"
-            ),
+            "previous": late if previous >= unit.number else Remark(before),
         }
-        if item.key_hash < 0:
-            remarks["key_hash"] = Remark("", "a hash of a key is not negative")
-        elif found.message is not None:
-            key = key_of(found.message, item.key_hash)
-            if key is None:
-                remarks["key_hash"] = Remark("", "no key of the record there has this hash")
-            else:
-                remarks["key_hash"] = Remark(f"key {found.message.topic}#{key}, {remarks['key_hash'].text}")
-        if item.previous >= number:
-            remarks["previous"] = Remark("", "not older than this one; the chain breaks here")
-        return remarks
+
+    def _key(self, hashed: int, message: StoredMessage | None) -> Remark:
+        slot = hashed % self.file.shape.slots
+        text = f"slot {slot}, position {index.slot_position(slot)}"
+        key = None if message is None else key_of(message, hashed)
+        if hashed < 0:
+            return Remark("", "a hash of a key is not negative")
+        if message is not None and key is None:
+            return Remark("", "no key of the record there has this hash")
+        return Remark(text if message is None else f"key {message.topic}#{key}, {text}")
 
 
 class DividedIndexFile:
@@ -121,7 +111,6 @@ class DividedIndexFile:
     def __init__(self, look: FileLook, shape: IndexGeometry) -> None:
         self.look, self.shape = look, shape
         self.header = index.HEADER.unpack(look.source.read(index.HEADER.size, 0))
-        self.slots_end = min(index.slot_position(shape.slots), look.source.size)
 
     def position(self, item: int) -> int:
         """Return the position of an item in the file."""
@@ -129,41 +118,27 @@ class DividedIndexFile:
 
     def lines(self) -> Iterator[Line]:
         """Yield lines for every byte."""
-        look, head = self.look, index.HEADER.size
-        slots = UnitTable(look, IndexSlots(self), head, self.slots_end, 1)
-        items = UnitTable(look, Items(self), self.slots_end, min(look.source.size, self.position(self.shape.items)))
-        at = look.at
-        yield from self._header()
+        look, at, size, newest = self.look, self.look.at, self.look.source.size, self.header.next_item - 1
+        remark = Remark(f"the newest item is {newest}")
+        if newest >= self.shape.items:
+            remark = Remark("", f"the file has places up to item {self.shape.items - 1}")
+        head = look.source.read(index.HEADER.size, 0)
+        yield from field_lines(index.HEADER, head, 0, "header", {"index_count": remark})
+        slots = IndexSlots(self, len(head), min(self.position(0), size))
+        items = Items(self, slots.end, min(size, self.position(self.shape.items)))
+        for table, count in ((slots, self.shape.slots), (items, self.shape.items)):
+            if at is None or table.begin <= at < table.end:
+                yield from table.lines()
+            elif table.begin < table.end:
+                text = f"{count} {table.noun}s"
+                yield look.range(table.begin, table.end, f"{table.noun}s", count, text, "not looked at")
         if at is None:
-            yield from slots.overview()
-            yield from items.overview()
-            used = slots.counts.get(UNITS, 0)
-            holds = f"{self.header.next_item - 1} items of at most {self.shape.items - 1}, "
-            holds += f"{used} of {self.shape.slots} slots used"
+            holds = f"{newest} items of at most {self.shape.items - 1}, "
+            holds += f"{slots.counts.get(UNITS, 0)} of {self.shape.slots} slots used"
             look.found.append(("holds", holds))
-        elif at < self.slots_end:
-            yield from slots.at(at) if at >= head else self._skip(head, self.slots_end, "slots", self.shape.slots)
-            yield from self._skip(self.slots_end, items.end, "items", self.shape.items)
-        else:
-            yield from self._skip(head, self.slots_end, "slots", self.shape.slots)
-            yield from (
-                items.at(at) if at < items.end else self._skip(self.slots_end, items.end, "items", self.shape.items)
-            )
-        if items.end < look.source.size:
-            left = look.source.size - items.end
-            yield look.range(items.end, look.source.size, "rest", left, f"{left} bytes", "after the last item's place",
-                             "the file is longer than its slots and items need")  # fmt: skip
-
-    def _skip(self, begin: int, end: int, name: str, count: int) -> Iterator[Line]:
-        if begin < end:
-            yield self.look.range(begin, end, name, count, f"{count} {name}", "not looked at")
-
-    def _header(self) -> Iterator[Line]:
-        data = self.look.source.read(index.HEADER.size, 0)
-        remarks = {"index_count": Remark(f"the newest item is {self.header.next_item - 1}")}
-        if self.header.next_item > self.shape.items:
-            remarks["index_count"] = Remark("", f"the file has places up to item {self.shape.items - 1}")
-        yield from field_lines(index.HEADER, data, 0, "header", remarks)
+        if items.end < size:
+            left, problem = size - items.end, "the file is longer than its slots and items need"
+            yield look.range(items.end, size, "rest", left, f"{left} bytes", "after the last item's place", problem)
 
     def report_chain(self, item: int) -> None:
         """Report the chain of items that begins with this one."""

@@ -6,12 +6,13 @@ formatting of values come from the declarations in `format/`.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from itertools import islice
 from typing import Any, Final, NamedTuple
 
 from flintmq.errors import FormatError
-from flintmq.format.layout import HEX, HOST, TIME, FieldPiece, Layout, Values, bit_names
+from flintmq.format.layout import HEX, HOST, TIME, FieldPiece, Layout, bit_names
 from flintmq.format.message_id import host_text
 from flintmq.format.text import iso, java_decode
 
@@ -65,6 +66,11 @@ class Remark(NamedTuple):
 NOTHING: Final = Remark()
 
 
+def same(found: int, right: int, what: str) -> Remark:
+    """Remark on a number that a record gives: `what` it is, or what is right."""
+    return Remark(f"is {what}") if found == right else Remark(f"{what} is {right}", f"{found} where {what} is {right}")
+
+
 def text_of(data: bytes) -> str:
     """Return bytes as text, shortened if it is long."""
     text = java_decode(data[: 4 * TEXT_CHARS])
@@ -77,19 +83,15 @@ def shown(piece: FieldPiece) -> tuple[int | str | None, str]:
     if value is None:
         return None, "cut"
     if isinstance(value, bytes):
-        if piece.shows == HOST:
-            try:
-                return host_text(value), host_text(value)
-            except FormatError:  # cut
-                return value.hex(), value.hex()
-        return text_of(value), text_of(value)
+        try:
+            text = host_text(value) if piece.shows == HOST else text_of(value)
+        except FormatError:  # cut
+            text = value.hex()
+        return text, text
     if piece.shows == TIME:
         return value, f"{value} ({iso(value)})" if value else "0"
-    text = (
-        f"0x{value & 0xFFFFFFFFFFFFFFFF if value > 0xFFFFFFFF else value & 0xFFFFFFFF:X}"
-        if piece.shows == HEX
-        else str(value)
-    )
+    mask = 0xFFFFFFFFFFFFFFFF if value > 0xFFFFFFFF else 0xFFFFFFFF
+    text = f"0x{value & mask:X}" if piece.shows == HEX else str(value)
     names = bit_names(piece.bits, value) if piece.bits else []
     return value, f"{text} ({', '.join(names)})" if names else text
 
@@ -100,7 +102,9 @@ def field_lines(
     base: int,
     unit: str,
     remarks: Mapping[str, Remark] | None = None,
-    given: Values | None = None,
+    inner: Mapping[str, Callable[[FieldPiece], Iterable[Line]]] | None = None,
+    after: str = "after the last field",
+    most: int | None = None,
 ) -> Iterator[Line]:
     """Yield lines for all of `data`: its fields, then a line `rest` for other bytes.
 
@@ -110,25 +114,28 @@ def field_lines(
         base: position of `data` in the file.
         unit: name of the unit.
         remarks: notes by field name.
-        given: values that the layout needs from outside.
+        inner: by field name, what gives the lines of a field that is made of parts.
+        after: meaning of the rest.
+        most: number of fields to parse; None: all.
     """
     at, error = 0, ""
-    for piece in layout.pieces(data, given=given):
+    for piece in islice(layout.pieces(data), most):
         line = field_line(piece, data, base, unit, (remarks or {}).get(piece.name, NOTHING))
-        if line.length or line.problem:
+        if piece.size and inner and piece.name in inner:
+            yield from inner[piece.name](piece)
+        elif line.length or line.problem:
             yield line
         at, error = piece.at + piece.size, piece.error
     if at < len(data):
-        text = f"{len(data) - at} bytes"
-        meaning = "not parsed, because an earlier field is wrong" if error else "after the last field"
-        yield Line(base + at, len(data) - at, unit, "rest", None, text, meaning, None, data[at : at + SHOWN_BYTES])
+        meaning = "not parsed, because an earlier field is wrong" if error else after
+        rest = data[at : at + SHOWN_BYTES]
+        yield Line(base + at, len(data) - at, unit, "rest", None, f"{len(data) - at} bytes", meaning, None, rest)
 
 
 def field_line(piece: FieldPiece, data: bytes, base: int, unit: str, remark: Remark = NOTHING) -> Line:
     """Return a field's line; `data` is the buffer it was found in, `base` its position."""
     value, text = shown(piece)
-    if remark.text:
-        text = f"{text}: {remark.text}" if text else remark.text
+    text = ": ".join(filter(None, (text, remark.text)))
     raw = data[piece.at : piece.at + min(piece.size, SHOWN_BYTES)]
     problem = "; ".join(filter(None, (remark.problem, piece.error))) or None
     return Line(base + piece.at, piece.size, unit, piece.name, value, text, piece.meaning, problem, raw)

@@ -2,103 +2,76 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from itertools import chain, pairwise
+from typing import ClassVar, Final
 
 from flintmq.errors import FormatError
 from flintmq.forensics.explain.file_kinds import BATCH, COMPACTION_QUEUE, QUEUE
-from flintmq.forensics.explain.lines import Line, Remark, blame, field_lines
+from flintmq.forensics.explain.lines import Line, Remark, field_lines, same
 from flintmq.forensics.explain.source import FileLook
-from flintmq.forensics.explain.unit_table import UNITS, ZEROS, UnitTable
+from flintmq.forensics.explain.unit_table import ODD, UNITS, UNWRITTEN, ZEROS, Pointers, Sort, Unit
 from flintmq.format import batch_queue, consume_queue, consume_queue_ext
+from flintmq.format.consume_queue_ext import EXT_UNIT
 from flintmq.format.text import iso
 from flintmq.message import StoredMessage
 from flintmq.store.dispatch.queue_positions import places
 
 PRE_FILLED: Final = "pre-filled"
-ODD: Final = "odd"
 END_UNITS: Final = "end"
+_FILLS: Final = "fills the queue's first file before its first unit; points to no record"
+_ODD_BATCH: Final = "no units: an offset or a base below 0, no size, or no messages"
 
 
-class QueueUnits:
+class QueueUnits(Pointers[consume_queue.Unit]):
     """Units of a consume queue."""
 
-    noun, plural, width = "unit", "units", consume_queue.UNIT_SIZE
-    plain = False
-
-    def __init__(self, look: FileLook) -> None:
-        self.look = look
-        self.first = (look.place.start or 0) // self.width
+    layout = consume_queue.UNIT
+    sorts: ClassVar = {
+        UNITS: Sort("messages of the queue, in their order"),
+        ZEROS: UNWRITTEN,
+        PRE_FILLED: Sort(_FILLS, {"size": Remark(_FILLS)}),
+        ODD: Sort(
+            "no units: an offset below 0, or no size",
+            {"physical_offset": Remark("", "no unit: an offset below 0, or no size")},
+            "no unit has such values",
+        ),
+    }
 
     def sort(self, data: bytes) -> str:
         if not any(data):
             return ZEROS
         unit = consume_queue.UNIT.unpack(data)
-        if unit.is_pre_blank:
-            return PRE_FILLED
-        return UNITS if unit.is_written else ODD
+        return PRE_FILLED if unit.is_pre_blank else UNITS if unit.is_written else ODD
 
-    def meaning(self, sort: str) -> str:
-        return {
-            ZEROS: "nothing was written here",
-            PRE_FILLED: "fills the queue's first file before its first unit; points to no record",
-            ODD: "no units: an offset below 0, or no size",
-        }.get(sort, "messages of the queue, in their order")
+    def told(self, unit: Unit[consume_queue.Unit], remarks: Mapping[str, Remark]) -> tuple[int, str, str]:
+        offset, size, _ = unit.fields
+        text = {ODD: f"offset {offset}, size {size}", PRE_FILLED: "points to no record"}.get(unit.sort, "")
+        if unit.sort == UNITS:
+            text = f"log offset {offset}, {size} bytes -> {remarks['physical_offset'].text}"
+        return offset, text, _FILLS if unit.sort == PRE_FILLED else f"queue offset {unit.number}"
 
-    def line(self, number: int, data: bytes, position: int) -> Line:
-        unit = consume_queue.UNIT.unpack(data)
-        if self.sort(data) == ODD:
-            text, problem = f"offset {unit.physical_offset}, size {unit.size}", "no unit has such values"
-        elif unit.is_pre_blank:
-            text, problem = "points to no record", None
-        else:
-            text, problem = f"log offset {unit.physical_offset}, {unit.size} bytes", None
-            remarks = self._remarks(number, unit)
-            text = f"{text} -> {remarks['physical_offset'].text}"
-            problem = next((remark.problem for remark in remarks.values() if remark.problem), None)
-        meaning = f"queue offset {number}" if not unit.is_pre_blank else self.meaning(PRE_FILLED)
-        return Line(position, self.width, f"unit {number}", "unit", unit.physical_offset, text, meaning, problem, data)
+    def against(self, fields: consume_queue.Unit, message: StoredMessage) -> dict[str, Remark]:
+        tags_code = self._tags(fields.tags_code, message)
+        return {"size": same(fields.size, message.size, "the record's size"), "tags_code": tags_code}
 
-    def fields(self, number: int, data: bytes, position: int) -> Iterator[Line]:
-        unit, sort = consume_queue.UNIT.unpack(data), self.sort(data)
-        if sort == ZEROS:
-            yield Line(position, self.width, f"unit {number}", ZEROS, 0, "zeros", self.meaning(ZEROS), None, data)
-            return
-        remarks = self._remarks(number, unit) if sort == UNITS else {}
-        if sort == PRE_FILLED:
-            remarks = {"size": Remark(self.meaning(PRE_FILLED))}
-        lines = list(field_lines(consume_queue.UNIT, data, position, f"unit {number}", remarks))
-        yield from lines if sort != ODD else blame(lines, position, "no unit: an offset below 0, or no size")
-        if sort == UNITS:
-            place, target = self.look.place, self.look.around.log and self.look.around.log.find(unit.physical_offset)
-            if target:
-                self.look.step("explain", target.path, "--at", unit.physical_offset - target.start)
-            if place.root is not None and place.topic is not None and place.queue_id is not None:
-                self.look.step("get", place.root, place.topic, place.queue_id, number)
-
-    def _remarks(self, number: int, unit: consume_queue.Unit) -> dict[str, Remark]:
-        found = self.look.around.record(unit.physical_offset)
-        remarks = {"physical_offset": Remark(found.text, found.text if found.problem else None)}
-        message = found.message
-        if message is None:
-            return remarks
-        remarks["size"] = _same(unit.size, message.size, "the record's size")
-        wrong = self._misplaced(number, message)
-        if wrong:
-            remarks["physical_offset"] = Remark(found.text, wrong)
-        remarks["tags_code"] = self._tags(unit.tags_code, message)
-        return remarks
-
-    def _misplaced(self, number: int, message: StoredMessage) -> str | None:
+    def misplaced(self, unit: Unit[consume_queue.Unit], message: StoredMessage) -> str | None:
         place = self.look.place
         if place.topic is None or place.queue_id is None:
             return None
         mine = [p for p in places(message) if (p.topic, p.queue_id) == (place.topic, place.queue_id)]
         if not mine:
             return f"the record is none of queue {place.topic}/{place.queue_id}"
-        if not any(p.offset <= number < p.offset + p.messages for p in mine):
-            return f"the record has queue offset {mine[0].offset}, the unit is at {number}"
+        if not any(p.offset <= unit.number < p.offset + p.messages for p in mine):
+            return f"the record has queue offset {mine[0].offset}, the unit is at {unit.number}"
         return None
+
+    def report(self, unit: Unit[consume_queue.Unit]) -> None:
+        place = self.look.place
+        if unit.sort == UNITS:
+            self.look.step_to(unit.fields.physical_offset)
+            if place.root is not None and place.topic is not None and place.queue_id is not None:
+                self.look.step("get", place.root, place.topic, place.queue_id, unit.number)
 
     def _tags(self, code: int, message: StoredMessage) -> Remark:
         right = self.look.around.tags_code(message)
@@ -107,11 +80,9 @@ class QueueUnits:
             unit = self.look.around.ext(at)
             if isinstance(unit, str):
                 return Remark(f"address {at} in the extension: {unit}", unit)
-            same = _same(unit.tags_code, right, _why(message))
-            return Remark(
-                f"address {at} in the extension, whose unit has tags code {unit.tags_code}, {same.text}", same.problem
-            )
-        return _same(code, right, _why(message))
+            text, problem = same(unit.tags_code, right, _why(message))
+            return Remark(f"address {at} in the extension, whose unit has tags code {unit.tags_code}, {text}", problem)
+        return same(code, right, _why(message))
 
 
 def _why(message: StoredMessage) -> str:
@@ -121,22 +92,16 @@ def _why(message: StoredMessage) -> str:
     return f"the hash of tags {message.tags}" if message.tags else "that of a record without tags"
 
 
-def _same(found: int, right: int, what: str) -> Remark:
-    if found == right:
-        return Remark(f"is {what}")
-    return Remark(f"{what} is {right}", f"{found} where {what} is {right}")
-
-
-class BatchUnits:
+class BatchUnits(Pointers[batch_queue.BatchUnit]):
     """Units of a batch consume queue, or of the queue of a compaction log."""
 
-    noun, plural, width = "unit", "units", batch_queue.BATCH_UNIT_SIZE
-    plain = False
-
-    def __init__(self, look: FileLook) -> None:
-        self.look = look
-        # A unit's place does not give its queue offset; files of a compaction queue are not even named by unit numbers.
-        self.first = (look.place.start or 0) // self.width if look.place.kind == BATCH else 0
+    layout = batch_queue.BATCH_UNIT
+    sorts: ClassVar = {
+        UNITS: Sort("records of the queue, in their order"),
+        ZEROS: Sort("nothing was written here"),
+        END_UNITS: Sort("closes a file of the compaction queue"),
+        ODD: Sort(_ODD_BATCH, {"physical_offset": Remark("", _ODD_BATCH)}, "no unit has such values"),
+    }
 
     def sort(self, data: bytes) -> str:
         if not any(data):
@@ -146,99 +111,71 @@ class BatchUnits:
             return END_UNITS
         return UNITS if unit.is_written else ODD
 
-    def meaning(self, sort: str) -> str:
-        return {
-            ZEROS: "nothing was written here",
-            END_UNITS: "closes a file of the compaction queue",
-            ODD: "no units: an offset or a base below 0, no size, or no messages",
-        }.get(sort, "records of the queue, in their order")
+    def told(self, unit: Unit[batch_queue.BatchUnit], remarks: Mapping[str, Remark]) -> tuple[int, str, str]:
+        fields, meaning = unit.fields, self.sorts[unit.sort].meaning
+        text = f"log offset {fields.physical_offset}, {fields.size} bytes"
+        if unit.sort == UNITS:
+            text += f" -> {remarks['physical_offset'].text}"
+            meaning = f"queue offsets {fields.base_offset} to {fields.base_offset + fields.messages - 1}"
+        return fields.physical_offset, text, meaning
 
-    def line(self, number: int, data: bytes, position: int) -> Line:
-        unit, sort = batch_queue.BATCH_UNIT.unpack(data), self.sort(data)
-        text, problem = f"log offset {unit.physical_offset}, {unit.size} bytes", None
-        if sort == UNITS:
-            remarks = self._remarks(unit)
-            text = f"{text} -> {remarks['physical_offset'].text}"
-            problem = next((remark.problem for remark in remarks.values() if remark.problem), None)
-        elif sort == ODD:
-            problem = "no unit has such values"
-        last = unit.base_offset + max(unit.messages, 1) - 1
-        meaning = f"queue offsets {unit.base_offset} to {last}" if sort == UNITS else self.meaning(sort)
-        return Line(position, self.width, f"unit {number}", "unit", unit.physical_offset, text, meaning, problem, data)
-
-    def fields(self, number: int, data: bytes, position: int) -> Iterator[Line]:
-        unit, sort = batch_queue.BATCH_UNIT.unpack(data), self.sort(data)
-        remarks = self._remarks(unit) if sort == UNITS else {}
-        lines = list(field_lines(batch_queue.BATCH_UNIT, data, position, f"unit {number}", remarks))
-        yield from blame(lines, position, self.meaning(ODD)) if sort == ODD else lines
-
-    def _remarks(self, unit: batch_queue.BatchUnit) -> dict[str, Remark]:
-        found = self.look.around.record(unit.physical_offset)
-        remarks = {"physical_offset": Remark(found.text, found.text if found.problem else None)}
-        message = found.message
-        if message is None:
-            return remarks
-        place = self.look.place
-        if place.topic is not None and (message.topic, message.queue_id) != (place.topic, place.queue_id):
-            wrong = f"the record is none of queue {place.topic}/{place.queue_id}"
-            remarks["physical_offset"] = Remark(found.text, wrong)
+    def against(self, fields: batch_queue.BatchUnit, message: StoredMessage) -> dict[str, Remark]:
         base, messages = batch_queue.messages_of(message.properties, message.queue_offset)
-        remarks["size"] = _same(unit.size, message.size, "the record's size")
-        remarks["tags_code"] = _same(unit.tags_code, self.look.around.tags_code(message), _why(message))
-        remarks["store_timestamp"] = _same(unit.store_timestamp, message.store_timestamp, "the record's time")
-        remarks["base_offset"] = _same(unit.base_offset, base, "the record's")
-        remarks["messages"] = _same(unit.messages, messages, "the record's")
-        return remarks
+        return {
+            "size": same(fields.size, message.size, "the record's size"),
+            "tags_code": same(fields.tags_code, self.look.around.tags_code(message), _why(message)),
+            "store_timestamp": same(fields.store_timestamp, message.store_timestamp, "the record's time"),
+            "base_offset": same(fields.base_offset, base, "the record's"),
+            "messages": same(fields.messages, messages, "the record's"),
+        }
+
+    def misplaced(self, unit: Unit[batch_queue.BatchUnit], message: StoredMessage) -> str | None:
+        place = self.look.place
+        if place.topic is None or (message.topic, message.queue_id) == (place.topic, place.queue_id):
+            return None
+        return f"the record is none of queue {place.topic}/{place.queue_id}"
 
 
 def lines(look: FileLook) -> Iterator[Line]:
     """Yield lines for every byte of a consume queue or batch queue file."""
-    units = QueueUnits(look) if look.place.kind == QUEUE else BatchUnits(look)
-    table = UnitTable(look, units, 0, look.source.size)
-    if look.at is not None:
-        yield from table.at(look.at)
-        return
-    yield from table.overview()
-    counts = ", ".join(f"{count} {sort}" for sort, count in table.counts.items()) or "nothing"
-    look.found.append(("holds", counts))
+    # The number of a batch unit is not its queue offset; files of a compaction queue are not even named by numbers.
+    kind = QueueUnits if look.place.kind == QUEUE else BatchUnits
+    named = look.place.kind in (QUEUE, BATCH)
+    table = kind(look, 0, look.source.size, (look.place.start or 0) // kind.layout.size if named else 0)
+    yield from table.lines()
+    if look.at is None:
+        look.found.append(("holds", ", ".join(f"{count} {sort}" for sort, count in table.counts.items()) or "nothing"))
 
 
 def ext_lines(look: FileLook) -> Iterator[Line]:
     """Yield lines for every byte of a file of a queue's extension."""
-    at = count = 0
-    first_uncounted: tuple[int, int] | None = None  # position and number of a run of units that share a line
-    shown_after = 0
-    size = look.source.size
-    previous: tuple[int, int, int] | None = None
-    while at < size:
-        length, problem = _ext_length(look, at)
-        if not length:
-            break
-        focus = look.at is not None and at <= look.at < at + length
-        after = look.at is not None and at > look.at and shown_after < look.limit
-        own = focus or after or (look.at is None and count < look.limit)
-        if own and focus and previous is not None:
-            # The neighbour before it gets a line of its own, too.
-            if first_uncounted is not None and first_uncounted[0] < previous[0]:
-                yield _ext_run(look, first_uncounted[0], previous[0], first_uncounted[1] - 1)
-            yield _ext_line(look, previous[2], previous[0], previous[1])
-            first_uncounted = None
-        elif own and first_uncounted is not None:
-            yield _ext_run(look, first_uncounted[0], at, first_uncounted[1])
-            first_uncounted = None
-        if focus:
-            data = look.source.read(length, at)
-            yield from field_lines(consume_queue_ext.EXT_UNIT, data, at, f"unit {count}", _ext_remarks(look, at))
+    count = end = begin = waiting = after = 0  # units from `begin` on wait for a common line
+    for (at, length), (_, following) in pairwise(chain(_ext_units(look), [(0, 0)])):
+        end = at + length
+        own = count < look.limit if look.at is None else look.at < end + following and after <= look.limit
+        if own and waiting:
+            yield _ext_run(look, begin, at, waiting)
+        begin, waiting = (end, 0) if own else (begin, waiting + 1)
+        reached = look.at is not None and look.at < end
+        if reached and not after:
+            address = consume_queue_ext.address((look.place.start or 0) + at)
+            remarks = {"size": Remark(f"units of the queue point here with {address} as tags code")}
+            yield from field_lines(EXT_UNIT, look.source.read(length, at), at, f"unit {count}", remarks)
         elif own:
-            shown_after += after
             yield _ext_line(look, count, at, length)
-        else:
-            first_uncounted = (first_uncounted or (at, 0))[0], (first_uncounted or (at, 0))[1] + 1
-        previous, at, count = (at, length, count), at + length, count + 1
-    if first_uncounted is not None:
-        yield _ext_run(look, first_uncounted[0], at, first_uncounted[1])
-    look.found.append(("holds", f"{count} units up to position {at}"))
-    yield from _ext_end(look, at)
+        after, count = after + reached, count + 1
+    if waiting:
+        yield _ext_run(look, begin, end, waiting)
+    look.found.append(("holds", f"{count} units up to position {end}"))
+    yield from _ext_end(look, end)
+
+
+def _ext_units(look: FileLook) -> Iterator[tuple[int, int]]:
+    """Yield (position, bytes) of each unit."""
+    at = 0
+    while at < look.source.size and (length := _ext_length(look, at)[0]):
+        yield at, length
+        at += length
 
 
 def _ext_length(look: FileLook, at: int) -> tuple[int, str]:
@@ -249,16 +186,11 @@ def _ext_length(look: FileLook, at: int) -> tuple[int, str]:
         unit = consume_queue_ext.decode(data)
     except FormatError as error:
         return 0, error.reason
-    return (0, "") if unit is None else (consume_queue_ext.EXT_UNIT.size_of(unit), "")
-
-
-def _ext_remarks(look: FileLook, at: int) -> dict[str, Remark]:
-    address = consume_queue_ext.address((look.place.start or 0) + at)
-    return {"size": Remark(f"units of the queue point here with {address} as tags code")}
+    return (0, "") if unit is None else (EXT_UNIT.size_of(unit), "")
 
 
 def _ext_line(look: FileLook, number: int, at: int, length: int) -> Line:
-    unit = consume_queue_ext.EXT_UNIT.unpack(look.source.read(length, at))
+    unit = EXT_UNIT.unpack(look.source.read(length, at))
     text = f"tags code {unit.tags_code}, {iso(unit.store_timestamp)}, {len(unit.bitmap)} bytes of bitmap"
     address = consume_queue_ext.address((look.place.start or 0) + at)
     return look.range(at, at + length, "unit", unit.tags_code, text, f"address {address}", unit=f"unit {number}")

@@ -93,6 +93,12 @@ class FileLook:
         """Add a flintmq command to go on with."""
         self.steps.append(shlex.join(["flintmq", *map(str, words)]))
 
+    def step_to(self, offset: int) -> None:
+        """Add the command that explains the record at a log offset, if the log has that place."""
+        target = self.around.log and self.around.log.find(offset)
+        if target:
+            self.step("explain", target.path, "--at", offset - target.start)
+
     def range(self, begin: int, end: int, name: str, value: int | str | None, text: str, meaning: str,
               problem: str | None = None, unit: str = "") -> Line:  # fmt: skip
         """Return a line about a range of the file, with its first bytes."""

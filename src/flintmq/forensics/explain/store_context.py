@@ -9,6 +9,7 @@ from typing import NamedTuple
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError, FormatError
 from flintmq.forensics.explain.file_kinds import COMPACTION_LOG, COMPACTION_QUEUE, FilePlace
+from flintmq.forensics.explain.lines import Remark
 from flintmq.format import consume_queue, consume_queue_ext, properties, record
 from flintmq.format.consume_queue_ext import ExtUnit
 from flintmq.format.index import PEER_540, key_hash, keys_of
@@ -35,6 +36,11 @@ class Found(NamedTuple):
     message: StoredMessage | None
     text: str
     problem: bool = False
+
+    @property
+    def remark(self) -> Remark:
+        """The same as a remark on the field that points there."""
+        return Remark(self.text, self.text if self.problem else None)
 
 
 class Around:

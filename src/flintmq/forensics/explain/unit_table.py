@@ -1,75 +1,106 @@
 """Explains files of equal units: queues, timer wheels, slots and items of an index.
 
-An overview gives the first units a line each and counts the rest in runs of one sort. For a position, the unit there is
-explained field by field, and its neighbours get a line each.
+A kind of unit is a subclass of UnitTable: its layout, a table of its sorts, and its remarks. An overview gives the
+first units a line each and counts the rest in runs of one sort. For a position, the unit there is explained field by
+field, and its neighbours get a line each.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final, Protocol
+from collections.abc import Iterator, Mapping
+from typing import Any, ClassVar, Final, Generic, NamedTuple, TypeVar
 
-from flintmq.forensics.explain.lines import Line
+from flintmq.forensics.explain.lines import Line, Remark, field_lines
 from flintmq.forensics.explain.source import FileLook
+from flintmq.format.layout import Layout
+from flintmq.message import StoredMessage
 
 BLOCK: Final = 1 << 16
 MOST_RUNS: Final = 20  # lines about runs; later runs share one line
 ZEROS: Final = "zeros"
 UNITS: Final = "units"
+ODD: Final = "odd"
 SEVERAL: Final = "several"
 
+T = TypeVar("T", bound=tuple[Any, ...])
 
-class Units(Protocol):
-    """Explains the units of one kind of file.
+
+class Sort(NamedTuple):
+    """One sort of unit.
 
     Attributes:
-        noun: `unit`, `slot`; plural: `units`, `slots`.
-        width: bytes.
-        first: number of the first one.
-        plain: there are only the sorts ZEROS and UNITS.
+        meaning: of a run of them.
+        remarks: on the fields of one.
+        problem: the error in a unit, where its line says less than the remarks.
+        whole: one is a single line, not fields.
+        name: of its line; empty: the noun.
     """
 
-    noun: str
-    plural: str
-    width: int
-    first: int
-    plain: bool
-
-    def sort(self, data: bytes) -> str:
-        """Classify a unit: ZEROS, UNITS, or another sort, which also names its runs."""
-
-    def meaning(self, sort: str) -> str:
-        """Return the meaning of a run of this sort."""
-
-    def line(self, number: int, data: bytes, position: int) -> Line:
-        """Return one unit in a line."""
-
-    def fields(self, number: int, data: bytes, position: int) -> Iterator[Line]:
-        """Yield one unit field by field; findings besides the lines go to the look."""
+    meaning: str
+    remarks: Mapping[str, Remark] = {}
+    problem: str | None = None
+    whole: bool = False
+    name: str = ""
 
 
-class Plain:
-    """Base of units that are either used or zeros."""
-
-    plain = True
-
-    def sort(self, data: bytes) -> str:
-        """Classify a unit as UNITS or ZEROS."""
-        return UNITS if any(data) else ZEROS
+UNWRITTEN: Final = Sort("nothing was written here", whole=True)
 
 
-class UnitTable:
+class Unit(NamedTuple, Generic[T]):
+    """One unit of a table: number, position in the file, bytes, sort, fields."""
+
+    number: int
+    position: int
+    data: bytes
+    sort: str
+    fields: T
+
+
+class UnitTable(Generic[T]):
     """The units in [begin, end) of the file.
 
     Attributes:
+        layout: of a unit.
+        sorts: sort -> what is said of such units.
+        noun: `unit`, `slot`.
+        most_runs: lines about runs.
+        first: number of the first unit.
         counts: sort -> number of units, after the overview.
     """
 
-    def __init__(self, look: FileLook, units: Units, begin: int, end: int, most_runs: int = MOST_RUNS) -> None:
-        self.look, self.units, self.begin, self.end, self.most_runs = look, units, begin, end, most_runs
-        self.stop = begin + (end - begin) // units.width * units.width
+    layout: Layout[T]
+    sorts: ClassVar[Mapping[str, Sort]]
+    noun = "unit"
+    most_runs = MOST_RUNS
+
+    def __init__(self, look: FileLook, begin: int, end: int, first: int = 0) -> None:
+        self.look, self.begin, self.end, self.first, self.width = look, begin, end, first, self.layout.size
+        self.stop = begin + (end - begin) // self.width * self.width
         self.counts: dict[str, int] = {}
         self._shown = 0  # units that got a line of their own
+
+    # -- what a kind of unit says of itself ----------------------------------------------------------------------------
+
+    def sort(self, data: bytes) -> str:
+        """Classify a unit: ZEROS, UNITS, or another sort, which also names its runs."""
+        return UNITS if any(data) else ZEROS
+
+    def remarks(self, unit: Unit[T]) -> Mapping[str, Remark]:
+        """Return notes by field name."""
+        return self.sorts[unit.sort].remarks
+
+    def told(self, unit: Unit[T], remarks: Mapping[str, Remark]) -> tuple[int | None, str, str]:
+        """Return value, text and meaning of a unit in one line."""
+        raise NotImplementedError
+
+    def report(self, unit: Unit[T]) -> None:
+        """Give the look findings and steps, besides the fields of a unit."""
+
+    # -- lines ---------------------------------------------------------------------------------------------------------
+
+    def lines(self) -> Iterator[Line]:
+        """Yield lines for every byte: an overview, or the place asked for."""
+        return self.overview() if self.look.at is None else self.at(self.look.at)
 
     def overview(self) -> Iterator[Line]:
         """Yield lines for every byte: the first units, and runs of the rest."""
@@ -77,19 +108,17 @@ class UnitTable:
         run: tuple[int, str, int] | None = None  # begin, sort, units
         for position, count, sort, data in self._sorted():
             self.counts[sort] = self.counts.get(sort, 0) + count
-            if sort != ZEROS and self._shown < self.look.limit:
-                if run is not None:
-                    yield self._run(*run)
-                    runs, run = runs + 1, None
-                self._shown += 1
-                yield self.units.line(self._number(position), data, position)
-            elif run is not None and (run[1] == sort or runs >= self.most_runs):
+            own = sort != ZEROS and self._shown < self.look.limit
+            if not own and run is not None and (run[1] == sort or runs >= self.most_runs):
                 run = run[0], sort if run[1] == sort else SEVERAL, run[2] + count
-            else:
-                if run is not None:
-                    yield self._run(*run)
-                    runs += 1
-                run = position, sort, count
+                continue
+            if run is not None:
+                yield self._run(*run)
+                runs += 1
+            run = None if own else (position, sort, count)
+            if own:
+                self._shown += 1
+                yield self._line(position, data)
         if run is not None:
             yield self._run(*run)
         yield from self.rest()
@@ -97,81 +126,108 @@ class UnitTable:
     def at(self, position: int) -> Iterator[Line]:
         """Yield the fields of the unit at `position`, its neighbours, and a line for the rest."""
         if position >= self.stop:
-            yield from self._uncounted(self.begin, self.stop)
+            yield from self._unseen(self.begin, self.stop)
             yield from self.rest()
             return
-        width = self.units.width
-        here = position - (position - self.begin) % width
-        before = max(here - width, self.begin)
-        yield from self._uncounted(self.begin, before)
-        if before < here:
-            yield self._one(before)
-        yield from self.units.fields(self._number(here), self.look.source.read(width, here), here)
-        after = min(here + width * (1 + self.look.limit), self.stop)
-        for next_ in range(here + width, after, width):
-            yield self._one(next_)
-        yield from self._uncounted(after, self.stop)
+        here = position - (position - self.begin) % self.width
+        before = max(here - self.width, self.begin)
+        after = min(here + self.width * (1 + self.look.limit), self.stop)
+        yield from self._unseen(self.begin, before)
+        for begin in range(before, after, self.width):
+            data = self.look.source.read(self.width, begin)
+            if begin == here:
+                yield from self._fields(here, data)
+            else:
+                yield self._run(begin, ZEROS, 1) if self.sort(data) == ZEROS else self._line(begin, data)
+        yield from self._unseen(after, self.stop)
         yield from self.rest()
-
-    def _number(self, position: int) -> int:
-        return self.units.first + (position - self.begin) // self.units.width
-
-    def _one(self, position: int) -> Line:
-        data = self.look.source.read(self.units.width, position)
-        if self.units.sort(data) == ZEROS:
-            return self._run(position, ZEROS, 1)
-        return self.units.line(self._number(position), data, position)
-
-    def _run(self, begin: int, sort: str, count: int) -> Line:
-        end = begin + count * self.units.width
-        number = self._number(begin)
-        noun = self.units.noun if count == 1 else self.units.plural
-        numbers = f"{number}" if count == 1 else f"{number} to {number + count - 1}"
-        name, meaning = (
-            (sort, self.units.meaning(sort)) if sort != SEVERAL else (self.units.plural, "used and unused ones")
-        )
-        if sort == UNITS:
-            name = self.units.plural
-        return self.look.range(begin, end, name, count, f"{count} {noun}: {numbers}", meaning)
-
-    def _uncounted(self, begin: int, end: int) -> Iterator[Line]:
-        if begin < end:
-            count = (end - begin) // self.units.width
-            yield self.look.range(
-                begin,
-                end,
-                self.units.plural,
-                count,
-                f"{count} {self.units.noun if count == 1 else self.units.plural}",
-                "not looked at",
-            )
 
     def rest(self) -> Iterator[Line]:
         """Yield a line for the bytes at the end that are too short for a unit."""
         if self.stop < self.end:
-            yield self.look.range(
-                self.stop, self.end, "rest", None, f"{self.end - self.stop} bytes",
-                f"too short for a {self.units.noun}", f"the file does not end with a whole {self.units.noun}",
-            )  # fmt: skip
+            text, meaning = f"{self.end - self.stop} bytes", f"too short for a {self.noun}"
+            problem = f"the file does not end with a whole {self.noun}"
+            yield self.look.range(self.stop, self.end, "rest", None, text, meaning, problem)
+
+    def unit(self, position: int, data: bytes) -> Unit[T]:
+        """Return the unit at a position of the file."""
+        return Unit(self._number(position), position, data, self.sort(data), self.layout.unpack(data))
+
+    def _line(self, position: int, data: bytes) -> Line:
+        unit = self.unit(position, data)
+        sort, remarks = self.sorts[unit.sort], self.remarks(unit)
+        problem = sort.problem or next((remark.problem for remark in remarks.values() if remark.problem), None)
+        name = f"{self.noun} {unit.number}"
+        return Line(position, self.width, name, sort.name or self.noun, *self.told(unit, remarks), problem, data)
+
+    def _fields(self, position: int, data: bytes) -> Iterator[Line]:
+        unit, name = self.unit(position, data), f"{self.noun} {self._number(position)}"
+        sort = self.sorts[unit.sort]
+        if sort.whole:
+            yield Line(position, self.width, name, unit.sort, 0, unit.sort, sort.meaning, None, data)
+            return
+        yield from field_lines(self.layout, data, position, name, self.remarks(unit))
+        self.report(unit)
+
+    def _number(self, position: int) -> int:
+        return self.first + (position - self.begin) // self.width
+
+    def _counted(self, count: int) -> str:
+        return f"{count} {self.noun}{'' if count == 1 else 's'}"
+
+    def _run(self, begin: int, sort: str, count: int) -> Line:
+        number = self._number(begin)
+        numbers = f"{number}" if count == 1 else f"{number} to {number + count - 1}"
+        name = f"{self.noun}s" if sort in (UNITS, SEVERAL) else sort
+        meaning = "used and unused ones" if sort == SEVERAL else self.sorts[sort].meaning
+        text = f"{self._counted(count)}: {numbers}"
+        return self.look.range(begin, begin + count * self.width, name, count, text, meaning)
+
+    def _unseen(self, begin: int, end: int) -> Iterator[Line]:
+        if begin < end:
+            count = (end - begin) // self.width
+            yield self.look.range(begin, end, f"{self.noun}s", count, self._counted(count), "not looked at")
 
     def _sorted(self) -> Iterator[tuple[int, int, str, bytes]]:
         """Yield (position, units, sort, bytes of the unit), with zeros as one entry."""
-        width, source, position = self.units.width, self.look.source, self.begin
+        width, source, position = self.width, self.look.source, self.begin
         size = BLOCK // width * width
         while position < self.stop:
-            data_at = source.zeros_until(position, self.stop)
-            zeros = (data_at - position) // width
+            zeros = (source.zeros_until(position, self.stop) - position) // width
             if zeros:
                 yield position, zeros, ZEROS, b""
                 position += zeros * width
                 continue
             block = source.read(min(size, self.stop - position), position)
-            if self.units.plain and self._shown >= self.look.limit and bytes(width) not in block:
+            if len(self.sorts) == 2 and self._shown >= self.look.limit and bytes(width) not in block:
                 yield position, len(block) // width, UNITS, b""  # none of them can be zeros
-                position += len(block)
-                continue
-            for at in range(0, len(block), width):
-                unit = block[at : at + width]
-                sort = self.units.sort(unit)
-                yield position + at, 1, sort, unit
+            else:
+                for at in range(0, len(block), width):
+                    unit = block[at : at + width]
+                    yield position + at, 1, self.sort(unit), unit
             position += len(block)
+
+
+class Pointers(UnitTable[T]):
+    """Units that point to records; the first remark is on the record there."""
+
+    def against(self, fields: T, message: StoredMessage) -> dict[str, Remark]:
+        """Return notes on fields that the record gives."""
+        raise NotImplementedError
+
+    def misplaced(self, unit: Unit[T], message: StoredMessage) -> str | None:
+        """Return why the record cannot be that of the unit; None if it can."""
+        raise NotImplementedError
+
+    def remarks(self, unit: Unit[T]) -> Mapping[str, Remark]:
+        if unit.sort != UNITS:
+            return super().remarks(unit)
+        found = self.look.around.record(_offset(unit.fields))
+        if found.message is None:
+            return {"physical_offset": found.remark}
+        there = Remark(found.text, self.misplaced(unit, found.message))
+        return {"physical_offset": there, **self.against(unit.fields, found.message)}
+
+
+def _offset(fields: Any) -> int:
+    return int(fields.physical_offset)
