@@ -60,25 +60,29 @@ _NAMES: Final = {
     flintmq_mark.FILE_NAME: MARK,
     "timerwheel": TIMER_WHEEL,
     "timercheck": TIMER_CHECK,
-    "abort": TEXT,
-    "abort.bak": TEXT,
-    "lock": TEXT,
-    "flintmq.follow": TEXT,
-    "flintmq.following": TEXT,
-    "flintmq.queues": TEXT,
-    "flintmq.puts": TEXT,
-    directories.COPIED: TEXT,
-    directories.COPYING: TEXT,
-    "epochFileCheckpoint": TEXT,
-    "epochFileCheckpoint.bak": TEXT,
-    "brokerIdentity": TEXT,
-    "brokerIdentity.bak": TEXT,
-    "journal.json": TEXT,
 }
-_FOREIGN: Final = {"rocksdbstore": "RocksDB", "kvStore": "RocksDB"}
+TEXTS: Final = {
+    "abort": "there while a store runs: process, boot of the machine, mounting; left over, the stop was not clean",
+    "abort.bak": "the content of an earlier abort; nobody reads it",
+    "lock": "locked by a running store; the content means nothing",
+    "flintmq.follow": "of a copy that flintmq follow keeps: whose log it is, and where it begins",
+    "flintmq.following": "how far the follower was at one moment, for those who watch; nothing depends on it",
+    "flintmq.queues": "where each queue ended at the last clean stop: topic, queue, queue offset",
+    "flintmq.puts": "how far replays and streaming queries have put",
+    "flintmq.copied": "of a copy on object storage: what was copied, and when it was whole",
+    "flintmq.copying": "of a copy on object storage: who makes it; the copy is not whole without flintmq.copied",
+    "epochFileCheckpoint": "epochs of replication; FlintMQ does not read them",
+    "brokerIdentity": "identity of a broker in a cluster with controllers; FlintMQ does not read it",
+    "salvage.jsonl": "what salvage kept and lost: old places and new",
+    "copy.jsonl": "what a copy of some messages took: old places and new",
+    "journal.json": "what a salvage in place changed, so that it can be finished and undone",
+}
+"""Text -> what it says; of an earlier one, `.bak`, too."""
+_FOREIGN: Final = ("rocksdbstore", "kvStore")
+_SETTINGS: Final = (directories.CONFIG, "compaction")
 _TIMER_UNIT: Final = timer.LOG_UNIT.numbers("size", "magic")
 _SWAPPED: Final = re.compile(r"/quarantine/salvage-[^/]+/(?:old|new)/")  # whole files, in folders as in the store
-_QUARANTINED: Final = re.compile(r"([0-9]{20})(?:-[0-9]+)?(?:\.record|\.excess)?", re.ASCII)
+_QUARANTINED: Final = re.compile(r"([0-9]{20})(?:-([0-9]+))?(\.record|\.excess)?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,21 +136,16 @@ def _below(folder: str, below: list[str], name: str, start: int | None) -> FileP
     how = f"by its place, in {folder}/"
     if folder == "quarantine":
         return _quarantined(below, name, how)
-    if folder in _FOREIGN:
-        return FilePlace(OTHER, f"{how}: {_FOREIGN[folder]}")
-    if folder == directories.QUEUES and not below:
+    if folder in _FOREIGN or (folder == directories.QUEUES and not below):
         return FilePlace(OTHER, f"{how}: RocksDB")
     if below:
         return None
-    if folder == directories.LOG and start is not None:
-        return FilePlace(LOG, how, None, start)
-    if folder == "timerlog" and start is not None:
-        return FilePlace(TIMER_LOG, how, None, start)
+    if start is not None and folder in (directories.LOG, "timerlog"):
+        return FilePlace(LOG if folder == directories.LOG else TIMER_LOG, how, None, start)
+    kind = _small(name) or JSON
     if folder == directories.INDEX and index.NAME.fullmatch(name):
         return FilePlace(INDEX, how)
-    if folder in (directories.CONFIG, "compaction") and (_small(name) or JSON) in (JSON, TIMER_CHECK):
-        return FilePlace(_small(name) or JSON, how)
-    return None
+    return FilePlace(kind, how) if folder in _SETTINGS and kind in (JSON, TIMER_CHECK) else None
 
 
 def _quarantined(below: list[str], name: str, how: str) -> FilePlace | None:
@@ -154,34 +153,24 @@ def _quarantined(below: list[str], name: str, how: str) -> FilePlace | None:
     match = _QUARANTINED.fullmatch(name)
     if match is None:
         return None
-    if len(below) == 2 and below[1] in ("before", "after") and not name.endswith(".excess"):
-        start, _, position = name.partition("-")
-        return FilePlace(LOG, how, None, int(start) + int(position or 0))
-    return FilePlace(LOG, how, None, int(match[1]))
+    start, position, suffix = match.groups()
+    inside = len(below) == 2 and below[1] in ("before", "after") and suffix is None
+    return FilePlace(LOG, how, None, int(start) + int(position or 0) * inside)
 
 
 def _small(name: str) -> str | None:
     base = name.removesuffix(".bak")
-    if name in _NAMES or base in _NAMES:
-        return _NAMES.get(name) or _NAMES[base]
-    if re.fullmatch(r"timerwheel\.[0-9]+", name, re.ASCII):
-        return TIMER_WHEEL
+    if base in _NAMES or re.fullmatch(r"timerwheel\.[0-9]+", name, re.ASCII):
+        return _NAMES.get(base, TIMER_WHEEL)
     if base in config_names.FILES:
         return JSON
-    return TEXT if name.endswith(".jsonl") else None
-
-
-def _begins_with_timer_unit(head: bytes) -> bool:
-    if len(head) < _TIMER_UNIT.size:
-        return False
-    size, magic = _TIMER_UNIT.unpack_from(head)
-    return bool(size == timer.LOG_UNIT.size and 0 <= magic < 256)
+    return TEXT if base in TEXTS or name.endswith(".jsonl") else None
 
 
 def by_content(head: bytes, size: int) -> FilePlace | None:
     """Find the kind by the first bytes (4 KiB suffice) and the size; return None in doubt."""
     how = "by its content"
-    word = magic_at(head)
+    word, text = magic_at(head), head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1]
     if word in (MAGIC_V1, MAGIC_V2, MAGIC_BLANK) and size_at(head) >= HEAD_SIZE:
         offset = physical_offset_at(head) if len(head) >= MIN_SIZE else 0
         known = word != MAGIC_BLANK and 0 <= offset <= LARGEST_OFFSET - size
@@ -190,32 +179,28 @@ def by_content(head: bytes, size: int) -> FilePlace | None:
         return FilePlace(MARK, how)
     if size == timer.WHEEL_SIZE:
         return FilePlace(TIMER_WHEEL, f"{how}: only a timer wheel has this size")
-    if _begins_with_timer_unit(head):
-        return FilePlace(TIMER_LOG, how)
-    if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] in (b"{", b"["):
-        return FilePlace(JSON if head.lstrip(b"\xef\xbb\xbf \t\r\n")[:1] == b"{" else TEXT, how)
+    if len(head) >= _TIMER_UNIT.size:
+        width, bits = _TIMER_UNIT.unpack_from(head)
+        if width == timer.LOG_UNIT.size and 0 <= bits < 256:
+            return FilePlace(TIMER_LOG, how)
+    if text in (b"{", b"["):
+        return FilePlace(JSON if text == b"{" else TEXT, how)
     for kind, layout in ((BATCH, batch_queue.BATCH_UNIT), (QUEUE, consume_queue.UNIT)):
         units = [unit for unit in layout.iter(head) if unit != layout.unpack(bytes(layout.size))]
         offsets = [unit[0] for unit in units]
         sizes = all(MIN_SIZE <= unit[1] <= 1 << 30 for unit in units)
         if units and size % layout.size == 0 and sizes and offsets == sorted(offsets) and offsets[0] >= 0:
             return FilePlace(kind, how)
+    return FilePlace(INDEX, how) if _is_index(head, size) else None
+
+
+def _is_index(head: bytes, size: int) -> bool:
     # Checkpoint and timer checkpoint both have 4,096 bytes, and could pass for an index: no answer for that size.
-    if (
-        size != checkpoint.FILE_SIZE
-        and size > index.HEADER.size
-        and len(head) >= index.HEADER.size
-        and (size - index.HEADER.size) % index.SLOT.size == 0
-    ):
-        header = index.HEADER.unpack(head)
-        ordered = 0 < header.begin_timestamp <= header.end_timestamp < 1 << 42
-        if (
-            ordered
-            and 0 <= header.begin_physical_offset <= header.end_physical_offset
-            and 0 < header.index_count <= size // index.ITEM.size
-        ):
-            return FilePlace(INDEX, how)
-    return None
+    head_size = index.HEADER.size
+    if size in (head_size, checkpoint.FILE_SIZE) or len(head) < head_size or (size - head_size) % index.SLOT.size:
+        return False
+    first, last, begin, end, _, count = index.HEADER.unpack(head)
+    return 0 < first <= last < 1 << 42 and 0 <= begin <= end and 0 < count <= size // index.ITEM.size
 
 
 def words() -> str:

@@ -9,7 +9,7 @@ from flintmq.errors import ConfigError
 from flintmq.forensics.explain.lines import Line, Remark, blame, field_lines
 from flintmq.forensics.explain.source import FileLook
 from flintmq.forensics.explain.store_context import key_of
-from flintmq.forensics.explain.unit_table import UNITS, ZEROS, Sort, Unit, UnitTable
+from flintmq.forensics.explain.unit_table import UNITS, ZEROS, Sort, T, Unit, UnitTable
 from flintmq.format import index
 from flintmq.format.text import iso
 from flintmq.message import StoredMessage
@@ -18,15 +18,19 @@ from flintmq.store.layout.file_geometry import IndexGeometry, index_geometry
 MOST_OF_A_CHAIN: Final = 8  # items shown of a chain
 
 
-class IndexSlots(UnitTable[index.Slot]):
-    """The hash slots."""
-
-    layout, noun, most_runs = index.SLOT, "slot", 1
-    sorts: ClassVar = {UNITS: Sort("slots that point to items"), ZEROS: Sort("slots without an item")}
+class _Part(UnitTable[T]):
+    """A part of an index file."""
 
     def __init__(self, file: DividedIndexFile, begin: int, end: int) -> None:
         super().__init__(file.look, begin, end)
         self.file = file
+
+
+class IndexSlots(_Part[index.Slot]):
+    """The hash slots."""
+
+    layout, noun, most_runs = index.SLOT, "slot", 1
+    sorts: ClassVar = {UNITS: Sort("slots that point to items"), ZEROS: Sort("slots without an item")}
 
     def remarks(self, unit: Unit[index.Slot]) -> Mapping[str, Remark]:
         item, next_item = unit.fields.item, self.file.header.next_item
@@ -43,15 +47,11 @@ class IndexSlots(UnitTable[index.Slot]):
         self.file.report_chain(unit.fields.item)
 
 
-class Items(UnitTable[index.Item]):
+class Items(_Part[index.Item]):
     """The items; number 0 has a place and is never used."""
 
     layout, noun = index.ITEM, "item"
     sorts: ClassVar = {UNITS: Sort("keys of records, in the order of the log"), ZEROS: Sort("places without an item")}
-
-    def __init__(self, file: DividedIndexFile, begin: int, end: int) -> None:
-        super().__init__(file.look, begin, end)
-        self.file = file
 
     def told(self, unit: Unit[index.Item], remarks: Mapping[str, Remark]) -> tuple[int | None, str, str]:
         item = unit.fields

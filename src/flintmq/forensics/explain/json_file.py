@@ -56,9 +56,7 @@ def lines(look: FileLook) -> Iterator[Line]:
     chosen = _Chosen(look)
     error = config_json.members(data, chosen.take)
     look.found.append(("holds", f"{chosen.total} keys and elements"))
-    stop = source.size if error is None else max(min(error.position, source.size), 0)
-    if error is not None and error.position >= source.size:
-        stop = source.size
+    stop = source.size if error is None else min(max(error.position, 0), source.size)
     yield from _lines(look, data, chosen, stop)
     if error is not None:
         if stop < source.size:
@@ -68,34 +66,31 @@ def lines(look: FileLook) -> Iterator[Line]:
 
 
 def _lines(look: FileLook, data: bytes, chosen: _Chosen, stop: int) -> Iterator[Line]:
-    first = chosen.kept[0].begin if chosen.kept else stop
-    first = min(first, stop)
-    if first:
+    begins = [min(member.begin, stop) for member in chosen.kept] or [stop]
+    if begins[0]:
         count = f"{chosen.before} keys and elements" if chosen.before else "the object begins"
-        yield look.range(0, first, "before" if chosen.before else "begin", chosen.before, count, "")
+        yield look.range(0, begins[0], "before" if chosen.before else "begin", chosen.before, count, "")
     kept_end = min(stop if chosen.end is None else chosen.end, stop)
-    ends = [*(member.begin for member in chosen.kept[1:]), kept_end]
-    for member, end in zip(chosen.kept, ends, strict=False):
-        if member.begin < min(end, stop):
-            yield _line(look, data, member, min(end, stop))
+    for member, end in zip(chosen.kept, [*begins[1:], kept_end], strict=False):
+        if member.begin < end:
+            yield _line(data, member, end)
     if chosen.kept and kept_end < stop:
         after = chosen.total - chosen.before - len(chosen.kept)
         yield look.range(kept_end, stop, "rest", after, f"{after} keys and elements", "not shown")
 
 
-def _line(look: FileLook, data: bytes, member: JsonMember, end: int) -> Line:
+def _line(data: bytes, member: JsonMember, end: int) -> Line:
     steps = [f"[{step}]" if isinstance(step, int) else step for step in member.path]
-    name = ".".join(steps).replace(".[", "[")
-    value = text_of(member.value.encode("utf-8", "replace")) if isinstance(member.value, str) else member.value
+    name, meaning, value = ".".join(steps).replace(".[", "["), config_names.meaning(member.path), member.value
+    if isinstance(value, str):
+        value = text_of(value.encode("utf-8", "replace"))
     text = str(value) if member.known else "not read to its end"
     if member.known and isinstance(value, bool | None):
         text = {True: "true", False: "false", None: "null"}[value]
-    meaning = config_names.meaning(member.path)
     if meaning.startswith("ms,") and isinstance(value, int) and value:
         text = f"{value} ({iso(value)})"
-    return Line(
-        member.begin, end - member.begin, "", name, value, text, meaning, None, data[member.begin : end][:SHOWN_BYTES]
-    )
+    raw = data[member.begin : min(end, member.begin + SHOWN_BYTES)]
+    return Line(member.begin, end - member.begin, "", name, value, text, meaning, None, raw)
 
 
 def problem_of_end(look: FileLook) -> str | None:

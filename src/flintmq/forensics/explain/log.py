@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Final
 
 from flintmq.forensics.explain import record_fields
-from flintmq.forensics.explain.lines import Line, blame, field_lines
+from flintmq.forensics.explain.lines import Line, Remark, blame, field_lines
 from flintmq.forensics.explain.source import FileLook
 from flintmq.forensics.explain.store_context import describe
 from flintmq.format import record
@@ -40,7 +40,8 @@ class RecordRun:
         return self.positions[number + 1] if number + 1 < len(self.positions) else self.end
 
     def single(self, number: int) -> RecordRun:
-        """Return one record of the run, as a run."""
+        """Return one record of the run, as a run; -1 is the last."""
+        number %= len(self.positions)
         return RecordRun(self.positions[number], self.ends(number), self.positions[number : number + 1])
 
 
@@ -56,18 +57,14 @@ class LogFileLines:
         self.start = look.place.start or 0
         if self.start + self.source.size > LARGEST_OFFSET:
             self.start = 0
-        config = look.config
-        self.max_record = largest_record(config)
-        self.records = self.gaps = self.damaged = 0
-        self.first_damage: tuple[int, str] | None = None
+        self.max_record = largest_record(look.config)
+        self.records = self.gaps = self.damaged = self._gap_end = 0
+        self.first_damage: int | None = None
         self.last: int | None = None
 
     def lines(self) -> Iterator[Line]:
         """Yield lines for every byte of the file."""
-        if self.look.at is None:
-            yield from self._overview()
-        else:
-            yield from self._at(self.look.at)
+        return self._overview() if self.look.at is None else self._at(self.look.at)
 
     # -- the walk ------------------------------------------------------------------------------------------------------
 
@@ -91,59 +88,53 @@ class LogFileLines:
     # -- an overview ---------------------------------------------------------------------------------------------------
 
     def _overview(self) -> Iterator[Line]:
-        shown, waiting = 0, 0
-        begin, end = 0, 0  # of the records that wait for a common line
+        shown = waiting = begin = end = 0  # records from `begin` to `end` wait for a common line
         for run in self._runs():
             if self.gaps >= MOST_GAPS:
                 break
             if not run.positions:
-                if waiting:
-                    yield self._records(begin, end, waiting)
+                yield from self._records(begin, end, waiting)
                 yield from self._gap(run)
-                waiting, begin = 0, run.end
+                waiting = 0
                 continue
             self._count(run)
-            own = min(max(self.look.limit - shown, 0), len(run.positions)) if not waiting else 0
-            for number in range(own):
-                yield self._one(run.positions[number], run.ends(number))
-            shown += own
+            own = 0 if waiting else min(max(self.look.limit - shown, 0), len(run.positions))
+            yield from map(self._one, map(run.single, range(own)))
             begin = begin if waiting else run.ends(own - 1) if own else run.begin
-            waiting, end = waiting + len(run.positions) - own, run.end
-        if waiting:
-            yield self._records(begin, end, waiting)
-        if self.gaps >= MOST_GAPS:
-            yield from self._unseen()
+            shown, waiting, end = shown + own, waiting + len(run.positions) - own, run.end
+        yield from self._records(begin, end, waiting)
         self._facts()
+        if self.gaps >= MOST_GAPS:
+            text = f"bytes; {MOST_GAPS} gaps are listed above"
+            yield from self._rest(self._gap_end, self.source.size, "rest", text, "not looked at", True)
 
     def _count(self, run: RecordRun) -> None:
         self.records += len(run.positions)
         self.last = run.positions[-1] if run.positions else self.last
 
-    def _records(self, begin: int, end: int, count: int) -> Line:
-        meaning = "records back to back, each right in itself"
-        return self.look.range(begin, end, "records", count, f"{count} record{'s' if count > 1 else ''}", meaning)
+    def _records(self, begin: int, end: int, count: int) -> Iterator[Line]:
+        if count:
+            text, meaning = f"{count} record{'s' if count > 1 else ''}", "records back to back, each right in itself"
+            yield self.look.range(begin, end, "records", count, text, meaning)
 
-    def _unseen(self) -> Iterator[Line]:
-        begin, size = self._gap_end, self.source.size
-        if begin < size:
-            text = f"{size - begin} bytes; {MOST_GAPS} gaps are listed above"
-            yield self.look.range(begin, size, "rest", size - begin, text, "not looked at")
+    def _rest(self, begin: int, end: int, name: str, text: str, meaning: str, counted: bool = False) -> Iterator[Line]:
+        if begin < end:
+            size = end - begin
+            yield self.look.range(begin, end, name, size if counted else None, f"{size} {text}", meaning)
 
     def _facts(self) -> None:
-        look, path = self.look, self.source.path
+        look = self.look
         holds = f"{self.records} records" + (f", {self.damaged} places without one" if self.damaged else "")
-        look.found.append(("holds", holds + (f" before the rest, from position {self._gap_end} on"
-                                             if self.gaps >= MOST_GAPS else "")))  # fmt: skip
+        holds += f" before the rest, from position {self._gap_end} on" if self.gaps >= MOST_GAPS else ""
+        look.found.append(("holds", holds))
         if self.last is not None:
             message = self._message(self.last)
             look.found.append(("last", f"position {self.last}: {describe(message) if message else 'gone meanwhile'}"))
-        if self.first_damage is not None:
-            position, _ = self.first_damage
-            look.step("explain", path, "--at", position)
-            if look.place.root is not None:
-                look.step("verify", look.place.root)
-        elif self.last is not None:
-            look.step("explain", path, "--at", self.last)
+        step = self.last if self.first_damage is None else self.first_damage
+        if step is not None:
+            look.step("explain", self.source.path, "--at", step)
+        if self.first_damage is not None and look.place.root is not None:
+            look.step("verify", look.place.root)
 
     # -- one place -----------------------------------------------------------------------------------------------------
 
@@ -154,24 +145,28 @@ class LogFileLines:
         while here.end <= at:
             self._count(here)
             before += len(here.positions)
-            neighbour = here.single(len(here.positions) - 1) if here.positions else here
+            neighbour = here.single(-1) if here.positions else here
             here = next(runs)
         number = max(bisect_right(here.positions, at) - 1, 0)
         if number:
             before, neighbour = before + number, here.single(number - 1)
-        if here.positions:
-            here, following = here.single(number), self._following(here, number + 1, runs)
-        else:
-            following = self._following(here, 0, runs)
-        yield from self._in_front(before, neighbour)
+        following = self._following(here, number + 1, runs)
+        here = here.single(number) if here.positions else here
+        if neighbour is not None:
+            before -= bool(neighbour.positions)
+            if neighbour.begin:
+                text, meaning = (
+                    f"{before} record{'' if before == 1 else 's'}",
+                    "earlier records, and gaps if there are any",
+                )
+                yield self.look.range(0, neighbour.begin, "before", before, text, meaning)
+            yield from self._unit(neighbour)
         yield from self._focus(here, neighbour)
         end = here.end
         for unit in islice(following, self.look.limit):
             yield from self._unit(unit)
             end = unit.end
-        if end < self.source.size:
-            left = self.source.size - end
-            yield self.look.range(end, end + left, "behind", None, f"{left} bytes", "not looked at")
+        yield from self._rest(end, self.source.size, "behind", "bytes", "not looked at")
 
     @staticmethod
     def _following(here: RecordRun, number: int, runs: Iterator[RecordRun]) -> Iterator[RecordRun]:
@@ -180,58 +175,46 @@ class LogFileLines:
         for run in runs:
             yield from map(run.single, range(len(run.positions))) if run.positions else [run]
 
-    def _in_front(self, records: int, neighbour: RecordRun | None) -> Iterator[Line]:
-        if neighbour is None:
-            return
-        records -= bool(neighbour.positions)
-        if neighbour.begin:
-            text = f"{records} record{'' if records == 1 else 's'}"
-            yield self.look.range(
-                0, neighbour.begin, "before", records, text, "earlier records, and gaps if there are any"
-            )
-        yield from self._unit(neighbour)
-
     def _unit(self, unit: RecordRun) -> Iterator[Line]:
-        return iter([self._one(unit.begin, unit.end)]) if unit.positions else self._gap(unit)
+        return iter([self._one(unit)]) if unit.positions else self._gap(unit)
 
     def _focus(self, here: RecordRun, neighbour: RecordRun | None) -> Iterator[Line]:
-        if not here.positions:
-            yield from self._gap(here, in_full=True)
-            if self.damaged and self.look.place.root is not None:
-                self.look.step("verify", self.look.place.root)
-                self.look.step("salvage", self.look.place.root, "--in-place", "--dry-run")
+        data = self._data(here.begin, here.end) if here.positions else None
+        if data is not None:
+            before = self._message(neighbour.begin) if neighbour is not None and neighbour.positions else None
+            yield from record_fields.lines(self.look, self.start, here.begin, data, before)
             return
-        data = self._data(here.begin, here.end)
-        if data is None:
-            yield from self._gap(here, in_full=True)
-            return
-        before = self._message(neighbour.begin) if neighbour is not None and neighbour.positions else None
-        yield from record_fields.lines(self.look, self.start, here.begin, data, before)
+        yield from self._gap(here, in_full=True)
+        if self.damaged and not here.positions and self.look.place.root is not None:
+            self.look.step("verify", self.look.place.root)
+            self.look.step("salvage", self.look.place.root, "--in-place", "--dry-run")
 
-    def _one(self, begin: int, end: int) -> Line:
-        data, offset = self._data(begin, end), self.start + begin
-        text = describe(StoredMessage(data)) if data is not None else "written over while it was read"
-        return self.look.range(begin, end, "record", offset, text, f"log offset {offset}", unit=f"record at {begin}")
+    def _one(self, run: RecordRun) -> Line:
+        data, begin = self._data(run.begin, run.end), run.begin
+        text, offset = describe(StoredMessage(data)) if data else "written over while it was read", self.start + begin
+        return self.look.range(
+            begin, run.end, "record", offset, text, f"log offset {offset}", unit=f"record at {begin}"
+        )
 
     def _data(self, begin: int, end: int) -> bytes | None:
         """Return the bytes of a record that the walk found; None if it was truncated meanwhile."""
         for _ in range(2):
             data = self.source.read(end - begin, begin)
-            if not record_fields.why_not(data, self.start + begin, self.source.size - begin, self.max_record):
+            if not self._wrong(data, begin)[1]:
                 return data
             self.source.forget()
         return None
 
     def _message(self, position: int) -> StoredMessage | None:
         size = size_at(self.source.read(SIZE.size, position))
-        data = self.source.read(min(size, self.max_record), position)
-        if record_fields.why_not(data, self.start + position, self.source.size - position, self.max_record):
-            return None
-        return StoredMessage(data)
+        data = self._data(position, position + min(size, self.max_record))
+        return None if data is None else StoredMessage(data)
+
+    def _wrong(self, data: bytes, begin: int) -> tuple[int, str]:
+        """Return (position in data, reason) of the first error in a record at `begin`, or (0, "")."""
+        return record_fields.first_wrong(data, self.start + begin, self.source.size - begin, self.max_record)
 
     # -- gaps ----------------------------------------------------------------------------------------------------------
-
-    _gap_end = 0
 
     def _gap(self, run: RecordRun, in_full: bool = False) -> Iterator[Line]:
         """Yield lines for a gap: a blank with its filler, zeros, or bytes that are no record."""
@@ -239,42 +222,34 @@ class LogFileLines:
         self.gaps, self._gap_end = self.gaps + 1, end
         head = self.source.read(record.BLANK_SIZE, begin)
         if len(head) == record.BLANK_SIZE and record.BLANK.unpack(head).magic == record.MAGIC_BLANK:
-            yield from self._blank(begin, end)
+            yield from self._blank(begin, end, head)
             return
         zeros = self.source.zeros_until(begin, end)
         follows = end < self.source.size
         if zeros == end or zeros - begin >= record.BLANK_SIZE:
-            problem = f"zeros, and records follow at position {end}: lost, or never written" if follows else None
-            yield self._zeros(begin, zeros, problem if zeros == end else "zeros, and something follows")
+            problem = "zeros, and something follows" if zeros < end else None
+            if zeros == end and follows:
+                problem = f"zeros, and records follow at position {end}: lost, or never written"
+            if problem:
+                self._damage(begin)
+            size, meaning = zeros - begin, "nothing was written here"
+            yield self.look.range(begin, zeros, "zeros", size, f"{size} bytes", meaning, problem)
             begin = zeros
         if begin < end:
             yield from self._no_record(begin, end, follows, in_full)
 
-    def _zeros(self, begin: int, end: int, problem: str | None = None) -> Line:
-        if problem:
-            self._damage(begin, problem)
-        text = f"{end - begin} bytes"
-        return self.look.range(begin, end, "zeros", end - begin, text, "nothing was written here", problem)
-
-    def _blank(self, begin: int, end: int) -> Iterator[Line]:
+    def _blank(self, begin: int, end: int, head: bytes) -> Iterator[Line]:
         """Yield lines for a blank record, which ends the file whatever comes after it."""
-        head = self.source.read(record.BLANK_SIZE, begin)
-        size = record.BLANK.unpack(head).size
-        left = self.source.size - begin
-        lines = list(field_lines(record.BLANK, head, begin, f"blank at {begin}"))
-        if size != left:
-            lines = blame(lines, begin, f"{size} where {left} bytes are left; readers do not trust it")
-        yield from lines
-        if begin + record.BLANK_SIZE < end:
-            meaning = "bytes after a blank are arbitrary and never read"
-            yield self.look.range(begin + record.BLANK_SIZE, end, "filler", None,
-                                  f"{end - begin - record.BLANK_SIZE} bytes", meaning)  # fmt: skip
+        size, left = record.BLANK.unpack(head).size, self.source.size - begin
+        wrong = f"{size} where {left} bytes are left; readers do not trust it" if size != left else None
+        yield from field_lines(record.BLANK, head, begin, f"blank at {begin}", {"size": Remark("", wrong)})
+        meaning = "bytes after a blank are arbitrary and never read"
+        yield from self._rest(begin + record.BLANK_SIZE, end, "filler", "bytes", meaning)
 
     def _no_record(self, begin: int, end: int, follows: bool, in_full: bool) -> Iterator[Line]:
         size = size_at(self.source.read(SIZE.size, begin))
-        left = self.source.size - begin
         data = self.source.read(size if record.MIN_SIZE <= size <= self.max_record else record.BLANK_SIZE, begin)
-        position, why = record_fields.first_wrong(data, self.start + begin, left, self.max_record)
+        position, why = self._wrong(data, begin)
         then = f"records go on at position {end}" if follows else "no intact record follows in this file"
         if follows and self._steps_back(end):
             then = f"older records follow from position {end} on: a stale tail if the store stopped cleanly"
@@ -283,29 +258,23 @@ class LogFileLines:
             known = self.source.read(min(used - begin, self.max_record), begin)
             lines = record_fields.loose(self.look, self.start, begin, known)
             yield from blame(lines, begin + position, f"{why}; {then}")
-            if begin + len(known) < used:
-                yield self.look.range(
-                    begin + len(known), used, "rest", None, f"{used - begin - len(known)} bytes", then
-                )
+            yield from self._rest(begin + len(known), used, "rest", "bytes", then)
         else:
             # If nothing follows, the log may end here; only verify can call it damage, for it knows the last stop.
-            wrong = follows or begin == 0
-            text = f"{used - begin} bytes" + ("" if wrong else f"; {why}")
-            yield self.look.range(begin, used, "no record", None, f"{text}; {then}", "bytes of no intact record",
-                                  why if wrong else None)  # fmt: skip
-        self._damage(begin, why)
-        if used < end:
-            yield self.look.range(used, end, "zeros", end - used, f"{end - used} bytes", "zeros after it")
+            wrong = why if follows or begin == 0 else None
+            text = f"{used - begin} bytes; {f'{why}; ' if wrong is None else ''}{then}"
+            yield self.look.range(begin, used, "no record", None, text, "bytes of no intact record", wrong)
+        self._damage(begin)
+        yield from self._rest(used, end, "zeros", "bytes", "zeros after it", True)
 
     def _steps_back(self, position: int) -> bool:
         """Return whether the record at a position is older than the last one before it."""
         before, after = None if self.last is None else self._message(self.last), self._message(position)
         return before is not None and after is not None and after.store_timestamp < before.store_timestamp
 
-    def _damage(self, position: int, why: str) -> None:
+    def _damage(self, position: int) -> None:
         self.damaged += 1
-        if self.first_damage is None:
-            self.first_damage = position, why
+        self.first_damage = position if self.first_damage is None else self.first_damage
 
 
 def lines(look: FileLook) -> Iterator[Line]:

@@ -39,8 +39,6 @@ class QueueUnits(Pointers[consume_queue.Unit]):
     }
 
     def sort(self, data: bytes) -> str:
-        if not any(data):
-            return ZEROS
         unit = consume_queue.UNIT.unpack(data)
         return PRE_FILLED if unit.is_pre_blank else UNITS if unit.is_written else ODD
 
@@ -104,8 +102,6 @@ class BatchUnits(Pointers[batch_queue.BatchUnit]):
     }
 
     def sort(self, data: bytes) -> str:
-        if not any(data):
-            return ZEROS
         unit = batch_queue.BATCH_UNIT.unpack(data)
         if unit == batch_queue.COMPACTION_END and self.look.place.kind == COMPACTION_QUEUE:
             return END_UNITS

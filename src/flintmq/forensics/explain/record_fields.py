@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import re
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import Final
 
 from flintmq.errors import FlintError, FormatError
-from flintmq.forensics.explain.lines import SHOWN_BYTES, TEXT_CHARS, Line, Remark, field_line, text_of
+from flintmq.forensics.explain.lines import TEXT_CHARS, Line, Remark, field_line, field_lines, text_of
 from flintmq.forensics.explain.source import FileLook
 from flintmq.format import consume_queue, inner_batch, message_id, properties, record
 from flintmq.format.compression import NAMES
@@ -30,11 +33,6 @@ def first_wrong(data: bytes, offset: int, file_left: int, max_size: int) -> tupl
     except record.RecordError as error:
         return error.position, error.reason
     return 0, ""
-
-
-def why_not(data: bytes, offset: int, file_left: int, max_size: int) -> str:
-    """Return the reason found by first_wrong."""
-    return first_wrong(data, offset, file_left, max_size)[1]
 
 
 def lines(look: FileLook, start: int, position: int, data: bytes, before: StoredMessage | None) -> Iterator[Line]:
@@ -66,52 +64,30 @@ def lines(look: FileLook, start: int, position: int, data: bytes, before: Stored
 
 def loose(look: FileLook, start: int, position: int, data: bytes) -> list[Line]:
     """Return lines for all of `data`, a damaged record, as far as its fields can be parsed."""
-    magic = magic_at(data)
-    if len(data) >= record.BLANK_SIZE and magic not in (record.MAGIC_V1, record.MAGIC_V2):
-        head = record.BLANK_SIZE
-        found = list(_fields(look, position, data[:head], {}, whole=False))
-        if head < len(data):
-            rest = data[head : head + SHOWN_BYTES]
-            text = f"{len(data) - head} bytes"
-            found.append(Line(position + head, len(data) - head, f"record at {position}", "rest", None, text,
-                              "without a magic number there are no fields", None, rest))  # fmt: skip
-        return found
+    if len(data) >= record.BLANK_SIZE and magic_at(data) not in (record.MAGIC_V1, record.MAGIC_V2):
+        after = "without a magic number there are no fields"
+        return list(field_lines(record.RECORD, data, position, f"record at {position}", after=after, most=2))
     remarks = {}
     if len(data) >= PHYSICAL_OFFSET_END and physical_offset_at(data) != start + position:
         remarks["physical_offset"] = Remark(f"this place is log offset {start + position}")
     return list(_fields(look, position, data, remarks))
 
 
-def _fields(
-    look: FileLook, position: int, data: bytes, remarks: dict[str, Remark], whole: bool = True
-) -> Iterator[Line]:
-    unit, at, error = f"record at {position}", 0, ""
-    values: dict[str, object] = {}
-    for piece in record.RECORD.pieces(data):
-        values[piece.name] = piece.value
-        at, error = piece.at + piece.size, piece.error
-        remark = remarks.get(piece.name, Remark())
-        if piece.name == "properties" and piece.size:
-            yield from _properties(look, piece, position, unit, data)
-        elif piece.name == "body" and piece.size:
-            yield from _body(piece, data, position, unit, values.get("sys_flag"), remark)
-        elif piece.size or (piece.error and whole):
-            yield field_line(piece, data, position, unit, remark)
-    if at < len(data) and whole:
-        text = f"{len(data) - at} bytes"
-        meaning = "not parsed, because an earlier field is wrong" if error else "after the record's last field"
-        yield Line(position + at, len(data) - at, unit, "rest", None, text, meaning, None, data[at : at + SHOWN_BYTES])
+def _fields(look: FileLook, position: int, data: bytes, remarks: dict[str, Remark]) -> Iterator[Line]:
+    unit = f"record at {position}"
+    inner = {
+        "body": lambda piece: _body(piece, data, position, unit),
+        "properties": lambda piece: _properties(look, piece, position, unit, data),
+    }
+    after = "after the record's last field"
+    return field_lines(record.RECORD, data, position, unit, remarks, inner, after)
 
 
 def _remarks(look: FileLook, start: int, position: int, data: bytes, before: StoredMessage | None) -> dict[str, Remark]:
     message = StoredMessage(data)
-    computed = record.crc(message.body)
-    remarks = {
-        "body_crc": Remark("as computed") if message.body else Remark("nothing to compare, the body is empty"),
-        "physical_offset": Remark(f"as it must be, {start} + {position}"),
-        "topic": Remark(),
-    }
-    assert not message.body or computed == message.fields.body_crc, "the record counts"
+    crc = "as computed" if message.body else "nothing to compare, the body is empty"
+    remarks = {"body_crc": Remark(crc), "physical_offset": Remark(f"as it must be, {start} + {position}")}
+    assert not message.body or record.crc(message.body) == message.fields.body_crc, "the record counts"
     if before is not None and message.store_timestamp < before.store_timestamp:
         earlier = f"earlier than the record before ({iso(before.store_timestamp)})"
         remarks["store_timestamp"] = Remark(f"{earlier}: a clock was set back, or a stale tail begins")
@@ -121,70 +97,55 @@ def _remarks(look: FileLook, start: int, position: int, data: bytes, before: Sto
     return remarks
 
 
-def _body(piece: FieldPiece, data: bytes, base: int, unit: str, sys_flag: object, remark: Remark) -> Iterator[Line]:
+def _body(piece: FieldPiece, data: bytes, base: int, unit: str) -> Iterator[Line]:
     assert isinstance(piece.value, bytes)
-    flags = sys_flag if isinstance(sys_flag, int) else 0
+    flags = next(field.value for field in record.RECORD.pieces(data) if field.name == "sys_flag")
+    assert isinstance(flags, int), "it precedes the body"
     if flags & record.INNER_BATCH and not flags & record.COMPRESSED and not piece.error:
-        entries = list(_entries(piece.value, base + piece.at, unit, piece.meaning))
+        entries = list(_entries(piece.value, base + piece.at, unit))
         if entries:
             yield from entries
             return
-    text = f"{piece.size} bytes"
+    text = f": {text_of(piece.value)}"
     if flags & record.COMPRESSED:
-        text += f", compressed with {NAMES.get(flags & record.COMPRESSION_MASK, 'an unknown method')}"
-    else:
-        text += f": {text_of(piece.value)}"
-    line = field_line(piece, data, base, unit, remark)
-    yield Line(
-        line.offset, line.length, unit, "body", text_of(piece.value), text, line.meaning, line.problem, line.data
-    )
+        text = f", compressed with {NAMES.get(flags & record.COMPRESSION_MASK, 'an unknown method')}"
+    yield replace(field_line(piece, data, base, unit), text=f"{piece.size} bytes{text}")
 
 
-def _entries(body: bytes, base: int, unit: str, meaning: str) -> Iterator[Line]:
+def _entries(body: bytes, base: int, unit: str) -> Iterator[Line]:
     """Yield a line for each message of an inner batch; none if the body has another form."""
-    at = 0
     try:
         found = list(inner_batch.iterate(body))
     except FormatError:
         return
+    at = 0
     for number, entry in enumerate(found):
-        size = inner_batch.ENTRY.size_of(entry)
+        end = at + inner_batch.ENTRY.size_of(entry)
         text = f"{len(entry.body)} bytes: {text_of(entry.body[:TEXT_CHARS])}"
-        pairs = properties.parse_bytes(entry.properties)
-        text += f"; {', '.join(f'{name}={value}' for name, value in list(pairs.items())[:8])}" if pairs else ""
-        data = body[at : at + min(size, SHOWN_BYTES)]
-        yield Line(
-            base + at, size, unit, f"body entry {number}", number, text, "message of the inner batch", None, data
-        )
-        at += size
+        pairs = list(properties.parse_bytes(entry.properties).items())[:8]
+        text += f"; {', '.join(f'{name}={value}' for name, value in pairs)}" if pairs else ""
+        name, meaning = f"body entry {number}", "message of the inner batch"
+        yield Line(base + at, end - at, unit, name, number, text, meaning, None, body[at:end])
+        at = end
 
 
 def _properties(look: FileLook, piece: FieldPiece, base: int, unit: str, data: bytes) -> Iterator[Line]:
     """Yield a line for each property, with the separator after it."""
     assert isinstance(piece.value, bytes)
-    text, kept = piece.value, properties.parse_bytes(piece.value)
-    at = 0
-    while at < len(text):
-        end = text.find(b"\x02", at)
-        end = len(text) if end < 0 else end + 1
-        raw = text[at:end]
-        name, value = _pair(raw)
-        shown, meaning, problem = "dropped by readers", "no name or no value", None
-        if name is not None and value is not None:
-            last = kept.get(name) == value
-            shown = _value(look, name, value, data) + ("" if last else ": a later pair of this name wins")
+    kept, at = properties.parse_bytes(piece.value), base + piece.at
+    for raw in re.findall(rb"[^\x02]*\x02|[^\x02]+", piece.value):
+        problem = (piece.error or None) if at + len(raw) == base + piece.at + piece.size else None
+        pair = next(iter(properties.parse_bytes(raw).items()), None)
+        told: tuple[str, str | None, str, str] = ("property", None, "dropped by readers", "no name or no value")
+        if pair is not None:
+            name, value = pair
+            text = _value(look, name, value, data) + (
+                "" if kept.get(name) == value else ": a later pair of this name wins"
+            )
             meaning = properties.MEANINGS.get(name, "carried as the sender gave it")
-        if end == len(text):
-            problem = piece.error or None
-        label = f"property {name}" if name is not None else "property"
-        yield Line(base + piece.at + at, len(raw), unit, label, value if value is None else _cut(value), shown, meaning,
-                   problem, raw[:SHOWN_BYTES])  # fmt: skip
-        at = end
-
-
-def _pair(raw: bytes) -> tuple[str | None, str | None]:
-    pairs = properties.parse_bytes(raw)
-    return next(iter(pairs.items())) if pairs else (None, None)
+            told = f"property {name}", _cut(value), text, meaning
+        yield Line(at, len(raw), unit, *told, problem, raw)
+        at += len(raw)
 
 
 def _cut(text: str) -> str:
@@ -193,33 +154,44 @@ def _cut(text: str) -> str:
 
 def _value(look: FileLook, name: str, value: str, data: bytes) -> str:
     """Return a property's value for people, with its consequences."""
-    text = _cut(value)
-    if name == properties.TAGS:
-        return f"{text}: tags code {java_hash(value)}"
-    if name in (properties.TIMER_OUT_MS, properties.TIMER_ENQUEUE_MS, properties.TIMER_DEQUEUE_MS):
-        moment = java_int(value, 64)
-        return text if moment is None else f"{text} ({iso(moment)})"
-    if name == properties.DELAY:
-        return _delay(look, text, value, data)
-    if name == properties.CRC32:
-        crc = record.crc(data[: -record.CRC_PROPERTY_SIZE])
-        same = data.endswith(record.crc_property(crc))
-        return f"{text}: {'as computed' if same else f'computed {str(crc).rjust(10, chr(48))[::-1]}'}"
-    if name == properties.UNIQ_KEY:
-        try:
-            client = message_id.parse_client_id(value)
-        except FormatError:
-            return text
-        return f"{text}: client {message_id.address_text(client.address)}, process {client.pid}, count {client.counter}"
-    return text
+    note = _NOTES.get(name)
+    return _cut(value) + (note(look, value, data) if note else "")
 
 
-def _delay(look: FileLook, text: str, value: str, data: bytes) -> str:
+def _moment(look: FileLook, value: str, data: bytes) -> str:
+    moment = java_int(value, 64)
+    return "" if moment is None else f" ({iso(moment)})"
+
+
+def _crc(look: FileLook, value: str, data: bytes) -> str:
+    crc = record.crc(data[: -record.CRC_PROPERTY_SIZE])
+    return ": as computed" if data.endswith(record.crc_property(crc)) else f": computed {str(crc).rjust(10, '0')[::-1]}"
+
+
+def _client(look: FileLook, value: str, data: bytes) -> str:
+    try:
+        client = message_id.parse_client_id(value)
+    except FormatError:
+        return ""
+    return f": client {message_id.address_text(client.address)}, process {client.pid}, count {client.counter}"
+
+
+def _delay(look: FileLook, value: str, data: bytes) -> str:
     try:
         message = StoredMessage(data)
-        if message.topic != consume_queue.SCHEDULE_TOPIC:
-            return text
         due = look.around.tags_code(message)
+        return f": due {iso(due)}" if message.topic == consume_queue.SCHEDULE_TOPIC and java_int(value) else ""
     except (FlintError, FormatError):
-        return text
-    return f"{text}: due {iso(due)}" if java_int(value) else text
+        return ""
+
+
+_NOTES: Final[dict[str, Callable[[FileLook, str, bytes], str]]] = {
+    properties.TAGS: lambda _look, value, _data: f": tags code {java_hash(value)}",
+    properties.TIMER_OUT_MS: _moment,
+    properties.TIMER_ENQUEUE_MS: _moment,
+    properties.TIMER_DEQUEUE_MS: _moment,
+    properties.DELAY: _delay,
+    properties.CRC32: _crc,
+    properties.UNIQ_KEY: _client,
+}
+"""Property -> what follows its value, for people: what it means for this record."""

@@ -61,17 +61,11 @@ class Around:
         root = self.place.root
         if root is None:
             return None
-        folders = []
-        if self.place.kind in (COMPACTION_LOG, COMPACTION_QUEUE):
-            folders = [
-                os.path.join(root, "compaction", "compactionLog", self.place.topic or "", str(self.place.queue_id))
-            ]
-        else:
-            try:
-                folders = [place.path for place in directories.log_directories(root, self.config, self.effects)]
-            except FlintError:
-                return None
+        queue = self.place.topic or "", str(self.place.queue_id)
+        folders = [os.path.join(root, "compaction", "compactionLog", *queue)]
         try:
+            if self.place.kind not in (COMPACTION_LOG, COMPACTION_QUEUE):
+                folders = [place.path for place in directories.log_directories(root, self.config, self.effects)]
             log = LogFiles.discover(folders, None, largest_record(self.config), self.effects)
         except FlintError:
             return None
@@ -154,8 +148,8 @@ class Around:
 
 def describe(message: StoredMessage) -> str:
     """Describe a record in a few words: queue and offset, bytes, time, tags and keys."""
-    parts = [f"{message.topic}/{message.queue_id}/{message.queue_offset}", f"{message.size} bytes"]
-    parts.append(iso(message.store_timestamp))
+    place = f"{message.topic}/{message.queue_id}/{message.queue_offset}"
+    parts = [place, f"{message.size} bytes", iso(message.store_timestamp)]
     parts += [f"tags {_cut(message.tags)}"] if message.tags else []
     parts += [f"keys {_cut(message.keys)}"] if message.keys else []
     return ", ".join(parts)

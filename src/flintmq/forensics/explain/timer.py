@@ -28,8 +28,6 @@ class LogUnits(Pointers[timer.LogUnit]):
     }
 
     def sort(self, data: bytes) -> str:
-        if not any(data):
-            return ZEROS
         try:
             return UNITS if isinstance(timer.decode_log(data), timer.LogUnit) else OTHERS
         except FormatError:

@@ -82,8 +82,8 @@ class UnitTable(Generic[T]):
     # -- what a kind of unit says of itself ----------------------------------------------------------------------------
 
     def sort(self, data: bytes) -> str:
-        """Classify a unit: ZEROS, UNITS, or another sort, which also names its runs."""
-        return UNITS if any(data) else ZEROS
+        """Classify a unit that is not all zeros: UNITS, or another sort, which also names its runs."""
+        return UNITS
 
     def remarks(self, unit: Unit[T]) -> Mapping[str, Remark]:
         """Return notes by field name."""
@@ -138,7 +138,7 @@ class UnitTable(Generic[T]):
             if begin == here:
                 yield from self._fields(here, data)
             else:
-                yield self._run(begin, ZEROS, 1) if self.sort(data) == ZEROS else self._line(begin, data)
+                yield self._run(begin, ZEROS, 1) if self._sort(data) == ZEROS else self._line(begin, data)
         yield from self._unseen(after, self.stop)
         yield from self.rest()
 
@@ -151,7 +151,7 @@ class UnitTable(Generic[T]):
 
     def unit(self, position: int, data: bytes) -> Unit[T]:
         """Return the unit at a position of the file."""
-        return Unit(self._number(position), position, data, self.sort(data), self.layout.unpack(data))
+        return Unit(self._number(position), position, data, self._sort(data), self.layout.unpack(data))
 
     def _line(self, position: int, data: bytes) -> Line:
         unit = self.unit(position, data)
@@ -168,6 +168,9 @@ class UnitTable(Generic[T]):
             return
         yield from field_lines(self.layout, data, position, name, self.remarks(unit))
         self.report(unit)
+
+    def _sort(self, data: bytes) -> str:
+        return self.sort(data) if any(data) else ZEROS
 
     def _number(self, position: int) -> int:
         return self.first + (position - self.begin) // self.width
@@ -204,7 +207,7 @@ class UnitTable(Generic[T]):
             else:
                 for at in range(0, len(block), width):
                     unit = block[at : at + width]
-                    yield position + at, 1, self.sort(unit), unit
+                    yield position + at, 1, self._sort(unit), unit
             position += len(block)
 
 
