@@ -9,7 +9,7 @@ from flintmq.errors import ConfigError
 from flintmq.forensics.explain.lines import Line, Remark, blame, field_lines
 from flintmq.forensics.explain.source import FileLook
 from flintmq.forensics.explain.store_context import key_of
-from flintmq.forensics.explain.unit_table import UNITS, ZEROS, Sort, T, Unit, UnitTable
+from flintmq.forensics.explain.unit_table import UNITS, ZEROS, PlacedUnit, Sort, T, UnitTable
 from flintmq.format import index
 from flintmq.format.text import iso
 from flintmq.message import StoredMessage
@@ -32,18 +32,18 @@ class IndexSlots(_Part[index.Slot]):
     layout, noun, most_runs = index.SLOT, "slot", 1
     sorts: ClassVar = {UNITS: Sort("slots that point to items"), ZEROS: Sort("slots without an item")}
 
-    def remarks(self, unit: Unit[index.Slot]) -> Mapping[str, Remark]:
+    def remarks(self, unit: PlacedUnit[index.Slot]) -> Mapping[str, Remark]:
         item, next_item = unit.fields.item, self.file.header.next_item
         text = "no item" if item <= 0 else f"item {item}, position {self.file.position(item)}"
         beyond = Remark("", f"beyond the newest item, {next_item - 1}; readers take it for none")
         return {"item": beyond if item >= next_item else Remark(text)}
 
-    def told(self, unit: Unit[index.Slot], remarks: Mapping[str, Remark]) -> tuple[int, str, str]:
+    def told(self, unit: PlacedUnit[index.Slot], remarks: Mapping[str, Remark]) -> tuple[int, str, str]:
         item = unit.fields.item
         meaning = f"keys whose hash modulo {self.file.shape.slots} is {unit.number}"
         return item, remarks["item"].text or f"item {item}", meaning
 
-    def report(self, unit: Unit[index.Slot]) -> None:
+    def report(self, unit: PlacedUnit[index.Slot]) -> None:
         self.file.report_chain(unit.fields.item)
 
 
@@ -53,7 +53,7 @@ class Items(_Part[index.Item]):
     layout, noun = index.ITEM, "item"
     sorts: ClassVar = {UNITS: Sort("keys of records, in the order of the log"), ZEROS: Sort("places without an item")}
 
-    def told(self, unit: Unit[index.Item], remarks: Mapping[str, Remark]) -> tuple[int | None, str, str]:
+    def told(self, unit: PlacedUnit[index.Item], remarks: Mapping[str, Remark]) -> tuple[int | None, str, str]:
         item = unit.fields
         if not remarks:
             why = "after the last item; its bytes mean nothing" if unit.number else "item 0 is never used"
@@ -62,7 +62,7 @@ class Items(_Part[index.Item]):
         text = f"log offset {item.physical_offset}, {key}, stored {self._time(item)}"
         return item.physical_offset, text, "one key of one record"
 
-    def report(self, unit: Unit[index.Item]) -> None:
+    def report(self, unit: PlacedUnit[index.Item]) -> None:
         if not self._used(unit.number):
             self.look.found.append(("item", self.told(unit, {})[1]))
             return
@@ -75,7 +75,7 @@ class Items(_Part[index.Item]):
     def _time(self, item: index.Item) -> str:
         return iso(self.file.header.begin_timestamp + item.seconds * 1000)
 
-    def remarks(self, unit: Unit[index.Item]) -> Mapping[str, Remark]:
+    def remarks(self, unit: PlacedUnit[index.Item]) -> Mapping[str, Remark]:
         if not self._used(unit.number):
             return {}
         item, previous = unit.fields, unit.fields.previous

@@ -10,7 +10,7 @@ from flintmq.errors import FormatError
 from flintmq.forensics.explain.file_kinds import BATCH, COMPACTION_QUEUE, QUEUE
 from flintmq.forensics.explain.lines import Line, Remark, field_lines, same
 from flintmq.forensics.explain.source import FileLook
-from flintmq.forensics.explain.unit_table import ODD, UNITS, UNWRITTEN, ZEROS, Pointers, Sort, Unit
+from flintmq.forensics.explain.unit_table import ODD, UNITS, UNWRITTEN, ZEROS, PlacedUnit, Pointers, Sort
 from flintmq.format import batch_queue, consume_queue, consume_queue_ext
 from flintmq.format.consume_queue_ext import EXT_UNIT
 from flintmq.format.text import iso
@@ -42,7 +42,7 @@ class QueueUnits(Pointers[consume_queue.Unit]):
         unit = consume_queue.UNIT.unpack(data)
         return PRE_FILLED if unit.is_pre_blank else UNITS if unit.is_written else ODD
 
-    def told(self, unit: Unit[consume_queue.Unit], remarks: Mapping[str, Remark]) -> tuple[int, str, str]:
+    def told(self, unit: PlacedUnit[consume_queue.Unit], remarks: Mapping[str, Remark]) -> tuple[int, str, str]:
         offset, size, _ = unit.fields
         text = {ODD: f"offset {offset}, size {size}", PRE_FILLED: "points to no record"}.get(unit.sort, "")
         if unit.sort == UNITS:
@@ -53,7 +53,7 @@ class QueueUnits(Pointers[consume_queue.Unit]):
         tags_code = self._tags(fields.tags_code, message)
         return {"size": same(fields.size, message.size, "the record's size"), "tags_code": tags_code}
 
-    def misplaced(self, unit: Unit[consume_queue.Unit], message: StoredMessage) -> str | None:
+    def misplaced(self, unit: PlacedUnit[consume_queue.Unit], message: StoredMessage) -> str | None:
         place = self.look.place
         if place.topic is None or place.queue_id is None:
             return None
@@ -64,7 +64,7 @@ class QueueUnits(Pointers[consume_queue.Unit]):
             return f"the record has queue offset {mine[0].offset}, the unit is at {unit.number}"
         return None
 
-    def report(self, unit: Unit[consume_queue.Unit]) -> None:
+    def report(self, unit: PlacedUnit[consume_queue.Unit]) -> None:
         place = self.look.place
         if unit.sort == UNITS:
             self.look.step_to(unit.fields.physical_offset)
@@ -107,7 +107,7 @@ class BatchUnits(Pointers[batch_queue.BatchUnit]):
             return END_UNITS
         return UNITS if unit.is_written else ODD
 
-    def told(self, unit: Unit[batch_queue.BatchUnit], remarks: Mapping[str, Remark]) -> tuple[int, str, str]:
+    def told(self, unit: PlacedUnit[batch_queue.BatchUnit], remarks: Mapping[str, Remark]) -> tuple[int, str, str]:
         fields, meaning = unit.fields, self.sorts[unit.sort].meaning
         text = f"log offset {fields.physical_offset}, {fields.size} bytes"
         if unit.sort == UNITS:
@@ -125,7 +125,7 @@ class BatchUnits(Pointers[batch_queue.BatchUnit]):
             "messages": same(fields.messages, messages, "the record's"),
         }
 
-    def misplaced(self, unit: Unit[batch_queue.BatchUnit], message: StoredMessage) -> str | None:
+    def misplaced(self, unit: PlacedUnit[batch_queue.BatchUnit], message: StoredMessage) -> str | None:
         place = self.look.place
         if place.topic is None or (message.topic, message.queue_id) == (place.topic, place.queue_id):
             return None

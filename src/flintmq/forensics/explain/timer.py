@@ -8,7 +8,7 @@ from typing import ClassVar, Final
 from flintmq.errors import FormatError
 from flintmq.forensics.explain.lines import Line, Remark, field_lines, same
 from flintmq.forensics.explain.source import FileLook
-from flintmq.forensics.explain.unit_table import UNITS, UNWRITTEN, ZEROS, Pointers, Sort, Unit, UnitTable
+from flintmq.forensics.explain.unit_table import UNITS, UNWRITTEN, ZEROS, PlacedUnit, Pointers, Sort, UnitTable
 from flintmq.format import properties, timer
 from flintmq.format.text import iso, java_hash
 from flintmq.message import StoredMessage
@@ -33,14 +33,14 @@ class LogUnits(Pointers[timer.LogUnit]):
         except FormatError:
             return OTHERS
 
-    def told(self, unit: Unit[timer.LogUnit], remarks: Mapping[str, Remark]) -> tuple[int | None, str, str]:
+    def told(self, unit: PlacedUnit[timer.LogUnit], remarks: Mapping[str, Remark]) -> tuple[int | None, str, str]:
         meaning, fields = f"timer log position {(self.look.place.start or 0) + unit.position}", unit.fields
         if unit.sort == OTHERS:
             return None, f"size {fields.size}", meaning
         text = f"due {iso(fields.slot_time)}, log offset {fields.physical_offset}"
         return fields.physical_offset, f"{text} -> {remarks['physical_offset'].text}", meaning
 
-    def remarks(self, unit: Unit[timer.LogUnit]) -> Mapping[str, Remark]:
+    def remarks(self, unit: PlacedUnit[timer.LogUnit]) -> Mapping[str, Remark]:
         if unit.sort != UNITS:
             return super().remarks(unit)
         previous = Remark("none before" if unit.fields.previous_position == timer.NONE else "")
@@ -55,10 +55,10 @@ class LogUnits(Pointers[timer.LogUnit]):
             "topic_hash": same(fields.topic_hash, java_hash(real) if real else 0, topic),
         }
 
-    def misplaced(self, unit: Unit[timer.LogUnit], message: StoredMessage) -> str | None:
+    def misplaced(self, unit: PlacedUnit[timer.LogUnit], message: StoredMessage) -> str | None:
         return None if message.topic == timer.TIMER_TOPIC else f"the record is not of topic {timer.TIMER_TOPIC}"
 
-    def report(self, unit: Unit[timer.LogUnit]) -> None:
+    def report(self, unit: PlacedUnit[timer.LogUnit]) -> None:
         if unit.sort == UNITS:
             self.look.step_to(unit.fields.physical_offset)
 
@@ -72,7 +72,7 @@ class WheelSlots(UnitTable[timer.WheelSlot]):
         ZEROS: Sort("moments for which nothing ever waited"),
     }
 
-    def remarks(self, unit: Unit[timer.WheelSlot]) -> Mapping[str, Remark]:
+    def remarks(self, unit: PlacedUnit[timer.WheelSlot]) -> Mapping[str, Remark]:
         if unit.sort == ZEROS:
             return {}
         moment = unit.fields.moment
@@ -80,7 +80,7 @@ class WheelSlots(UnitTable[timer.WheelSlot]):
         wrong = None if place == unit.number else f"such a moment belongs into slot {place}"
         return {"moment": Remark(iso(moment * self.look.config.timer_precision_ms), wrong)}
 
-    def told(self, unit: Unit[timer.WheelSlot], remarks: Mapping[str, Remark]) -> tuple[int, str, str]:
+    def told(self, unit: PlacedUnit[timer.WheelSlot], remarks: Mapping[str, Remark]) -> tuple[int, str, str]:
         slot, when = unit.fields, remarks["moment"].text
         text = f"{when}, {slot.messages} messages, newest at timer log position {slot.last_position}"
         return slot.moment, text, "a moment; old ones are not cleared"

@@ -46,7 +46,7 @@ class Sort(NamedTuple):
 UNWRITTEN: Final = Sort("nothing was written here", whole=True)
 
 
-class Unit(NamedTuple, Generic[T]):
+class PlacedUnit(NamedTuple, Generic[T]):
     """One unit of a table: number, position in the file, bytes, sort, fields."""
 
     number: int
@@ -85,15 +85,15 @@ class UnitTable(Generic[T]):
         """Classify a unit that is not all zeros: UNITS, or another sort, which also names its runs."""
         return UNITS
 
-    def remarks(self, unit: Unit[T]) -> Mapping[str, Remark]:
+    def remarks(self, unit: PlacedUnit[T]) -> Mapping[str, Remark]:
         """Return notes by field name."""
         return self.sorts[unit.sort].remarks
 
-    def told(self, unit: Unit[T], remarks: Mapping[str, Remark]) -> tuple[int | None, str, str]:
+    def told(self, unit: PlacedUnit[T], remarks: Mapping[str, Remark]) -> tuple[int | None, str, str]:
         """Return value, text and meaning of a unit in one line."""
         raise NotImplementedError
 
-    def report(self, unit: Unit[T]) -> None:
+    def report(self, unit: PlacedUnit[T]) -> None:
         """Give the look findings and steps, besides the fields of a unit."""
 
     # -- lines ---------------------------------------------------------------------------------------------------------
@@ -149,9 +149,9 @@ class UnitTable(Generic[T]):
             problem = f"the file does not end with a whole {self.noun}"
             yield self.look.range(self.stop, self.end, "rest", None, text, meaning, problem)
 
-    def unit(self, position: int, data: bytes) -> Unit[T]:
+    def unit(self, position: int, data: bytes) -> PlacedUnit[T]:
         """Return the unit at a position of the file."""
-        return Unit(self._number(position), position, data, self._sort(data), self.layout.unpack(data))
+        return PlacedUnit(self._number(position), position, data, self._sort(data), self.layout.unpack(data))
 
     def _line(self, position: int, data: bytes) -> Line:
         unit = self.unit(position, data)
@@ -218,11 +218,11 @@ class Pointers(UnitTable[T]):
         """Return notes on fields that the record gives."""
         raise NotImplementedError
 
-    def misplaced(self, unit: Unit[T], message: StoredMessage) -> str | None:
+    def misplaced(self, unit: PlacedUnit[T], message: StoredMessage) -> str | None:
         """Return why the record cannot be that of the unit; None if it can."""
         raise NotImplementedError
 
-    def remarks(self, unit: Unit[T]) -> Mapping[str, Remark]:
+    def remarks(self, unit: PlacedUnit[T]) -> Mapping[str, Remark]:
         if unit.sort != UNITS:
             return super().remarks(unit)
         found = self.look.around.record(_offset(unit.fields))
