@@ -18,7 +18,7 @@ import pyarrow.dataset as ds
 import pyarrow.parquet as pq
 
 from flintmq import Message, MessageStore
-from flintmq.errors import UsageError
+from flintmq.errors import StoreAccessError, UnsupportedFormatError, UsageError
 from flintmq.lake import dead_letters
 from flintmq.lake.dead_letters import DeadLetters
 from flintmq.lake.export import Exported
@@ -177,6 +177,20 @@ def test_what_is_refused(tmp_path: Path, run: Export) -> None:
     with pytest.raises(UsageError, match=f"belongs to {out}"):
         run(store, tmp_path / "other", dead_letters=str(dead), **JSON)
     assert json.loads((dead / "_flintmq.json").read_text()) == {"format": 1, "flintmq": OURS, "table": str(out)}
+
+
+@pytest.mark.parametrize(("writer", "why"), [("9.0", "newer than this one"), (None, "another FlintMQ than this one")])
+def test_a_mark_of_another_version_is_refused_by_name(tmp_path: Path, writer: str | None, why: str) -> None:
+    dead, table = tmp_path / "dead", str(tmp_path / "table")
+    assert DeadLetters.at(str(dead), table).table == table
+    mark = json.dumps({"format": 1, "flintmq": writer, "table": table, "codec": "x"})
+    (dead / "_flintmq.json").write_text(mark)
+    with pytest.raises(UnsupportedFormatError, match=f"the key 'codec' is not known here: made by .*{why}"):
+        DeadLetters.at(str(dead), table)
+    (dead / "_flintmq.json").write_text(mark[:-9])
+    with pytest.raises(StoreAccessError, match=r"does not name a table \(cut off\); give --dead-letters an empty"):
+        DeadLetters.at(str(dead), table)
+    assert (dead / "_flintmq.json").read_text() == mark[:-9]
 
 
 def test_their_name_is_on_disk_when_the_table_gets_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from flintmq.cli.output import Output
 from flintmq.errors import CorruptStoreError
+from flintmq.forensics.topic_tail import check_end
 
 if TYPE_CHECKING:
     from flintmq.store.commitlog.report import Report
@@ -36,15 +37,3 @@ def report_incomplete(out: Output, view: StoreView, report: Report, what: str) -
         out.note(f"the answer may be incomplete: {error}")
         code = error.exit_code
     return code
-
-
-def check_end(view: StoreView) -> None:
-    """Check that the log ends where it was written to, for a command that cannot skip damage.
-
-    Raises:
-        CorruptStoreError: it does not.
-    """
-    try:
-        view.check_end()
-    except CorruptStoreError as error:
-        raise type(error)(error.file, error.position, error.reason, "run `flintmq verify`") from None

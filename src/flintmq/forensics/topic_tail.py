@@ -12,7 +12,7 @@ from collections.abc import Collection, Iterable, Iterator
 
 from flintmq.config.keys import StoreConfig
 from flintmq.config.text import short
-from flintmq.errors import MessageNotFoundError
+from flintmq.errors import CorruptStoreError, MessageNotFoundError
 from flintmq.message import StoredMessage
 from flintmq.store.commitlog.report import Report
 from flintmq.store.dispatch.queue_positions import places
@@ -31,15 +31,29 @@ def no_such_topic(topics: Collection[str]) -> str:
     return f"there is no such topic; topics are {', '.join(names[:NAMES_SHOWN]) or 'none'}{more}"
 
 
+def check_end(view: StoreView) -> None:
+    """Check that the log ends where it was written to, for a command that cannot skip damage.
+
+    Raises:
+        CorruptStoreError: it does not.
+    """
+    try:
+        view.check_end()
+    except CorruptStoreError as error:
+        raise type(error)(error.file, error.position, error.reason, "run `flintmq verify`") from None
+
+
 def must_have(view: StoreView, topics: Iterable[str]) -> None:
     """Check that a store has all topics that the user named.
 
     Raises:
         MessageNotFoundError: a topic has neither queues nor a configuration.
+        CorruptStoreError: so it seems, but the end of the log is missing.
     """
     known = view.topics()
     for topic in topics:
         if topic not in known and topic not in view.broker.topics:
+            check_end(view)
             raise MessageNotFoundError(f"topic {short(topic)}: {no_such_topic(known)}")
 
 
@@ -47,7 +61,7 @@ def one_must_have(stores: Iterable[str], topics: Iterable[str], config: StoreCon
     """Check that each topic that the user named exists in one of the stores.
 
     Raises:
-        MessageNotFoundError: none has one of them.
+        MessageNotFoundError, CorruptStoreError: as must_have, of all of them.
         The errors of open_store.
     """
     views = [open_store(store, config=config) for store in stores]
@@ -85,6 +99,7 @@ class TopicTail:
 
     Raises:
         MessageNotFoundError: the store has no such topic, or not these queues.
+        CorruptStoreError: so it seems, but the end of the log is missing.
         StoreAccessError: (any method) a file may not be read.
     """
 
@@ -104,6 +119,7 @@ class TopicTail:
         view.read_log_of(topic)
         self.queues = [info for info in view.queues(topic) if queues is None or info.queue_id in queues]
         if not self.queues and not expected:
+            check_end(view)
             raise MessageNotFoundError(f"topic {short(topic)}: {self._why_nothing()}")
 
     def _why_nothing(self) -> str:

@@ -19,10 +19,12 @@ import pyarrow as pa
 from flintmq.arrow.members import member_text
 from flintmq.arrow.schema import narrow
 from flintmq.config.text import check_integer
-from flintmq.errors import MissingExtraError, UsageError
+from flintmq.errors import CorruptStoreError, MissingExtraError, UsageError
 from flintmq.frames.dataset import StoreDataset
 from flintmq.frames.statements import DENIED, FREE, LOCKED, close, refuse_lost_answers
+from flintmq.lake.asked import note_unread_offsets
 from flintmq.message import MEMBER_COLUMNS
+from flintmq.store.commitlog.report import LOST
 from flintmq.store.view import StoreView, open_store
 
 MEMORY_BYTES = 192 << 20
@@ -196,12 +198,29 @@ def _tables(messages: StoreDataset, question: str) -> Iterator[tuple[str, pa.Tab
             member_text(column, value)
         with open_store(path, config=messages.config) as view:
             if "queues" in named:
+                _find_all(view, messages)
                 found["queues"] += [{**queue._asdict(), **words} for queue in view.queues()]
             if "offsets" in named:
+                note_unread_offsets(view.broker, messages.report)
                 found["offsets"] += [{**row, **words} for row in _offsets(view)]
     members = [(name, pa.string()) for name in MEMBER_COLUMNS] if messages.many else []
     for name, rows in found.items():
         yield name, pa.Table.from_pylist(rows, pa.schema([*(QUEUES if name == "queues" else OFFSETS), *members]))
+
+
+def _find_all(view: StoreView, messages: StoreDataset) -> None:
+    """Find the queues that lack directories, and check that the log has its end.
+
+    Raises:
+        CorruptStoreError: (strict) it does not.
+    """
+    any(map(view.read_log_of, view.broker.topics))  # of one topic: then of all
+    try:
+        view.check_end()
+    except CorruptStoreError as error:
+        if messages.options.strict:
+            raise
+        messages.report.note(LOST, f"the view queues may lack messages: {error}")
 
 
 def _offsets(view: StoreView) -> Iterator[dict[str, Any]]:

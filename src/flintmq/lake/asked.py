@@ -8,6 +8,7 @@ options name are examined, however many others the store has.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 
@@ -16,8 +17,9 @@ from flintmq.errors import FlintError, StoreError, UnknownTopicError, UsageError
 from flintmq.lake.offsets import Queue
 from flintmq.lake.options import ReadOptions
 from flintmq.store.commitlog.predicate import LEAST, MOST
-from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.report import LOST, Report
 from flintmq.store.commitlog.snapshot import Snapshot
+from flintmq.store.layout.config_reader import LMQ_OFFSETS, OFFSETS, BrokerConfig
 from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.read.known_topics import NOT_THERE, unknown_topics
 from flintmq.store.read.queue_lookup import QueueLookup
@@ -26,6 +28,14 @@ from flintmq.store.read.queue_lookup import QueueLookup
 def go_on(options: ReadOptions) -> str:
     """Return the end of an error: how the rest is read."""
     return f"{options.skip_option} reads the rest"
+
+
+def note_unread_offsets(broker: BrokerConfig, report: Report) -> None:
+    """Note as lost what files of config/ that cannot be used say of committed offsets."""
+    for problem in broker.problems:
+        if os.path.basename(problem.file).startswith((OFFSETS, LMQ_OFFSETS)):
+            text = f"{problem.file} cannot be used ({problem.reason}): what groups have consumed is not known"
+            report.note(LOST, text)
 
 
 def as_the_store_has(

@@ -32,7 +32,7 @@ from flintmq.message import MEMBER_COLUMNS
 from flintmq.objects.object_file import fetch
 from flintmq.storage.filesystem import REAL
 from flintmq.storage.store_url import local_only
-from flintmq.storage.versioned_json import VersionedJson
+from flintmq.storage.versioned_json import VersionedJson, only, why
 from flintmq.storage.whole_file import sync_file, sync_folder
 
 MARK = "_flintmq.json"
@@ -156,7 +156,7 @@ class DeadLetters:
             strangers = [
                 name for name in os.listdir(folder) if name[0] not in "._" and not EXPORT_FOLDER.fullmatch(name)
             ]
-            there = mark.load(lambda value: str(value["table"]))
+            there = mark.load(lambda value: str(only(value, ("table",))["table"]))
             if strangers or (there is None and any(map(EXPORT_FOLDER.fullmatch, os.listdir(folder)))):
                 what = strangers[0] if strangers else "exports"
                 raise UsageError(f"--dead-letters {folder} holds other things ({what!a}); give an empty directory")
@@ -212,7 +212,6 @@ class DeadLetters:
 
 def _mark_file(path: Path) -> VersionedJson:
     def refused(error: Exception) -> StoreAccessError:
-        kind = type(error).__name__
-        return StoreAccessError(f"{path}: does not name a table ({kind}); give --dead-letters an empty directory")
+        return StoreAccessError(f"{path}: does not name a table ({why(error)}); give --dead-letters an empty directory")
 
     return VersionedJson(str(path), ("format", FORMAT), refused, 1 << 16)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flintmq.config.keys import StoreConfig
-from flintmq.errors import StoreAccessError, UsageError
+from flintmq.errors import StoreAccessError, UnsupportedFormatError, UsageError
 from flintmq.forensics.verify.state_file import StateFile
 
 
@@ -37,6 +37,25 @@ def test_other_files_are_refused_and_kept(tmp_path: Path, text: str):
     (tmp_path / "state").write_text(text)
     with pytest.raises(UsageError, match="holds no state of this version's verify"):
         StateFile(tmp_path / "state", str(tmp_path / "store"), StoreConfig()).load()
+    assert (tmp_path / "state").read_text() == text
+
+
+@pytest.mark.parametrize("key", ["more", "state.more", "state.findings.more", "state.findings.note_counts.more"])
+@pytest.mark.parametrize(("writer", "why"), [("9.0", "newer than this one.*upgrade"), (None, "another FlintMQ than")])
+def test_a_key_of_another_version_is_refused_by_name(tmp_path: Path, key: str, writer: str | None, why: str):
+    """Half of a state that is understood would be a verification that looked at less than it says."""
+    file = StateFile(tmp_path / "state", str(tmp_path / "store"), StoreConfig())
+    file.save({"position": 1, "findings": {"note_counts": {"no-queues": 1}}})
+    assert file.load() is not None
+    saved = json.loads((tmp_path / "state").read_text())
+    saved["flintmq"] = writer
+    place = saved
+    for name in key.split(".")[:-1]:
+        place = place[name]
+    place["more"] = 1
+    (tmp_path / "state").write_text(text := json.dumps(saved))
+    with pytest.raises(UnsupportedFormatError, match=f"state: the key 'more' is not known here: made by .*{why}"):
+        file.load()
     assert (tmp_path / "state").read_text() == text
 
 

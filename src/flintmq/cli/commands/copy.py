@@ -19,7 +19,7 @@ from flintmq.cli.options import (
     skip_damage_option,
 )
 from flintmq.cli.output import output
-from flintmq.cli.text import printable, size
+from flintmq.cli.text import note_lines, printable, size
 from flintmq.cli.values import store_config, time_range
 from flintmq.errors import UsageError
 
@@ -75,7 +75,7 @@ def command(
     out.result(some, _some)
     if not some.records:
         out.note("no message matches, so the copy has none; flintmq inspect shows the topics and times")
-    return 1 if some.lost_ranges or some.dropped else 0
+    return 1 if some.lost_ranges or some.dropped or some.notes.get("config-lost") else 0
 
 
 def _whole(done: Copied) -> Iterable[Any]:
@@ -99,4 +99,5 @@ def _some(done: Salvaged) -> Iterable[Any]:
     yield f"queues   {done.queues} with {done.units} units"
     yield f"index    {done.index_files} files with {done.keys} keys"
     yield f"offsets  {done.offsets} committed offsets were translated"
+    yield from note_lines(done.notes)
     yield f"result   {printable(done.into)}; old and new offsets: {printable(done.report)}"

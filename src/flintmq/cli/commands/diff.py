@@ -118,6 +118,7 @@ def _text(found: Comparison) -> Iterator[str]:
     yield from (_side_line("a", found.a), _side_line("b", found.b))
     if found.messages is None:
         span = f"log offsets {found.begin} to {found.end}, {size(found.end - found.begin)}, by offset"
+        span += ", but for the damaged places" if found.a.damage + found.b.damage else ""
         yield f"compared {span}" if found.end > found.begin else "compared nothing: the logs have no offset in common"
     else:
         yield f"compared {found.messages[0]} messages of a and {found.messages[1]} of b, by topic, queue and offset"
@@ -208,6 +209,8 @@ def _result(found: Comparison) -> str:
         return "equal, but for what a store in use may get yet" if found.one_sided else "equal"
     parts = list(filter(None, [_counted(found.differences)]))
     parts += [f"{part.messages} messages only in {part.side}" for part in found.one_sided if not part.growing]
+    if damage := found.a.damage + found.b.damage:
+        parts.append(f"damage at {damage} place{'s' * (damage > 1)}, where nothing was compared")
     return "; ".join(parts)
 
 

@@ -40,9 +40,8 @@ def command(
     if raw and sys.stdout.isatty():
         raise UsageError("--raw writes unescaped bytes, which can control a terminal; send them to a file or a program")
     import flintmq
-    from flintmq.cli.incomplete import check_end
     from flintmq.cli.message_lines import details, json_line
-    from flintmq.forensics.topic_tail import must_have
+    from flintmq.forensics.topic_tail import check_end, must_have
 
     with flintmq.open_store(store, config=store_config(settings)) as view:
         try:

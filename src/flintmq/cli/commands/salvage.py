@@ -132,7 +132,7 @@ def _mended(mended: Mended, done: bool) -> Iterable[str]:
         yield f"left     {code} ({count}x), which has to be mended by hand: {PAGES}/verify.md"
     lost = sum(line["bytes"] for line in mended.ranges)
     if not mended.ranges and not mended.changes:
-        yield "result   there is nothing to do"
+        yield f"result   there is nothing {'else ' if mended.left else ''}to do for a defect that verify knows"
     else:
         yield f"result   {_result(len(mended.ranges), lost, len(mended.changes), done)}"
     if mended.journal:

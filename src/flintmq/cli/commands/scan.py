@@ -209,9 +209,10 @@ def command(
     for scan in scans:
         scan.report_deleted()
     if not any(scan.found for scan in scans) and limit != 0:
-        if topic:
+        readable = "readable " if report.damage_count or report.note_counts[LOST] else ""
+        if topic and not readable:
             from flintmq.forensics.topic_tail import one_must_have
 
             one_must_have(paths, topic, config)
-        out.note("no record matches; flintmq inspect shows the topics and times")
+        out.note(f"no {readable}record matches; flintmq inspect shows the topics and times")
     return max(report_damage(out, report), bodies.report_failures(out), min(1, report.note_counts[LOST]))

@@ -99,7 +99,7 @@ def _render(found: Statistics, out: str | None) -> Iterator[Any]:
         yield f"lag       {printable(lag['group'])} on {printable(lag['topic'])}: {lag['behind']} messages"
     for line in found.verdict:
         yield f"look      {printable(line)}"
-    if not found.verdict:
+    if not found.verdict and LOST not in found.notes:
         yield "look      nothing is noticeable"
     if LOST in found.notes:
         yield from note_lines({LOST: found.notes[LOST]}, found.note_texts)

@@ -39,7 +39,7 @@ class DiffSide:
         log_begin, log_end: log offsets.
         ending: what is at the end, as `verify` names it.
         live: whether a process writes it.
-        damage: places without records.
+        damage: places without records; where bytes were compared, those at its ends and files that are missing.
     """
 
     path: str
@@ -99,8 +99,12 @@ class Comparison:
 
     @property
     def equal(self) -> bool:
-        """True if nothing differs; what a store in use may get yet is no difference."""
-        return not self.differences.run_count and all(part.growing for part in self.one_sided)
+        """True if nothing differs; what a store in use may get yet is no difference.
+
+        Where a log is damaged nothing was compared, so nothing is known to be equal.
+        """
+        whole = not self.a.damage and not self.b.damage
+        return whole and not self.differences.run_count and all(part.growing for part in self.one_sided)
 
     @property
     def exit_code(self) -> int:
@@ -159,11 +163,12 @@ def compare(
         one_sided = [*_alone(0, one, other, pair, begin, end), *_alone(1, other, one, pair, begin, end)]
     else:
         begin = end = 0
+        reports = Report(), Report()  # their walks come to the ends again
         counts = compare_messages(pair, found, reports, progress)
     notes = [note.text for report in reports for note in report.notes]
     sides = [
         DiffSide(path, store.log.min_offset, store.end, store.log_end.verdict.name.lower(), store.facts.live,
-                 report.damage_count)
+                 report.damage_count + (len(store.log.gaps()) if way == "offset" else 0))
         for path, store, report in ((a, one, reports[0]), (b, other, reports[1]))
     ]  # fmt: skip
     return Comparison(sides[0], sides[1], way, begin, end, counts, found, one_sided, notes)

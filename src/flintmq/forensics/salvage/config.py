@@ -27,8 +27,8 @@ LEFT_OUT = {
 }
 
 
-def carry_config(root: str, into: str, translate: Translate, peer: str, effects: Effects, emit: Emit) -> None:
-    """Write the configuration of the store at `root` for the store at `into`.
+def carry_config(root: str, into: str, translate: Translate, peer: str, effects: Effects, emit: Emit) -> int:
+    """Write the configuration of the store at `root` for the store at `into`; return how many files cannot be read.
 
     Args:
         root, into: the old store and the new one.
@@ -42,6 +42,7 @@ def carry_config(root: str, into: str, translate: Translate, peer: str, effects:
     """
     folder, out = os.path.join(root, directories.CONFIG), os.path.join(into, directories.CONFIG)
     effects.mkdirs(out)
+    lost = 0
     for name in sorted({name.removesuffix(".bak") for name in effects.listdir(folder)}):
         if name in LEFT_OUT:
             emit({"kind": "config", "file": name, "what": "left out", "why": LEFT_OUT[name]})
@@ -51,6 +52,7 @@ def carry_config(root: str, into: str, translate: Translate, peer: str, effects:
             continue
         value, source = usable(folder, name, effects)
         if value is None:
+            lost += 1
             emit({"kind": "config", "file": name, "what": "lost", "why": "neither it nor its .bak can be read"})
             continue
         changed = translate_offsets(name, value, translate, emit)
@@ -58,6 +60,7 @@ def carry_config(root: str, into: str, translate: Translate, peer: str, effects:
         data = config_json.write(value, peer) if changed or raw is None else raw
         replace_file(os.path.join(out, name), data, effects)
         emit({"kind": "config", "file": name, "what": "translated" if changed else "carried over", "from": source})
+    return lost
 
 
 def usable(folder: str, name: str, effects: Effects) -> tuple[JsonObject | None, str]:

@@ -221,6 +221,9 @@ class Derived:
             os.makedirs(os.path.dirname(new), exist_ok=True)
             os.rename(made, new)
         self.overlay.places[self._at(inside)] = new if there else None
+        folder, place = os.path.dirname(self._at(inside)), os.path.dirname(new)
+        if there and not os.path.isdir(folder):  # the journal makes it; the next look must see what is in it
+            self.overlay.places[folder] = place
         self.journal.changes.append({"op": "swap", "file": inside, "old": old, "new": there})
         self.emit({"what": "replace" if there else "remove", "file": self._at(inside), "why": why})
 

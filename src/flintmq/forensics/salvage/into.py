@@ -41,6 +41,7 @@ from flintmq.store.layout.small_files import StoreFiles
 
 STAGING = "salvage"
 REPORT = "salvage.jsonl"
+CONFIG_LOST = "config-lost"  # code of the note on files of config/ that cannot be read
 PAGE = 4096
 # Files in a store's root that refer to old offsets, with the consequence of leaving each out.
 LEFT_OUT = {
@@ -221,7 +222,9 @@ class Salvage:
         """Carry over the configuration, and report the files left out."""
         before = self.lines.counts["offset"]
         effects = self.plan.log.effects
-        carry_config(self.plan.root, self.out, self.queues.next_of, self.plan.rules.peer, effects, self.lines.emit)
+        rest = self.queues.next_of, self.plan.rules.peer, effects, self.lines.emit
+        if lost := carry_config(self.plan.root, self.out, *rest):
+            self.done.notes[CONFIG_LOST] = lost
         self.done.offsets = self.lines.counts["offset"] - before
         for name in sorted(LEFT_OUT.keys() & set(effects.listdir(self.plan.root))):
             self.lines.emit({"kind": "left-out", "what": name, "why": LEFT_OUT[name]})

@@ -12,8 +12,9 @@ from typing import Any
 
 from flintmq.config.keys import KEYS, StoreConfig
 from flintmq.errors import StoreAccessError, UsageError
+from flintmq.forensics.verify.codes import DEFECTS, NOTES
 from flintmq.storage.store_url import absolute, outside_store
-from flintmq.storage.versioned_json import VersionedJson
+from flintmq.storage.versioned_json import VersionedJson, only
 
 FORM = "flintmq verify 1"
 """Format name and version in the file."""
@@ -88,6 +89,9 @@ class StateFile:
 
 
 def _checked(saved: dict[str, Any]) -> dict[str, Any]:
-    if not isinstance(saved["state"], dict):
-        raise TypeError("no state")
+    state = only(saved, ("root", "settings", "state"))["state"]
+    only(state, ("position", "last_time", "begin", "last", "lost", "findings", "log", "queues", "index"))
+    findings = only(state.get("findings", {}), ("defects", "notes", "defect_counts", "note_counts"))
+    for counts, codes in ("defect_counts", DEFECTS), ("note_counts", NOTES):
+        only(findings.get(counts, {}), codes)
     return saved

@@ -121,7 +121,8 @@ class StoreStream:
 
         Raises:
             UsageError: an option names a queue that the store does not have.
-            StoreError: nothing was stored at the time to begin at, or later (and no strategy allows it).
+            StoreError: nothing was stored at the time to begin at, or later (and no strategy allows it); or files of
+                a queue are missing (failOnDataLoss).
             NotAStoreError, UnsupportedFormatError, StoreAccessError: the store cannot be read.
         """
         from flintmq.store.read.known_topics import unknown_topics
@@ -131,8 +132,18 @@ class StoreStream:
         if unknown:
             more = f" (and {len(unknown) - 1} other topics)" if unknown[1:] else ""
             self.tell(f"{unknown[0]}{more}; it is read once it exists")
+        if self.options.start != "latest":
+            self._find_unlisted(queues)
         starts = self._starts(queues)
         return self._flat(starts, begin_anchor(queues, starts))
+
+    def _find_unlisted(self, queues: StreamQueues) -> None:
+        """Fail, or report it, if queues that the store should have lack their files: no task need walk past them."""
+        topics = queues.lookup.snapshot.broker.topics
+        for name in sorted(queues.lookup.without_files):
+            if queues.wants(name) and (not topics or name.topic in topics):
+                self._lost(queues, name, 0, "the queue's files are missing; `flintmq rebuild` makes them")
+        self._report_losses()
 
     def initial_at(self, position: int) -> dict[str, int]:
         """Return the offset from which on messages begin at a log offset or later.

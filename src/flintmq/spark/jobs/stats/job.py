@@ -98,7 +98,7 @@ def stats(
     for (part, _), answer in zip(tasks, answers, strict=True):
         part.count(answer["tally"])
         tally.merge(Tally.of(answer["tally"]))
-    lags = [lag for part in parts for lag in part.lags(tally)]
+    lags = [lag for part in parts for lag in part.lags(tally, report)]
     lags = merged(lags) if many else lags
     found = statistics(tally, [lag for lag in lags if topics is None or lag.topic in topics])
     found.store, found.live = options.path, any(part.is_live for part in parts)
@@ -151,12 +151,12 @@ class StoreCount:
         """Add the answer of a task."""
         self.messages, self.bytes = self.messages + state["messages"], self.bytes + state["bytes"]
 
-    def lags(self, tally: Tally) -> list[Lag]:
-        """Return the lag of each group of the store."""
+    def lags(self, tally: Tally, report: Report) -> list[Lag]:
+        """Return the lag of each group of the store; `report` receives why some may be unknown."""
         ends = tally.queues.rows
         read = self.plan.options
         return consumer_lag(
-            read.path, read.config, lambda topic, queue: _end(ends.get(queue_key(topic, queue, self.broker)))
+            read.path, read.config, lambda topic, queue: _end(ends.get(queue_key(topic, queue, self.broker))), report
         )
 
     def line(self) -> dict[str, Any]:

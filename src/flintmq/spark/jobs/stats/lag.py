@@ -10,6 +10,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from flintmq.config.keys import StoreConfig
+from flintmq.lake.asked import note_unread_offsets
+from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.read.queue_lookup import Bounds, QueueLookup
@@ -56,19 +58,23 @@ def _ordered(lags: Iterable[Lag]) -> list[Lag]:
     return sorted(lags, key=lambda lag: (-lag.behind, lag.group, lag.topic))
 
 
-def consumer_lag(root: str, config: StoreConfig, end_in_log: Callable[[str, int], int | None]) -> list[Lag]:
+def consumer_lag(
+    root: str, config: StoreConfig, end_in_log: Callable[[str, int], int | None], report: Report | None = None
+) -> list[Lag]:
     """Return the lag of each group on each topic for which it has offsets, the largest first.
 
     Args:
         root: directory or URL of the store.
         config: RocketMQ's keys.
         end_in_log: returns the queue offset after the last message of a queue in the log, if there is one.
+        report: receives notes on files of offsets that cannot be used.
 
     Raises:
         StoreAccessError: a directory or file may not be read.
     """
     lookup = QueueLookup(Snapshot.open(root, config))
     broker = lookup.snapshot.broker
+    note_unread_offsets(broker, report or Report())
     found = [(key, offsets) for key, offsets in broker.consumer_offsets.items()]
     found += [(key, {0: offset}) for key, offset in broker.lmq_offsets.items()]
     lags = []

@@ -333,7 +333,7 @@ def _values(found: Statistics, name: str, title: str, noun: str) -> Card:
 
 def _lag(found: Statistics) -> Card:
     if not found.lags:
-        return Card("Consumer lag", "The store has no consumer offsets (config/consumerOffset.json).")
+        return Card("Consumer lag", "No consumer offsets can be read (config/consumerOffset.json).")
     rows = [
         [
             _name(lag["group"]),
