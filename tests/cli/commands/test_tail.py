@@ -78,6 +78,19 @@ def line(process: subprocess.Popen[str]) -> str:
     return process.stdout.readline()
 
 
+@pytest.mark.parametrize("gone", ["", "commitlog"])
+def test_following_ends_with_the_store(tmp_path: Path, gone: str) -> None:
+    """A disk that is not mounted any more gives no messages: nobody should wait for them."""
+    root = tmp_path / "store"
+    with open_small(root) as store:
+        put_all(store, 1)
+    with following(root, "--format", "{body}") as process:
+        assert process.stdout is not None and process.stdout.readline().startswith("000000")
+        shutil.rmtree(root / gone)
+        _, told = process.communicate(timeout=60)
+    assert process.returncode == 2 and f"{root / gone}: it is not there any more".replace("/:", ":") in told
+
+
 def test_following_a_live_store_until_ctrl_c(tmp_path: Path) -> None:
     with MessageStore(tmp_path, dev=True) as store:
         store.put(Message("T", b"before"))

@@ -118,7 +118,6 @@ def _text(found: Comparison) -> Iterator[str]:
     yield from (_side_line("a", found.a), _side_line("b", found.b))
     if found.messages is None:
         span = f"log offsets {found.begin} to {found.end}, {size(found.end - found.begin)}, by offset"
-        span += ", but for the damaged places" if found.a.damage + found.b.damage else ""
         yield f"compared {span}" if found.end > found.begin else "compared nothing: the logs have no offset in common"
     else:
         yield f"compared {found.messages[0]} messages of a and {found.messages[1]} of b, by topic, queue and offset"

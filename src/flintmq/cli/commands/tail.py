@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import select
 import sys
 from collections.abc import Iterator
@@ -25,8 +26,9 @@ from flintmq.cli.options import (
 )
 from flintmq.cli.output import Output, output
 from flintmq.cli.values import parse_tags, store_config, time_range
-from flintmq.errors import UsageError
+from flintmq.errors import NotAStoreError, UsageError
 from flintmq.storage.stop_event import StopEvent
+from flintmq.store.layout.directories import LOG
 
 if TYPE_CHECKING:
     from flintmq.forensics.topic_tail import TopicTail
@@ -40,10 +42,24 @@ LINES = 10
 
 
 class ReaderGone(StopEvent):
-    """Set once the reader of our output has gone, noticed also while nothing is printed."""
+    """Set once the reader of our output has gone, noticed also while nothing is printed.
+
+    Args:
+        store: what is followed; a store that is gone is an error, as nothing would come any more.
+    """
+
+    def __init__(self, store: str) -> None:
+        super().__init__()
+        self._there = [path for path in (store, os.path.join(store, LOG)) if os.path.isdir(path)]
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for that; return whether the reader has gone."""
+        """Wait for that; return whether the reader has gone.
+
+        Raises:
+            NotAStoreError: the store is gone.
+        """
+        if gone := [path for path in self._there if not os.path.isdir(path)]:
+            raise NotAStoreError(f"{gone[0]}: it is not there any more; bring it back (is its disk mounted?)")
         try:
             watched = select.poll()
             watched.register(sys.stdout.fileno(), 0)  # errors and hang-ups are reported anyway
@@ -114,7 +130,7 @@ def command(
             nonlocal incomplete
             yield from first
             incomplete = report_incomplete(out, view, tail.report, f"messages of topic {topic}")
-            yield from tail.coming(ReaderGone())
+            yield from tail.coming(ReaderGone(view.root))
 
         if follow:
             shown = (show(message, bodies.of(message)) for message in islice(more(), limit))
