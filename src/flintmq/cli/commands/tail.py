@@ -119,6 +119,7 @@ def command(
 
     out, bodies, show = output(as_json), Bodies(decompress), message_writer(template, as_json)
     with flintmq.open_store(store, config=store_config(settings)) as view:
+        gone = ReaderGone(view.root)
         tail = TopicTail(view, topic, queue, parse_tags(tag), expected=follow)
         first = tail.last(LINES if lines is None else lines) if since is None else tail.since(since, end)
         _report_gaps(tail, out, follow)
@@ -130,7 +131,7 @@ def command(
             nonlocal incomplete
             yield from first
             incomplete = report_incomplete(out, view, tail.report, f"messages of topic {topic}")
-            yield from tail.coming(ReaderGone(view.root))
+            yield from tail.coming(gone)
 
         if follow:
             shown = (show(message, bodies.of(message)) for message in islice(more(), limit))
