@@ -34,8 +34,7 @@ def note_unread_offsets(broker: BrokerConfig, report: Report) -> None:
     """Note as lost what files of config/ that cannot be used say of committed offsets."""
     for problem in broker.problems:
         if os.path.basename(problem.file).startswith((OFFSETS, LMQ_OFFSETS)):
-            text = f"{problem.file} cannot be used ({problem.reason}): what groups have consumed is not known"
-            report.note(LOST, text)
+            report.note(LOST, f"{problem.file} cannot be used ({problem.reason}): its offsets are not known")
 
 
 def as_the_store_has(

@@ -28,7 +28,7 @@ LEFT_OUT = {
 
 
 def carry_config(root: str, into: str, translate: Translate, peer: str, effects: Effects, emit: Emit) -> int:
-    """Write the configuration of the store at `root` for the store at `into`; return how many files cannot be read.
+    """Write the configuration of a store for a new one; return how many files are lost.
 
     Args:
         root, into: the old store and the new one.

@@ -138,7 +138,7 @@ class StoreStream:
         return self._flat(starts, begin_anchor(queues, starts))
 
     def _find_unlisted(self, queues: StreamQueues) -> None:
-        """Fail, or report it, if queues that the store should have lack their files: no task need walk past them."""
+        """Fail, or report it, if a queue lacks its files: no task need walk past its messages."""
         topics = queues.lookup.snapshot.broker.topics
         for name in sorted(queues.lookup.without_files):
             if queues.wants(name) and (not topics or name.topic in topics):
