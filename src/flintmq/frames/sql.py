@@ -22,7 +22,6 @@ from flintmq.config.text import check_integer
 from flintmq.errors import CorruptStoreError, MissingExtraError, UsageError
 from flintmq.frames.dataset import StoreDataset
 from flintmq.frames.statements import DENIED, FREE, LOCKED, close, refuse_lost_answers
-from flintmq.lake.asked import note_unread_offsets
 from flintmq.message import MEMBER_COLUMNS
 from flintmq.store.commitlog.report import LOST
 from flintmq.store.view import StoreView, open_store
@@ -201,7 +200,6 @@ def _tables(messages: StoreDataset, question: str) -> Iterator[tuple[str, pa.Tab
                 _find_all(view, messages)
                 found["queues"] += [{**queue._asdict(), **words} for queue in view.queues()]
             if "offsets" in named:
-                note_unread_offsets(view.broker, messages.report)
                 found["offsets"] += [{**row, **words} for row in _offsets(view)]
     members = [(name, pa.string()) for name in MEMBER_COLUMNS] if messages.many else []
     for name, rows in found.items():
