@@ -7,7 +7,6 @@ broker_options  divides the options of a read of several stores by broker
 option_text     parses options that Spark passes as text: names, flags, numbers, durations
 offsets         reads queue offsets from JSON
 asked           compares the topics, offsets and times of a read with the store
-scan_bounds     finds where in the log single queues begin and end
 splits          cuts a log into ranges at record starts
 scan            plans a read, and scans one range of it into batches
 members         plans a read of several stores

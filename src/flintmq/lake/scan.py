@@ -5,6 +5,7 @@ The Spark source and the export both use it.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 
@@ -19,16 +20,21 @@ from flintmq.errors import FlintError
 from flintmq.lake.asked import as_the_store_has
 from flintmq.lake.explode import before_exploding, exploded, with_needed
 from flintmq.lake.options import ReadOptions
-from flintmq.lake.scan_bounds import scan_bounds
 from flintmq.lake.splits import LogRange, check_end, deleted_before, resolve_cuts
+from flintmq.message import StoredMessage
 from flintmq.storage.store_url import absolute
 from flintmq.store.commitlog.anchor import KnownLog
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.log_end import refuse_damaged_ends
-from flintmq.store.commitlog.predicate import Predicate
+from flintmq.store.commitlog.predicate import LEAST, MOST, Predicate
+from flintmq.store.commitlog.records import record_at
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import LogWalk, Piece
+from flintmq.store.consumequeue.reader import batch_queue, plain_queue
+from flintmq.store.layout import directories
+from flintmq.store.layout.queue_name import QueueName
+from flintmq.store.read.log_map import is_at_queue_offset
 
 BATCH_BYTES = 4 << 20  # fastest in Spark: 1 MiB takes a sixth more time, 32 MiB twice as much
 
@@ -172,3 +178,51 @@ def check_vanished(options: ReadOptions, report: Report) -> None:
     """Raise StoreError if failOnDataLoss is set and a file was deleted during the walk."""
     if options.fail_on_data_loss:
         refuse_vanished(report, f"plan it again, or set {options.skip_option}")
+
+
+def scan_bounds(root: str, log: LogFiles, predicate: Predicate, end: int) -> tuple[int, int]:
+    """Find the log offsets between which all records of the wanted queue offsets are.
+
+    This is only an optimization. It applies where the option `assign` names the queues and each of them has an offset
+    whose unit points to the right record of the log. Otherwise the whole log is scanned, and the rows are the same.
+
+    Args:
+        root: directory of the store.
+        log: files of its log.
+        predicate: selects queues and queue offsets.
+        end: log offset where the log ends.
+
+    Returns:
+        (begin, end): begin is the first byte of a record or the log's minimum.
+
+    Raises:
+        StoreAccessError: a file may not be read.
+    """
+    begin = min(log.min_offset, end)
+    if not predicate.queues:
+        return begin, end
+    ranges = {(topic, queue): (least, stop) for topic, queue, least, stop in predicate.offsets}
+    firsts, stops = [], []
+    for topic, queue in predicate.queues:
+        least, stop = ranges.get((topic, queue), (LEAST, MOST))
+        first = _record_of_unit(root, log, QueueName(topic, queue), least) if least > LEAST else None
+        last = _record_of_unit(root, log, QueueName(topic, queue), stop) if stop < MOST else None
+        firsts += [first.physical_offset] if first is not None else []
+        # An inner batch that contains the bound has wanted messages too: it is read, and the scan selects among them.
+        stops += [last.physical_offset + last.size] if last is not None else []
+    if len(firsts) == len(predicate.queues):
+        begin = max(begin, min(firsts))
+    if len(stops) == len(predicate.queues):
+        end = max(begin, min(end, max(stops)))
+    return begin, end
+
+
+def _record_of_unit(root: str, log: LogFiles, name: QueueName, offset: int) -> StoredMessage | None:
+    """Return the record at an offset of a queue, if the queue's unit points to it."""
+    batch = log.effects.is_dir(os.path.join(root, directories.BATCH_QUEUES, name.topic))
+    units = (batch_queue if batch else plain_queue)(root, name, log.effects)
+    unit = units.unit(units.number_of(offset))
+    if unit is None or not units.points_to_record(unit):
+        return None
+    message = record_at(log, unit.physical_offset)
+    return message if message is not None and is_at_queue_offset(message, name, offset) else None
