@@ -13,10 +13,13 @@ import flintmq
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreLockedError, UsageError
 from flintmq.forensics.salvage.filler import TOPIC
-from flintmq.forensics.salvage.in_place import plan_in_place, undo_in_place
+from flintmq.forensics.salvage.in_place import FarRecords, plan_in_place, undo_in_place
 from flintmq.forensics.verify.run import verify
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.lock import StoreLock, is_live
+from flintmq.store.commitlog.snapshot import list_log
+from flintmq.store.commitlog.walk import LogWalk
+from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
 from flintmq.testing import write_store
 from tests.compat.stores import Golden
 from tests.robustness.hostile.commands import stamps
@@ -248,3 +251,27 @@ def test_a_second_damage_gets_a_journal_of_its_own(golden: Any, tmp_path: Path) 
     assert tree(root) == before
     told = json.loads((root / "quarantine" / "salvage-0002" / "journal.json").read_text())
     assert told["state"] == "undone" and len(told["told"]["ranges"]) == 1
+
+
+def found(root: Path, config: StoreConfig) -> list[tuple[int, int, int]]:
+    far, dispatcher = FarRecords(), Dispatcher(DispatchRules.of(config))
+    for piece in LogWalk(list_log(str(root), config), strict=False):
+        for block in dispatcher.blocks(piece):
+            far.take(block, dispatcher)
+    return far.found
+
+
+def test_no_golden_store_has_any(golden_store: Golden) -> None:
+    assert found(golden_store.path, config_of(golden_store)) == []
+
+
+@pytest.mark.parametrize("bit", [20, 1])  # too far away; near by, and denied by the queue's next records
+def test_one_that_cannot_be_is_covered_in_place(golden: Any, tmp_path: Path, bit: int) -> None:
+    root, row = golden("basic").copy(tmp_path), golden("basic").rows[100]
+    assert row["queue_offset"] & 1 << bit == 0, "flipped, it grows"
+    flip(root / "commitlog" / FIRST, row["physical_offset"] + 27 - bit // 8, 1 << bit % 8)
+    place = row["physical_offset"], row["size"]
+    assert [line[:2] for line in found(root, config_of(golden("basic")))] == [place]
+    mended = mend(root, golden("basic"))
+    assert [(line["offset"], line["bytes"]) for line in mended.ranges] == [place] and mended.left == {}
+    assert verify(root).defects == []

@@ -8,6 +8,5 @@ in_place   plans and makes the least change to a store
 derived    replaces damaged queues, index and small files
 journal    journals changes, so that they can be finished or undone
 filler     makes filler records over damaged ranges
-misplaced  finds records with an implausible queue offset
 holes      fills the queue offsets of lost messages
 """

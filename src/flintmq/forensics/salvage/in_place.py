@@ -23,8 +23,8 @@ from flintmq.forensics.salvage import journal as journals
 from flintmq.forensics.salvage.derived import Derived
 from flintmq.forensics.salvage.filler import LEAST, Range, filler_records
 from flintmq.forensics.salvage.journal import SalvageJournal
-from flintmq.forensics.salvage.misplaced import FarRecords
 from flintmq.forensics.salvage.queues import Emit
+from flintmq.format.consume_queue import UNIT, UNIT_SIZE
 from flintmq.format.index import PEER_533
 from flintmq.format.record_view import HEAD_SIZE, size_at, store_time_at, store_times
 from flintmq.format.start_fields import WrongField, disarmed
@@ -39,7 +39,8 @@ from flintmq.store.commitlog.report import Damage, Report
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.start_records import wrong_records
 from flintmq.store.commitlog.walk import LogWalk
-from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
+from flintmq.store.consumequeue.writer import OpenFiles, QueueWriter
+from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules, UnitBlock
 from flintmq.store.layout import directories
 from flintmq.store.layout.given_sizes import open_root
 from flintmq.store.layout.store_config import batch_topics
@@ -455,3 +456,57 @@ def _last_byte(file: LogFile, effects: Effects) -> int:
             if data:
                 return start + len(data)
     return 0
+
+
+class _Nowhere(OpenFiles):
+    """Discards the data written to it."""
+
+    def write(self, path: str, file_size: int, data: bytes | memoryview, position: int) -> None:
+        """Discard the data."""
+
+
+class _Places(QueueWriter):
+    """Discards units, and keeps the log offsets of those that a queue writer would skip."""
+
+    far: list[int]
+
+    def _is_far(self, offset: int, run: int, physical_offset: int) -> bool:
+        found = super()._is_far(offset, run, physical_offset)
+        if found:
+            self.far.append(physical_offset)
+        return found
+
+    def _deny(self, offset: int, physical_offset: int) -> None:
+        super()._deny(offset, physical_offset)
+        if 0 <= self.next < offset:  # a smaller one repeats an offset, or begins the queue again: nothing to cover
+            self.far.append(physical_offset)
+
+
+class FarRecords:
+    """Finds records with an implausible queue offset, block by block in log order.
+
+    Such an offset is too far away, or contradicted later. Only the appended checksum property protects that field.
+    QueueWriter applies the same rule: such a record gets no unit, so that no broker would serve it.
+
+    Attributes:
+        found: log offset, size and store time in ms of each.
+    """
+
+    def __init__(self) -> None:
+        self.found: list[tuple[int, int, int]] = []
+        self._queues: dict[int, _Places] = {}
+        self._files = _Nowhere()
+
+    def take(self, block: UnitBlock, dispatcher: Dispatcher) -> None:
+        """Take the next block of a Dispatcher."""
+        for number, first, end in block.queues:
+            if number not in self._queues:
+                path = dispatcher.queues.keys[number].path
+                self._queues[number] = _Places(self._files, os.devnull, path or "", UNIT_SIZE, 0, Report())
+            queue = self._queues[number]
+            queue.far = []
+            queue.place(block.offsets, block.times, block.units, first, end)
+            for at in range(first, end) if queue.far and number not in dispatcher.lmq_numbers else ():
+                unit = UNIT.unpack(block.units, at * UNIT_SIZE)
+                if unit.physical_offset in queue.far:
+                    self.found.append((unit.physical_offset, unit.size, block.times[at]))
