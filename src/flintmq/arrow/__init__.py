@@ -10,7 +10,6 @@ batches        makes batches from pieces of the log
 column_block   holds the memory of one batch, filled by the kernel
 column_layout  lays out the columns of a batch in its memory
 vanished       accounts for log files that were deleted while they were read
-piece_memory   gives memory for pieces of the log, and takes it again once no batch holds it
 view_block     holds the memory of a batch whose text and bodies are views of the log
 ipc_template   turns memory into a batch in one call, as an Arrow IPC message
 by_topic       gathers frequent topics in batches of their own

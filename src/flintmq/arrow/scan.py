@@ -6,6 +6,7 @@ Both use the one walker, so their batches hold exactly the valid records, and st
 from __future__ import annotations
 
 import os
+import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
 from itertools import accumulate
@@ -19,13 +20,13 @@ from flintmq.arrow.column_layout import Rates
 from flintmq.arrow.members import rows_of_members
 from flintmq.arrow.options import ScanOptions
 from flintmq.arrow.parallel import parallel_batches
-from flintmq.arrow.piece_memory import PieceMemory
 from flintmq.arrow.schema import has_views
 from flintmq.arrow.vanished import CODE, accounted, refuse_vanished
 from flintmq.cluster.member import Member
 from flintmq.config.keys import StoreConfig
 from flintmq.config.text import check_integer
 from flintmq.errors import UsageError
+from flintmq.storage.mutex import Lock
 from flintmq.store.commitlog.end_of_log import NO_FACTS, StopFacts
 from flintmq.store.commitlog.files import MAX_RECORD, LogFiles
 from flintmq.store.commitlog.predicate import LEAST, MOST, Predicate
@@ -309,3 +310,48 @@ def _ms(what: str, time: int | datetime | None) -> int | None:
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+MOST_WATCHED = 64 << 20  # bytes of memory that is watched; what is beyond goes back to Arrow by itself
+
+
+class PieceMemory:
+    """Memory for the pieces of one scan; call it with a number of bytes.
+
+    New memory costs page faults, so the next pieces get that of batches which their consumer has dropped.
+
+    Each call wraps the memory in an object of its own, which every view of these bytes keeps alive, so the memory is
+    free when that object is gone.
+
+    Thread: any.
+    """
+
+    def __init__(self) -> None:
+        self._lock = Lock()
+        self._watched: list[tuple[pa.Buffer, weakref.ref[pa.Buffer]]] = []  # the oldest first
+        self._bytes = 0
+
+    def __call__(self, size: int) -> memoryview:
+        """Return writable memory of this many bytes, with any content."""
+        with self._lock:
+            memory = self._free(size)
+            if memory is None:
+                memory = pa.allocate_buffer(size)
+                self._bytes += size
+            lent = pa.py_buffer(memoryview(memory)[:size])
+            self._watched.append((memory, weakref.ref(lent)))
+            self._let_go()
+        return memoryview(lent).cast("B")
+
+    def _let_go(self) -> None:
+        """Watch the oldest memory no longer where it is too much. The caller has the lock."""
+        while self._bytes > MOST_WATCHED:
+            self._bytes -= self._watched.pop(0)[0].size
+
+    def _free(self, size: int) -> pa.Buffer | None:
+        """Take memory of this size, or up to twice, that nothing refers to from the list."""
+        for at, (memory, lent) in enumerate(self._watched):
+            if size <= memory.size <= 2 * size and lent() is None:
+                del self._watched[at]
+                return memory
+        return None
