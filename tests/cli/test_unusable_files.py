@@ -102,3 +102,59 @@ def test_queues_without_a_directory_are_said(
     assert text not in said()
     shutil.rmtree(store / "consumequeue" / "Orders" / "1")
     assert text in said()
+
+
+@pytest.mark.parametrize("door", ["inspect", "metrics", "sql"])
+def test_offsets_outside_their_queue_are_said(
+    run: Run, golden: Callable[[str], Golden], tmp_path: Path, door: str
+) -> None:
+    store = golden("config").copy(tmp_path)
+    path = store / "config" / OFFSETS
+    whole = path.read_text()
+    if door == "sql":
+        pytest.importorskip("duckdb", reason="duckdb is not installed")
+    words = (door, store, *(["select * from offsets"] if door == "sql" else []))
+    for old, new, text in (
+        ('"Trade@TradeGroup":{0:17', '"Trade@TradeGroup":{0:19', None),  # the end itself
+        ('"Trade@TradeGroup":{0:17', '"Trade@TradeGroup":{0:-1', None),  # nothing consumed
+        (
+            '"Trade@TradeGroup":{0:17',
+            '"Trade@TradeGroup":{0:20',
+            "offset 20 in queue Trade/0, which ends at 19: it gets",
+        ),
+        (
+            '"Trade@TradeGroup":{0:17',
+            '"Trade@TradeGroup":{0:-5',
+            "offset -5 in queue Trade/0, which ends at 19: it beg",
+        ),
+        (
+            '"Trade@TradeGroup":{0:17',
+            '"Trade@TradeGroup":{9:17',
+            "offset 17 in queue Trade/9, which ends at 0: it gets",
+        ),
+        ('"Trade@TradeGroup"', '"Gone@TradeGroup"', None),  # a deleted topic leaves its offsets
+    ):
+        assert old in whole
+        path.write_text(whole.replace(old, new))
+        result = run(*words)
+        said = result.out + result.err
+        assert result.code == 0 and 'code="offset-absent"' not in said
+        if door == "metrics":
+            assert ('code="offset-ahead"} 1' in said) == (text is not None)
+        else:
+            assert said.count("whatever its lag is") == (text is not None) and (text or "") in said
+
+
+@pytest.mark.parametrize("door", ["inspect", "metrics", "sql", "verify"])
+def test_the_offsets_of_another_broker_are_said(
+    run: Run, golden: Callable[[str], Golden], tmp_path: Path, door: str
+) -> None:
+    store = golden("config").copy(tmp_path)
+    (store / "config" / OFFSETS).write_text(
+        '{"offsetTable":{"RMQ_SYS_TRANS_HALF_TOPIC@CID_RMQ_SYS_TRANS":{0:30},"Bills@b":{0:5},"Mail@m":{0:7}}}'
+    )
+    if door == "sql":
+        pytest.importorskip("duckdb", reason="duckdb is not installed")
+    result = run(door, store, *(["select * from offsets"] if door == "sql" else []))
+    text = "no topic of the committed offsets is in this store (Bills, Mail)"
+    assert ('code="offset-absent"} 1' if door == "metrics" else text) in result.out + result.err

@@ -303,6 +303,7 @@ class _Inspector:
                 self._note("log-end", note.text)
         self._note_gaps()
         self._note_missing_queues()
+        self._note_offsets()
         found.notes = self.notes
         return found
 
@@ -337,6 +338,33 @@ class _Inspector:
         missing = sorted(self._asked("queues", self.root, lambda: self.lookup.without_files) or ())
         if missing:
             self._note("queue-files", lacking_text(missing))
+
+    def _note_offsets(self) -> None:
+        """Note committed offsets after the ends of their queues, where lag is 0 though the group gets nothing."""
+        if not self.bounds:
+            return  # the ends of the queues are not known
+
+        def end_of(topic: str, queue_id: int) -> int | None:
+            bounds = self.bounds.get(QueueName(topic, queue_id))
+            return None if bounds is None else bounds.max
+
+        found, absent = config_reader.offsets_outside(self.snapshot.broker, end_of)
+        if found and self.snapshot.facts.live:  # a group may have consumed what came after the ends were read
+            now = QueueLookup(self.snapshot.again(), self.lookup)
+            ends = [
+                self._asked("queue", one.topic, partial(now.bounds, QueueName(one.topic, one.queue_id)))
+                for one in found
+            ]
+            found = [
+                one
+                for one, end in zip(found, ends, strict=True)
+                if end and config_reader.is_outside(one.offset, end.max)
+            ]
+        for number, one in enumerate(found[:MOST_PROBLEMS], 1):
+            more = f" (and {len(found) - number} more)" if number == MOST_PROBLEMS < len(found) else ""
+            self._note("offset-ahead", f"{one.text}{more}")
+        if absent:
+            self._note("offset-absent", config_reader.absent_text(absent))
 
     # -- files -----------------------------------------------------------------------------------------------------
 

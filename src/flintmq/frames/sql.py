@@ -6,6 +6,7 @@ Python and the libraries take about 150 MiB more.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import tempfile
@@ -24,12 +25,16 @@ from flintmq.frames.dataset import StoreDataset
 from flintmq.frames.statements import DENIED, FREE, LOCKED, close, refuse_lost_answers
 from flintmq.message import MEMBER_COLUMNS
 from flintmq.store.commitlog.report import LOST
+from flintmq.store.layout.config_reader import absent_text, offsets_outside
 from flintmq.store.view import StoreView, open_store
+
+log = logging.getLogger("flintmq.store")
 
 MEMORY_BYTES = 192 << 20
 THREADS = 2  # more threads use more memory, and the scan feeds them one batch at a time
 ANSWER_BYTES = 4 << 20  # approximate size of a batch of results
 MOST_ROWS = 4096
+MOST_NOTES = 20
 SAMPLE = 1000  # approximate number of records from which the size of records is estimated
 
 _QUEUES: list[tuple[str, pa.DataType]] = [
@@ -222,6 +227,10 @@ def _find_all(view: StoreView, messages: StoreDataset) -> None:
 
 
 def _offsets(view: StoreView) -> Iterator[dict[str, Any]]:
+    ends = {(queue.topic, queue.queue_id): queue.max_offset for queue in view.queues()}
+    found, absent = offsets_outside(view.broker, lambda topic, queue_id: ends.get((topic, queue_id)))
+    for text in [*(one.text for one in found[:MOST_NOTES]), *([absent_text(absent)] if absent else [])]:
+        log.warning("%s: %s", view.root, text)
     for (topic, group), queues in sorted(view.broker.consumer_offsets.items()):
         for queue_id, offset in sorted(queues.items()):
             yield {"consumer_group": group, "topic": topic, "queue_id": queue_id, "next_offset": offset}

@@ -15,9 +15,9 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import CorruptStoreError, FlintError, FormatError
 from flintmq.forensics.inspect import Inspection, OffsetSummary, inspect_messages
 from flintmq.forensics.retention_plan import Known, RetentionPlan, plan_of
-from flintmq.forensics.verify.small_files import is_outside
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.layout import followed, following
+from flintmq.store.layout.config_reader import is_outside
 from flintmq.store.layout.directories import find_root
 from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.read.queue_lookup import QueueLookup

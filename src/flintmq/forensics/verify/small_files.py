@@ -15,10 +15,9 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import FormatError, StoreAccessError
 from flintmq.forensics.verify.findings import Findings
 from flintmq.format import checkpoint, config_json, flintmq_mark
-from flintmq.format.consume_queue import SCHEDULE_TOPIC
 from flintmq.storage.filesystem import Effects
 from flintmq.store.layout import config_reader, directories
-from flintmq.store.layout.config_reader import TABLES, BrokerConfig
+from flintmq.store.layout.config_reader import TABLES, BrokerConfig, absent_text, offsets_outside
 from flintmq.store.layout.root_names import NOT_CHECKED, is_of_a_store
 
 JSON_NAME: Final = re.compile(r"[A-Za-z]+\.json|timermetrics|transactionMetrics")
@@ -131,14 +130,6 @@ def _check_json(path: str, name: str, findings: Findings, effects: Effects) -> N
             findings.defect("config-bad", path, None, expected="an object for each topic", found="something else")
 
 
-def is_outside(offset: int, end: int) -> bool:
-    """Return whether a committed offset is not in a queue with this end.
-
-    -1: the group has consumed nothing.
-    """
-    return not -1 <= offset <= end
-
-
 def check_offsets(
     root: str, broker: BrokerConfig, end_of: Callable[[str, int], int | None], findings: Findings
 ) -> None:
@@ -151,24 +142,13 @@ def check_offsets(
         findings: takes the defects.
     """
     folder = os.path.join(root, directories.CONFIG)
-
-    def check(name: str, owner: str, topic: str, queue_id: int, offset: int) -> None:
-        end = end_of(topic, queue_id)
-        if end is None and topic not in broker.topics:
-            return  # the topic was deleted; RocketMQ removes such offsets in time
-        if is_outside(offset, end or 0):
-            wanted = f"up to {end or 0}" if offset > 0 else f"from 0 to {end or 0} (-1: none yet)"
-            expected = f"{owner}, queue {topic}/{queue_id}: an offset {wanted}"
-            findings.defect("offset-ahead", os.path.join(folder, name), None, expected=expected, found=str(offset))
-
-    offsets = config_reader.LMQ_OFFSETS if config_reader.LMQ_OFFSETS in broker.files else config_reader.OFFSETS
-    for (topic, group), queues in broker.consumer_offsets.items():
-        for queue_id, offset in queues.items():
-            check(offsets, f"group {group}", topic, queue_id, offset)
-    for (topic, group), offset in broker.lmq_offsets.items():
-        check(offsets, f"group {group}", topic, 0, offset)
-    for level, offset in broker.delay_offsets.items():
-        check(config_reader.DELAYS, f"delay level {level}", SCHEDULE_TOPIC, level - 1, offset)
+    found, absent = offsets_outside(broker, end_of)
+    for name, owner, topic, queue_id, offset, end in found:
+        wanted = f"up to {end}" if offset > 0 else f"from 0 to {end} (-1: none yet)"
+        expected = f"{owner}, queue {topic}/{queue_id}: an offset {wanted}"
+        findings.defect("offset-ahead", os.path.join(folder, name), None, expected=expected, found=str(offset))
+    if absent:
+        findings.note("offset-absent", absent_text(absent), folder)
 
 
 def check_root(root: str, config: StoreConfig, findings: Findings, effects: Effects) -> None:

@@ -12,13 +12,14 @@ Pages: docs/internals/format/config.md. Upstream: ConfigManager and its subclass
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from flintmq.errors import FormatError, StoreAccessError
 from flintmq.format import config_json
+from flintmq.format.consume_queue import SCHEDULE_TOPIC
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.store.layout import directories
 
@@ -147,6 +148,65 @@ def batch_topics_of(value: config_json.JsonObject) -> set[str]:
     """Return the topics of type BatchCQ among the content of topics.json."""
     topics = _objects(value.get("topicConfigTable"))
     return {name for name, settings in topics if _topic(name, settings).queue_type == BATCH_TYPE}
+
+
+OF_EVERY_BROKER = ("RMQ_SYS_", "rmq_sys_", "%RETRY%", SCHEDULE_TOPIC)  # begins of the names of such topics
+
+
+class OutsideOffset(NamedTuple):
+    """A committed offset that is not in its queue, of which `end` is the offset after the last message."""
+
+    file: str
+    owner: str
+    topic: str
+    queue_id: int
+    offset: int
+    end: int
+
+    @property
+    def text(self) -> str:
+        """One line for people."""
+        cost = "it gets nothing until the queue has grown so far" if self.offset > 0 else "it begins anew"
+        place = f"{self.owner} has the offset {self.offset} in queue {self.topic}/{self.queue_id}"
+        return f"{place}, which ends at {self.end}: {cost}, whatever its lag is; run `flintmq verify`"
+
+
+def is_outside(offset: int, end: int) -> bool:
+    """Return whether a committed offset is not in a queue with this end.
+
+    -1: the group has consumed nothing.
+    """
+    return not -1 <= offset <= end
+
+
+def offsets_outside(
+    broker: BrokerConfig, end_of: Callable[[str, int], int | None]
+) -> tuple[list[OutsideOffset], list[str]]:
+    """Return the committed offsets after the end of their queue, or negative, and topics that are not there.
+
+    Deleted topics leave offsets, so topics are only returned if none is there: the file is another broker's.
+
+    Args:
+        broker: the content of config/.
+        end_of: queue offset after the last message of a queue, None for a queue that does not exist.
+    """
+    name = LMQ_OFFSETS if LMQ_OFFSETS in broker.files else OFFSETS
+    rows = [(name, f"group {g}", t, q, at) for (t, g), qs in broker.consumer_offsets.items() for q, at in qs.items()]
+    rows += [(name, f"group {group}", topic, 0, at) for (topic, group), at in broker.lmq_offsets.items()]
+    rows += [(DELAYS, f"delay level {n}", SCHEDULE_TOPIC, n - 1, at) for n, at in broker.delay_offsets.items()]
+    ends = [end_of(topic, queue_id) for _, _, topic, queue_id, _ in rows]
+    there = {row[2] for row, end in zip(rows, ends, strict=True) if end is not None} | broker.topics.keys()
+    found = [OutsideOffset(*row, end or 0) for row, end in zip(rows, ends, strict=True) if row[2] in there]
+    named = {row[2] for row in rows if row[4] > 0 and not row[2].startswith(OF_EVERY_BROKER)}
+    return [one for one in found if is_outside(one.offset, one.end)], sorted(named) if named.isdisjoint(there) else []
+
+
+def absent_text(topics: list[str]) -> str:
+    """Return a line for people on committed offsets of topics that are not there."""
+    return (
+        f"no topic of the committed offsets is in this store ({', '.join(topics[:3])}): is the file another broker's? "
+        "Groups begin anew here"
+    )
 
 
 class ConfigReader:
