@@ -340,7 +340,7 @@ class _Inspector:
             self._note("queue-files", lacking_text(missing))
 
     def _note_offsets(self) -> None:
-        """Note committed offsets after the ends of their queues, where lag is 0 though the group gets nothing."""
+        """Note committed offsets that are not in their queues, where the lag says nothing."""
         if not self.bounds:
             return  # the ends of the queues are not known
 

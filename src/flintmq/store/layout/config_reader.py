@@ -154,7 +154,7 @@ OF_EVERY_BROKER = ("RMQ_SYS_", "rmq_sys_", "%RETRY%", SCHEDULE_TOPIC)  # begins 
 
 
 class OutsideOffset(NamedTuple):
-    """A committed offset that is not in its queue, of which `end` is the offset after the last message."""
+    """A committed offset that is not in its queue; `end` is after the last message."""
 
     file: str
     owner: str
@@ -182,7 +182,7 @@ def is_outside(offset: int, end: int) -> bool:
 def offsets_outside(
     broker: BrokerConfig, end_of: Callable[[str, int], int | None]
 ) -> tuple[list[OutsideOffset], list[str]]:
-    """Return the committed offsets after the end of their queue, or negative, and topics that are not there.
+    """Return the committed offsets that are not in their queues, and topics that are not there.
 
     Deleted topics leave offsets, so topics are only returned if none is there: the file is another broker's.
 
