@@ -7,6 +7,7 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,7 @@ import pyarrow.parquet as pq
 from flintmq import Message, MessageStore, scan_arrow
 from flintmq.lake.export_once import export
 from flintmq.lake.failed_file import naming
+from flintmq.storage import versioned_json
 
 FORMATS = ["parquet", "delta", "iceberg"]
 PACKAGES = {"delta": "deltalake", "iceberg": "pyiceberg"}
@@ -148,3 +150,45 @@ def test_an_error_gets_the_name_of_the_file_only_if_it_has_none() -> None:
         with pytest.raises(OSError) as caught, naming("/a"):
             raise error
         assert str(caught.value) == said
+
+
+@pytest.mark.parametrize(
+    "place",
+    ["pyarrow.parquet.ParquetWriter.__init__", "flintmq.lake.export_once.publish", "flintmq.lake.export_once.combined"],
+)
+def test_a_full_disk_is_named_wherever_the_export_meets_it(
+    tmp_path: Path, to: str, monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    fill(tmp_path / "store", 0, 4)
+    with monkeypatch.context() as patched:
+        patched.setattr(place, full)
+        with pytest.raises(OSError, match="No space left") as caught:
+            export(str(tmp_path / "store"), str(tmp_path / "out"), to=to)
+    assert str(caught.value.filename).startswith(str(tmp_path / "out"))
+
+
+def test_a_full_disk_of_the_copy_of_progress_is_that_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fill(tmp_path / "store", 0, 4)
+
+    def write(path: str, *args: Any) -> None:
+        if path.startswith(str(tmp_path / "copy")):
+            full()
+        real(path, *args)
+
+    real = versioned_json.replace_file
+    with monkeypatch.context() as patched:
+        patched.setattr(versioned_json, "replace_file", write)
+        with pytest.raises(OSError, match="No space left") as caught:
+            export(str(tmp_path / "store"), str(tmp_path / "out"), checkpoint=str(tmp_path / "copy"))
+    assert caught.value.filename == str(tmp_path / "copy")
+
+
+def test_what_fails_otherwise_is_not_taken_for_the_table_s(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error of the store's disk names no file of the table."""
+    fill(tmp_path / "store", 0, 4)
+    error = OSError(errno.EIO, os.strerror(errno.EIO))
+    with monkeypatch.context() as patched:
+        patched.setattr("flintmq.lake.export_once.publish", lambda *_: (_ for _ in ()).throw(error))
+        with pytest.raises(OSError, match="Input/output") as caught:
+            export(str(tmp_path / "store"), str(tmp_path / "out"))
+    assert caught.value.filename is None

@@ -21,10 +21,11 @@ from pyiceberg.exceptions import CommitFailedException  # noqa: E402
 from pyiceberg.table import Table  # noqa: E402
 from pyiceberg.types import LongType, StringType  # noqa: E402
 
-from flintmq import Message, MessageStore  # noqa: E402
+from flintmq import Message, MessageStore, scan_arrow  # noqa: E402
 from flintmq.config.releases import is_older  # noqa: E402
 from flintmq.errors import StoreAccessError, StoreError, UsageError  # noqa: E402
 from flintmq.lake import table_folder  # noqa: E402
+from flintmq.lake.diff_table import compare_table  # noqa: E402
 from flintmq.lake.export import Exported  # noqa: E402
 from flintmq.lake.export_once import export  # noqa: E402
 from flintmq.lake.export_stream import export_stream  # noqa: E402
@@ -565,4 +566,30 @@ def test_a_full_disk_leaves_the_table_as_it_was(lake: Lake, monkeypatch: pytest.
             lake.export()
     assert lake.bodies() == list(range(9))
     lake.export()
+    lake.check()
+
+
+@pytest.mark.parametrize("empty", [False, True])
+def test_a_catalog_that_is_gone_is_named_by_every_door(lake: Lake, empty: bool) -> None:
+    """The rows are there, and no reader knows which of them count."""
+    path = lake.out / "catalog.db"
+    kept = path.read_bytes()
+    path.unlink()
+    if empty:
+        path.touch()
+    doors: list[Callable[[], Any]] = [
+        lake.export,
+        lambda: compare_table(str(lake.store), str(lake.out)),
+        lambda: scan_arrow(lake.store, history=lake.out),
+    ]
+    for door in doors:
+        with pytest.raises(UsageError) as caught:
+            door()
+        assert str(caught.value) == (
+            f"{lake.out} holds 'data' but no Iceberg table: catalog.db, which names its present state, is gone or "
+            "empty; put that file back from a copy, give --catalog if another catalog names it, or give an empty "
+            "directory"
+        )
+    path.write_bytes(kept)
+    assert lake.export().rows == 0
     lake.check()

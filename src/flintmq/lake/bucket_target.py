@@ -63,20 +63,11 @@ class BucketTarget(ExportTarget):
                 return self._decided(number)[0], number
         return None, 0
 
-    def files_at(self, version: int) -> tuple[str, ...]:
-        """Return the URLs of the files of a version, those of the newest export last; see the base."""
-        return tuple(
-            self.folder.at(f"export={number}/{place}")
-            for number in self._numbers_at(version)
-            for place in self._decided(number)[0].files
-        )
-
-    def first_at(self, version: int) -> Manifest:
-        """Return the manifest of the first export of a version; see the base."""
-        return self._decided(self._numbers_at(version)[0])[0]
-
     def _numbers_at(self, version: int) -> list[int]:
         return [number for number in self._bucket.numbers() if number <= version]
+
+    def _manifest_in(self, number: int) -> Manifest:
+        return self._decided(number)[0]
 
     def publish(self, manifest: Manifest, files: Sequence[StagedFile], schema: pa.Schema) -> None:
         """Publish all files of an export; see the base.

@@ -16,6 +16,7 @@ from typing import Any
 
 from flintmq.errors import StoreAccessError, UsageError
 from flintmq.lake.target import Manifest
+from flintmq.storage import full_disk
 from flintmq.storage.store_url import local_only
 from flintmq.storage.versioned_json import VersionedJson, only, why
 from flintmq.storage.whole_file import NEW
@@ -84,10 +85,11 @@ class ExportCheckpoint:
         """
         if self.folder is None or last is None:
             return
-        _copy_file(self.folder / COPY).save({
-            "table": self.table, "number": last.number, "end": last.end, "made": last.made,
-            "offsets": last.offsets,
-        })  # fmt: skip
+        with full_disk.naming(str(self.folder)):
+            _copy_file(self.folder / COPY).save({
+                "table": self.table, "number": last.number, "end": last.end, "made": last.made,
+                "offsets": last.offsets,
+            })  # fmt: skip
 
 
 def _copy_file(path: Path) -> VersionedJson:

@@ -30,6 +30,7 @@ from flintmq.lake.failed_file import give_up, naming
 from flintmq.lake.table_format import EXPORT_FOLDER
 from flintmq.message import MEMBER_COLUMNS
 from flintmq.objects.object_file import fetch
+from flintmq.storage import full_disk
 from flintmq.storage.filesystem import REAL
 from flintmq.storage.store_url import local_only
 from flintmq.storage.versioned_json import VersionedJson, only, why
@@ -99,9 +100,9 @@ class DeadLetterWriter:
             self._write()
 
     def _write(self) -> None:
-        if self._writer is None:
-            self._writer = pq.ParquetWriter(self._path, self._schema, compression="snappy")
         with naming(self._path):
+            if self._writer is None:
+                self._writer = pq.ParquetWriter(self._path, self._schema, compression="snappy")
             self._writer.write_table(pa.Table.from_batches(self._waiting))
         self._waiting = []
 
@@ -194,7 +195,8 @@ class DeadLetters:
                 shutil.rmtree(self.folder / name)
         if self.files:
             try:
-                self._copy(staging)
+                with full_disk.naming(str(self.folder)):
+                    self._copy(staging)
             except BaseException:  # as the disk is full: what is there of them would fill it until the next run
                 shutil.rmtree(staging, ignore_errors=True)
                 raise

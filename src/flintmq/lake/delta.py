@@ -69,6 +69,8 @@ class DeltaTarget(ExportTarget):
         UsageError: deltalake would open another path than this.
     """
 
+    lists_files = True
+
     def __init__(self, root: Path | TableFolder) -> None:
         super().__init__(root)
         misread = (_MISREAD_URL if self.folder.remote else _MISREAD).search(self.where)
@@ -155,10 +157,6 @@ class DeltaTarget(ExportTarget):
         """Return the columns of a version; see the base."""
         table = self._table(version)
         return frozenset() if table is None else frozenset(field.name for field in table.schema().fields)
-
-    def absent_at(self, version: int) -> tuple[str, ...]:
-        """Return nothing: the table has a list of its files; see the base."""
-        return ()
 
     def number_after(self, last: Manifest | None) -> int:
         """Return the number of the next export; no number is used twice."""

@@ -30,7 +30,7 @@ from flintmq.lake.options import ReadOptions
 from flintmq.lake.scan import ScanPlan, scan_range
 from flintmq.lake.splits import LogRange, shares
 from flintmq.lake.table_rows import TableVersion, below, is_exported, keys, milliseconds, open_table
-from flintmq.lake.target import CHOICES, Manifest, StoreProgress
+from flintmq.lake.target import CHOICES, Manifest, StoreProgress, is_stray
 from flintmq.lake.workers import Progress, Threads, Workers
 from flintmq.storage.store_url import absolute
 from flintmq.store.commitlog.predicate import MOST, Predicate
@@ -56,6 +56,7 @@ class TableComparison:
         left_alone: rows of brokers that are not among the stores; they are not compared.
         unfilled: rows that have no value in a property column which was added after they were exported.
         unqueued: prepared and rolled-back records, which are in no queue, so a stream exports none of them.
+        stray_files: of a Parquet table, files that no export made, and that its readers count; they are not compared.
         lost_files: data files, and directories of exports, that are not there; their rows count as missing.
         differences: what differs; A is the store, B the table.
         notes: for the user.
@@ -73,6 +74,7 @@ class TableComparison:
     unfilled: int = 0
     unqueued: int = 0
     lost_files: int = 0
+    stray_files: int = 0
     differences: Differences = field(default_factory=Differences)
     notes: list[str] = field(default_factory=list)
 
@@ -83,8 +85,8 @@ class TableComparison:
 
     @property
     def equal(self) -> bool:
-        """True if nothing differs, and the table has all of its files."""
-        return not self.differences.run_count and not self.strangers and not self.lost_files
+        """True if nothing differs, and the table has all of its files, and no others."""
+        return not (self.differences.run_count or self.strangers or self.lost_files or self.stray_files)
 
     def as_dict(self) -> dict[str, Any]:
         """Return all but the differences themselves, for JSON."""
@@ -102,6 +104,7 @@ class TableComparison:
             "unfilled": self.unfilled,
             "unqueued": self.unqueued,
             "lost_files": self.lost_files,
+            "stray_files": self.stray_files,
             "differences": sum(found.counts.values()),
             "counts": {str(kind): count for kind, count in found.counts.items()},
             "runs": found.run_count,
@@ -160,6 +163,10 @@ def compare_table(
     if version.lost:
         others = f" (and {len(version.lost) - 1} others)" if len(version.lost) > 1 else ""
         found.notes.append(str(version.missing(min(version.lost))).replace(": this ", f"{others}: this ", 1))
+    strays = version.target().strays_at(version.version)
+    if strays:
+        found.stray_files = len(strays)
+        found.notes.append(is_stray(strays, table))
     if left_out is not None:
         found.notes.append(f"bodies were exported as {left_out}: they are not compared")
     workers = workers or Threads()

@@ -65,6 +65,7 @@ class IcebergTarget(ExportTarget):
     """
 
     changeable = frozenset({"partition_by"})
+    lists_files = True
 
     def __init__(self, root: Path | TableFolder, name: TableName = TableName()) -> None:  # noqa: B008  (it is frozen)
         super().__init__(root)
@@ -116,6 +117,8 @@ class IcebergTarget(ExportTarget):
         """
         try:
             table = self._table()
+            if table is None and self.name.catalog is None and self.folder.holds("data"):
+                raise self._no_table("data")
             number = 0 if table is None else self._numbers(table)[1]
             if table is None or not number:
                 return None, 0
@@ -153,10 +156,6 @@ class IcebergTarget(ExportTarget):
         finally:
             self._close()
 
-    def absent_at(self, version: int) -> tuple[str, ...]:
-        """Return nothing: the table has a list of its files; see the base."""
-        return ()
-
     def number_after(self, last: Manifest | None) -> int:
         """Return the number of the next export; no number is used twice."""
         assert self._newest >= 0  # `last` was called
@@ -177,7 +176,7 @@ class IcebergTarget(ExportTarget):
             there = [] if self.folder.remote else self.folder.names()  # a run that died leaves its data in a bucket
             others = [name for name in there if name == "data" or (name == "metadata" and not own)]
             if others:
-                raise UsageError(f"{self.where} holds {others[0]!a} but no Iceberg table; give an empty directory")
+                raise self._no_table(min(others))
             return
         assert self._newest >= 0  # `last` was called
         if not self._newest and table.current_snapshot() is not None:
@@ -298,6 +297,18 @@ class IcebergTarget(ExportTarget):
                 "move it back if it was moved, or export into a new directory"
             )
         return table
+
+    def _no_table(self, there: str) -> UsageError:
+        """Return the error about files of a table that no catalog names."""
+        why = "but no Iceberg table"
+        if self.name.catalog is None:
+            why += (
+                f": {CATALOG}, which names its present state, is gone or empty; put that file back from a copy, give "
+                "--catalog if another catalog names it, or"
+            )
+        else:
+            why += ";"
+        return UsageError(f"{self.where} holds {there!a} {why} give an empty directory")
 
     def _is_here(self, location: str) -> bool:
         """Return whether the location of a table in its catalog is this directory."""

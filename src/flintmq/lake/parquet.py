@@ -238,9 +238,10 @@ class PartitionedWriter:
                 self._finish(open_ones[0])
             self._made += 1
             waiting.path = os.path.join(self.folder, f"{self._made:06d}.part")
-            waiting.writer = pq.ParquetWriter(
-                waiting.path, self.schema, metadata_collector=waiting.footers, **self._settings
-            )
+            with naming(waiting.path):
+                waiting.writer = pq.ParquetWriter(
+                    waiting.path, self.schema, metadata_collector=waiting.footers, **self._settings
+                )
         table = pa.Table.from_batches(waiting.batches, self.schema)
         with naming(waiting.path):
             waiting.writer.write_table(table, row_group_size=max(1, table.num_rows))

@@ -59,6 +59,10 @@ class TableFolder(ABC):
         """List the names in the directory; empty if it does not exist."""
 
     @abstractmethod
+    def files(self, place: str) -> list[str]:
+        """Return the places of all files below a place, at any depth, relative to it."""
+
+    @abstractmethod
     def read(self, place: str) -> bytes:
         """Read a file.
 
@@ -136,6 +140,11 @@ class DiskFolder(TableFolder):
         """See the base."""
         return os.listdir(self.root) if self.root.is_dir() else []
 
+    def files(self, place: str) -> list[str]:
+        """See the base."""
+        top = str(self.root / place)
+        return [os.path.relpath(os.path.join(at, name), top) for at, _, names in os.walk(top) for name in names]
+
     def read(self, place: str) -> bytes:
         """See the base."""
         return (self.root / place).read_bytes()
@@ -207,6 +216,11 @@ class BucketFolder(TableFolder):
     def names(self) -> list[str]:
         """See the base."""
         return self._names("")
+
+    def files(self, place: str) -> list[str]:
+        """See the base."""
+        key = self.key(place)
+        return [found.key.removeprefix(f"{key}/") for found in self.bucket.listed(key, True)]
 
     def read(self, place: str) -> bytes:
         """See the base."""

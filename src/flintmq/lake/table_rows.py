@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from functools import cached_property, lru_cache
@@ -257,11 +258,33 @@ def open_table(
     there = target.columns_at(version)
     if there is None:
         found.files  # noqa: B018  (a version that cannot be read is an error here)
+        if not folder.remote:  # there the sizes would be further requests
+            _refuse_changed(found, target)
         return manifest, _holding(found, written_columns(target.first_at(version)))
     if lacking := [name for name in written_columns(manifest) if name not in there]:
         raise _lacks(f"{root}: the table", lacking, to)
     found.files  # noqa: B018  (as above)
     return manifest, found
+
+
+def _refuse_changed(version: TableVersion, target: ExportTarget) -> None:
+    """Refuse a table if an export's files have not the rows that it wrote; only those of another size are opened.
+
+    Raises:
+        StoreAccessError: they have others.
+    """
+    for made in target.made_at(version.version):
+        folder = target.folder.at(f"export={made.number}")
+        paths = [f"{folder}/{place}" for place in made.files]
+        with suppress(FileNotFoundError, pa.ArrowException):  # whoever reads such a file names it
+            if sum(map(os.path.getsize, paths)) == made.bytes:
+                continue
+            rows = sum(version.footer(path).num_rows for path in paths)
+            if rows != made.rows:
+                raise StoreAccessError(
+                    f"{folder}: its files have {rows} rows, and its export wrote {made.rows}: a file was replaced or "
+                    "changed; put the files back from a copy, or export anew into another directory"
+                )
 
 
 def _holding(version: TableVersion, columns: Sequence[str]) -> TableVersion:

@@ -39,6 +39,7 @@ from flintmq.lake.parquet import PARTITIONS, folder_of
 from flintmq.lake.table_folder import STAGING, BucketFolder, DiskFolder, TableFolder, manifest_place
 from flintmq.lake.table_format import EXPORT_FOLDER, absent_exports, exports_in
 from flintmq.lake.task_folders import FinalNames, TaskFolders
+from flintmq.storage import full_disk
 from flintmq.storage.filesystem import REAL
 from flintmq.storage.store_url import is_remote
 from flintmq.storage.versioned_json import VersionedJson, only, why
@@ -68,6 +69,8 @@ CHOICES: dict[str, Any] = {
     "partition_by": list(PARTITIONS),
     "many": False,
 }
+_UNREAD = re.compile("(^|/)[._]")  # places that every reader passes over
+MOST_LOOKED_AT = 1000  # of the newest exports, for files that no export made
 MOST_LOST = 1000  # directories of exports that a comparison goes on without
 
 
@@ -244,9 +247,11 @@ class ExportTarget:
         place: returns the place of a file of number, partition folder and name, where the format says which files
             count; None: names do.
         notes: findings of `last` that the user should know.
+        lists_files: whether the format has a list of its files, and so no directory decides what counts.
     """
 
     changeable: frozenset[str] = frozenset()
+    lists_files = False
 
     def __init__(self, root: Path | TableFolder) -> None:
         self.folder = root if isinstance(root, TableFolder) else DiskFolder(root)
@@ -285,6 +290,10 @@ class ExportTarget:
             raise UsageError(f"{self.where} holds a Delta table; give --to delta, or an empty directory")
         if self.folder.holds("metadata"):
             raise UsageError(f"{self.where} holds an Iceberg table; give --to iceberg, or an empty directory")
+        # Below a URL, and of a long history, that would take longer than many an export; a comparison looks at all.
+        strays = [] if last is None or self.folder.remote else self.strays_at(last.number, last.number - MOST_LOOKED_AT)
+        if strays:
+            raise UsageError(is_stray(strays, self.where))
         if last is None or last.names >= NAMES:
             return
         for entry in self.folder.names():
@@ -362,10 +371,30 @@ class ExportTarget:
             StoreAccessError: a manifest cannot be read, or is damaged; the version is no longer there.
         """
         return tuple(
-            str(self.root / f"export={number}" / place)
-            for number in self._numbers_at(version)
-            for place in self._manifest_in(number).files
+            self.folder.at(f"export={made.number}/{place}") for made in self.made_at(version) for place in made.files
         )
+
+    def made_at(self, version: int, after: int = 0) -> Iterator[Manifest]:
+        """Yield the manifests of the exports of a version that have a greater number than `after`, rising.
+
+        Raises:
+            StoreAccessError: one cannot be read, or is damaged.
+        """
+        return (self._manifest_in(number) for number in self._numbers_at(version) if number > after)
+
+    def strays_at(self, version: int, after: int = 0) -> list[str]:
+        """Return the files that no export made, and that readers of the directory count as the table's.
+
+        Raises:
+            As `made_at`.
+        """
+        found: list[str] = []
+        for made in () if self.lists_files else self.made_at(version, after):
+            folder = f"export={made.number}"
+            own = frozenset(made.files)
+            there = (place for place in self.folder.files(folder) if not _UNREAD.search(place))
+            found += [self.folder.at(f"{folder}/{place}") for place in sorted(there) if place not in own]
+        return found
 
     def absent_at(self, version: int) -> tuple[str, ...]:
         """Return the directories of exports that a version has lost.
@@ -373,7 +402,8 @@ class ExportTarget:
         Of more than MOST_LOST the first ones, and one more. Only of a table without a list of its files; Delta and
         Iceberg have one.
         """
-        numbers = islice(absent_exports(self._numbers_at(version)), MOST_LOST + 1)
+        there = () if self.lists_files else self._numbers_at(version)
+        numbers = islice(absent_exports(there), MOST_LOST + 1)
         return tuple(self.folder.at(f"export={number}") for number in numbers)
 
     def columns_at(self, version: int) -> frozenset[str] | None:
@@ -525,6 +555,15 @@ class ExportTarget:
         self.folder.sweep()
 
 
+def is_stray(strays: Sequence[str], root: str) -> str:
+    """Return the sentence about files that no export made, of which there is one at least."""
+    others = f" (and {len(strays) - 1} others)" if strays[1:] else ""
+    return (
+        f"{strays[0]}{others}: no export made this file, and readers of the table {root} count its rows; remove it, or "
+        "give it a name that begins with _"
+    )
+
+
 def is_text(topic: str) -> bool:
     """Return whether every reader takes this name for text.
 
@@ -595,9 +634,13 @@ def _remove_empty(root: Path) -> None:
 
 @contextmanager
 def _abandoned(target: ExportTarget) -> Iterator[None]:
-    """Abandon the export if the block fails; its error counts more than one of cleaning up."""
+    """Abandon the export if the block fails; its error counts more than one of cleaning up.
+
+    It names the table at least, if it says that a disk is full.
+    """
     try:
-        yield
+        with full_disk.naming(target.where):
+            yield
     except BaseException:
         with suppress(FlintError, OSError):
             target.abandon()

@@ -97,13 +97,15 @@ def test_a_topic_that_is_not_there(run: Run, golden: Any, tmp_path: Path) -> Non
         (
             "other",
             "is another record than the one that was read there, or none: the log was truncated, is another store's, "
-            "or is damaged there; --skip-damage goes on with the rest",
+            "or is damaged there; bring the log that was read back, or begin anew",
         ),
     ],
 )
+@pytest.mark.parametrize("words", [(), ("--skip-damage",)])
 def test_a_followed_store_that_is_moved(
-    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, told: str
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, change: str, told: str, words: tuple[str, ...]
 ) -> None:
+    """Its offsets say nothing of another log, so `--skip-damage` does not pass over it either."""
     store = tmp_path / "store"
     assert run("put", store, "T", "first").code == 0
     stop, waited = StopEvent(), threading.Event()
@@ -119,7 +121,7 @@ def test_a_followed_store_that_is_moved(
 
     monkeypatch.setattr(stop, "wait", wait)
     monkeypatch.setattr(signals, "stop_event", lambda: stop)
-    result = run("export", store, "--out", tmp_path / "lake", "--follow", "--interval", "0")
+    result = run("export", store, "--out", tmp_path / "lake", "--follow", "--interval", "0", *words)
     assert result.code == 3 and waited.is_set()
     assert told in result.err and "failOnDataLoss" not in result.err
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import csv
+import errno
 import json
+import os
 import shutil
 from pathlib import Path
 from typing import Any
@@ -180,3 +182,18 @@ def test_a_misspelled_topic(run: Run, tmp_path: Path) -> None:
         assert refused.code == 7 and "there is no such topic" in refused.err
     found = run("sql", tmp_path / "a" / "store", count, "--history", tmp_path / "out", "--topic", "Orders", "--json")
     assert found.rows == [{"n": 1}]
+
+
+@pytest.mark.parametrize("name", ["a.csv", "a.parquet"])
+def test_a_full_disk_is_named(
+    run: Run, golden: Any, tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    path = golden("basic").path
+    monkeypatch.setattr("flintmq.cli.sql_output.write_lines", full)
+    monkeypatch.setattr("flintmq.cli.sql_output.write_parquet", full)
+    done = run("sql", path, BY_TOPIC, "--output", tmp_path / name)
+    assert done.code == 5 and done.err.startswith(f"flintmq: {tmp_path / name}: No space left on device; free some")
+    assert list(tmp_path.iterdir()) == []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
 from pathlib import Path
 
 import pytest
@@ -67,3 +69,19 @@ def test_nothing_is_written_into_a_store_or_nowhere(tmp_path: Path):
             StateFile(tmp_path / place, str(tmp_path / "store"), StoreConfig())
     with pytest.raises(StoreAccessError, match="no directory there"):
         StateFile(tmp_path / "nowhere" / "state", str(tmp_path / "store"), StoreConfig())
+
+
+def test_a_full_disk_keeps_the_state_that_is_there_and_gets_no_other_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    file = StateFile(tmp_path / "state", str(tmp_path / "store"), StoreConfig())
+    file.save({"position": 1})
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "pwrite", full)
+        with pytest.raises(StoreAccessError, match="state: No space left on device; name a file that can be written"):
+            file.save({"position": 2})
+    assert [path.name for path in tmp_path.iterdir()] == ["state"] and file.load() == {"position": 1}

@@ -262,7 +262,7 @@ def test_another_store_in_its_place(golden, tmp_path, monkeypatch):
         for number in range(3):
             store.put(Message("Orders", b"%d" % number, queue_id=0))
     query.restart()
-    with pytest.raises(StoreError, match=r"topic 'Orders', queue 0, offset 185: the queue ends at 3"):
+    with pytest.raises(StoreError, match=r"the log ends at offset \d+, before \d+, which was read: .*another store's"):
         query.plan()
 
 

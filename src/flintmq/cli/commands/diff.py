@@ -147,6 +147,7 @@ def _table_text(found: TableComparison) -> Iterator[str]:
         _counted(found.differences),
         f"{found.strangers} rows that name no message" if found.strangers else "",
         f"{found.lost_files} missing files of the table" if found.lost_files else "",
+        f"{found.stray_files} files that no export made" if found.stray_files else "",
     ]
     result = "; ".join(filter(None, parts)) or "equal"
     yield f"result   {result}{f', but for {found.left_alone} rows that were not compared' if found.left_alone else ''}"

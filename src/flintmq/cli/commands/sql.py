@@ -205,9 +205,10 @@ def _check(target: str, store: str, config: StoreConfig) -> None:
 def _write(form: str, target: str, answer: pa.RecordBatchReader) -> None:
     """Write to a temporary file, then rename it: all of the answer or no file."""
     from flintmq.cli.sql_output import lines, write_lines, write_parquet
+    from flintmq.storage.full_disk import naming
     from flintmq.storage.whole_file import new_file
 
-    with new_file(target) as part:
+    with naming(target), new_file(target) as part:
         if form == "parquet":
             write_parquet(part, answer)
         else:

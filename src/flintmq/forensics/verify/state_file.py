@@ -15,6 +15,7 @@ from flintmq.errors import StoreAccessError, UsageError
 from flintmq.forensics.verify.codes import DEFECTS, NOTES
 from flintmq.storage.store_url import absolute, outside_store
 from flintmq.storage.versioned_json import VersionedJson, only
+from flintmq.storage.whole_file import NEW
 
 FORM = "flintmq verify 1"
 """Format name and version in the file."""
@@ -75,6 +76,8 @@ class StateFile:
         try:
             self._file.save({**self._head, "state": state})
         except OSError as error:
+            with contextlib.suppress(OSError):
+                os.unlink(self.path + NEW)
             raise StoreAccessError(f"{self.path}: {error.strerror}; name a file that can be written") from error
 
     def remove(self) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from flintmq.errors import UnsupportedFormatError, UsageError
+from flintmq.errors import StoreError, UnsupportedFormatError, UsageError
 from flintmq.lake.offsets import MARKS
 from flintmq.storage.versioned_json import made_by
 from flintmq.store.commitlog.anchor import NO_TIME, KnownLog, LogAnchor, anchor_at, why_lost
@@ -118,17 +118,25 @@ def walked_to(queues: StreamQueues, anchor: LogAnchor | None) -> int | None:
     """
     if anchor is None:  # nothing was read yet, and nothing left out
         return queues.log.min_offset
-    if anchor.store_timestamp == NO_TIME or why_other_log(queues, anchor):
+    if anchor.store_timestamp == NO_TIME:
         return None
     return max(anchor.physical_offset, queues.log.min_offset)
 
 
-def why_other_log(queues: StreamQueues, anchor: LogAnchor | None) -> str:
-    """Return why the log is not the one that was read; empty if it is.
+def refuse_other_log(queues: StreamQueues, anchor: LogAnchor | None) -> None:
+    """Raise StoreError if the log is not the one that was read.
 
-    It is also empty if that cannot be checked.
+    Also without failOnDataLoss: that option is for messages that are gone. Offsets say nothing of another log, so its
+    first messages would be taken for read ones.
 
     Raises:
+        StoreError: it is another one, or the store is gone.
         StoreAccessError: a file may not be read.
     """
-    return "" if anchor is None else why_lost(KnownLog(queues.log, queues.end), anchor)
+    why = "" if anchor is None else why_lost(KnownLog(queues.log, queues.end), anchor)
+    if why and not queues.log.effects.is_dir(queues.root):
+        why = "the store is not there any more; bring it back (is its disk mounted?), or start again"
+    elif why:
+        why += "; bring the log that was read back, or begin anew: with a new checkpoint, an export with a new --out"
+    if why:
+        raise StoreError(f"{queues.root}: {why}")

@@ -20,7 +20,15 @@ from flintmq.errors import CorruptStoreError, StoreError, UsageError
 from flintmq.kernels.select import ANY_QUEUE
 from flintmq.lake.offsets import EARLIEST, MARKS, WORDS, flat, parse_flat
 from flintmq.lake.stream.admission import Span, limited
-from flintmq.lake.stream.anchor import anchor_in, begin_anchor, made_again, marks, next_anchor, walked_to, why_other_log
+from flintmq.lake.stream.anchor import (
+    anchor_in,
+    begin_anchor,
+    made_again,
+    marks,
+    next_anchor,
+    refuse_other_log,
+    walked_to,
+)
 from flintmq.lake.stream.options import StreamOptions
 from flintmq.store.commitlog.anchor import KnownLog
 from flintmq.store.layout.queue_name import QueueName
@@ -211,8 +219,6 @@ class StoreStream:
         begin = {name: number for name, number in begin.items() if name not in removed} if removed else begin
         if beyond := _beyond(queues, begin, differing):  # go on with what comes next
             begin = begin | {name: queues.highs[name] for name in beyond}
-        if why_other_log(queues, anchor):  # already reported
-            anchor = None
         return Available(queues, begin, anchor, spans)
 
     def end_after(self, there: Available) -> dict[str, int]:
@@ -417,10 +423,13 @@ class StoreStream:
             removed: the queues of `begin` that no longer exist.
             differing: the queues whose offsets in `begin` and `ends` differ.
             known: the store once had all messages up to `ends`.
+
+        Raises:
+            StoreError: the log is another one; or (failOnDataLoss) messages are lost.
+            StoreAccessError: a file may not be read.
         """
         bounds, spans, lost = queues.bounds, {}, self._lost
-        other = why_other_log(queues, anchor)
-        anchor = None if other else anchor
+        refuse_other_log(queues, anchor)
         read_to = sys.maxsize if anchor is None else anchor.physical_offset
         for name in sorted(removed):
             lost(queues, name, begin[name], "the queue was removed, with its topic or its last messages")
@@ -450,8 +459,6 @@ class StoreStream:
                 self._checked[name] = (high, read_to, end)
             if max(low, least) < min(high, most):
                 spans[name] = (max(low, least), min(high, most))
-        if other:
-            self._lost_log(queues, other)
         self._report_losses()
         return spans
 
@@ -464,18 +471,6 @@ class StoreStream:
         if (name, why) not in self._reported:
             self._reported.add((name, why))
             self._losses.append("" if self._losses else str(lost(queues, name, offset, why)))
-
-    def _lost_log(self, queues: StreamQueues, other: str) -> None:
-        why = f"{queues.root}: {other}; {self.options.read.skip_option} goes on with the rest"
-        if not queues.log.effects.is_dir(queues.root):
-            why = (
-                f"{queues.root}: the store is not there any more; bring it back (is its disk mounted?), or start again"
-            )
-        if self.options.read.fail_on_data_loss:
-            raise StoreError(why)
-        if (None, why) not in self._reported:
-            self._reported.add((None, why))
-            self._losses.append("" if self._losses else why)
 
     def _check_end(self, queues: StreamQueues) -> None:
         """Fail where the log's end is damaged or missing, as a read of the log does.

@@ -26,6 +26,7 @@ from flintmq.spark.jobs.stats.lag import Lag, consumer_lag, merged
 from flintmq.spark.jobs.stats.page import MARK, page, templates_page
 from flintmq.spark.jobs.stats.statistics import Statistics, statistics
 from flintmq.spark.jobs.tasks import Progress, parallelism, run_tasks
+from flintmq.storage.full_disk import naming
 from flintmq.storage.store_url import absolute, effects_for, outside_store
 from flintmq.storage.whole_file import new_file
 from flintmq.store.commitlog.end_of_log import read_facts
@@ -210,5 +211,5 @@ def check_target(out: str, root: str, config: StoreConfig | None = None) -> None
 
 def _write(out: str, text: str) -> None:
     """Write the page beside its place, then move it there."""
-    with new_file(os.path.realpath(out)) as part, open(part, "w", encoding="utf-8") as file:
+    with naming(out), new_file(os.path.realpath(out)) as part, open(part, "w", encoding="utf-8") as file:
         file.write(text)
