@@ -28,6 +28,7 @@ from flintmq.lake.task_folders import TaskFolders
 from flintmq.objects.opening import bucket_of
 from flintmq.storage.filesystem import REAL
 from flintmq.storage.store_url import is_remote, is_utf8
+from flintmq.storage.tree import walk_tree
 from flintmq.storage.whole_file import replace_file, sync_folder
 
 STAGING = "_staging"
@@ -143,7 +144,7 @@ class DiskFolder(TableFolder):
     def files(self, place: str) -> list[str]:
         """See the base."""
         top = str(self.root / place)
-        return [os.path.relpath(os.path.join(at, name), top) for at, _, names in os.walk(top) for name in names]
+        return [os.path.relpath(os.path.join(at, name), top) for at, _, names in walk_tree(top) for name in names]
 
     def read(self, place: str) -> bytes:
         """See the base."""
