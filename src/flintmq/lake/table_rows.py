@@ -268,7 +268,9 @@ def open_table(
 
 
 def _refuse_changed(version: TableVersion, target: ExportTarget) -> None:
-    """Refuse a table if an export's files have not the rows that it wrote; only those of another size are opened.
+    """Refuse a table if an export's files have not the rows that it wrote.
+
+    Only files whose sizes are not those of the export are opened.
 
     Raises:
         StoreAccessError: they have others.

@@ -375,7 +375,11 @@ class ExportTarget:
         )
 
     def made_at(self, version: int, after: int = 0) -> Iterator[Manifest]:
-        """Yield the manifests of the exports of a version that have a greater number than `after`, rising.
+        """Yield the manifests of the exports of a version, rising.
+
+        Args:
+            version: the version.
+            after: only of exports with a greater number.
 
         Raises:
             StoreAccessError: one cannot be read, or is damaged.
@@ -383,7 +387,7 @@ class ExportTarget:
         return (self._manifest_in(number) for number in self._numbers_at(version) if number > after)
 
     def strays_at(self, version: int, after: int = 0) -> list[str]:
-        """Return the files that no export made, and that readers of the directory count as the table's.
+        """Return the files that no export made, and that readers count.
 
         Raises:
             As `made_at`.
