@@ -18,6 +18,7 @@ pytest.importorskip("pyiceberg", reason="pyiceberg is not installed")
 import polars  # noqa: E402
 from pyiceberg.catalog.sql import SqlCatalog  # noqa: E402
 from pyiceberg.exceptions import CommitFailedException  # noqa: E402
+from pyiceberg.io.pyarrow import parquet_file_to_data_file  # noqa: E402
 from pyiceberg.table import Table  # noqa: E402
 from pyiceberg.types import LongType, StringType  # noqa: E402
 
@@ -29,7 +30,8 @@ from flintmq.lake.diff_table import compare_table  # noqa: E402
 from flintmq.lake.export import Exported  # noqa: E402
 from flintmq.lake.export_once import export  # noqa: E402
 from flintmq.lake.export_stream import export_stream  # noqa: E402
-from flintmq.lake.iceberg import IcebergTarget  # noqa: E402
+from flintmq.lake.iceberg import IcebergTarget, add_files, data_files  # noqa: E402
+from flintmq.testing import write_store  # noqa: E402
 from tests.robustness.matrix.stores import SMALL  # noqa: E402
 from tests.robustness.matrix.truth import rows as truth_rows  # noqa: E402
 from tests.support.faults import Faulty  # noqa: E402
@@ -593,3 +595,50 @@ def test_a_catalog_that_is_gone_is_named_by_every_door(lake: Lake, empty: bool) 
     path.write_bytes(kept)
     assert lake.export().rows == 0
     lake.check()
+
+
+# -- entries of data files are those that PyIceberg makes ------------------------------------------------------------
+
+
+@pytest.fixture
+def filled(tmp_path: Path) -> Lake:
+    made = Lake(tmp_path)
+    made.put(3, "Orders", city="Köln")
+    made.put(2, "Payments")
+    made.export()
+    return made
+
+
+def places(lake: Lake) -> list[str]:
+    return [task.file.file_path for task in lake.table.scan().plan_files()]
+
+
+@pytest.mark.parametrize("more", [{}, {"properties": ["city"]}, {"partition_by": ()}, {"body": "text"}])
+def test_entries_are_those_of_pyiceberg(tmp_path: Path, more: dict[str, Any]) -> None:
+    lake = Lake(tmp_path)
+    write_store(lake.store, 500, kinds="all")
+    export(lake.store, str(lake.out), to="iceberg", **more)
+    table = lake.table
+    ours = data_files(table.io, table.metadata, places(lake))
+    assert ours == [parquet_file_to_data_file(table.io, table.metadata, place) for place in places(lake)]
+    assert sum(file.record_count for file in ours) >= 500
+
+
+def test_a_file_of_the_table_is_refused(filled: Lake) -> None:
+    transaction = filled.table.transaction()
+    with pytest.raises(ValueError, match="already"):
+        add_files(transaction, places(filled)[:1], {})
+    filled.check()
+
+
+@pytest.mark.parametrize("merged", ["true", "false"])
+def test_manifests_are_merged_as_the_table_says(filled: Lake, merged: str) -> None:
+    with filled.table.transaction() as transaction:
+        transaction.set_properties({"commit.manifest-merge.enabled": merged, "commit.manifest.min-count-to-merge": "2"})
+    for count in (1, 2):
+        filled.put(count)
+        filled.export()
+    snapshot = filled.table.current_snapshot()
+    assert snapshot is not None
+    assert len(snapshot.manifests(filled.table.io)) == (1 if merged == "true" else 3)
+    filled.check()

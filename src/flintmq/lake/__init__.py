@@ -26,7 +26,6 @@ task_folders    gives each attempt at a task a directory of its own
 storage_options names the options of object storage for deltalake and PyIceberg
 delta           publishes an export into a Delta table
 iceberg         publishes an export into an Iceberg table
-iceberg_add     adds data files to an Iceberg table
 iceberg_catalog opens the catalog of an Iceberg table
 iceberg_files   makes the files of Iceberg's metadata durable
 table_format    tells the format of a table
