@@ -132,7 +132,7 @@ def test_a_real_process_that_is_told_to_end(golden: Callable[[str], Golden], tmp
     shutil.copytree(golden("poison").path, root)
     words = [sys.executable, "-m", "flintmq", "tail", str(root), "Nowhere", "--follow"]
     with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stderr is not None and "waiting for the first" in process.stderr.readline()
+        assert process.stderr is not None and any("waiting for the first" in line for line in process.stderr)
         time.sleep(0.1)
         process.terminate()
         out, err = process.communicate(timeout=60)

@@ -147,10 +147,12 @@ class StoreStream:
 
     def _find_unlisted(self, queues: StreamQueues) -> None:
         """Fail, or report it, if a queue lacks its files: no task need walk past its messages."""
+        from flintmq.lake.stream.unreached import NO_FILES, REBUILD
+
         topics = queues.lookup.snapshot.broker.topics
         for name in sorted(queues.lookup.without_files):
             if queues.wants(name) and (not topics or name.topic in topics):
-                self._lost(queues, name, 0, "the queue's files are missing; `flintmq rebuild` makes them")
+                self._lost(queues, name, 0, f"{NO_FILES}: {REBUILD}")
         self._report_losses()
 
     def initial_at(self, position: int) -> dict[str, int]:

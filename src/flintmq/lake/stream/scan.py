@@ -21,7 +21,7 @@ from flintmq.format.record_view import SYS_FLAG_LAST
 from flintmq.lake.scan import BATCH_BYTES, rows_of
 from flintmq.lake.stream.plan import StreamTask
 from flintmq.lake.stream.task_reads import lmq_pieces, pieces_of
-from flintmq.lake.stream.unreached import Unreached
+from flintmq.lake.stream.unreached import REBUILD, Unreached
 from flintmq.message import stored_message
 from flintmq.store.commitlog.predicate import Predicate, Selector
 from flintmq.store.commitlog.report import LOST, Report
@@ -61,7 +61,7 @@ def read_part(
     except CorruptStoreError as error:
         raise _with_place(part, error) from None
     for line in unreached.lost():
-        advice = f"`flintmq rebuild --into DIR` rebuilds queues from the log; {options.skip_option} goes on without it"
+        advice = f"{REBUILD}; {options.skip_option} goes on without it"
         if options.fail_on_data_loss:
             raise StoreError(f"{part.root}: {line}: {advice}")
         report.note(LOST, f"{line}: {advice}")

@@ -31,6 +31,8 @@ from flintmq.store.layout import directories
 from flintmq.store.layout.queue_name import QueueName, is_path
 from flintmq.store.read.queue_lookup import QueueLookup
 
+NO_FILES = "the log has it, and its queue has no files"
+REBUILD = "`flintmq rebuild --into DIR` rebuilds queues from the log"
 GRACE_SECONDS = 5.0  # time for a running writer to write a record's unit when records after it have theirs
 _UNIT = numpy.dtype(UNIT.columns())
 
@@ -147,7 +149,7 @@ class Unreached:
         live, units = lookup.snapshot.facts.live, lookup.units(place.queue)
         found = lookup.file_bounds(place.queue) if live else lookup.bounds(place.queue)  # as the planner has it
         if not units.files:
-            return "the log has it, and its queue has no files" if self._has_topic(lookup, place.queue.topic) else ""
+            return NO_FILES if self._has_topic(lookup, place.queue.topic) else ""
         if place.queue_offset < found.min and found.min < found.max:
             return f"the log has it, and its queue's files begin at offset {found.min}"
         if place.queue_offset >= found.max and place.physical_offset >= found.physical_end:

@@ -313,7 +313,18 @@ class QueueLookup:
             if not name.topic.startswith(LMQ_PREFIX) and (not topics or name.topic in topics)
         }
         missing = (self._recorded() | wanted) - there
-        return frozenset(name for name in missing if is_path(name.topic) and not self._has_directory_now(name))
+        missing = {name for name in missing if is_path(name.topic) and not self._has_directory_now(name)}
+        return frozenset(name for name in missing if not self._was_made_again(found, name))
+
+    def _was_made_again(self, found: LogMap, name: QueueName) -> bool:
+        """Return whether all queues of its topic begin after a queue's last record: the topic was deleted meanwhile."""
+        bounds, firsts = found.bounds(name), []
+        last = None if bounds is None else found.find(self.snapshot.log, name, bounds[1] - 1)
+        for other in self.names():
+            if other.topic == name.topic and last is not None:
+                units = self.units(other)
+                firsts += [u.physical_offset for u in units.read(units.first, 1) if units.points_to_record(u)]
+        return last is not None and min(firsts, default=0) > last.physical_offset
 
     def _recorded(self) -> set[QueueName]:
         """Return the queues with messages at the last clean stop; none without a valid mark."""
