@@ -99,11 +99,15 @@ def test_the_next_export_goes_on(make: Export, store: Path, tmp_path: Path) -> N
 
 
 def test_a_log_whose_last_file_is_gone_is_not_taken_for_an_old_one(make: Export, store: Path, tmp_path: Path) -> None:
-    """No retention deletes it. What is put there next would lie before the end that the export noted."""
+    """No retention deletes it. What is put there next would lie before the end that the export noted.
+
+    One that follows looks again before it ends.
+    """
     last = max(offsets(store)) // FILE
-    make(store, tmp_path / "out", workers=Deleting(store, (last,)), fail_on_data_loss=False)
     with pytest.raises((UsageError, StoreError), match="the log ends at offset [0-9]+, before"):
+        make(store, tmp_path / "out", workers=Deleting(store, (last,)), fail_on_data_loss=False)
         make(store, tmp_path / "out", fail_on_data_loss=False)
+    assert list((tmp_path / "out").glob("export=*")), "what was read is there"
 
 
 @pytest.mark.parametrize("follow", [[], ["--follow", "--once"]])
