@@ -317,7 +317,7 @@ class QueueLookup:
         return frozenset(name for name in missing if not self._was_made_again(found, name))
 
     def _was_made_again(self, found: LogMap, name: QueueName) -> bool:
-        """Return whether all queues of its topic begin after a queue's last record: the topic was deleted meanwhile."""
+        """Return whether the queues of its topic begin after its last record: it was deleted."""
         bounds, firsts = found.bounds(name), []
         last = None if bounds is None else found.find(self.snapshot.log, name, bounds[1] - 1)
         for other in self.names():
