@@ -291,12 +291,7 @@ class ExportTarget:
         if self.folder.holds("metadata"):
             raise UsageError(f"{self.where} holds an Iceberg table; give --to iceberg, or an empty directory")
         # Below a URL, and of a long history, that would take longer than many an export; a comparison looks at all.
-        strays = [] if last is None or self.folder.remote else self.strays_at(last.number, last.number - MOST_LOOKED_AT)
-        if strays:
-            raise UsageError(is_stray(strays, self.where))
-        if last is None or last.names >= NAMES:
-            return
-        for entry in self.folder.names():
+        for entry in () if last is None or last.names >= NAMES else self.folder.names():
             places = os.listdir(self.root / entry) if self.is_own(entry) else []
             old = next((place for place in places if _OLD_NAMES.match(place)), None)
             if old is not None:
@@ -304,6 +299,9 @@ class ExportTarget:
                     f"{self.root}/{entry}/{old}: an earlier FlintMQ named this directory so that Spark reads another "
                     "topic_name; the same topic would get two; export into a new directory"
                 )
+        strays = [] if last is None or self.folder.remote else self.strays_at(last.number, last.number - MOST_LOOKED_AT)
+        if strays:
+            raise UsageError(is_stray(strays, self.where))
 
     def hints(self, files: Sequence[StagedFile], schema: pa.Schema, partition_by: Sequence[str]) -> list[StagedFile]:
         """Return a file without rows that makes readers take `topic_name` for text, if none does.
