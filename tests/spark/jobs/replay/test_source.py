@@ -39,7 +39,8 @@ def described(root: Path, number: int) -> Path:
     """Give an export the manifest that makes it one."""
     folder = root / f"export={number}"
     files = sorted(str(path.relative_to(folder)) for path in folder.rglob("*.parquet"))
-    Manifest(number, 0, 1, 1, files, 1, None, dict(CHOICES), 0, 0).write(folder / MANIFEST)
+    rows = sum(pq.ParquetFile(folder / name).metadata.num_rows for name in files)
+    Manifest(number, 0, 1, rows, files, 1, None, dict(CHOICES), 0, 0).write(folder / MANIFEST)
     return root
 
 
