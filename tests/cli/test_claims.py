@@ -71,7 +71,7 @@ TELLS = {
     + r"have a gap of|missing file|missing or too short|file before it is missing|log-gap|nothing is there|"
     "a file of the log is missing",
     "damage": DAMAGED + r"no record magic|unit-wrong",
-    "queue": r"T/0.* missing|queue-missing|consumequeue/T/0: made from the log|the queue's files are missing",
+    "queue": r"T/0.* missing|queue-missing|consumequeue/T/0: made from the log|its queue has no files",
     "offsets": r"consumerOffset\.json|config-lost",
 }
 
