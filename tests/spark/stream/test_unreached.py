@@ -6,7 +6,9 @@ import shutil
 import pytest
 
 from flintmq import Message, MessageStore
+from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreError
+from flintmq.forensics.inspect import inspect
 from tests.spark.stream.drive import Query, number_anew, place
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
@@ -196,6 +198,23 @@ def test_messages_between_two_micro_batches(tmp_path):
         list(query.bites())
 
 
+def test_a_queue_whose_messages_came_before_those_of_others_is_lost(tmp_path):
+    """No topic was made again here, though each other queue of it begins later in the log."""
+    with MessageStore(tmp_path, KEYS) as store:
+        for queue in (1, 1, 0, 0, 2):
+            store.put(Message("A", b"x", queue_id=queue))
+        store.put(Message("B", b""))
+    shutil.rmtree(tmp_path / "consumequeue" / "A" / "1")
+    for name in ("flintmq.queues", "flintmq.mark"):
+        (tmp_path / name).unlink()
+    assert any(
+        note.code == "queue-files" and "A/1" in note.text
+        for note in inspect(tmp_path, StoreConfig.from_keys(KEYS)).notes
+    )
+    with pytest.raises(StoreError, match="topic 'A', queue 1, offset 0: the log has it, and its queue has no files"):
+        list(Query(tmp_path, **keys()).bites())
+
+
 @pytest.mark.parametrize("again", [1, 3], ids=["shorter", "longer"])
 def test_a_topic_that_was_deleted_and_made_again(tmp_path, again):
     """Of its two queues one has no message yet; what the log has of the deleted ones is nobody's."""
@@ -208,5 +227,6 @@ def test_a_topic_that_was_deleted_and_made_again(tmp_path, again):
             store.put(Message("A", b"new", queue_id=0))
     number_anew(tmp_path, "A", 2)
     shutil.rmtree(tmp_path / "consumequeue" / "A" / "1")
+    (tmp_path / "flintmq.queues").unlink()  # which no broker keeps true
     rows = [row for bite in Query(tmp_path, **keys()).bites() for row in bite]
     assert sorted(map(place, rows)) == [*(("A", 0, number) for number in range(again)), ("B", 0, 0)]

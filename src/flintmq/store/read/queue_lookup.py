@@ -21,6 +21,7 @@ from flintmq.format.consume_queue import UNIT, UNIT_SIZE, Unit
 from flintmq.format.text import java_decode
 from flintmq.message import StoredMessage, stored_message
 from flintmq.storage.mutex import ReentrantLock
+from flintmq.store.commitlog.files import LARGEST_OFFSET
 from flintmq.store.commitlog.report import Damage, Report
 from flintmq.store.commitlog.resync import first_record
 from flintmq.store.commitlog.snapshot import Snapshot
@@ -312,19 +313,27 @@ class QueueLookup:
             for name in found.names()
             if not name.topic.startswith(LMQ_PREFIX) and (not topics or name.topic in topics)
         }
-        missing = (self._recorded() | wanted) - there
-        missing = {name for name in missing if is_path(name.topic) and not self._has_directory_now(name)}
-        return frozenset(name for name in missing if not self._was_made_again(found, name))
+        missing = (self._recorded() | {name for name in wanted - there if not self._was_deleted(found, name)}) - there
+        return frozenset(name for name in missing if is_path(name.topic) and not self._has_directory_now(name))
 
-    def _was_made_again(self, found: LogMap, name: QueueName) -> bool:
-        """Return whether the queues of its topic begin after its last record: it was deleted."""
-        bounds, firsts = found.bounds(name), []
-        last = None if bounds is None else found.find(self.snapshot.log, name, bounds[1] - 1)
+    def _was_deleted(self, found: LogMap, name: QueueName) -> bool:
+        """Return whether a queue's last record is of a topic that was deleted and made again since.
+
+        Then the log has an older record than that of another queue's first unit at the same queue offset. That its
+        queues begin later proves nothing: a queue may get its first message long after another one.
+        """
+        log, bounds, again = self.snapshot.log, found.bounds(name), LARGEST_OFFSET
         for other in self.names():
-            if other.topic == name.topic and last is not None:
-                units = self.units(other)
-                firsts += [u.physical_offset for u in units.read(units.first, 1) if units.points_to_record(u)]
-        return last is not None and min(firsts, default=0) > last.physical_offset
+            units = self.units(other)
+            if other.topic != name.topic or units.is_batch:
+                continue
+            for unit in units.read(units.first, 1):
+                if unit.size and find_between(log, other, units.first, found.begin, unit.physical_offset):
+                    again = min(again, unit.physical_offset)
+        if bounds is None or again == LARGEST_OFFSET:
+            return False
+        last = found.find(log, name, bounds[1] - 1)
+        return last is not None and last.physical_offset < again
 
     def _recorded(self) -> set[QueueName]:
         """Return the queues with messages at the last clean stop; none without a valid mark."""
