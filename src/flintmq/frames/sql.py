@@ -202,7 +202,7 @@ def _tables(messages: StoreDataset, question: str) -> Iterator[tuple[str, pa.Tab
             member_text(column, value)
         with open_store(path, config=messages.config) as view:
             if "queues" in named:
-                _find_all(view, messages)
+                _find_lost_queues(view, messages)
                 found["queues"] += [{**queue._asdict(), **words} for queue in view.queues()]
             if "offsets" in named:
                 found["offsets"] += [{**row, **words} for row in _offsets(view)]
@@ -211,7 +211,7 @@ def _tables(messages: StoreDataset, question: str) -> Iterator[tuple[str, pa.Tab
         yield name, pa.Table.from_pylist(rows, pa.schema([*(QUEUES if name == "queues" else OFFSETS), *members]))
 
 
-def _find_all(view: StoreView, messages: StoreDataset) -> None:
+def _find_lost_queues(view: StoreView, messages: StoreDataset) -> None:
     """Find the queues that lack directories, and check that the log has its end.
 
     Raises:

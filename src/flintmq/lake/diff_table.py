@@ -30,7 +30,7 @@ from flintmq.lake.options import ReadOptions
 from flintmq.lake.scan import ScanPlan, scan_range
 from flintmq.lake.splits import LogRange, shares
 from flintmq.lake.table_rows import TableVersion, below, is_exported, keys, milliseconds, open_table
-from flintmq.lake.target import CHOICES, Manifest, StoreProgress, is_stray
+from flintmq.lake.target import CHOICES, Manifest, StoreProgress, stray_text
 from flintmq.lake.workers import Progress, Threads, Workers
 from flintmq.storage.store_url import absolute
 from flintmq.store.commitlog.predicate import MOST, Predicate
@@ -166,7 +166,7 @@ def compare_table(
     strays = version.target().strays_at(version.version)
     if strays:
         found.stray_files = len(strays)
-        found.notes.append(is_stray(strays, table))
+        found.notes.append(stray_text(strays, table))
     if left_out is not None:
         found.notes.append(f"bodies were exported as {left_out}: they are not compared")
     workers = workers or Threads()

@@ -290,7 +290,6 @@ class ExportTarget:
             raise UsageError(f"{self.where} holds a Delta table; give --to delta, or an empty directory")
         if self.folder.holds("metadata"):
             raise UsageError(f"{self.where} holds an Iceberg table; give --to iceberg, or an empty directory")
-        # Below a URL, and of a long history, that would take longer than many an export; a comparison looks at all.
         for entry in () if last is None or last.names >= NAMES else self.folder.names():
             places = os.listdir(self.root / entry) if self.is_own(entry) else []
             old = next((place for place in places if _OLD_NAMES.match(place)), None)
@@ -299,9 +298,10 @@ class ExportTarget:
                     f"{self.root}/{entry}/{old}: an earlier FlintMQ named this directory so that Spark reads another "
                     "topic_name; the same topic would get two; export into a new directory"
                 )
+        # Below a URL, and of a long history, this would take longer than many an export; a comparison looks at all.
         strays = [] if last is None or self.folder.remote else self.strays_at(last.number, last.number - MOST_LOOKED_AT)
         if strays:
-            raise UsageError(is_stray(strays, self.where))
+            raise UsageError(stray_text(strays, self.where))
 
     def hints(self, files: Sequence[StagedFile], schema: pa.Schema, partition_by: Sequence[str]) -> list[StagedFile]:
         """Return a file without rows that makes readers take `topic_name` for text, if none does.
@@ -557,7 +557,7 @@ class ExportTarget:
         self.folder.sweep()
 
 
-def is_stray(strays: Sequence[str], root: str) -> str:
+def stray_text(strays: Sequence[str], root: str) -> str:
     """Return the sentence about files that no export made, of which there is one at least."""
     others = f" (and {len(strays) - 1} others)" if strays[1:] else ""
     return (

@@ -299,6 +299,30 @@ def test_a_last_file_that_was_put_back_is_refused_to_a_writer(tmp_path, missing)
             assert len(list(store)) == len(kept)
 
 
+@pytest.mark.parametrize(("back", "refused"), [(0, True), (7_200_000, False)], ids=["time goes on", "clock set back"])
+def test_one_odd_unit_is_not_enough(tmp_path, back, refused):
+    """Of one queue, without keys. A checkpoint above the last record's time says something if none is as young."""
+    root, clock = tmp_path / "store", Clock()
+    with open_small(root, clock) as store:
+        put_all(store, 20, size=300)
+        clock.clock -= back
+        put_all(store, 4, 20, size=300)
+    found = records(root)
+    newest = max(one.store_timestamp for one in found)
+    kept = found[:-1]
+    zeroed_from(root, kept[-1].physical_offset + kept[-1].size)
+    for name in ("flintmq.mark", "flintmq.queues"):
+        (root / name).unlink()
+    shutil.rmtree(root / "index", ignore_errors=True)
+    (root / "checkpoint").write_bytes(checkpoint.encode(Checkpoint(newest, newest)))
+    if refused:
+        with pytest.raises(LostLogError, match="'T/0' names a record at offset .*, and the checkpoint records"):
+            open_small(root, clock)
+    else:
+        with open_small(root, clock) as store:
+            assert len(list(store)) == len(kept)
+
+
 def test_a_log_that_is_another_stores_is_refused_to_a_writer(tmp_path):
     root, other = golden("basic", tmp_path / "a"), golden("rolled", tmp_path / "b")
     before = tree(root, "."), tree(other, ".")

@@ -141,11 +141,11 @@ class StoreStream:
             more = f" (and {len(unknown) - 1} other topics)" if unknown[1:] else ""
             self.tell(f"{unknown[0]}{more}; it is read once it exists")
         if self.options.start != "latest":
-            self._find_unlisted(queues)
+            self._find_lost_queues(queues)
         starts = self._starts(queues)
         return self._flat(starts, begin_anchor(queues, starts))
 
-    def _find_unlisted(self, queues: StreamQueues) -> None:
+    def _find_lost_queues(self, queues: StreamQueues) -> None:
         """Fail, or report it, if a queue lacks its files: no task need walk past its messages."""
         from flintmq.lake.stream.unreached import NO_FILES, REBUILD
 

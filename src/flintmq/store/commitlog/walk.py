@@ -273,15 +273,21 @@ class LogWalk:
         facts, effects = self.facts, self.log.effects
         if self.end is not None or not facts.clean or facts.live or not self._has_queues():
             return ""
+        if self.ask_queues and facts.mark.flushed is not None:  # a mark of our own is exact
+            return ""
         named = last_named(facts.root, effects)
         index = f"the newest index file names a record at offset {named}" if (named or 0) >= position > 0 else ""
-        if not self.ask_queues or facts.mark.flushed is not None:  # a mark of our own is exact
-            return "" if self.ask_queues else index
+        if not self.ask_queues:
+            return index
         queues = queues_beyond(facts.root, position, effects)
         first = next(queues, "")
-        time = facts.physic_time > self.last_time > 0 and "the checkpoint has a younger time than all records"
-        second = first and (index or next(queues, "") or time)
+        second = first and (index or next(queues, "") or self._flushed_beyond(position))
         return f"{first}, and {second}" if second else ""
+
+    def _flushed_beyond(self, position: int) -> str:
+        """Return what the checkpoint's time says; empty: a record is as young."""
+        time = self.facts.physic_time  # the last record's may be lower: the clock was set back
+        return evidence_beyond(self.facts, position, youngest(self.log, time)) if time > self.last_time else ""
 
     def _has_queues(self) -> bool:
         """Return whether the log is of a store on a disk, whose queues are a few small reads away."""
