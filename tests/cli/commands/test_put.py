@@ -152,6 +152,19 @@ def test_lines_are_stored_as_they_come_and_counted_at_a_signal(
     assert bodies == ["b25l", "dHdv", "dGhyZWU=", "Zm91cg=="]
 
 
+@pytest.mark.parametrize("there", [False, True])
+def test_no_line_is_no_silent_success(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, there: bool) -> None:
+    if there:
+        run("put", tmp_path / "store", "T", "first")
+    feed(monkeypatch, b"")
+    result = run("put", tmp_path / "store", "T", "--lines")
+    assert (result.code, result.out) == (
+        0,
+        "",
+    ) and result.err == "flintmq: standard input is empty: 0 messages stored\n"
+    assert (tmp_path / "store").exists() == there, "no store is made for nothing"
+
+
 def test_a_signal_at_the_one_body_says_that_nothing_is_stored(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
 from flintmq.cli.declare import Argument, Option
 from flintmq.cli.options import JsonOption, SetOption, TopicArgument, examples
-from flintmq.cli.output import Output, output
+from flintmq.cli.output import output
 from flintmq.cli.text import printable
 from flintmq.cli.values import store_config
 from flintmq.errors import UsageError
@@ -58,7 +59,6 @@ def command(
     if body is None and sys.stdin is None:
         raise UsageError("standard input is closed; give BODY, or the messages by < FILE")
     out = output(as_json)
-    groups = _line_groups() if lines else [[_one_body(body, out)]]
     import flintmq
     from flintmq.format.text import java_encode
     from flintmq.store.append.checks import topic_status
@@ -69,12 +69,21 @@ def command(
         flintmq.message.refused(flintmq.PutRule.TOPIC).raise_for_status()
     config = store_config(settings)
     is_new = _is_new(store, config)
+    groups = _line_groups() if lines else _one_body(body)
+    try:
+        first = next(groups, None)  # before a store is created for nothing
+    except KeyboardInterrupt:
+        out.note("stopped: no message stored")
+        raise
+    if first is None:
+        out.note("standard input is empty: 0 messages stored")
+        return 0
     with flintmq.MessageStore(store, config=config, unique_keys=not no_unique_key) as opened:
         if is_new:  # a misspelled path would be one, too
             out.note(f"made a new store in {store}")
         stored = going = 0
         try:
-            for bodies in groups:
+            for bodies in chain([first], groups):
                 messages = [flintmq.Message(topic, one, tags=tag, keys=key, queue_id=queue_id) for one in bodies]
                 going = len(messages)
                 results = opened.put_many(messages, until_refused=True)
@@ -110,16 +119,11 @@ def _is_new(path: str, config: StoreConfig) -> bool:
     return True
 
 
-def _one_body(given: str | None, out: Output) -> bytes:
-    if given is not None:
-        return os.fsencode(given)
-    try:
-        if body := sys.stdin.buffer.read():
-            return body
-    except KeyboardInterrupt:
-        out.note("stopped: no message stored")
-        raise
-    raise UsageError("standard input is empty; give BODY ('' for an empty one), or the message by < FILE")
+def _one_body(given: str | None) -> Iterator[list[bytes]]:
+    body = sys.stdin.buffer.read() if given is None else os.fsencode(given)
+    if given is None and not body:
+        raise UsageError("standard input is empty; give BODY ('' for an empty one), or the message by < FILE")
+    yield [body]
 
 
 def _line_groups() -> Iterator[list[bytes]]:
