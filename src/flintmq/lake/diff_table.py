@@ -3,7 +3,7 @@
 A range of the log is read and shaped as the export did, and the table is asked for the rows of this range; both have to
 be equal. A message that is not exported yet is no difference, and neither is a row whose message has expired, nor a
 property column without a value that was added after the row was exported, nor, of a table that streams made, a record
-without a queue.
+without a queue: a prepared or rolled-back one, or one of a topic that was deleted before the stream came to it.
 """
 
 from __future__ import annotations
@@ -35,6 +35,9 @@ from flintmq.lake.workers import Progress, Threads, Workers
 from flintmq.storage.store_url import absolute
 from flintmq.store.commitlog.predicate import MOST, Predicate
 from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.snapshot import Snapshot
+from flintmq.store.layout.queue_name import QueueName
+from flintmq.store.read.queue_lookup import QueueLookup
 
 RANGE_BYTES = 16 << 20  # of log that a task compares; both sides are in memory
 NO_PLACE = frozenset({"store"})  # columns that tell where a store was read, not what it holds
@@ -55,7 +58,8 @@ class TableComparison:
         strangers: rows that name no message: without a log or queue offset, or of a broker that was never exported.
         left_alone: rows of brokers that are not among the stores; they are not compared.
         unfilled: rows that have no value in a property column which was added after they were exported.
-        unqueued: prepared and rolled-back records, which are in no queue, so a stream exports none of them.
+        unqueued: records that are in no queue, so a stream exports none of them: prepared and rolled-back ones, and
+            those of topics that were deleted, and perhaps made again, as far as the table does not have them.
         stray_files: of a Parquet table, files that no export made, and that its readers count; they are not compared.
         lost_files: data files, and directories of exports, that are not there; their rows count as missing.
         differences: what differs; A is the store, B the table.
@@ -201,7 +205,8 @@ class DiffTask:
         progress: how far the table is.
         bodies: whether bodies are compared.
         added: property columns that were added later, and the log offset up to which rows have no value in them.
-        streamed: streams made the table: all of its exports, as one in another way is refused.
+        begins: if streams made the table (all of its exports, as one in another way is refused): the log offset of the
+            first message of each queue. Otherwise None.
     """
 
     member: Member | None
@@ -211,7 +216,7 @@ class DiffTask:
     progress: StoreProgress
     bodies: bool
     added: Mapping[str, int]
-    streamed: bool
+    begins: Mapping[QueueName, int] | None
 
 
 Lot = tuple[Member | None, ScanPlan, StoreProgress]
@@ -254,9 +259,24 @@ def _added(manifest: Manifest, member: Member | None) -> dict[str, int]:
 def _tasks(
     member: Member | None, plan: ScanPlan, there: StoreProgress, bodies: bool, added: Mapping[str, int], streamed: bool
 ) -> list[DiffTask]:
+    begins = _begins(plan) if streamed else None
     begin, end = plan.log.min_offset, max(plan.end, plan.log.min_offset)
     parts = shares(plan.log, begin, end, max(1, -(-(end - begin) // RANGE_BYTES)))
-    return [DiffTask(member, plan, part, part is parts[-1], there, bodies, added, streamed) for part in parts]
+    return [DiffTask(member, plan, part, part is parts[-1], there, bodies, added, begins) for part in parts]
+
+
+def _begins(plan: ScanPlan) -> dict[QueueName, int]:
+    """Return the log offset of the first message of each queue of a store.
+
+    What lies before is of an earlier queue of that name, whose topic was deleted: no unit leads to it, and its queue
+    offset says nothing of the queue that there is now.
+    """
+    lookup = QueueLookup(Snapshot.open(plan.options.path, plan.options.config))
+    begins = dict.fromkeys(lookup.without_files, 0)  # its files are lost: damage, no deletion
+    for name in lookup.names():
+        first = lookup.message(name, lookup.bounds(name).min)
+        begins[name] = 0 if first is None else first.physical_offset
+    return begins
 
 
 def compare_range(table: TableVersion, columns: ExportColumns, task: DiffTask) -> dict[str, Any]:
@@ -267,16 +287,19 @@ def compare_range(table: TableVersion, columns: ExportColumns, task: DiffTask) -
         StoreAccessError: a file of the store may not be read, or one of the table is damaged.
     """
     report = Report()
-    wanted, unqueued = _messages(columns, task, report), 0
-    if task.streamed:
-        whole, wanted = wanted, wanted.filter(_is_queued(wanted))
-        unqueued = whole.num_rows - wanted.num_rows
-    exported = wanted.filter(is_exported(wanted, task.progress))
-    schema = exported.schema
+    whole = _messages(columns, task, report)
     end = None if task.last else task.part.end
     broker = None if task.member is None else task.member.broker
-    rows = table.rows(schema, task.part.begin, end, broker)
+    rows = table.rows(whole.schema, task.part.begin, end, broker)
     rows = rows.filter(pc.is_valid(rows["queue_offset"]))  # the others are strangers
+    wanted, exported = whole, is_exported(whole, task.progress)
+    if task.begins is not None:
+        earlier = _is_of_earlier_queue(whole, task.begins)
+        there = _are_among(whole, rows)
+        kept = pc.and_(_is_queued(whole), pc.or_(there, pc.invert(earlier)))
+        exported = pc.if_else(earlier, there, exported).filter(kept)
+        wanted = whole.filter(kept)
+    exported = wanted.filter(exported)
     answer: dict[str, Any] = {
         "messages": exported.num_rows,
         "rows": rows.num_rows,
@@ -284,7 +307,7 @@ def compare_range(table: TableVersion, columns: ExportColumns, task: DiffTask) -
         "damages": report.damage_count,
         "vanished": bool(report.note_counts["vanished"]),
         "unfilled": 0,
-        "unqueued": unqueued,
+        "unqueued": whole.num_rows - wanted.num_rows,
         "differences": [],
     }
     if answer["vanished"] or exported.equals(rows):
@@ -312,6 +335,19 @@ def _is_queued(messages: pa.Table) -> Any:
     """Return which messages are in a queue, as a mask: not prepared or rolled-back records."""
     flags: Any = messages["sys_flag"].to_numpy()
     return pa.array(flags & TRANSACTION_PREPARED == 0)
+
+
+def _is_of_earlier_queue(messages: pa.Table, begins: Mapping[QueueName, int]) -> Any:
+    """Return which messages are of a topic that was deleted since, as a mask."""
+    queues: Any = zip(messages["topic"].to_pylist(), messages["queue_id"].to_pylist(), strict=True)
+    first = [begins.get(QueueName(*queue), MOST) for queue in queues]  # of a queue that is gone all are
+    return below(messages["physical_offset"], pa.array(first, pa.int64()))
+
+
+def _are_among(messages: pa.Table, rows: pa.Table) -> Any:
+    """Return which messages the table has a row of, as a mask."""
+    known = set(keys(rows))
+    return pa.array([key in known for key in keys(messages)], pa.bool_())
 
 
 def _filled(messages: pa.Table, rows: pa.Table, added: Mapping[str, int]) -> tuple[pa.Table, int]:

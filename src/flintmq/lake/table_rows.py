@@ -568,11 +568,13 @@ def keys(table: pa.Table) -> list[tuple[Any, Any]]:
 
 def is_exported(rows: pa.Table, progress: StoreProgress) -> Any:
     """Return which rows, or messages, of one store a table has up to a progress, as a mask."""
+    read = below(rows["physical_offset"], progress.end)
     if progress.offsets is None:
-        return below(rows["physical_offset"], progress.end)
+        return read
     known = parse_flat("offsets of the table", progress.offsets)
     queues: Any = zip(rows["topic"].to_pylist(), rows["queue_id"].to_pylist(), strict=True)
-    return below(rows["queue_offset"], pa.array([known.get(queue, 0) for queue in queues], pa.int64()))
+    # Queue offsets alone do not tell: a topic that is deleted and made again begins at 0 once more.
+    return pc.and_(read, below(rows["queue_offset"], pa.array([known.get(queue, 0) for queue in queues], pa.int64())))
 
 
 def has_rows_of(version: TableVersion, made: Manifest, before: Manifest | None) -> bool:

@@ -2,7 +2,6 @@
 
 import json
 import random
-import struct
 
 import pyarrow as pa
 
@@ -103,18 +102,3 @@ class Writer:
         """Put, and wait until the queues have it."""
         self.put(count, *where)
         assert self.store.wait_dispatched(10)
-
-
-def number_anew(path, topic, old):
-    """Give the messages behind the first `old` ones of a queue offsets from 0 on, and the queue their units alone."""
-    file = path / "consumequeue" / topic / "0" / f"{0:020d}"
-    units = file.read_bytes()
-    file.write_bytes(units[20 * old :] + bytes(20 * old))
-    for at in range(20 * old, len(units), 20):
-        physical, size = struct.unpack_from(">qi", units, at)
-        if size:
-            with next(f for f in (path / "commitlog").iterdir() if 0 <= physical - int(f.name) < 65536).open(
-                "r+b"
-            ) as log:
-                log.seek(physical % 65536 + 20)
-                log.write(struct.pack(">q", at // 20 - old))

@@ -12,7 +12,8 @@ import pytest
 from flintmq import Message, MessageStore
 from flintmq.errors import LostLogError, StoreError, UnsupportedFormatError, UsageError
 from flintmq.storage.lock import StoreLock
-from tests.spark.stream.drive import Query, number_anew, numbers
+from tests.spark.stream.drive import Query, numbers
+from tests.support.remade import number_anew
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
 

@@ -9,7 +9,8 @@ from flintmq import Message, MessageStore
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreError
 from flintmq.forensics.inspect import inspect
-from tests.spark.stream.drive import Query, number_anew, place
+from tests.spark.stream.drive import Query, place
+from tests.support.remade import number_anew
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
 

@@ -141,7 +141,10 @@ def _table_text(found: TableComparison) -> Iterator[str]:
     if found.unfilled:
         yield f"unfilled {found.unfilled} rows were exported before a property column was added, and have none in it"
     if found.unqueued:
-        yield f"unqueued {found.unqueued} prepared or rolled-back records of the log: an export with --follow has none"
+        yield (
+            f"unqueued {found.unqueued} records of the log are in no queue (prepared, rolled back, or of a deleted "
+            "topic): an export with --follow leaves them out"
+        )
     yield from _runs_and_notes(found)
     parts = [
         _counted(found.differences),

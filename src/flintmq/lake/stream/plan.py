@@ -162,12 +162,12 @@ def _end(queues: StreamQueues, spans: Mapping[QueueName, Span]) -> int:
     return max(ends)
 
 
-def lost(queues: StreamQueues, name: QueueName, offset: int, why: str) -> StoreError:
+def lost(queues: StreamQueues, name: QueueName, offset: int, why: str, goes_on: str = "without it") -> StoreError:
     """Make the error for a message that no longer exists."""
     units = queues.places(name).units
     unit = units.unit(units.number_of(offset))
     file = queues.log.find(unit.physical_offset) if unit is not None and units.points_to_record(unit) else None
     return StoreError(
         f"{queues.root if file is None else file.path}: topic {short(name.topic)}, queue {name.queue_id}, "
-        f"offset {offset}: {why}; {queues.options.skip_option} goes on without it"
+        f"offset {offset}: {why}; {queues.options.skip_option} goes on {goes_on}"
     )

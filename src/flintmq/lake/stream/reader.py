@@ -448,7 +448,8 @@ class StoreStream:
                     queues,
                     name,
                     least,
-                    f"the queue was deleted and made again; offsets up to {low} of the earlier queue were read",
+                    f"the queue was deleted and made again; the earlier one was read up to offset {low} only",
+                    "with the new queue",
                 )
                 low = least
             elif name in begin and low > most and name in bounds:
@@ -464,15 +465,15 @@ class StoreStream:
         self._report_losses()
         return spans
 
-    def _lost(self, queues: StreamQueues, name: QueueName, offset: int, why: str) -> None:
+    def _lost(self, queues: StreamQueues, name: QueueName, offset: int, why: str, goes_on: str = "without it") -> None:
         """Fail because messages are lost; or report the loss once, and continue."""
         from flintmq.lake.stream.plan import lost
 
         if self.options.read.fail_on_data_loss:
-            raise lost(queues, name, offset, why)
+            raise lost(queues, name, offset, why, goes_on)
         if (name, why) not in self._reported:
             self._reported.add((name, why))
-            self._losses.append("" if self._losses else str(lost(queues, name, offset, why)))
+            self._losses.append("" if self._losses else str(lost(queues, name, offset, why, goes_on)))
 
     def _check_end(self, queues: StreamQueues) -> None:
         """Fail where the log's end is damaged or missing, as a read of the log does.
