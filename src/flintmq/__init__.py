@@ -29,7 +29,6 @@ from flintmq.errors import (
     UnsupportedFormatError,
     UsageError,
 )
-from flintmq.store import listening as _listening
 from flintmq.version import OURS
 
 if TYPE_CHECKING:
@@ -120,22 +119,10 @@ _LAZY = {
     "MessageStore": "flintmq.store.message_store",
     "open_store": "flintmq.store.view",
     "StoreView": "flintmq.store.view",
-    "engine_metrics": "flintmq.metrics.engine",
-    "store_metrics": "flintmq.metrics.stores",
     "dataset": "flintmq.frames.dataset",
     "scan_arrow": "flintmq.frames.scan",
     "scan_polars": "flintmq.frames.polars",
 }
-
-
-def _make_listener(*parts: Any) -> Any:
-    """Make the listener of a store that followers copy."""
-    from flintmq.ha.listener import HaListener
-
-    return HaListener(*parts)
-
-
-_listening.make_listener = _make_listener  # the engine does not know flintmq.ha
 
 
 def __getattr__(name: str) -> Any:
@@ -148,12 +135,14 @@ def __getattr__(name: str) -> Any:
         from importlib import import_module
 
         return import_module(f"flintmq.{name}")
-    if name not in _LAZY:
+    if name not in __all__:
         raise AttributeError(f"module 'flintmq' has no attribute {name!r}")
     from importlib import import_module
 
+    from flintmq import hooks
+
     try:
-        found = getattr(import_module(_LAZY[name]), name)
+        found = getattr(import_module(_LAZY[name]), name) if name in _LAZY else hooks.load(name)
     except ModuleNotFoundError as error:
         if error.name != "pyarrow":
             raise

@@ -22,10 +22,10 @@ from deltalake import DeltaTable
 import flintmq
 from flintmq import Message, MessageStore
 from flintmq.errors import CorruptStoreError, NotAStoreError, StoreAccessError, StoreError, UsageError
-from flintmq.lake.history import NOT_IN_STORES, OF_STREAM, History
+from flintmq.lake.history import History
 from flintmq.lake.table_rows import open_table
 from flintmq.store.commitlog.predicate import Predicate
-from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.report import NOT_IN_STORES, OF_STREAM, Report
 from tests.support.exporting import Export, once, whole
 
 FORMATS = ("parquet", "delta", "iceberg")

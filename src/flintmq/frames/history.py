@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import pyarrow as pa
 
+from flintmq import hooks
 from flintmq.arrow.options import ScanOptions
 from flintmq.arrow.schema import MS, US
 from flintmq.cluster.members import Stores, find_members
@@ -20,8 +21,19 @@ from flintmq.frames.asked import refuse_unknown_topics
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.report import Report
 
-if TYPE_CHECKING:
-    from flintmq.lake.history import History
+
+class HistoryRows(Protocol):
+    """Rows of a table and its stores, as the lake gives them."""
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns of the rows."""
+
+    def rows(self, schema: pa.Schema, report: Report) -> Iterator[pa.RecordBatch]:
+        """Yield the rows, with columns of `schema`."""
+
+    def has_topic(self, topic: str) -> bool:
+        """Return whether the table has rows of a topic."""
 
 
 class HistoryFrame:
@@ -67,15 +79,10 @@ class HistoryFrame:
 
     def _has_topic(self, topic: str) -> bool:
         """Return whether the table has rows of a topic."""
-        version, wanted = self._open(Predicate()).version, Predicate(topics=frozenset([topic]))
-        rows = version.batches(version.files, pa.schema([("topic", pa.string())]), wanted)
-        return any(batch.num_rows for batch in rows)
+        return self._open(Predicate()).has_topic(topic)
 
-    def _open(self, predicate: Predicate) -> History:
-        # Not above: lake/ is a third of what a scan imports, and few scans have a history.
-        from flintmq.lake.history import History
-
-        return History.open(
+    def _open(self, predicate: Predicate) -> HistoryRows:
+        opened: HistoryRows = hooks.load("history").open(
             self.path,
             self.table,
             predicate,
@@ -84,6 +91,7 @@ class HistoryFrame:
             access=self.options.access,
             fail_on_data_loss=self.options.strict,
         )
+        return opened
 
 
 def open_history(
@@ -107,7 +115,7 @@ def open_history(
         left_out: arguments that do not apply to a frame with history, with their values.
 
     Raises:
-        UsageError: one of these is given, or as History.open.
+        UsageError: one of these is given, or as HistoryRows.open.
         StoreAccessError, MissingExtraError: the table cannot be read.
     """
     if not isinstance(table, (str, os.PathLike)) or not os.fspath(table):
@@ -118,7 +126,7 @@ def open_history(
     return HistoryFrame(path, os.fspath(table), options, config, catalog)
 
 
-def _rows(history: History, schema: pa.Schema, report: Report) -> Iterator[pa.RecordBatch]:
+def _rows(history: HistoryRows, schema: pa.Schema, report: Report) -> Iterator[pa.RecordBatch]:
     """Yield the rows with the types of a schema.
 
     Its times are in ms, of which those of the table are multiples.

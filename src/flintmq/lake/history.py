@@ -37,13 +37,7 @@ from flintmq.lake.table_rows import TableVersion, open_table
 from flintmq.lake.target import CHOICES, Manifest
 from flintmq.storage.store_url import absolute
 from flintmq.store.commitlog.predicate import Predicate
-from flintmq.store.commitlog.report import LOST, Report
-
-NOT_IN_STORES = "not-in-stores"
-"""Code of the note on a broker that the table has rows of, and that is not among the stores."""
-
-OF_STREAM = "stream"
-"""Code of the notes that planning a stream makes: on brokers that are gone, and on topics that are not there yet."""
+from flintmq.store.commitlog.report import LOST, NOT_IN_STORES, OF_STREAM, Report
 
 
 @dataclass(frozen=True)
@@ -168,6 +162,12 @@ class History:
     def schema(self) -> pa.Schema:
         """The columns of the rows, as the export made them."""
         return self.shape.schema()
+
+    def has_topic(self, topic: str) -> bool:
+        """Return whether the table has rows of a topic."""
+        wanted = Predicate(topics=frozenset([topic]))
+        rows = self.version.batches(self.version.files, pa.schema([("topic", pa.string())]), wanted)
+        return any(batch.num_rows for batch in rows)
 
     def tasks(self, report: Report, count: Callable[[int], int] = _whole, files: int = 1) -> Iterator[HistoryTask]:
         """Yield the tasks whose rows, in this order, are the frame.

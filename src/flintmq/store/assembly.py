@@ -12,6 +12,7 @@ from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
+from flintmq import hooks
 from flintmq.config.key_effects import without_effect
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreError, StoreLockedError
@@ -19,7 +20,6 @@ from flintmq.storage.dispatch_lock import ExternalClaim, holder
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.lock import StoreLock
 from flintmq.storage.mapped_file_queue import MappedFileQueue
-from flintmq.store import listening
 from flintmq.store.append.after_put import AfterPut, DispatchAndFlush
 from flintmq.store.append.commit_log import CommitLog
 from flintmq.store.append.disk_failure import DiskFailure, reason_of
@@ -510,10 +510,9 @@ def _listener(
     options = choices.listen
     if options is None:
         return None
-    assert listening.make_listener is not None, "the top of the package sets it"
     readable = (lambda: commit_log.end) if commits is None else (lambda: commits.committed)
     source = OwnLog(loaded.files, readable, durable_only=options.durable_only)
-    listener = listening.make_listener(options, source, loaded.config, choices.effects)
+    listener: Listener = hooks.load("make_listener")(options, source, loaded.config, choices.effects)
     opened.callback(listener.close)
     return listener
 

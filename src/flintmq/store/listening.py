@@ -1,6 +1,6 @@
 """Declares what a store and the listener of its followers need of each other.
 
-The engine does not know `flintmq.ha`: the top of the package gives it the function that makes a listener.
+The engine does not know `flintmq.ha`: it makes the listener through a hook.
 """
 
 from __future__ import annotations
@@ -10,9 +10,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 from flintmq.errors import UsageError
 
-if TYPE_CHECKING:  # this module is loaded with the package, and needs nothing
-    from flintmq.config.keys import StoreConfig
-    from flintmq.storage.filesystem import Effects
+if TYPE_CHECKING:
     from flintmq.store.append.replicas import Replicas
 
 
@@ -132,7 +130,3 @@ class Listener(Protocol):
 
     def close(self) -> None:
         """Close all lines and free the port. May be called again."""
-
-
-make_listener: Callable[[ListenOptions, LogSource, StoreConfig, Effects], Listener] | None = None
-"""Makes the listener of a store, not started yet; set by `flintmq/__init__.py`."""

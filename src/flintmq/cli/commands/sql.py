@@ -153,8 +153,7 @@ def _tell(out: Output, report: Report, shown: frozenset[str]) -> frozenset[str]:
     the logs are planned.
     """
     from flintmq.cluster.members import NO_STORE, SAME_STORE
-    from flintmq.lake.history import NOT_IN_STORES, OF_STREAM
-    from flintmq.store.commitlog.report import LOST
+    from flintmq.store.commitlog.report import LOST, NOT_IN_STORES, OF_STREAM
 
     codes = (NO_STORE, SAME_STORE, NOT_IN_STORES, OF_STREAM, LOST)
     texts = dict.fromkeys(note.text for note in report.notes if note.code in codes)
