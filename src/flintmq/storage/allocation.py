@@ -2,8 +2,8 @@
 
 A writer that needs a file requests it and the one after it. It waits for the first; the second is made meanwhile, so
 that the next roll-over finds it ready. One thread makes files, lowest offset first: a crash may leave unused files
-after the end of the log (recovery removes them, as RocketMQ does), but never a gap. Upstream:
-AllocateMappedFileService.
+after the end of the log (recovery removes them, as RocketMQ does), but never a gap: no file is made after one that
+failed. A file has no blocks until it is used. Upstream: AllocateMappedFileService.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Creates a file so that its name appears with its whole size.
 
 A file that gets its name first and its size then may be met empty: by another process, or by the next start after a
-kill in between. Where the file system has unnamed files (O_TMPFILE), the name comes last. Elsewhere it comes first, as
-in RocketMQ, and recovery takes an empty last file for none.
+kill in between, and is then taken for a damaged log by whoever reads along. Where the file system has unnamed files
+(O_TMPFILE), the name comes last. Elsewhere it comes first, as in RocketMQ, and recovery takes an empty last file for
+none.
 """
 
 from __future__ import annotations

@@ -1,9 +1,10 @@
 """The transient pool: memory that takes new records before their files do.
 
 With the pool a put stores into memory that is touched and used again and again, a ring (kernels/ring.py), and
-`CommitService` writes it to the file. So the put path meets neither page faults of the file nor its write-back. The
-price: records that are not committed are lost if the process dies. Upstream: TransientStorePool, which has
-transientStorePoolSize buffers of a log file's size; here they are the most that the ring may take.
+`CommitService` writes it to the file. So the put path meets neither page faults of the file nor its write-back. (With
+buffers of a file's size a put is the first to touch every page of a buffer, and 5 GiB stay taken.) The price: records
+that are not committed are lost if the process dies. Upstream: TransientStorePool, which has transientStorePoolSize
+buffers of a log file's size; here they are the most that the ring may take.
 """
 
 from __future__ import annotations

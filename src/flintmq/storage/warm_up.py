@@ -2,8 +2,9 @@
 
 There are two ways. *Warm-up* (`warmMapedFileEnable`) prepares a whole file before its first use and locks it in memory,
 as RocketMQ does. *Populating ahead* follows a fast writer through the file and keeps its next pages ready, for a tenth
-of a second of writing. Both run in the allocation thread and change no byte. A call that the system refuses costs
-speed, never a put: it is reported in one warning, and the rest goes on. Upstream: warmMappedFile.
+of a second of writing. It never does under SYNC_FLUSH, whose flushes would write the populated pages as zeros and have
+the kernel protect them again. Both run in the allocation thread and change no byte. A call that the system refuses
+costs speed, never a put: it is reported in one warning, and the rest goes on. Upstream: warmMappedFile.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Puts Arrow columns: the messages of one topic, without an object for each row.
 
-A record batch is used by its buffers, so that nothing here imports pyarrow. All rows are checked before one is written.
-The buffers may belong to somebody who writes to them meanwhile: log and queues depend only on copies, and no reference
-to the caller's buffers is kept after the rows are written. RocketMQ has no counterpart.
+A record batch is used by its buffers, so that nothing here imports pyarrow. All rows are checked before one is written,
+because nothing useful can be said about half a batch. The buffers may belong to somebody who writes to them meanwhile:
+log and queues depend only on copies, and no reference to the caller's buffers is kept after the rows are written.
+RocketMQ has no counterpart.
 """
 
 from __future__ import annotations

@@ -72,7 +72,8 @@ class LogState:
 class PendingAppend(NamedTuple):
     """An append under way.
 
-    One remains after an exception that a signal raised in the middle of an append.
+    One remains after an exception that a signal raised in the middle of an append. It notes each queue's next offset
+    before a byte is written, so that one rule finishes the append or takes it back, wherever the signal fell.
 
     Attributes:
         file, position: position of the record, or of the first of several.

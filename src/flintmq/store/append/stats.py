@@ -2,7 +2,7 @@
 
 Counting costs a put nothing: the number of puts, and of those of each topic, is the difference of queue offsets and log
 positions between two moments. A put is timed only where it may wait, for a log file or for the disk; every other one
-takes microseconds and counts in the first bucket.
+takes microseconds and counts in the first bucket: two looks at the clock cost a third of a compiled put.
 """
 
 from __future__ import annotations

@@ -3,7 +3,7 @@
 Holes of sparse files are skipped, so that searching the unwritten gigabyte after the end costs nothing. Windows are
 searched, small ones first (the next record is mostly near), then up to one MiB; a record whose header is at the end of
 a window is read whole. The cost on hostile bytes (many headers, each with a huge record that then fails its checksum)
-is bounded by a ResyncBudget.
+is bounded by a ResyncBudget; once it is used up, a record may not be found.
 """
 
 from __future__ import annotations

@@ -135,8 +135,9 @@ class DelayService:
     def _waits(self, due: int, delay: int) -> bool:
         """Return whether a time of delivery is still to come.
 
-        Units further ahead than their delay were written before the clock was set back. Upstream delivers them at once.
-        Here store times never step back by less than an hour, and such units are waited for.
+        Units further ahead than their delay were written before the clock was set back. Upstream delivers them at once,
+        which is early after a small step. Here store times never step back by less than an hour, and such units are
+        waited for.
         """
         now = self.effects.now_ms()
         return now < due <= now + delay + CLOCK_SET_BACK_MS

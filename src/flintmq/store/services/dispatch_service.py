@@ -34,7 +34,7 @@ LINGER_S = 0.001  # interval of checking while puts come, so that they need not 
 LINGERS = 20  # checks without new records before it sleeps
 RETRY_S = 1.0  # how long dispatch waits after an error that may pass
 PASSES = (*FULL, *PASSING)  # errors that may pass
-FAR = 32 << 20  # bytes of lag before puts wait for dispatch
+FAR = 32 << 20  # bytes of lag before puts wait for dispatch: a thread that only puts keeps the GIL
 YIELD_S = 0.0005  # how long such a put waits
 
 
@@ -149,7 +149,10 @@ class DispatchService(AfterPut):
             self._note_reached()
 
     def _halt(self, error: Exception) -> None:
-        """Stop at `position`, for a while if the error may pass, else for good; log each change."""
+        """Stop at `position`, for a while if the error may pass, else for good; log each change.
+
+        A block that was half written may be written again: the log decides the place of each unit and item.
+        """
         self.needs_wake = self._far = False
         refused = error.__cause__ or error  # our own errors are raised from the system's
         if isinstance(refused, MemoryError) or (isinstance(refused, OSError) and refused.errno in PASSES):
@@ -269,7 +272,10 @@ class DispatchService(AfterPut):
         self.queues.wake()
 
     def _run(self) -> None:
-        """Check each millisecond while puts come: one check takes many, and no put pays a wake-up."""
+        """Check each millisecond while puts come: one check takes many, and no put pays a wake-up.
+
+        Waking a thread costs a put more than storing the record.
+        """
         looks = 0
         while not self._service.stopping:
             looks = 0 if self.dispatch_once() else looks + 1

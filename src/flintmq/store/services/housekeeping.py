@@ -160,6 +160,7 @@ class Housekeeping:
         return any(file.changed for file in self.files)
 
     def _save(self) -> int:
+        # The table of queue offsets tells which topics are new: a put takes microseconds, and does not look for them.
         if not self.followed and len(queues := self.known.queues()) != self._queues_seen:
             self.topics.learn(queues, self.known.batch)
             self._queues_seen = len(queues)
