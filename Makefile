@@ -152,6 +152,7 @@ docs: install ## Write the generated pages of docs/ again
 	$(BIN)/python -m tools.docs.cli --write
 	$(BIN)/python -m tools.docs.config --write
 	$(BIN)/python -m tools.docs.verify --write
+	$(BIN)/python -m tools.docs.columns --write
 	$(BIN)/python -m tests.harness.pages --write
 
 site: $(SITE)/.installed ## Build the documentation site, strictly, into build/site (makes .venv-site)

@@ -116,17 +116,17 @@ class StoredMessage(RecordBytes):
 
     @property
     def tags(self) -> str | None:
-        """Property TAGS, or None."""
+        """Property `TAGS`, or None."""
         return self.properties.get(properties.TAGS)
 
     @property
     def keys(self) -> str | None:
-        """Property KEYS as stored, keys separated by spaces, or None."""
+        """Property `KEYS` as stored, keys separated by spaces, or None."""
         return self.properties.get(properties.KEYS)
 
     @property
     def msg_id(self) -> str | None:
-        """Property UNIQ_KEY, the client's own id, or None."""
+        """Property `UNIQ_KEY`, the client's own id, or None."""
         return self.properties.get(properties.UNIQ_KEY)
 
     @property
@@ -171,7 +171,7 @@ class StoredMessage(RecordBytes):
 
     @property
     def sys_flag(self) -> int:
-        """System flag bits (docs/internals/format/commit-log.md)."""
+        """Bits: compressed, transaction, IPv6, inner batch (docs/internals/format/commit-log.md)."""
         return self.fields.sys_flag
 
     @property

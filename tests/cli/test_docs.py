@@ -158,8 +158,17 @@ def nested(heading: str, key: str) -> list[list[str]]:
 
 
 def test_the_keys_of_a_message(run: Run, golden) -> None:  # type: ignore[no-untyped-def]
-    documented = keys("A message: `scan`, `tail`, `get`, `query`")
+    table = JSON_PAGE.partition("| column | JSON |")[2].partition("\n\n")[0]
+    documented = re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)
     assert documented == list(COLUMNS) == list(run("scan", golden("basic").path, "--limit", 1, "--json").rows[0])
+
+
+def test_the_table_of_columns_is_that_of_the_schema() -> None:
+    pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+    from tools.docs import columns
+
+    assert columns.filled(JSON_PAGE) == JSON_PAGE, "run: python -m tools.docs.columns --write"
+    assert "| `msg_id` | text or null | string | string_view | Property `UNIQ_KEY`, the client's own id |" in JSON_PAGE
 
 
 def test_the_keys_of_verify(run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from flintmq.forensics.verify.codes import DEFECTS, NOTES
 from flintmq.forensics.verify.repair_hints import MENDS, NOTHING
+from tools.docs import tables as in_page
 
 PAGE = Path("docs/operations/verify.md")
 
@@ -31,28 +32,13 @@ def _table(*lines: str) -> str:
 
 
 def filled(text: str) -> str:
-    """Replace each table of the page by the current one, which has the same first line."""
-    for table in tables():
-        head = table.partition("\n")[0]
-        before, found, after = text.partition(head)
-        if not found:
-            raise ValueError(f"{PAGE} has no table {head}")
-        text = before + table + "\n\n" + after.partition("\n\n")[2]
-    return text
+    """Return the page's text with the current tables."""
+    return in_page.filled(PAGE, text, tables())
 
 
 def main(words: list[str]) -> int:
     """Write or check the page below the current directory; return the exit code."""
-    if words not in (["--write"], ["--check"]):
-        sys.stderr.write("usage: python -m tools.docs.verify --write | --check\n")
-        return 2
-    text = PAGE.read_text(encoding="utf-8")
-    if words == ["--write"]:
-        PAGE.write_text(filled(text), encoding="utf-8")
-    elif filled(text) != text:
-        sys.stderr.write(f"{PAGE} does not match the codes; run: python -m tools.docs.verify --write\n")
-        return 1
-    return 0
+    return in_page.main(words, "verify", PAGE, tables())
 
 
 if __name__ == "__main__":
