@@ -1,4 +1,4 @@
-"""Writes generated tables into a page that is else written by hand, and checks them: for generators of such tables."""
+"""Writes and checks the generated tables of a page whose rest is written by hand."""
 
 from __future__ import annotations
 
