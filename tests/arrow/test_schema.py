@@ -52,7 +52,8 @@ def test_added_columns_come_after_the_first_21() -> None:
 
 def test_the_page_names_all_columns_in_order() -> None:
     page = (ROOT / "docs" / "operations" / "json.md").read_text(encoding="utf-8")
-    rows = re.findall(r"^\| `(\w+)` \|[^|]*\| ([^|]+) \|", page.partition("| column | JSON |")[2].partition("\n\n")[0], re.M)
+    table = page.partition("| column | JSON |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| `(\w+)` \|[^|]*\| ([^|]+) \|", table, re.MULTILINE)
     assert [f"{name}: {kind}" for name, kind in rows] == EXPECTED.replace("tz=", "").split("\n")[1:-1]
 
 

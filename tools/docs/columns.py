@@ -1,7 +1,7 @@
 """Writes the table of the schema's columns in docs/operations/json.md.
 
-Types come from the schema, meanings from the docstrings of StoredMessage. `python -m tools.docs.columns --write` writes the table;
-`--check` and a test say whether it is current.
+Types come from the schema, meanings from the docstrings of StoredMessage. `python -m tools.docs.columns --write` writes
+the table; `--check` and a test say whether it is current.
 """
 
 from __future__ import annotations
