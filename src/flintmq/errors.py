@@ -48,12 +48,25 @@ def without_secrets(text: str) -> str:
 
 
 class FlintError(Exception):
-    """Base of all errors of FlintMQ. The text is one line: what, where, and the next step."""
+    """Base of all errors of FlintMQ. The text is one line: `PLACE: CAUSE; ADVICE`, or the cause alone.
+
+    Attributes:
+        place: what it is about, such as a path; "" if the cause names it.
+        cause: what is wrong.
+        advice: the next step; "" if the cause names it.
+    """
 
     exit_code = 3
 
-    def __init__(self, *args: object) -> None:
-        super().__init__(*(without_secrets(one) if isinstance(one, str) else one for one in args))
+    def __init__(self, *args: object, place: str = "", advice: str = "") -> None:
+        cause = " ".join(map(str, args))
+        self.place, self.cause, self.advice = map(without_secrets, (place, cause, advice))
+        super().__init__(self.without_advice + (f"; {self.advice}" if advice else ""))
+
+    @property
+    def without_advice(self) -> str:
+        """The text up to the advice."""
+        return f"{self.place}: {self.cause}" if self.place else self.cause
 
 
 class UsageError(FlintError, ValueError):
@@ -153,21 +166,15 @@ class CorruptStoreError(StoreError):
 
     def __init__(self, file: str, position: int, reason: str, advice: str = "") -> None:
         self.file, self.position, self.reason = file, position, reason
-        super().__init__(f"{file}, position {position}: {reason}" + (f"; {advice}" if advice else ""))
+        super().__init__(reason, place=f"{file}, position {position}", advice=advice)
 
     def __reduce__(self) -> tuple[object, ...]:
         """Keep file and position when the error crosses a process boundary."""
-        return _corrupt, (type(self), self.file, self.position, self.reason, str(self))
+        return type(self), (self.file, self.position, self.reason, self.advice)
 
 
 class LostLogError(CorruptStoreError):
     """Files of the log are missing, although mark, checkpoint or a queue refers to them."""
-
-
-def _corrupt(kind: type[CorruptStoreError], file: str, position: int, reason: str, text: str) -> CorruptStoreError:
-    error = kind(file, position, reason)
-    error.args = (text,)
-    return error
 
 
 class MessageNotFoundError(FlintError, LookupError):
@@ -187,7 +194,7 @@ class FormatError(FlintError, ValueError):
 
     def __init__(self, reason: str, position: int = 0) -> None:
         self.reason, self.position = reason, position
-        super().__init__(f"position {position}: {reason}")
+        super().__init__(reason, place=f"position {position}")
 
     def __reduce__(self) -> tuple[object, ...]:
         """Keep the text unchanged when the error crosses a process boundary."""

@@ -78,7 +78,7 @@ def test_a_topic_that_only_the_history_has_is_known(
     # As if all messages of the topic had expired, with its queues.
     monkeypatch.setattr(
         "flintmq.store.read.known_topics.unknown_topics",
-        lambda _, predicate, advice: {name: UsageError(f"no {name}; {advice}") for name in predicate.named_topics},
+        lambda _, predicate, advice: {name: UsageError(f"no {name}", advice=advice) for name in predicate.named_topics},
     )
     assert read(store, topics="Orders", history=out) == 1
     with pytest.raises(UsageError, match="no Order; strict=False reads the rest"):

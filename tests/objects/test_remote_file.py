@@ -112,7 +112,7 @@ def test_here_and_there(pool):
 def test_errors_name_url_and_offset(pool):
     client = Client()
     file = RemoteFile(client, URL, "k")
-    client.error = StoreAccessError(f"{URL}: ACCESS_DENIED; check s3.endpoint")
+    client.error = StoreAccessError("ACCESS_DENIED", place=URL, advice="check s3.endpoint")
     with pytest.raises(StoreAccessError, match=f"^{URL}, offset 65536: ACCESS_DENIED; check s3.endpoint$"):
         file.read(70_000, 5)
     ahead = ReadAhead(file, pool, 0, SIZE, sure=True)

@@ -21,7 +21,7 @@ from flintmq.arrow.members import rows_of_members
 from flintmq.arrow.options import ScanOptions
 from flintmq.arrow.parallel import parallel_batches
 from flintmq.arrow.schema import has_views
-from flintmq.arrow.vanished import CODE, accounted, refuse_vanished
+from flintmq.arrow.vanished import accounted, refuse_vanished
 from flintmq.cluster.member import Member
 from flintmq.config.keys import StoreConfig
 from flintmq.config.text import check_integer
@@ -31,7 +31,7 @@ from flintmq.store.commitlog.end_of_log import NO_FACTS, StopFacts
 from flintmq.store.commitlog.files import MAX_RECORD, LogFiles
 from flintmq.store.commitlog.predicate import LEAST, MOST, Predicate
 from flintmq.store.commitlog.records import record_at
-from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.report import VANISHED, Report
 from flintmq.store.commitlog.resync import first_record
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import LogWalk, Piece
@@ -192,9 +192,9 @@ def batches(
 
 def _all_or_none(found: Iterator[pa.RecordBatch], report: Report) -> Iterator[pa.RecordBatch]:
     """Yield the same batches, and fail after the last one if a log file was deleted meanwhile."""
-    before = report.note_counts[CODE]
+    before = report.note_counts[VANISHED]
     yield from found
-    if report.note_counts[CODE] > before:
+    if report.note_counts[VANISHED] > before:
         refuse_vanished(report, "read it again, or with strict=False (--skip-damage), which goes on without them")
 
 

@@ -10,11 +10,8 @@ from collections.abc import Iterator
 
 from flintmq.errors import StoreError
 from flintmq.store.commitlog.files import LogFile
-from flintmq.store.commitlog.report import Damage, Report
-from flintmq.store.commitlog.walk import LogWalk, Piece
-
-CODE = "vanished"
-REASON = "the file was deleted while the log was read"
+from flintmq.store.commitlog.report import VANISHED, Report
+from flintmq.store.commitlog.walk import LogWalk, Piece, deleted
 
 
 def accounted(walk: LogWalk, end: int | None = None) -> Iterator[Piece]:
@@ -36,23 +33,23 @@ def accounted(walk: LogWalk, end: int | None = None) -> Iterator[Piece]:
     for piece in walk:
         reached[piece.file.start] = piece.base + piece.end
         yield piece
-    for file in walk.log.files if walk.report.note_counts[CODE] else ():
+    for file in walk.log.files if walk.report.note_counts[VANISHED] else ():
         stop = file.start + file.size
         first = max(begin, reached.get(file.start, file.start))
         last = stop if end is None else min(stop, end)
         if first < last and has_vanished(walk.report, file):
-            walk.report.damage(Damage(file.path, first - file.start, first, last - first, REASON))
+            walk.report.damage(deleted(file, first, last))
 
 
 def has_vanished(report: Report, file: LogFile) -> bool:
     """Return whether a walk noted that a file was deleted."""
-    return any(note.code == CODE and note.text.startswith(f"{file.path} was deleted") for note in report.notes)
+    return any(note.code == VANISHED and note.path == file.path for note in report.notes)
 
 
 def note_vanished(report: Report, file: LogFile, first: int, last: int) -> None:
     """Report a deleted file that no walk came to, and [first, last) as lost."""
-    report.note(CODE, f"{file.path} was deleted while the log was read")
-    report.damage(Damage(file.path, first - file.start, first, last - first, REASON))
+    report.vanished(file.path)
+    report.damage(deleted(file, first, last))
 
 
 def refuse_vanished(report: Report, advice: str) -> None:
@@ -65,6 +62,6 @@ def refuse_vanished(report: Report, advice: str) -> None:
     Raises:
         StoreError: one was.
     """
-    if report.note_counts[CODE]:
-        text = next((note.text for note in report.notes if note.code == CODE), "a log file was deleted")
+    if report.note_counts[VANISHED]:
+        text = next((note.text for note in report.notes if note.code == VANISHED), "a log file was deleted")
         raise StoreError(f"{text}; its messages are lost to this read: {advice}")

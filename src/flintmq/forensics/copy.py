@@ -35,11 +35,11 @@ from flintmq.format.index import PEER_533
 from flintmq.storage.filesystem import REAL
 from flintmq.storage.staging import bring_in, staging_for
 from flintmq.storage.store_url import effects_for, is_remote, outside_store, store_path
-from flintmq.store.commitlog.end_of_log import LOST, StopFacts, Verdict, read_facts
+from flintmq.store.commitlog.end_of_log import StopFacts, Verdict, read_facts
 from flintmq.store.commitlog.files import LogFiles, file_start
 from flintmq.store.commitlog.log_end import refuse_damaged_ends
 from flintmq.store.commitlog.predicate import Predicate
-from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.report import DamageKind, Report
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.layout import directories
 from flintmq.store.layout.given_sizes import open_root
@@ -313,7 +313,7 @@ class _Whole:
         """Copy the log's files up to the present end of the log, into one directory."""
         now, report = Snapshot(self.root, self.config, self.effects), Report()
         log, found = now.log, now.find_end(report)
-        if any(damage.reason.startswith(LOST) for damage in report.damages):
+        if any(damage.kind is DamageKind.END for damage in report.damages):
             refuse_damaged_ends(log, now.facts, found)
         end = found.offset
         self.done.begin, self.done.end = log.min_offset, end

@@ -228,7 +228,7 @@ def _unknown(lookup: QueueLookup) -> list[str]:
     problems = snapshot.broker.problems_of(config_reader.OFFSETS, config_reader.LMQ_OFFSETS, config_reader.DELAYS)
     found = [f"{problem.text}: what groups have consumed is not known" for problem in problems]
     for folder, what in directories.in_rocksdb(snapshot.root, snapshot.effects).items():
-        if "committed offsets" in what:
+        if folder in directories.OFFSETS_IN_ROCKSDB:
             found.append(f"{folder}/: {what}, which FlintMQ does not read: what groups have consumed is not known")
     return found
 

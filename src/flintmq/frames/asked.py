@@ -58,7 +58,7 @@ def refuse_unknown_topics(
     for topic, error in (unknown or {}).items():
         if in_history(topic):
             continue
-        text = f"{error} (nor have {len(paths) - 1} other stores)" if paths[1:] else str(error)
+        others = f" (nor have {len(paths) - 1} other stores)" if paths[1:] else ""
         if strict:
-            raise UnknownTopicError(text)
-        report.note(NOT_THERE, text.replace(f"; {ADVICE}", ""))
+            raise UnknownTopicError(f"{error}{others}")
+        report.note(NOT_THERE, f"{error.without_advice}{others}")

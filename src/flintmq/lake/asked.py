@@ -65,9 +65,8 @@ def as_the_store_has(
     if found and options.fail_on_data_loss:
         raise found[0]
     if found:
-        text = str(found[0]).replace(f"; {go_on(options)}", "")
         rest = f"; and {len(found) - 1} more like it" if found[1:] else ""
-        report.note(NOT_THERE, f"{text}{rest}")
+        report.note(NOT_THERE, f"{found[0].without_advice}{rest}")
     return replace(options, predicate=replace(options.predicate, offsets=ranges))
 
 
@@ -112,7 +111,7 @@ class _Asked:
         return first, stop
 
     def _lose(self, name: QueueName, kind: type[FlintError], why: str) -> None:
-        self.losses.append(kind(f"topic {short(name.topic)}, queue {name.queue_id}: {why}; {go_on(self.options)}"))
+        self.losses.append(kind(f"topic {short(name.topic)}, queue {name.queue_id}: {why}", advice=go_on(self.options)))
 
     def _at_time(self, name: QueueName, times: Mapping[Queue, int], offset: int, start: bool) -> int:
         """Return the offset at the time that is set for a queue; if none is set, return `offset`."""
@@ -129,7 +128,8 @@ class _Asked:
         """Yield each named topic or queue that does not exist, with its error."""
         predicate, snapshot = self.options.predicate, self.lookup.snapshot
         unknown = unknown_topics(self.lookup, predicate, go_on(self.options))
-        yield from ((f"topic {topic}", UnknownTopicError(str(error))) for topic, error in unknown.items())
+        for topic, error in unknown.items():
+            yield f"topic {topic}", UnknownTopicError(error.cause, advice=error.advice)
         for topic, queue in sorted(predicate.queues or ()) if not unknown else ():
             name = QueueName(topic, queue)
             if not self.lookup.units(name).files:
@@ -137,7 +137,7 @@ class _Asked:
                 queues = max(config.read_queues, config.write_queues) if config is not None else 0
                 if queue >= queues and name not in self.lookup.names():
                     text = f"topic {short(topic)}: the store has no queue {queue} of it"
-                    yield f"queue {topic}/{queue}", UsageError(f"{text}; {go_on(self.options)}")
+                    yield f"queue {topic}/{queue}", UsageError(text, advice=go_on(self.options))
 
     def missing_times(self) -> Iterator[tuple[str, FlintError]]:
         """Yield an error, by option, if no wanted message was stored from startingTimestamp on."""
@@ -155,7 +155,7 @@ class _Asked:
                 return
             if low < high and message is None and self.lookup.offset_at_time(name, since) < high:
                 return
-        yield "startingTimestamp", StoreError(f"{nothing_at('startingTimestamp', since)}; {go_on(self.options)}")
+        yield "startingTimestamp", StoreError(nothing_at("startingTimestamp", since), advice=go_on(self.options))
 
     def _wanted(self) -> Iterator[QueueName]:
         predicate = self.options.predicate

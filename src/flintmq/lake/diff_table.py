@@ -34,7 +34,7 @@ from flintmq.lake.target import CHOICES, Manifest, StoreProgress, stray_text
 from flintmq.lake.workers import Progress, Threads, Workers
 from flintmq.storage.store_url import absolute
 from flintmq.store.commitlog.predicate import MOST, Predicate
-from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.report import VANISHED, Report
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.read.queue_lookup import QueueLookup
@@ -166,7 +166,8 @@ def compare_table(
     found = TableComparison(table, version.to, manifest.number, lost_files=len(version.lost))
     if version.lost:
         others = f" (and {len(version.lost) - 1} others)" if len(version.lost) > 1 else ""
-        found.notes.append(str(version.missing(min(version.lost))).replace(": this ", f"{others}: this ", 1))
+        lost = version.missing(min(version.lost))
+        found.notes.append(f"{lost.place}{others}: {lost.cause}; {lost.advice}")
     strays = version.target().strays_at(version.version)
     if strays:
         found.stray_files = len(strays)
@@ -305,7 +306,7 @@ def compare_range(table: TableVersion, columns: ExportColumns, task: DiffTask) -
         "rows": rows.num_rows,
         "waiting": wanted.num_rows - exported.num_rows,
         "damages": report.damage_count,
-        "vanished": bool(report.note_counts["vanished"]),
+        "vanished": bool(report.note_counts[VANISHED]),
         "unfilled": 0,
         "unqueued": whole.num_rows - wanted.num_rows,
         "differences": [],

@@ -33,13 +33,13 @@ from flintmq.lake.task_folders import TaskFolders
 from flintmq.storage.store_url import absolute, is_remote
 from flintmq.store.commitlog.anchor import KnownLog, LogAnchor, why_lost
 from flintmq.store.commitlog.predicate import Predicate
-from flintmq.store.commitlog.report import LOST, Report
+from flintmq.store.commitlog.report import LOST, VANISHED, Report
 from flintmq.store.commitlog.walk import LogWalk
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-LOSSES = ("vanished", LOST)  # notes of a lenient read that the answer repeats
+LOSSES = (VANISHED, LOST)  # notes of a lenient read that the answer repeats
 ABSENT = "missing_exports"  # code of the note on directories of earlier exports that are gone
 TEXTS_KEPT = 3  # sentences of notes, of each code
 UNCHECKED = "unchecked"  # code of the note on a progress that does not show whether the log is its own

@@ -291,7 +291,7 @@ class History:
         for task in self.tasks(planning):
             yield from run(task)
         for note in planning.notes:
-            report.note(note.code, note.text)
+            report.note(note.code, note.text, note.path)
 
 
 def task_rows(

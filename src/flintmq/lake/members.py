@@ -64,15 +64,15 @@ def plan_members(
     plans = of_each(plan, range(len(wanted)))
     for one in reports:
         report.add(one)
-    for error in lacked_by_all(lacking):
+    for error, text in lacked_by_all(lacking):
         if options.fail_on_data_loss:
             raise error
-        report.note(NOT_THERE, str(error).replace(f"; {go_on(options)}", ""))
+        report.note(NOT_THERE, text)
     return list(zip(wanted, plans, strict=True))
 
 
-def lacked_by_all(lacking: Sequence[Mapping[str, FlintError]]) -> Iterator[FlintError]:
-    """Yield an error for each thing that none of some stores has.
+def lacked_by_all(lacking: Sequence[Mapping[str, FlintError]]) -> Iterator[tuple[FlintError, str]]:
+    """Yield an error for each thing that none of some stores has, and its text without advice.
 
     Args:
         lacking: of each store: thing -> error.
@@ -80,7 +80,7 @@ def lacked_by_all(lacking: Sequence[Mapping[str, FlintError]]) -> Iterator[Flint
     others = f" (nor have {len(lacking) - 1} other stores)" if lacking[1:] else ""
     for what in sorted(set.intersection(*map(set, lacking))) if lacking else ():
         error = lacking[0][what]
-        yield type(error)(f"{error}{others}")
+        yield type(error)(f"{error}{others}"), f"{error.without_advice}{others}"
 
 
 def broker_members(options: ReadOptions, report: Report) -> tuple[Member, ...]:
@@ -97,6 +97,6 @@ def broker_members(options: ReadOptions, report: Report) -> tuple[Member, ...]:
         known = ", ".join(short(member.broker) for member in members[:5])
         text = f"{options.path}: no store of broker {short(unknown[0])}, which the offsets name; there are {known}"
         if options.fail_on_data_loss:
-            raise UsageError(f"{text}; {go_on(options)}")
+            raise UsageError(text, advice=go_on(options))
         report.note(NOT_THERE, text)
     return members

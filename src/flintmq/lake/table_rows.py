@@ -134,7 +134,7 @@ class TableVersion:
         except FlintError:
             is_lost = False
         if not is_lost:
-            return StoreAccessError(f"{path}: deleted while the table was read; read it again")
+            return StoreAccessError("deleted while the table was read", place=path, advice="read it again")
         return is_missing(path, "file", self.root, self.to)
 
     def batches(
@@ -219,8 +219,9 @@ class TableVersion:
 def is_missing(path: str, what: str, root: str, to: str = "parquet") -> StoreAccessError:
     """Return the error about a file, or the directory of an export, that a table has lost."""
     return StoreAccessError(
-        f"{path}: this {what} of the table {root} is missing, so rows are; put it back from a copy, "
-        f"{_PUT_BACK.get(to, '')}or export anew into another directory"
+        f"this {what} of the table {root} is missing, so rows are",
+        place=path,
+        advice=f"put it back from a copy, {_PUT_BACK.get(to, '')}or export anew into another directory",
     )
 
 

@@ -26,7 +26,7 @@ CONNECT_SECONDS = 5
 PART_BYTES = 16 << 20  # of a large upload
 _METADATA = re.compile(r"/latest/(api/token|meta-data)|/computeMetadata/|/metadata/identity/")  # of a cloud's machine
 _QUERY = re.compile(r"(https?://[^\s?]*)\?\S*")  # Azure's may be a key
-_BEYOND_END = re.compile(r"HTTP status 416|Generic \w+ error: Wanted range starting at ")
+_BEYOND_END = re.compile(r"Generic \w+ error: Wanted range starting at ")
 ADVICE = {
     "s3": "check s3.endpoint, s3.region, the keys in the environment, and that the server answers",
     "gs": "check gs.endpoint, the credentials that GOOGLE_APPLICATION_CREDENTIALS names, and that the server answers",
@@ -64,7 +64,7 @@ def cloud_bucket(kind: str, name: str, options: S3Options) -> CloudBucket:
     except UsageError:  # a ValueError too
         raise
     except (BaseError, ValueError) as error:
-        raise StoreAccessError(f"{url}: {_one_line(error)}; {ADVICE[kind]}") from error
+        raise StoreAccessError(_one_line(error), place=url, advice=ADVICE[kind]) from error
 
 
 def _s3(name: str, options: S3Options) -> Any:
@@ -174,8 +174,10 @@ class CloudBucket(Bucket):
                 return self._without_markers(folder, [_found(meta) for chunk in chunks for meta in chunk])
             answer = self._ask(folder, lambda: self._client.list_with_delimiter(folder or None))
         except (FileNotFoundError, StoreAccessError) as error:
-            if isinstance(error, FileNotFoundError) or self._said(folder, error).startswith("HTTP status 404"):
-                raise StoreAccessError(f"{self.url}/{folder}: there is no such bucket; {self._advice}") from error
+            if isinstance(error, FileNotFoundError) or _answer(error.__cause__).startswith("404"):
+                raise StoreAccessError(
+                    "there is no such bucket", place=f"{self.url}/{folder}", advice=self._advice
+                ) from error
             raise
         folders = [ObjectEntry(name, None) for name in answer["common_prefixes"]]
         return [*folders, *(_found(meta) for meta in answer["objects"] if meta["path"] != folder)]
@@ -204,7 +206,7 @@ class CloudBucket(Bucket):
             span = {"end": end} if end is not None else {"length": 1 << 62}
             return bytes(self._ask(key, lambda: self._client.get_range(key, start=begin, **span)))
         except StoreAccessError as error:
-            if _BEYOND_END.match(self._said(key, error)):
+            if _answer(error.__cause__).startswith("416") or _BEYOND_END.match(_without_details(error.__cause__)):
                 return b""
             raise
 
@@ -237,8 +239,10 @@ class CloudBucket(Bucket):
         try:
             if not self._put_first(probe, b"1") or self._put_first(probe, b"2"):
                 raise StoreAccessError(
-                    f"{self.url}/{key}: this server replaces an object where a put must not (If-None-Match), so of two "
-                    "writers both would win; write to another server"
+                    "this server replaces an object where a put must not (If-None-Match), so of two writers both would "
+                    "win",
+                    place=f"{self.url}/{key}",
+                    advice="write to another server",
                 )
         finally:
             with suppress(StoreAccessError):
@@ -260,18 +264,16 @@ class CloudBucket(Bucket):
                 with suppress(FileNotFoundError):
                     self._ask(key, lambda key=key: self._client.delete(key))  # type: ignore[misc]
 
-    def _said(self, key: str, error: StoreAccessError) -> str:
-        """Return the server's part of an error's text; a key may have the same words in it."""
-        return str(error).removeprefix(f"{self.url}/{key}: ")
-
     def _ask(self, key: str, question: Callable[[], Answer]) -> Answer:
         """Ask the server, and turn its refusals into errors of one line."""
         global _threads_of
         _threads_of = _threads_of or os.getpid()
         if _threads_of != os.getpid():  # it would wait forever
             raise StoreAccessError(
-                f"{self.url}/{key}: this process was forked from one that had used object storage, and the client's "
-                'threads did not come along; start processes by multiprocessing.get_context("spawn")'
+                "this process was forked from one that had used object storage, and the client's threads did not come "
+                "along",
+                place=f"{self.url}/{key}",
+                advice='start processes by multiprocessing.get_context("spawn")',
             )
         try:
             return question()
@@ -280,16 +282,26 @@ class CloudBucket(Bucket):
         except AlreadyExistsError:
             raise
         except (BaseError, OSError, ValueError) as error:
-            raise StoreAccessError(f"{self.url}/{key}: {_one_line(error)}; {self._advice}") from error
+            raise StoreAccessError(_one_line(error), place=f"{self.url}/{key}", advice=self._advice) from error
+
+
+def _without_details(error: BaseException | None) -> str:
+    """Return the text of a client's error in one line, without details for its developers."""
+    return " ".join(str(error).partition("\n\nDebug source")[0].split())
+
+
+def _answer(error: BaseException | None) -> str:
+    """Return what the server answered, from its status on; "" if it is not known."""
+    text = _without_details(error)
+    return "" if _METADATA.search(text) else text.partition("Server returned non-2xx status code: ")[2]
 
 
 def _one_line(error: Exception) -> str:
-    """Return the text of a client's error: without details for its developers, and without secrets in queries."""
-    text = " ".join(str(error).partition("\n\nDebug source")[0].split())
+    """Return the text of a client's error without secrets in queries."""
+    text, answer = _without_details(error), _answer(error)
     if _METADATA.search(text):
         return "no credentials were found, and this machine has no role that gives some"
-    _, answered, answer = text.partition("Server returned non-2xx status code: ")
-    if answered:
+    if answer:
         status = answer.partition(": ")[0]
         said = [found[1] for name in ("Code", "Message") if (found := re.search(f"<{name}>(.*?)</{name}>", answer))]
         text = f"HTTP status {': '.join([status, *said]) if said else answer}"

@@ -62,8 +62,8 @@ class RemoteFile:
         except FileNotFoundError as error:
             raise FileNotFoundError(2, os.strerror(2), f"{self.url}, offset {position}") from error
         except StoreAccessError as error:
-            text = str(error).removeprefix(self.url).removeprefix(": ")
-            raise StoreAccessError(f"{self.url}, offset {position}: {text}") from error
+            place = f"{self.url}, offset {position}"
+            raise StoreAccessError(error.cause, place=place, advice=error.advice) from error
 
     def read(self, position: int, count: int) -> bytes:
         """Read bytes at random, from blocks of which the last ones are kept."""

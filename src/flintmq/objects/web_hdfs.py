@@ -177,7 +177,9 @@ class WebHdfs(Bucket):
             return [_found(above + one.get("pathSuffix", ""), one) for one in statuses]
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             what = ascii(data[:100].decode("latin-1"))
-            raise StoreAccessError(f"{self.url}/{key}: {what} is no answer of WebHDFS; {ADVICE}") from error
+            raise StoreAccessError(
+                f"{what} is no answer of WebHDFS", place=f"{self.url}/{key}", advice=ADVICE
+            ) from error
 
     def _put(self, key: str, body: _Body, rule: str) -> bool:
         """Write an object under an unseen name and rename it; return whether the rule let it replace what was there."""
@@ -256,7 +258,7 @@ class WebHdfs(Bucket):
         if kind == "FileAlreadyExistsException":
             return FileExistsError(17, os.strerror(17), where)
         text = " ".join(str(error).split())[:300] or type(error).__name__
-        return StoreAccessError(f"{where}: {text}; {ADVICE}")
+        return StoreAccessError(text, place=where, advice=ADVICE)
 
 
 def _found(key: str, status: dict[str, Any]) -> ObjectEntry:

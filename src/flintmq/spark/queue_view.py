@@ -65,7 +65,7 @@ class QueueReader(DataSourceReader):
             found, missing = _rows(options, words)
             rows += found
             lacking.append(missing)
-        for error in lacked_by_all(lacking) if self.options.fail_on_data_loss else ():
+        for error, _ in lacked_by_all(lacking) if self.options.fail_on_data_loss else ():
             raise error
         schema = to_arrow_schema(queue_schema(self.options.many), timezone="UTC")
         yield pa.RecordBatch.from_pylist(rows, schema=schema)

@@ -14,7 +14,7 @@ from flintmq.forensics.verify.context import Ground
 from flintmq.forensics.verify.findings import Findings
 from flintmq.forensics.verify.log_check import LogReport
 from flintmq.forensics.verify.run import verify
-from flintmq.store.commitlog.report import Damage
+from flintmq.store.commitlog.report import Damage, DamageKind
 from tests.compat.stores import Golden
 from tests.support.makers import check, codes, config_of, flip, patch, tiny
 
@@ -185,9 +185,9 @@ def test_file_sizes_that_do_not_fit(golden: Callable[[str], Golden], tmp_path: P
 def test_the_report_tells_the_ground():
     ground = Ground(Findings())
     report = LogReport(ground)
-    report.damage(Damage("/f", 5, 105, 20, "no record magic"))
-    report.damage(Damage("/f", 90, 190, 5, "unordered write-back: zeros"))
-    report.damage(Damage("/g", 0, 300, 100, "missing file"))
+    report.damage(Damage("/f", 5, 105, 20, "no record magic", DamageKind.RECORD))
+    report.damage(Damage("/f", 90, 190, 5, "zeros", DamageKind.UNORDERED))
+    report.damage(Damage("/g", 0, 300, 100, "no file", DamageKind.GAP))
     report.note("torn_tail", "text")
     assert [offset in ground.lost for offset in (104, 105, 124, 125, 190, 399, 400)] == [0, 1, 1, 0, 1, 1, 0]
     assert ground.findings.defect_counts == {"record-damaged": 1, "log-unordered": 1}

@@ -160,15 +160,14 @@ def lines(look: FileLook) -> Iterator[Line]:
     source, head = look.source, index.HEADER.size
     try:
         if source.size < head:
-            raise ConfigError(f"{source.path}: shorter than a header")
+            raise ConfigError("shorter than a header", place=source.path)
         shape = index_geometry(source.path, source.size, look.config, source.fd, source.effects)
     except ConfigError as error:
         data = source.read(head, 0)
-        why = str(error).removeprefix(f"{source.path}: ")
         found = list(field_lines(index.HEADER, data, 0, "header"))
-        yield from blame(found, 0, why) if source.size <= head else found
+        yield from blame(found, 0, error.cause) if source.size <= head else found
         if source.size > head:
             text = f"{source.size - head} bytes"
-            yield look.range(head, source.size, "slots and items", None, text, "hash slots, then items", why)
+            yield look.range(head, source.size, "slots and items", None, text, "hash slots, then items", error.cause)
         return
     yield from DividedIndexFile(look, shape).lines()

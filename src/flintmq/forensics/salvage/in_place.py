@@ -33,9 +33,9 @@ from flintmq.storage.lock import StoreLock, is_live
 from flintmq.storage.overlay import Overlay
 from flintmq.storage.store_url import local_only
 from flintmq.storage.tree import walk_tree
-from flintmq.store.commitlog.end_of_log import LOST, read_facts
+from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.commitlog.files import LogFile, LogFiles, has_data
-from flintmq.store.commitlog.report import Damage, Report
+from flintmq.store.commitlog.report import Damage, DamageKind, Report
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.start_records import wrong_records
 from flintmq.store.commitlog.walk import LogWalk
@@ -336,7 +336,7 @@ class Mending:
             *_, report.time = store_times(piece.data, piece.positions[piece.count - 1 :], 1)
             if self.progress:
                 self.progress(piece.base + piece.end - log.min_offset, total)
-        self._lost_end = any(damage.reason.startswith(LOST) for damage, _ in report.found)
+        self._lost_end = any(damage.kind is DamageKind.END for damage, _ in report.found)
         ends = [damage.offset + damage.lost for damage, _ in report.found]
         for (damage, time), end in zip(report.found, ends, strict=True):
             begin = damage.offset

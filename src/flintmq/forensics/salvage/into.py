@@ -268,9 +268,9 @@ class LostReport(Report):
         self.lines.emit({"kind": "lost", "file": os.path.basename(damage.file), "position": damage.position,
                          "offset": damage.offset, "bytes": damage.lost, "why": damage.reason})  # fmt: skip
 
-    def note(self, code: str, text: str) -> None:
+    def note(self, code: str, text: str, path: str | None = None) -> None:
         """Report a note of the walker, such as a tail that is no part of the log."""
-        super().note(code, text)
+        super().note(code, text, path)
         self.lines.emit({"kind": "note", "code": code.replace("_", "-"), "text": text})
 
 

@@ -14,13 +14,11 @@ from flintmq.format.record_view import HEAD_SIZE, magic_at
 from flintmq.kernels import odd_text as kernel
 from flintmq.message import stored_message
 from flintmq.storage.filesystem import Effects
-from flintmq.store.commitlog.end_of_log import LOST, Verdict
 from flintmq.store.commitlog.files import LogFile, LogFiles, file_start
-from flintmq.store.commitlog.report import Damage, Report
+from flintmq.store.commitlog.report import Damage, DamageKind, Report
 from flintmq.store.commitlog.start_records import wrong_at
-from flintmq.store.commitlog.walk import NO_FILE, Piece
+from flintmq.store.commitlog.walk import Piece
 
-MISSING_FILE = "missing file"  # the walker's word for a gap
 ODD_TEXTS = 20  # records with odd text that are reported one by one
 
 
@@ -45,23 +43,22 @@ class LogReport(Report):
         self.damage_count += 1
         self.lost_bytes += damage.lost
         self.ground.lost.add(damage.offset, damage.offset + damage.lost)
-        if damage.reason in (MISSING_FILE, NO_FILE):
+        if damage.kind is DamageKind.GAP:
             return  # check_files reports it
-        if damage.reason.startswith(LOST):
+        if damage.kind is DamageKind.END:
             self.ground.findings.defect(
                 "log-gap", damage.file, None, expected="the log's next file", found=damage.reason
             )
             return
-        unordered = damage.reason.startswith(Verdict.UNORDERED.value)
         self.ground.findings.defect(
-            "log-unordered" if unordered else "record-damaged",
+            "log-unordered" if damage.kind is DamageKind.UNORDERED else "record-damaged",
             damage.file,
             damage.position,
             expected=f"a record at log offset {damage.offset}",
             found=f"{damage.reason}; {damage.lost} bytes without an intact record",
         )
 
-    def note(self, code: str, text: str) -> None:
+    def note(self, code: str, text: str, path: str | None = None) -> None:
         """Report a note of the walker, whose codes have underscores."""
         self.note_counts[code] += 1
         self.ground.findings.note(code.replace("_", "-"), text)

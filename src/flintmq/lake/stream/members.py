@@ -48,6 +48,7 @@ class StoresStream:
         self._streams: dict[str, tuple[Member, StoreStream]] = {}
         self._ends_now = False
         self._told: set[str] = set()
+        self._gone: set[str] = set()  # brokers of which this was told
         self.left_out: list[str] = []
         self._served = 0  # which broker gets the rest of a limit first
 
@@ -213,12 +214,12 @@ class StoresStream:
         return there
 
     def _tell_gone(self, start: BrokerOffsets, there: Mapping[str, StoreStream]) -> None:
-        for broker in sorted(start.keys() - there.keys()):
-            self._tell(
+        for broker in sorted(start.keys() - there.keys() - self._gone):
+            self.tell(
                 f"{self.options.read.path}: the store of broker {short(broker)} is gone; "
                 "the stream goes on there when it returns"
             )
-        self._told -= {text for text in self._told if any(f"broker {short(name)} is gone" in text for name in there)}
+        self._gone = (self._gone | start.keys()) - there.keys()
 
     def _lost_broker(self, broker: str) -> None:
         """Fail because the store of a planned batch is gone; or report it."""

@@ -25,7 +25,7 @@ from flintmq.spark.jobs.tasks import parallelism, run_tasks, scaled
 from flintmq.storage.store_url import absolute
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.records import RecordReader
-from flintmq.store.commitlog.report import Damage, Report
+from flintmq.store.commitlog.report import Damage, DamageKind, Report
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import LogWalk
 
@@ -118,10 +118,10 @@ class SparkPair:
             for topic, queue_id, block, count, digests in answer["sums"]:
                 one = sums[topic, queue_id, block]
                 one[0], one[1] = one[0] + count, one[1] + digests
-            for values in answer["damages"]:
-                report.damage(Damage(*values))
-            for code, text in answer["notes"]:
-                report.note(code, text)
+            for *values, kind in answer["damages"]:
+                report.damage(Damage(*(*values, DamageKind(kind))))
+            for note in answer["notes"]:
+                report.note(*note)
         return {block: BlockSum(count, total & SUM_MASK) for block, (count, total) in sums.items()}
 
     def messages_of(self, number: int, blocks: frozenset[Block]) -> list[StoredMessage]:
@@ -156,7 +156,7 @@ def block_sums(task: SplitTask) -> dict[str, Any]:
     sums = [[*block, *found] for block, found in sums_of(task.messages(report)).items()]
     return {
         "sums": sums,
-        "damages": [astuple(damage) for damage in report.damages],
+        "damages": [[*astuple(damage)[:-1], damage.kind.value] for damage in report.damages],
         "notes": [astuple(note) for note in report.notes],
     }
 

@@ -38,10 +38,9 @@ from flintmq.spark.jobs import staged
 from flintmq.spark.jobs.staged import Stage
 from flintmq.spark.jobs.tasks import Progress, parallelism, run_tasks, scaled
 from flintmq.storage.store_url import absolute, effects_for
-from flintmq.store.commitlog.end_of_log import LOST
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.log_end import find_end
-from flintmq.store.commitlog.report import Damage, Report
+from flintmq.store.commitlog.report import Damage, DamageKind, Report
 from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.dispatch.dispatcher import Dispatcher, UnitBlock
 from flintmq.store.layout.config_reader import read_config
@@ -151,7 +150,7 @@ class SparkRun(VerifyRun):
         tail = Report()
         log_end = find_end(self.log, self.facts, tail, ask_queues=True)
         for damage in tail.damages:
-            if damage.reason.startswith(LOST):  # the tasks of the ranges report all other damage
+            if damage.kind is DamageKind.END:  # the tasks of the ranges report all other damage
                 LogReport(self.ground).damage(damage)
         for note in tail.notes:
             self.findings.note(note.code.replace("_", "-"), note.text)

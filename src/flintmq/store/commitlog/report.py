@@ -8,11 +8,27 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from enum import Enum
 
 KEPT = 10_000  # findings kept; further ones are only counted
 LOST = "lost"  # code of a note on messages, or on a store, that a lenient read goes on without
 NOT_IN_STORES = "not-in-stores"  # code of the note on a broker that a table has rows of, and whose store is not read
 OF_STREAM = "stream"  # code of the notes of a stream's plan: on brokers that are gone, and on topics not there yet
+VANISHED = "vanished"  # code of a note on a log file that was deleted while the log was read
+
+
+class DamageKind(Enum):
+    """Kind of damage, for programs; `Damage.reason` says it to people.
+
+    RECORD: bytes that form no record. UNORDERED: the same, by unordered write-back. GAP: a file is missing, too short,
+    or no regular file. END: the log's end is missing. DELETED: a file was deleted while the log was read.
+    """
+
+    RECORD = "record"
+    UNORDERED = "unordered"
+    GAP = "gap"
+    END = "end"
+    DELETED = "deleted"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +40,8 @@ class Damage:
         position: byte position in the file where the walk stopped.
         offset: the same position as log offset.
         lost: bytes from there to the next valid record, or to the file's end.
-        reason: the rule that is violated.
+        reason: the rule that is violated, for people.
+        kind: for programs.
     """
 
     file: str
@@ -32,6 +49,7 @@ class Damage:
     offset: int
     lost: int
     reason: str
+    kind: DamageKind
 
     @property
     def end(self) -> int:
@@ -41,10 +59,17 @@ class Damage:
 
 @dataclass(frozen=True, slots=True)
 class LogNote:
-    """An observation that is no damage. `code` is stable, `text` is for people."""
+    """An observation that is no damage.
+
+    Attributes:
+        code: stable.
+        text: for people.
+        path: of the log file that it is about, where programs ask for it.
+    """
 
     code: str
     text: str
+    path: str | None = None
 
 
 @dataclass
@@ -69,11 +94,15 @@ class Report:
         if len(self.damages) < KEPT:
             self.damages.append(damage)
 
-    def note(self, code: str, text: str) -> None:
+    def note(self, code: str, text: str, path: str | None = None) -> None:
         """Add a note."""
         self.note_counts[code] += 1
         if len(self.notes) < KEPT:
-            self.notes.append(LogNote(code, text))
+            self.notes.append(LogNote(code, text, path))
+
+    def vanished(self, path: str) -> None:
+        """Note that a log file was deleted while the log was read."""
+        self.note(VANISHED, f"{path} was deleted while the log was read", path)
 
     def texts(self, most: int = 3) -> dict[str, list[str]]:
         """Return the first texts of the notes by code, at most so many of each."""

@@ -55,7 +55,7 @@ from flintmq.store.commitlog.files import LARGEST_OFFSET, LogFile, LogFiles
 from flintmq.store.commitlog.former_life import FormerLife
 from flintmq.store.commitlog.queue_evidence import queues_beyond
 from flintmq.store.commitlog.records import record_at
-from flintmq.store.commitlog.report import Damage, Report
+from flintmq.store.commitlog.report import Damage, DamageKind, Report
 from flintmq.store.commitlog.resync import WINDOW, ResyncBudget, next_record
 from flintmq.store.commitlog.sources import FIRST_PIECE, OWN, SOURCES, Mapped, Own, Pieces
 from flintmq.store.commitlog.zones import Skip, Zones, is_in_use
@@ -262,7 +262,7 @@ class LogWalk:
                 path, position, f"{LOST}: {evidence}", LOST_ADVICE + (GO_ON if self.cut_unordered else READ_ON)
             )
         lost = max((self.facts.mark.flushed or 0) - self.position, 0)
-        self.report.damage(Damage(path, position, self.position, lost, f"{LOST}: {evidence}"))
+        self.report.damage(Damage(path, position, self.position, lost, f"{LOST}: {evidence}", DamageKind.END))
         self.verdict = Verdict.DAMAGE
 
     def _named_after(self, position: int) -> str:
@@ -324,10 +324,9 @@ class LogWalk:
 
     def _not_a_file(self, odd: LogFile, lost: int) -> None:
         """Report a link or odd file named like a log file: its part of the log has not expired."""
-        reason = NO_FILE
         if self.strict:
-            raise CorruptStoreError(odd.path, 0, reason, "put the log file itself there")
-        self.report.damage(Damage(odd.path, 0, odd.start, lost, reason))
+            raise CorruptStoreError(odd.path, 0, NO_FILE, "put the log file itself there")
+        self.report.damage(Damage(odd.path, 0, odd.start, lost, NO_FILE, DamageKind.GAP))
 
     def _gap(self, file: LogFile) -> None:
         """Report a missing file before this one."""
@@ -339,7 +338,7 @@ class LogWalk:
                 f"the log's files have a gap of {lost} bytes before this one",
                 "bring the missing file back",
             )
-        self.report.damage(Damage(file.path, 0, self.position, lost, "missing file"))
+        self.report.damage(Damage(file.path, 0, self.position, lost, "missing file", DamageKind.GAP))
         self.position = file.start
 
     def _file(self, file: LogFile) -> Iterator[Piece]:
@@ -375,12 +374,9 @@ class LogWalk:
         return min(size, max(self.log.file_size, self.log.files[behind].start - file.start))
 
     def _vanished(self, file: LogFile) -> None:
-        self.report.note("vanished", f"{file.path} was deleted while the log was read")
+        self.report.vanished(file.path)
         if self._begun or self._has_file_before(file):
-            first = max(self.position, file.start)
-            self.deleted.append(
-                Damage(file.path, first - file.start, first, max(0, file.start + file.size - first), DELETED)
-            )
+            self.deleted.append(deleted(file, max(self.position, file.start), file.start + file.size))
         self.position = file.start + file.size
 
     def _has_file_before(self, file: LogFile) -> bool:
@@ -544,7 +540,8 @@ class LogWalk:
             raise CorruptStoreError(file.path, p - file.start, f"{text}; {behind}", advice)
         limit = max(self.log.limit, self.facts.mark.flushed or 0) if self.end is None else self.end
         resume = limit if follower is None or follower >= limit else follower
-        self.report.damage(Damage(file.path, p - file.start, p, resume - p, text))
+        kind = DamageKind.UNORDERED if verdict is Verdict.UNORDERED else DamageKind.RECORD
+        self.report.damage(Damage(file.path, p - file.start, p, resume - p, text, kind))
         assert resume > p or follower is None  # or the walk would stop here for ever
         self.position = resume
         if follower is not None or self.end is not None:
@@ -634,6 +631,11 @@ class LogWalk:
         with suppress(FileNotFoundError), self.log.effects.reading(file.path) as fd:
             return self.log.effects.pread(fd, count, offset - file.start)
         return b""
+
+
+def deleted(file: LogFile, first: int, last: int) -> Damage:
+    """Return the loss of the log offsets [first, last) of a file that was deleted while the log was read."""
+    return Damage(file.path, first - file.start, first, max(0, last - first), DELETED, DamageKind.DELETED)
 
 
 def youngest(log: LogFiles, enough: int) -> int:

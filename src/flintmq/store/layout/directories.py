@@ -36,6 +36,8 @@ _IN_ROCKSDB = (  # directory, its content, names of files that prove it; as brok
     (f"{CONFIG}/consumerOffsets", "committed offsets in RocksDB", _ROCKSDB),
     (f"{CONFIG}/rdb", "topics, groups and committed offsets in RocksDB", _ROCKSDB),
 )
+OFFSETS_IN_ROCKSDB = (f"{CONFIG}/consumerOffsets", f"{CONFIG}/rdb")
+"""Those of them that hold committed offsets."""
 
 
 class LogDirectory(NamedTuple):

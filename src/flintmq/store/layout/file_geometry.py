@@ -198,7 +198,7 @@ def index_geometry(
         ConfigError: the given keys do not fit the file, its division is not known, or it is no index file.
     """
     if size > LARGEST_FILE:
-        raise ConfigError(f"{path}: {size} bytes, more than RocketMQ's files have; move it out of the store")
+        raise ConfigError(f"{size} bytes, more than RocketMQ's files have; move it out of the store", place=path)
     given = given_division(size, config)
     usual = _usual_division(size)
     if given is not None:
@@ -206,15 +206,15 @@ def index_geometry(
             return shown  # made with other keys; a directory may hold files of several divisions
         fits = (size - index.HEADER.size - index.SLOT.size * given.slots) // index.ITEM.size
         if size > given.file_size and config.given >= INDEX_KEYS:
-            raise ConfigError(f"{path}: {size} bytes are too many for {division_text(config)}; correct these keys")
+            raise ConfigError(f"{size} bytes are too many for {division_text(config)}; correct these keys", place=path)
         if given.slots < 1 or min(fits, given.items) < 1:
-            raise ConfigError(f"{path}: {size} bytes are too few for {division_text(config)}; correct these keys")
+            raise ConfigError(f"{size} bytes are too few for {division_text(config)}; correct these keys", place=path)
         return IndexGeometry(given.slots, min(fits, given.items))
     if size == config.index_file_size:
         return IndexGeometry(config.max_hash_slot_num, config.max_index_num)
     if usual is None or (fd is not None and not proves(fd, usual, effects)):
         raise ConfigError(
-            f"{path}: its size ({size}) does not determine its slots and items; give maxHashSlotNum and maxIndexNum"
+            f"its size ({size}) does not determine its slots and items; give maxHashSlotNum and maxIndexNum", place=path
         )
     return usual
 

@@ -44,8 +44,8 @@ def unknown_topics(lookup: QueueLookup, predicate: Predicate, advice: str = "") 
     names = {name.topic for name in lookup.names()}  # slow in a store without queues; but something is wrong here
     known = sorted(names | set(snapshot.broker.topics))
     unknown = [name for name in missing if name not in names]
-    end = f"; {advice}" if advice and len(unknown) < len(predicate.named_topics or ()) else ""
-    return {name: UsageError(_no_topic(snapshot.root, name, known) + end) for name in unknown}
+    end = advice if len(unknown) < len(predicate.named_topics or ()) else ""
+    return {name: UsageError(_no_topic(snapshot.root, name, known), advice=end) for name in unknown}
 
 
 def is_log_alone(snapshot: Snapshot) -> bool:

@@ -11,7 +11,7 @@ from bisect import bisect_right
 from dataclasses import replace
 
 from flintmq.store.commitlog.files import LogFile, LogFiles
-from flintmq.store.commitlog.report import Damage, Report
+from flintmq.store.commitlog.report import Damage, DamageKind, Report
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import LogWalk
 
@@ -53,12 +53,12 @@ class LostRecords:
         file = log.find(offset)
         if file is None:
             present = any(known.path == path for known in log.files)
-            return Damage(path, position, offset, size, SHORT if present else MISSING)
+            return Damage(path, position, offset, size, SHORT if present else MISSING, DamageKind.GAP)
         damages = self._of(file)
         number = bisect_right(damages, offset, key=lambda damage: damage.offset) - 1
         if number < 0 or offset >= damages[number].offset + damages[number].lost:
             return None
-        return Damage(path, position, offset, size, damages[number].reason)
+        return replace(damages[number], file=path, position=position, offset=offset, lost=size)
 
     def _of(self, file: LogFile) -> list[Damage]:
         found = self._damages.get(file.start)
