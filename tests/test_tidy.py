@@ -409,6 +409,127 @@ def test_prose_rules_find_what_they_are_for(text: str, complaints: int):
     assert len(list(prose_complaints("a.py", text + "\n"))) == complaints
 
 
+# -- texts are for people ----------------------------------------------------------------------------------------------
+
+TEXTS = {"reason", "text", "cause", "advice", "without_advice", "msg"}  # of damage, notes and errors
+COMPARED = {"startswith", "endswith", "removeprefix", "removesuffix", "replace", "find", "index", "count", "partition"}
+COMPARED |= {"rpartition", "split", "search", "match", "fullmatch", "findall", "sub"}
+KEPT_TEXT = {"strip", "lower", "upper", "splitlines", "join", *COMPARED}
+TEXT_EXCEPTIONS = {
+    "frames/sql.py: _plain": "DuckDB's texts",
+    "lake/bodies/ddl.py: _is": "tokens of a user's DDL",
+    "lake/bodies/ddl.py: _word": "tokens of a user's DDL",
+    "lake/bodies/ddl.py: schema": "tokens of a user's DDL",
+    "lake/delta.py: _line": "delta-rs writes colours",
+    "lake/stream/reader.py: _check_end": "a line is printed once, whatever it says",
+    "metrics/stores.py: _tell": "a line is logged once, whatever it says; any error's, whose path it may lack",
+    "objects/cloud.py: _without_details": "obstore's texts: it has no statuses apart",
+    "objects/web_hdfs.py: read": "Hadoop's text: the kind is IOException for all",
+    "spark/jobs/tasks.py: collect_answers": "Spark's text, of which one line is shown",
+    "storage/versioned_json.py: _decode": "the text of Python's json",
+}
+"""Functions that compare a text, each with its reason."""
+
+
+def functions(body: list[ast.stmt]) -> Iterator[ast.FunctionDef]:
+    """The functions of a module and the methods of its classes; a function within another belongs to that."""
+    for node in body:
+        if isinstance(node, ast.FunctionDef):
+            yield node
+        elif isinstance(node, ast.ClassDef):
+            yield from functions(node.body)
+
+
+def compares_texts(function: ast.FunctionDef) -> bool:
+    """Whether the text of damage, a note or an error, or a part of one, decides what a function does."""
+    nodes = list(ast.walk(function))
+    errors = {node.name for node in nodes if isinstance(node, ast.ExceptHandler)}
+    names = set[str]()
+
+    def is_error(node: ast.expr) -> bool:
+        if isinstance(node, ast.Attribute):
+            return node.attr in ("__cause__", "error")
+        return isinstance(node, ast.Name) and (node.id in errors or "error" in node.id)
+
+    def is_text(node: ast.expr) -> bool:
+        match node:
+            case ast.Attribute(value=ast.Name(id="self"), attr="text"):  # what a parser reads
+                return False
+            case ast.Attribute(attr=name):
+                return name in TEXTS
+            case ast.Name(id=name):
+                return name in names
+            case ast.Subscript(value=value):
+                return is_text(value) or (isinstance(value, ast.Attribute) and value.attr == "args")
+            case ast.Call(func=ast.Name(id="str" | "repr"), args=[value]):
+                return is_error(value)
+            case ast.Call(func=ast.Attribute(value=value, attr=name), args=args) if name in KEPT_TEXT:
+                return is_text(value) or any(map(is_text, args))
+            case ast.Tuple(elts=parts) | ast.List(elts=parts) | ast.Set(elts=parts) | ast.BoolOp(values=parts):
+                return any(map(is_text, parts))
+            case ast.IfExp(body=one, orelse=other):
+                return is_text(one) or is_text(other)
+        return False
+
+    for _ in range(3):  # what is assigned may be assigned again
+        for node in nodes:
+            match node:
+                case ast.Assign(targets=[ast.Name(id=name)], value=value) | ast.NamedExpr(ast.Name(id=name), value):
+                    names |= {name} if is_text(value) else set()
+                case ast.For(target=ast.Name(id=name), iter=value) | ast.comprehension(ast.Name(id=name), value):
+                    names |= {name} if is_text(value) else set()
+    compared = (ast.Eq, ast.NotEq, ast.In, ast.NotIn)
+    return any(
+        (
+            isinstance(node, ast.Compare)
+            and isinstance(node.ops[0], compared)
+            and any(map(is_text, [node.left, *node.comparators]))
+        )
+        or (
+            isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in COMPARED
+            and node.args
+            and is_text(node)
+        )
+        for node in nodes
+    )
+
+
+def test_no_text_decides_what_happens():
+    """Whoever mends a sentence must not change what is found: `Damage.kind`, `LogNote.path`, parts of errors."""
+    found = {
+        f"{path.relative_to(SOURCE).as_posix()}: {function.name}"
+        for path in SOURCE.rglob("*.py")
+        for function in functions(ast.parse(path.read_text(encoding="utf-8")).body)
+        if compares_texts(function)
+    }
+    assert found - set(TEXT_EXCEPTIONS) == set()
+    assert set(TEXT_EXCEPTIONS) - found == set(), "exceptions that are needed no more"
+
+
+@pytest.mark.parametrize(
+    ("body", "found"),
+    [
+        ("if damage.reason.startswith(LOST): pass", True),
+        ("return damage.reason in (MISSING_FILE, NO_FILE)", True),
+        ("return any(note.text == word for note in notes)", True),
+        ("try: pass\n except OSError as why: return str(why).removeprefix(path)", True),
+        ("return error.args[0] == word", True),
+        ("text = str(error).strip()\n return re.search('a', text)", True),
+        ("return 'is gone' in error.cause", True),
+        ("for line in str(error).splitlines():\n  if line.startswith('at'): pass", True),
+        ("return damage.kind is DamageKind.GAP and note.path == path", False),
+        ("return ' '.join(str(error).split())", False),
+        ("return str(key).partition('@')[0] == self.text.strip()", False),
+        ("if error.reason: print(f'{path}: {error.cause}')", False),
+    ],
+)
+def test_a_text_that_decides_is_seen(body: str, found: bool):
+    [function] = functions(ast.parse(f"def f():\n {body}").body)
+    assert compares_texts(function) == found
+
+
 def test_nothing_lies_about():
     """An export that a test made in the wrong place was tracked for a day."""
     listed = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, text=True)

@@ -48,12 +48,14 @@ def without_secrets(text: str) -> str:
 
 
 class FlintError(Exception):
-    """Base of all errors of FlintMQ. The text is one line: `PLACE: CAUSE; ADVICE`, or the cause alone.
+    """Base of all errors of FlintMQ.
+
+    The text is one line: `PLACE: CAUSE; ADVICE`, or the cause alone.
 
     Attributes:
-        place: what it is about, such as a path; "" if the cause names it.
+        place: a path or another name; "" if the cause has it.
         cause: what is wrong.
-        advice: the next step; "" if the cause names it.
+        advice: the next step; "" if the cause has it.
     """
 
     exit_code = 3

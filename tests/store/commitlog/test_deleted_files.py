@@ -8,7 +8,7 @@ import pytest
 
 from flintmq.errors import StoreError
 from flintmq.store.commitlog.files import LogFiles
-from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.report import VANISHED, DamageKind, Report
 from flintmq.store.commitlog.walk import DELETED, LogWalk
 from flintmq.store.view import open_store
 
@@ -30,9 +30,11 @@ def test_deleted_after_the_first_record(access: str, gone: list[int], golden, tm
         (store / "commitlog" / f"{number * SIZE:020}").unlink()
     for _ in pieces:
         pass
-    assert [(lost.offset, lost.lost, lost.reason) for lost in walk.deleted] == [
-        (number * SIZE, SIZE, DELETED) for number in gone
+    assert [(lost.offset, lost.lost, lost.reason, lost.kind) for lost in walk.deleted] == [
+        (number * SIZE, SIZE, DELETED, DamageKind.DELETED) for number in gone
     ]
+    named = [note.path for note in walk.report.notes if note.code == VANISHED]
+    assert named == [str(store / "commitlog" / f"{number * SIZE:020}") for number in gone]
 
 
 @pytest.mark.parametrize(("gone", "lost"), [([0], 0), ([0, 1, 2], 0), ([1], 1), ([0, 2], 1), ([1, 2], 2)])

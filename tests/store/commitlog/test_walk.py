@@ -12,7 +12,7 @@ from flintmq.format import record
 from flintmq.store.commitlog.end_of_log import StopFacts, Verdict, read_facts
 from flintmq.store.commitlog.files import LogFile, LogFiles
 from flintmq.store.commitlog.log_end import find_end
-from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.report import DamageKind, Report
 from flintmq.store.commitlog.walk import AfterStop, LogWalk, Piece
 from flintmq.store.layout.mark import DurableMark
 from tests.compat.stores import Golden
@@ -129,6 +129,17 @@ def test_a_sector_never_written_is_unordered_write_back_after_a_crash(tmp_path: 
     report = Report()
     assert offsets(LogWalk(log, UNCLEAN, strict=False, report=report)) == [o for o in every if o not in lost]
     assert report.damages[0].reason.startswith("unordered write-back")
+    assert report.damages[0].kind is DamageKind.UNORDERED
+
+
+def test_programs_tell_damage_by_its_kind(tmp_path: Path) -> None:
+    """Bytes that are no record, a link in place of a file, and a log that went on after its last file."""
+    (first, every), (last, _) = full_file(0, 1000), full_file(2 * FILE_SIZE, 3000)
+    log_of(tmp_path, first[: every[2]] + bytes(8) + first[every[2] + 8 :])
+    (tmp_path / f"{FILE_SIZE:020d}").symlink_to(tmp_path / "elsewhere")
+    log, report = log_of(tmp_path, last, first=2 * FILE_SIZE), Report()
+    offsets(LogWalk(log, StopFacts(mark=DurableMark(9 * FILE_SIZE)), strict=False, report=report))
+    assert [damage.kind for damage in report.damages] == [DamageKind.RECORD, DamageKind.GAP, DamageKind.END]
 
 
 def test_below_the_checkpoint_a_hole_is_damage_even_after_a_crash(tmp_path: Path) -> None:
@@ -251,7 +262,7 @@ def test_a_walk_may_begin_where_a_file_is_missing(tmp_path: Path) -> None:
     for begin in (FILE_SIZE, FILE_SIZE + 5, 2 * FILE_SIZE):
         report = Report()
         assert offsets(LogWalk(log, begin=begin, strict=False, report=report)) == second
-        assert [damage.reason for damage in report.damages] == ["missing file"]
+        assert [(damage.reason, damage.kind) for damage in report.damages] == [("missing file", DamageKind.GAP)]
         with pytest.raises(CorruptStoreError, match="gap"):
             offsets(LogWalk(log, begin=begin))
     assert offsets(LogWalk(log, begin=4 * FILE_SIZE + 9)) == []

@@ -14,7 +14,7 @@ from flintmq.errors import LostLogError, MessageNotFoundError
 from flintmq.forensics.topic_tail import TopicTail
 from flintmq.format.consume_queue import UNIT_SIZE
 from flintmq.message import Message
-from flintmq.store.commitlog.report import Report
+from flintmq.store.commitlog.report import DamageKind, Report
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.read import queue_lookup
 from flintmq.store.read.lost_records import MISSING, SHORT, LostRecords
@@ -54,7 +54,7 @@ def test_each_unit_of_a_missing_file(harm: Callable[[Path], None], reason: str, 
     wanted = {row["physical_offset"] for row in basic.live if row["topic"] == "Orders"}
     assert {damage.offset for damage in report.damages} == wanted - set(found)
     assert report.damage_count == len(wanted) - len(found) > 0
-    assert {damage.reason for damage in report.damages} == {reason}
+    assert {(damage.reason, damage.kind) for damage in report.damages} == {(reason, DamageKind.GAP)}
     assert {Path(damage.file).name for damage in report.damages} == {f"{SIZE:020}"}
     assert all(damage.position == damage.offset - SIZE for damage in report.damages)
 

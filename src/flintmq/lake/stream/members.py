@@ -48,7 +48,7 @@ class StoresStream:
         self._streams: dict[str, tuple[Member, StoreStream]] = {}
         self._ends_now = False
         self._told: set[str] = set()
-        self._gone: set[str] = set()  # brokers of which this was told
+        self._gone: set[str] = set()  # brokers that the user knows to be gone
         self.left_out: list[str] = []
         self._served = 0  # which broker gets the rest of a limit first
 

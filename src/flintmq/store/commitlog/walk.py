@@ -634,7 +634,7 @@ class LogWalk:
 
 
 def deleted(file: LogFile, first: int, last: int) -> Damage:
-    """Return the loss of the log offsets [first, last) of a file that was deleted while the log was read."""
+    """Return the loss of [first, last), log offsets of a file that was deleted meanwhile."""
     return Damage(file.path, first - file.start, first, max(0, last - first), DELETED, DamageKind.DELETED)
 
 
