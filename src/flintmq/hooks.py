@@ -11,16 +11,24 @@ from importlib import import_module
 from typing import Any, Final
 
 HOOKS: Final = {
+    "diff_with_a_table": "flintmq.cli.lake.table_diff:diff_with_a_table",
+    "doctor_rows": "flintmq.cli.lake.installation:spark_checks",
     "engine_metrics": "flintmq.metrics.engine:engine_metrics",
+    "flintmq export": "flintmq.cli.lake.export:command",
+    "flintmq follow": "flintmq.cli.live.follow:command",
+    "flintmq metrics": "flintmq.cli.live.metrics:command",
+    "flintmq serve-ha": "flintmq.cli.live.serve_ha:command",
+    "flintmq spark": "flintmq.cli.lake.spark.group:COMMANDS",
     "history": "flintmq.lake.history:History",
     "make_listener": "flintmq.ha.listener:HaListener",
+    "rebuild_on_spark": "flintmq.cli.lake.spark.rebuild:rebuild_on_spark",
     "store_metrics": "flintmq.metrics.stores:store_metrics",
 }
-"""Name of a hook -> its module and the function or class there."""
+"""Name of a hook -> its module and the function or class there; `flintmq spark` is a group of commands."""
 
 
 def load(name: str) -> Any:
-    """Return the function or class of a hook.
+    """Return what a hook names.
 
     Raises:
         ModuleNotFoundError: an optional package that its module needs is not installed.

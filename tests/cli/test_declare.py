@@ -12,7 +12,7 @@ import pytest
 
 from flintmq.cli.commands import NAMES, module_of, retention
 from flintmq.cli.declare import Argument, Option, given, parameters
-from flintmq.cli.spark import group
+from flintmq.cli.lake.spark import group
 from flintmq.errors import UsageError
 from tests.cli.conftest import Run
 

@@ -21,9 +21,9 @@ from flintmq.cli.options import PAGES
 from flintmq.message import COLUMNS
 from tests.cli.conftest import Run
 from tests.compat.stores import Golden
-from tests.ha import remoting_peer
 from tests.harness import pages
 from tests.harness.one_java import OneJava
+from tests.remoting import remoting_peer
 from tests.support.masters import MASTERS
 from tools.docs import cli as docs
 

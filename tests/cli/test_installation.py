@@ -13,16 +13,11 @@ from pathlib import Path
 import pytest
 
 from flintmq.cli import installation
-from flintmq.errors import JavaNotFoundError
 from flintmq.kernels import _select
 
 
 def by_name(diagnosis: installation.Diagnosis) -> dict[str, installation.Check]:
     return {check.name: check for check in diagnosis.checks}
-
-
-def no_java() -> str:
-    raise JavaNotFoundError("Spark needs Java; install one")
 
 
 def test_this_installation_is_healthy_and_says_what_it_is() -> None:
@@ -31,7 +26,6 @@ def test_this_installation_is_healthy_and_says_what_it_is() -> None:
     assert importlib.metadata.version("flintmq") in checks["flintmq"].found
     assert sys.executable in checks["python"].found
     assert checks["kernels"].found.startswith("compiled: ") == (_select.compiled() and not _select.stale())
-    assert "java" not in checks  # nobody told how to look for it
 
 
 def test_the_extras_are_those_of_the_package() -> None:
@@ -106,45 +100,3 @@ def test_a_missing_extra_comes_with_the_command_that_brings_it(monkeypatch: pyte
     diagnosis = installation.diagnose()
     check = by_name(diagnosis)["duckdb"]
     assert check.state == "missing" and check.advice == "pip install 'flintmq[duckdb]'" and diagnosis.healthy
-
-
-pyspark_only = pytest.mark.skipif(not installation._installed("pyspark"), reason="pyspark is not installed")
-
-
-@pyspark_only
-def test_java_is_told_or_its_absence() -> None:
-    assert by_name(installation.diagnose(lambda: "Java 17, /opt/java"))["java"] == installation.Check(
-        "java", "ok", "Java 17, /opt/java"
-    )
-    check = by_name(installation.diagnose(no_java))["java"]
-    assert check.state == "missing" and check.found == "Spark needs Java; install one"
-
-
-@pyspark_only
-def test_the_workers_python_is_compared_with_this_one(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    checks = by_name(installation.diagnose(no_java))
-    assert checks["spark workers"].found == "this Python, by PYSPARK_PYTHON"
-    assert checks["spark sources"].state == "ok", checks["spark sources"]
-
-    monkeypatch.setenv("PYSPARK_PYTHON", "no-such-python")
-    check = by_name(installation.diagnose(no_java))["spark workers"]
-    assert check.state == "broken" and f"export PYSPARK_PYTHON={sys.executable}" in check.advice
-
-    silent = tmp_path / "python"
-    silent.write_text("#!/bin/sh\nexit 0\n")
-    silent.chmod(0o755)
-    monkeypatch.setenv("PYSPARK_PYTHON", str(silent))
-    check = by_name(installation.diagnose(no_java))["spark workers"]
-    assert check.state == "broken" and f"{silent} does not run" in check.found
-
-
-@pyspark_only
-def test_a_broken_source_of_somebody_else_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "pyspark_other.py").write_text("raise RuntimeError('half installed')\n")
-    monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
-    diagnosis = installation.diagnose(no_java)
-    check = by_name(diagnosis)["spark sources"]
-    assert check.state == "broken" and "pyspark_other" in check.found and "half installed" in check.found
-    assert not diagnosis.healthy

@@ -13,7 +13,7 @@ from typing import Any, Self
 from flintmq.ha.broker_tables import BrokerTables
 from flintmq.ha.follower import Follower
 from tests.ha.loopback import LoopbackMaster
-from tests.ha.remoting_peer import Asked, RemotingPeer, reply
+from tests.remoting.remoting_peer import Asked, RemotingPeer, reply
 from tests.support.small_logs import make
 
 FILE_SIZE = 1 << 16

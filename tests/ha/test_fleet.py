@@ -11,7 +11,7 @@ import pytest
 
 from flintmq.errors import DivergedError, ReplicationError, UsageError
 from flintmq.ha.fleet import Event, Fleet
-from tests.ha.remoting_peer import Asked, RemotingPeer, reply
+from tests.remoting.remoting_peer import Asked, RemotingPeer, reply
 
 
 class StandIn:

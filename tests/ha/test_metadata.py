@@ -15,7 +15,7 @@ from flintmq.ha import metadata
 from flintmq.storage.filesystem import REAL
 from tests.compat.replication import VERSIONS
 from tests.compat.stores import Golden
-from tests.ha.remoting_peer import CONFIG, RUNTIME, Answer, Asked, RemotingPeer, broker, recorded, reply, strict
+from tests.remoting.remoting_peer import CONFIG, RUNTIME, Answer, Asked, RemotingPeer, broker, recorded, reply, strict
 from tests.support.faults import Faulty
 
 FILES = {

@@ -8,7 +8,7 @@ from flintmq.errors import ReplicationError, UsageError
 from flintmq.ha import name_server
 from flintmq.ha.connection import parse_master
 from flintmq.ha.name_server import BrokerRoute
-from tests.ha.remoting_peer import Answer, RemotingPeer, broker, reply
+from tests.remoting.remoting_peer import Answer, RemotingPeer, broker, reply
 
 # As a name server of 5.3.3 and 5.4.0 answers: ids are numbers, without quotes.
 CLUSTERS = (

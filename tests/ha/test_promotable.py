@@ -21,7 +21,7 @@ from flintmq.ha.follower import Follower
 from flintmq.ha.metadata import queue_ends
 from flintmq.store.layout.followed import NOT_ASKED
 from tests.ha.followed_broker import BATCH, FILE_SIZE, SIMPLE, FollowedBroker, every, once, queues_of, wait_for
-from tests.ha.remoting_peer import Asked, reply
+from tests.remoting.remoting_peer import Asked, reply
 
 PLAIN_UNIT = struct.Struct(">qiq")
 BATCH_UNIT = struct.Struct(">qiqqqhii")

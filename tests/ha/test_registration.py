@@ -15,7 +15,7 @@ import pytest
 from flintmq.errors import ReplicationError, UsageError
 from flintmq.ha.registration import Registration
 from tests.compat.replication import FOLDER, VERSIONS
-from tests.ha.remoting_peer import Answer, Asked, RemotingPeer, reply
+from tests.remoting.remoting_peer import Answer, Asked, RemotingPeer, reply
 
 NOBODY = b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
 

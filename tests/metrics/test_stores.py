@@ -15,7 +15,7 @@ import flintmq
 from flintmq import Message, MessageStore
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import ConfigError, NotAStoreError, UnfinishedError, UsageError
-from flintmq.metrics.store import StoreFigures, StoreWatch
+from flintmq.forensics.store_figures import StoreFigures, StoreWatch
 from flintmq.metrics.stores import StoresWatch
 from tests.compat.stores import Golden
 from tests.metrics.conftest import BROKERS

@@ -18,8 +18,8 @@ from typing import Any
 from examples.demo.recorded_master import RecordedMaster
 from flintmq.testing import damage
 from tests.compat.replication import GoldenMaster
-from tests.ha import remoting_peer
-from tests.ha.remoting_peer import Asked, RemotingPeer, reply
+from tests.remoting import remoting_peer
+from tests.remoting.remoting_peer import Asked, RemotingPeer, reply
 
 HA, MAIN = "broker:10912", "broker:10911"
 BEAT_S = 0.3

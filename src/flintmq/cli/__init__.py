@@ -1,7 +1,8 @@
 """The command line: one file per command, an output that prints, and `app.main`.
 
 commands  flintmq NAME, one file a command
-spark     flintmq spark NAME, one file a job
+lake      the commands of the lake
+live      the commands of what is live
 
 app             the command `flintmq`: its exit codes and error lines
 tree            the commands for Typer
@@ -10,7 +11,6 @@ help_topics     holds the texts of `flintmq help`
 declare         declares arguments and options of commands
 command         the base of all commands: clamped numbers, needed packages, usage lines
 options         arguments and options that several commands share
-export_options  arguments and options of the two exports
 values          parses the values of options: times, sizes, places, tags
 output          prints: a console for people, or JSON for programs
 table           makes tables for people
@@ -22,5 +22,4 @@ message_lines   formats a message as one line
 body_option     returns the body as stored or decompressed
 sql_output      formats the rows of an answer in SQL
 installation    finds out the state of this installation
-spark_job       opens the Spark session of a command
 """

@@ -1,4 +1,4 @@
-"""Finds out the state of this installation: versions, kernels, Java, Spark's Python.
+"""Finds out the state of this installation: versions, kernels, extras.
 
 Every finding is one `Check` with advice if something is missing. Nothing is downloaded and no store is touched. The
 kernels are also tested on a record that Java wrote: a kernel that compiles and computes nonsense is worse than none.
@@ -8,20 +8,16 @@ from __future__ import annotations
 
 import importlib.metadata
 import importlib.util
-import json
 import os
 import platform
-import shutil
-import subprocess
 import sys
 import zlib
 from array import array
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 from flintmq.config.key_effects import not_kept, without_effect
 from flintmq.config.keys import StoreConfig
-from flintmq.errors import JavaNotFoundError
 
 OK, OPTIONAL, SLOW, BROKEN, IDLE = "ok", "missing", "slow", "broken", "no effect"
 """States of a check: fine; an optional part is missing; works but slowly; must be repaired; a key without effect."""
@@ -48,24 +44,6 @@ RECORD = bytes.fromhex(
     "0000005fdaa320a718dd4acc0000000100000000000000000000000100000000000000d3000000000000018bf55bfc420a000001"
     "00009c40000001a1f85c58db0a00000200002a9f0000000000000000000000000000000164034f64640000"
 )
-_WORKER = """
-import importlib, json, pkgutil, sys
-found = {"executable": sys.executable, "version": sys.version.split()[0], "sources": {}}
-try:
-    import flintmq
-    found["flintmq"] = flintmq.__version__
-except Exception as error:
-    found["error"] = f"{type(error).__name__}: {error}"
-for module in pkgutil.iter_modules():
-    if module.name.startswith("pyspark_"):
-        try:
-            importlib.import_module(module.name)
-            found["sources"][module.name] = ""
-        except Exception as error:
-            found["sources"][module.name] = f"{type(error).__name__}: {error}"
-print(json.dumps(found))
-"""
-_WORKER_TIMEOUT_S = 60
 _LENGTHS = (0, 1, 15, 64, 255, 1024)  # bytes: around the steps of the CRC's wide forms
 
 
@@ -91,17 +69,14 @@ class Diagnosis:
         return all(check.state != BROKEN for check in self.checks)
 
 
-def diagnose(find_java: Callable[[], str] | None = None, config: StoreConfig | None = None) -> Diagnosis:
+def diagnose(others: Iterable[Check] = (), config: StoreConfig | None = None) -> Diagnosis:
     """Check everything.
 
     Args:
-        find_java: describes the Java that Spark would use in a few words, or raises JavaNotFoundError; it belongs to
-            the Spark side, which this module does not import. Without it Java and Spark's Python are not checked.
+        others: what the lake found, of which this module knows nothing.
         config: keys to check; None for none.
     """
-    checks = [_own(), _python(), *_kernels(), _self_test(), *(_extra(name) for name in EXTRAS)]
-    if find_java is not None and _installed("pyspark") is not None:
-        checks += [_java(find_java), *_workers()]
+    checks = [_own(), _python(), *_kernels(), _self_test(), *(_extra(name) for name in EXTRAS), *others]
     return Diagnosis(checks + (_keys(config) if config is not None else []))
 
 
@@ -117,7 +92,7 @@ def _keys(config: StoreConfig) -> list[Check]:
 
 
 def _own() -> Check:
-    return Check("flintmq", OK, f"{_installed('flintmq') or 'not installed as a package'}, {_folder()}")
+    return Check("flintmq", OK, f"{installed('flintmq') or 'not installed as a package'}, {_folder()}")
 
 
 def _folder() -> str:
@@ -188,7 +163,7 @@ def _counts(record: bytes) -> bool:
 def _extra(name: str) -> Check:
     purpose, packages = EXTRAS[name]
     wanted = [one for one in packages if one not in OF_PYTHON or importlib.util.find_spec(OF_PYTHON[one]) is None]
-    versions = {one: _installed(one) for one in wanted}
+    versions = {one: installed(one) for one in wanted}
     title = name or "required"
     if missing := [one for one, version in versions.items() if version is None]:
         what = f"flintmq[{name}]" if name else " ".join(missing)
@@ -196,50 +171,9 @@ def _extra(name: str) -> Check:
     return Check(title, OK, ", ".join(f"{one} {version}" for one, version in versions.items()))
 
 
-def _installed(name: str) -> str | None:
+def installed(name: str) -> str | None:
+    """Return the version of a distribution; None if it is not installed."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:
         return None
-
-
-def _java(find_java: Callable[[], str]) -> Check:
-    try:
-        return Check("java", OK, find_java())
-    except JavaNotFoundError as error:
-        return Check("java", OPTIONAL, str(error))
-
-
-def _workers() -> list[Check]:
-    """Check the Python that Spark's workers would run, and the data sources it finds."""
-    named = os.environ.get("PYSPARK_PYTHON")
-    path = shutil.which(named or "python3")
-    set_it = f"for Spark programs of your own: export PYSPARK_PYTHON={sys.executable}"
-    if path is None:
-        return [Check("spark workers", BROKEN if named else OPTIONAL, f"no {named or 'python3'} on the path", set_it)]
-    try:
-        done = subprocess.run([path, "-c", _WORKER], capture_output=True, timeout=_WORKER_TIMEOUT_S, check=True)
-        found = json.loads(done.stdout.splitlines()[-1])
-    except (OSError, subprocess.SubprocessError, ValueError, IndexError) as error:
-        return [Check("spark workers", BROKEN, f"{path} does not run: {type(error).__name__}", set_it)]
-    if found["executable"] != sys.executable:
-        lacks = "" if "flintmq" in found else "; flintmq is not installed there"
-        text = (
-            f"this Python by flintmq.spark.session; else Spark starts {found['executable']} ({found['version']}){lacks}"
-        )
-        return [Check("spark workers", OK, text, set_it)]
-    how = "PYSPARK_PYTHON" if named else "python3 on the path"
-    return [Check("spark workers", OK, f"this Python, by {how}"), *_sources(found["sources"])]
-
-
-def _sources(sources: dict[str, str]) -> list[Check]:
-    """Check `pyspark_*` modules: one that fails to import makes Spark miss all Python sources."""
-    checks = []
-    for name, error in sorted(sources.items()):
-        if error:
-            advice = f"repair or uninstall {name}; until then call flintmq.spark.register(spark)"
-            checks.append(Check("spark sources", BROKEN, f"{name} fails to import: {error[:120]}", advice))
-    if "pyspark_flintmq" not in sources:
-        advice = "reinstall flintmq; until then call flintmq.spark.register(spark)"
-        checks.append(Check("spark sources", BROKEN, "pyspark_flintmq is not installed", advice))
-    return checks or [Check("spark sources", OK, "spark.read.format('flintmq') is found by name")]

@@ -139,6 +139,16 @@ def broker_conf_option(help: str) -> Any:
     return Option("--config", metavar="FILE", show_default=False, help=help)
 
 
+CatalogOption = Annotated[
+    str | None,
+    Option(
+        "--catalog",
+        metavar="NAME:TABLE",
+        show_default=False,
+        help="With --to iceberg: NAMESPACE.TABLE of a catalog in PyIceberg's configuration, instead of one in DIR.",
+    ),
+]
+
 # Jobs on Spark.
 
 MasterOption = Annotated[

@@ -21,8 +21,8 @@ from flintmq.cli.help_topics import EXIT_INTERRUPTED, help_text
 from flintmq.cli.options import examples
 from flintmq.cli.output import PipeClosed
 from flintmq.cli.plain import COMPLETE
-from flintmq.cli.spark import group as spark
 
+spark = import_module(module_of("spark"))
 app = typer.Typer(
     name="flintmq",
     add_completion=False,

@@ -13,4 +13,7 @@ copy            copies a store, also a live one, whole or in part
 store_upload    publishes a copy on object storage
 retention_plan  lists what retention would delete
 topic_tail      reads the end of a topic
+
+store_figures    the figures of one store, kept from look to look
+cluster_figures  topics and groups summed over stores
 """

@@ -115,7 +115,7 @@ def open_history(
         left_out: arguments that do not apply to a frame with history, with their values.
 
     Raises:
-        UsageError: one of these is given, or as HistoryRows.open.
+        UsageError: one of these is given, or the table does not fit the stores.
         StoreAccessError, MissingExtraError: the table cannot be read.
     """
     if not isinstance(table, (str, os.PathLike)) or not os.fspath(table):

@@ -36,8 +36,8 @@ from flintmq.format.config_json import JsonObject
 from flintmq.format.text import java_encode
 from flintmq.ha import metadata
 from flintmq.ha.metadata import BrokerFacts
-from flintmq.ha.remoting import split_address
 from flintmq.kernels.handoff import Signal
+from flintmq.remoting.client import split_address
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.stop_event import StopEvent
 from flintmq.store.consumequeue.queue_ends import QueueEnds

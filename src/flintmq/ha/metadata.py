@@ -33,16 +33,27 @@ from flintmq.errors import ConfigError, FormatError, ReplicationError
 from flintmq.format import config_json
 from flintmq.format.config_json import JsonObject
 from flintmq.format.text import java_decode, java_encode
-from flintmq.ha.remoting import NOT_SUPPORTED, SUCCESS, SYSTEM_ERROR, RemotingClient, RemotingFrame
+from flintmq.remoting.client import RemotingClient
+from flintmq.remoting.frames import RemotingFrame
+from flintmq.remoting.names import (
+    GET_CONFIG,
+    GET_DELAYS,
+    GET_GROUPS,
+    GET_MODES,
+    GET_OFFSETS,
+    GET_QUEUE_END,
+    GET_RUNTIME,
+    GET_TOPICS,
+    NOT_SUPPORTED,
+    SUCCESS,
+    SYSTEM_ERROR,
+)
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.store.consumequeue.queue_ends import QueueEnds
 from flintmq.store.layout import config_reader
 from flintmq.store.layout.config_writer import ConfigFile
 
 log = logging.getLogger("flintmq.ha")
-
-GET_CONFIG, GET_RUNTIME, GET_QUEUE_END = 26, 28, 30
-GET_TOPICS, GET_GROUPS, GET_OFFSETS, GET_DELAYS, GET_MODES = 21, 201, 43, 45, 402
 
 PAGE = 2000  # entries of a page, as a slave of 5.4.0 asks
 RESTARTS = 10  # changes between pages, in one fetch

@@ -14,10 +14,9 @@ from typing import Final
 
 from flintmq.errors import FormatError, ReplicationError, UsageError
 from flintmq.format import config_json
-from flintmq.ha.remoting import SHOWN, RemotingClient, join_address, split_address
+from flintmq.remoting.client import SHOWN, RemotingClient, join_address, split_address
+from flintmq.remoting.names import GET_CLUSTERS, GET_HA_ADDRESS
 
-GET_CLUSTERS: Final = 106
-GET_HA_ADDRESS: Final = 906
 BROKERS_MAX: Final = 10_000
 
 _NAME = re.compile(r"[A-Za-z0-9_%|-][A-Za-z0-9_%|.-]{0,126}")

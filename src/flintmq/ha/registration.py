@@ -18,13 +18,12 @@ from typing import Final, Self
 from flintmq.errors import ReplicationError, UsageError
 from flintmq.format import config_json
 from flintmq.ha.name_server import ask_routes, name_servers
-from flintmq.ha.remoting import RemotingClient, join_address, split_address
+from flintmq.remoting.client import RemotingClient, join_address, split_address
+from flintmq.remoting.names import REGISTER, UNREGISTER
 from flintmq.storage.stop_event import StopEvent
 
 log = logging.getLogger("flintmq.ha")
 
-REGISTER: Final = 103
-UNREGISTER: Final = 104
 EVERY_S: Final = 30.0
 RETRY_S: Final = 5.0
 """Seconds until the next attempt after one that failed."""

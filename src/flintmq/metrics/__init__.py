@@ -1,10 +1,8 @@
 """Figures of stores for operators, as Prometheus reads them: one store, many stores, a running engine.
 
 page         the Prometheus text: which metrics there are, and how they are written
-store        the figures of one store, kept from look to look
 families     figures of a store as metrics
 background   a call in a thread of its own, waited for up to a deadline
-cluster      topics and groups summed over stores
 stores       all stores that a user names, in bounded time
 server       GET /metrics over HTTP
 engine       metrics of a running MessageStore, from inside

@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections import Counter
 
 from flintmq.cluster.member import Member
+from flintmq.forensics.cluster_figures import unread_by_group
 from flintmq.forensics.inspect import TopicSummary
 from flintmq.forensics.retention_plan import RetentionPlan
+from flintmq.forensics.store_figures import StoreFigures
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
 from flintmq.metrics.page import Page
-from flintmq.metrics.store import StoreFigures
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
 from flintmq.store.read.undelivered import HALVES, TIMERS
 
@@ -129,11 +130,3 @@ def _add_retention(page: Page, labels: dict[str, str], plan: RetentionPlan) -> N
         else:
             of = {**labels, "consumer_group": group, "topic": topic}
             page.add("flintmq_retention_unread_messages", messages, of)
-
-
-def unread_by_group(plan: RetentionPlan) -> Counter[tuple[str | None, str]]:
-    """Return (group, topic) -> messages that go next and are unread; group None for topics without a group."""
-    found: Counter[tuple[str | None, str]] = Counter()
-    for row in plan.unread:
-        found[row.group, row.topic] += row.unread
-    return found

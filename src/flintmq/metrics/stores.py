@@ -19,10 +19,10 @@ from flintmq.cluster.members import NamedStores, Stores, list_members, not_there
 from flintmq.cluster.same_log import furthest
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError, NotAStoreError
+from flintmq.forensics.store_figures import StoreFigures, StoreWatch
 from flintmq.metrics.background import BackgroundCall
 from flintmq.metrics.families import add_copy, add_figures, add_presence
 from flintmq.metrics.page import STORE_METRICS, Page
-from flintmq.metrics.store import StoreFigures, StoreWatch
 from flintmq.storage.mutex import Lock
 from flintmq.store.commitlog.report import Report
 

@@ -27,7 +27,7 @@ def test_json(run: Run) -> None:
 
 def test_an_ill_installation_is_exit_code_1_with_advice(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
     ill = Diagnosis([Check("python", "ok", "3.11"), Check("self-test", "broken", "it lies\x1b", "reinstall")])
-    monkeypatch.setattr("flintmq.cli.installation.diagnose", lambda find_java, config: ill)
+    monkeypatch.setattr("flintmq.cli.installation.diagnose", lambda others, config: ill)
     result = run("doctor")
     assert result.code == 1
     assert result.out == "python     ok      3.11\nself-test  broken  it lies\\x1b\n                   -> reinstall\n"

@@ -13,10 +13,10 @@ from flintmq.cluster.member import Member
 from flintmq.config.keys import StoreConfig
 from flintmq.forensics.inspect import inspect
 from flintmq.forensics.retention_plan import explain
+from flintmq.forensics.store_figures import StoreWatch
 from flintmq.message import Message
 from flintmq.metrics.families import add_figures
 from flintmq.metrics.page import STORE_METRICS, Page
-from flintmq.metrics.store import StoreWatch
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.message_store import MessageStore
 from flintmq.store.read.queue_lookup import QueueLookup

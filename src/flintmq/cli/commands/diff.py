@@ -4,21 +4,18 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any, Protocol
 
+from flintmq import hooks
 from flintmq.cli.declare import Argument, Option
-from flintmq.cli.export_options import CatalogOption
-from flintmq.cli.options import JsonOption, SetOption, examples
+from flintmq.cli.options import CatalogOption, JsonOption, SetOption, examples
 from flintmq.cli.output import Output, dumps, output
 from flintmq.cli.text import iso, printable, size
 from flintmq.cli.values import store_config
-from flintmq.config.keys import StoreConfig
-from flintmq.errors import UsageError
 
 if TYPE_CHECKING:
     from flintmq.forensics.diff.differences import Differences, Run
     from flintmq.forensics.diff.run import Comparison, DiffSide, OneSided
-    from flintmq.lake.diff_table import TableComparison
 
 EPILOG = examples(
     "flintmq diff /var/rocketmq/store /tmp/copied",
@@ -26,6 +23,21 @@ EPILOG = examples(
     "flintmq diff /var/rocketmq/store /tmp/lake",
 )
 RUNS_SHOWN = 40
+
+
+class Compared(Protocol):
+    """The result of a comparison, of two stores or of a store and a table."""
+
+    @property
+    def differences(self) -> Differences:
+        """The differences, joined to runs."""
+
+    @property
+    def notes(self) -> list[str]:
+        """What else is to be said, a sentence each."""
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the counts, for programs."""
 
 
 class Way(enum.StrEnum):
@@ -63,51 +75,21 @@ def command(
     from flintmq.forensics.diff.run import compare
 
     out, config = output(as_json), store_config(settings)
-    if is_table(a, b, catalog, by, config):
-        from flintmq.cli.command import need
-
-        need("pyarrow", "arrow")
-        from flintmq.lake.diff_table import compare_table
-
-        with out.progress("comparing") as progress:
-            rows = compare_table(a, b, config, catalog=catalog, progress=progress)
-        print_table(out, rows)
-        return rows.exit_code
+    exit_code: int | None = hooks.load("diff_with_a_table")(out, a, b, catalog, by, config)
+    if exit_code is not None:
+        return exit_code
     with out.progress("comparing") as progress:
         found = compare(a, b, config, by.value, progress)
     print_stores(out, found)
     return found.exit_code
 
 
-def is_table(a: str, b: str, catalog: str | None, by: Way, config: StoreConfig) -> bool:
-    """Return whether B is a table of exports.
-
-    Raises:
-        UsageError: --by is given for a table, or A is one.
-        StoreAccessError, MissingExtraError: A or B is a URL that cannot be read.
-    """
-    from flintmq.lake.table_folder import folder_at
-    from flintmq.lake.table_format import format_in
-    from flintmq.storage.store_url import absolute
-
-    def is_one(path: str) -> bool:
-        return format_in(folder_at(absolute(path), config.s3).names()) is not None
-
-    if is_one(a):
-        raise UsageError(f"{a} is a table of exports; give its store first, and a table second")
-    if catalog is None and not is_one(b):
-        return False
-    if by is not Way.auto:
-        raise UsageError("--by is for two stores; the rows of a table name their messages")
-    return True
-
-
 def print_stores(out: Output, found: Comparison) -> None:
     """Print the result of a comparison of two stores."""
-    out.lines(_json(found) if out.json else _text(found))
+    out.lines(json_lines(found) if out.json else _text(found))
 
 
-def _json(found: Comparison | TableComparison) -> Iterator[str]:
+def json_lines(found: Compared) -> Iterator[str]:
     """Yield a line for each run of differences, then one with the counts."""
     for run in found.differences.runs:
         yield dumps({"kind": "difference", **run.as_dict()})
@@ -121,42 +103,12 @@ def _text(found: Comparison) -> Iterator[str]:
         yield f"compared {span}" if found.end > found.begin else "compared nothing: the logs have no offset in common"
     else:
         yield f"compared {found.messages[0]} messages of a and {found.messages[1]} of b, by topic, queue and offset"
-    yield from _runs_and_notes(found)
+    yield from runs_and_notes(found)
     yield f"result   {_result(found)}"
 
 
-def print_table(out: Output, found: TableComparison) -> None:
-    """Print the result of a comparison with a table."""
-    out.lines(_json(found) if out.json else _table_text(found))
-
-
-def _table_text(found: TableComparison) -> Iterator[str]:
-    """Yield the lines for people about a store and its table."""
-    yield f"table    {printable(found.table)}: {found.format}, export {found.number}"
-    yield f"compared {found.messages} messages of the log with {found.rows} rows"
-    if found.waiting:
-        yield f"waiting  {found.waiting} messages are not exported yet"
-    if found.expired:
-        yield f"expired  {found.expired} rows are of messages that are no longer in the log"
-    if found.unfilled:
-        yield f"unfilled {found.unfilled} rows were exported before a property column was added, and have none in it"
-    if found.unqueued:
-        yield (
-            f"unqueued {found.unqueued} records of the log are in no queue (prepared, rolled back, or of a deleted "
-            "topic): an export with --follow leaves them out"
-        )
-    yield from _runs_and_notes(found)
-    parts = [
-        _counted(found.differences),
-        f"{found.strangers} rows that name no message" if found.strangers else "",
-        f"{found.lost_files} missing files of the table" if found.lost_files else "",
-        f"{found.stray_files} files that no export made" if found.stray_files else "",
-    ]
-    result = "; ".join(filter(None, parts)) or "equal"
-    yield f"result   {result}{f', but for {found.left_alone} rows that were not compared' if found.left_alone else ''}"
-
-
-def _runs_and_notes(found: Comparison | TableComparison) -> Iterator[str]:
+def runs_and_notes(found: Compared) -> Iterator[str]:
+    """Yield the lines about the differences, then those about what was not compared."""
     for run in found.differences.runs[:RUNS_SHOWN]:
         yield from _run_lines(run)
     if found.differences.run_count > RUNS_SHOWN:
@@ -210,14 +162,14 @@ def _part_line(part: OneSided) -> str:
 def _result(found: Comparison) -> str:
     if found.equal:
         return "equal, but for what a store in use may get yet" if found.one_sided else "equal"
-    parts = list(filter(None, [_counted(found.differences)]))
+    parts = list(filter(None, [counted(found.differences)]))
     parts += [f"{part.messages} messages only in {part.side}" for part in found.one_sided if not part.growing]
     if damage := found.a.damage + found.b.damage:
         parts.append(f"damage at {damage} place{'s' * (damage > 1)}, where nothing was compared")
     return "; ".join(parts)
 
 
-def _counted(found: Differences) -> str:
+def counted(found: Differences) -> str:
     """Return the number of differences of each kind; nothing without any."""
     counts = ", ".join(f"{kind} {count}" for kind, count in sorted(found.counts.items()))
     total = sum(found.counts.values())

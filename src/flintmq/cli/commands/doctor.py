@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
+from flintmq import hooks
 from flintmq.cli.options import JsonOption, SetOption, broker_conf_option, examples
 from flintmq.cli.output import output
 from flintmq.cli.text import printable
@@ -31,16 +32,9 @@ def command(
     from flintmq.cli.installation import diagnose
 
     keys = store_config(settings, config) if config is not None or settings else None
-    diagnosis = diagnose(_java, keys)
+    diagnosis = diagnose(hooks.load("doctor_rows")(), keys)
     output(as_json).result(diagnosis, _render)
     return 0 if diagnosis.healthy else 1
-
-
-def _java() -> str:
-    from flintmq.spark.java import find_java
-
-    java = find_java()
-    return f"Java {java.version}, {java.home} (found by {java.origin})"
 
 
 def _render(diagnosis: Diagnosis) -> Iterable[Any]:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from flintmq.cluster.member import Member
+    from flintmq.forensics.cluster_figures import ClusterGroup, ClusterTopic
     from flintmq.forensics.inspect import (
         CopySummary,
         Folder,
@@ -26,8 +27,7 @@ if TYPE_CHECKING:
         TopicSummary,
     )
     from flintmq.forensics.retention_plan import RetentionPlan
-    from flintmq.metrics.cluster import ClusterGroup, ClusterTopic
-    from flintmq.metrics.store import StoreFigures
+    from flintmq.forensics.store_figures import StoreFigures
 
 EPILOG = examples(
     "flintmq inspect /var/rocketmq/store", "flintmq inspect /var/rocketmq/store --json", "flintmq inspect cluster.toml"
@@ -72,7 +72,7 @@ def command(stores: StoresArgument, settings: SetOption = None, as_json: JsonOpt
             words = {"cluster": member.cluster, "broker": member.broker, "store": member.path}
             out.lines([dumps({**words, **asdict(contents[-1])})])
         return _exit_code(contents)
-    from flintmq.metrics.store import StoreWatch
+    from flintmq.forensics.store_figures import StoreWatch
 
     looks = [(member, StoreWatch(member, config).look()) for member in members]
     out.result(looks, _render_many)
@@ -84,7 +84,7 @@ def _exit_code(found: Sequence[Inspection]) -> int:
 
 
 def _render_many(found: Sequence[tuple[Member, StoreFigures]]) -> Iterator[Any]:
-    from flintmq.metrics.cluster import cluster_groups, cluster_topics
+    from flintmq.forensics.cluster_figures import cluster_groups, cluster_topics
 
     yield _brokers(found)
     topics = cluster_topics(figures for _, figures in found)

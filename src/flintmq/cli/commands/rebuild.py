@@ -6,6 +6,7 @@ import enum
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
+from flintmq import hooks
 from flintmq.cli.command import need
 from flintmq.cli.declare import Option
 from flintmq.cli.options import (
@@ -68,11 +69,7 @@ def command(
     into = outside_store(into, store, config)  # before Spark starts
     if engine is Engine.spark:
         need("pyspark", "spark")
-        from flintmq.cli.spark_job import spark_job
-        from flintmq.spark.jobs import rebuild as job
-
-        with spark_job("rebuild", master, out) as (spark, progress):
-            done = job.rebuild(spark, store, into, config, peer.value, progress, access.value)
+        done = hooks.load("rebuild_on_spark")(out, master, store, into, config, peer.value, access.value)
     else:
         from flintmq.forensics.rebuild import rebuild
 

@@ -94,8 +94,8 @@ def command(
     if [register is None, broker_name is None, cluster is None] not in ([True] * 3, [False] * 3):
         raise UsageError("--register, --broker-name and --cluster go together; give all three or none")
     from flintmq.ha.listener import HaListener
-    from flintmq.ha.remoting import join_address
     from flintmq.ha.stored_log import StoredLog
+    from flintmq.remoting.client import join_address
     from flintmq.store.listening import ListenOptions
 
     host, port = parse_address("--listen", listen, HA_PORT)

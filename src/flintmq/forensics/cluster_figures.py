@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from flintmq.metrics.families import unread_by_group
-from flintmq.metrics.store import StoreFigures
+from flintmq.forensics.retention_plan import RetentionPlan
+from flintmq.forensics.store_figures import StoreFigures
 
 
 @dataclass(slots=True)
@@ -73,3 +74,11 @@ def cluster_groups(stores: Iterable[StoreFigures]) -> list[ClusterGroup]:
             for (name, _), messages in unread_by_group(store.retention).items():
                 found.setdefault(name, ClusterGroup(name)).goes += messages
     return sorted(found.values(), key=lambda group: (group.name is None, -group.lag, group.name or ""))
+
+
+def unread_by_group(plan: RetentionPlan) -> Counter[tuple[str | None, str]]:
+    """Return (group, topic) -> messages that go next and are unread; group None for topics without a group."""
+    found: Counter[tuple[str | None, str]] = Counter()
+    for row in plan.unread:
+        found[row.group, row.topic] += row.unread
+    return found

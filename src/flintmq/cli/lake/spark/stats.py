@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 from flintmq.cli.declare import Option
+from flintmq.cli.lake.spark_job import spark_job
 from flintmq.cli.options import (
     JsonOption,
     MasterOption,
@@ -18,7 +19,6 @@ from flintmq.cli.options import (
     examples,
 )
 from flintmq.cli.output import output
-from flintmq.cli.spark_job import spark_job
 from flintmq.cli.text import iso, note_lines, printable, size
 from flintmq.cli.values import paths_of, store_config, stores_given, time_range
 from flintmq.store.commitlog.report import LOST

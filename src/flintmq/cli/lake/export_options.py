@@ -103,15 +103,6 @@ CheckpointOption = Annotated[
     str | None,
     Option("--checkpoint", metavar="DIR", show_default=False, help="Keep a copy of the export's progress there."),
 ]
-CatalogOption = Annotated[
-    str | None,
-    Option(
-        "--catalog",
-        metavar="NAME:TABLE",
-        show_default=False,
-        help="With --to iceberg: NAMESPACE.TABLE of a catalog in PyIceberg's configuration, instead of one in DIR.",
-    ),
-]
 BROKERS_SHOWN = 30
 INTERVAL_S = 10.0
 """Seconds between micro-batches where none are given."""

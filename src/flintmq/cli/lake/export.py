@@ -7,7 +7,7 @@ from typing import Annotated
 from flintmq.cli import signals
 from flintmq.cli.command import need
 from flintmq.cli.declare import Option
-from flintmq.cli.export_options import (
+from flintmq.cli.lake.export_options import (
     INTERVAL_S,
     PARTITION_DEFAULT,
     Body,
@@ -15,7 +15,6 @@ from flintmq.cli.export_options import (
     BodyMessageOption,
     BodyOption,
     BodySchemaOption,
-    CatalogOption,
     CheckpointOption,
     Codec,
     CompressionOption,
@@ -35,6 +34,7 @@ from flintmq.cli.export_options import (
     render,
 )
 from flintmq.cli.options import (
+    CatalogOption,
     DecompressOption,
     JsonOption,
     SetOption,

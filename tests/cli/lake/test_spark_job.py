@@ -6,8 +6,8 @@ import sys
 
 import pytest
 
+from flintmq.cli.lake.spark_job import spark_job
 from flintmq.cli.output import Console
-from flintmq.cli.spark_job import spark_job
 
 
 class Session:

@@ -11,8 +11,8 @@ import flintmq
 from flintmq import Message, MessageStore, NotAStoreError
 from flintmq.cluster.member import Member
 from flintmq.config.keys import StoreConfig
-from flintmq.metrics import store as module
-from flintmq.metrics.store import StoreFigures, StoreWatch
+from flintmq.forensics import store_figures as module
+from flintmq.forensics.store_figures import StoreFigures, StoreWatch
 from flintmq.store.commitlog import log_end
 from tests.support.prometheus import only, samples
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 from flintmq.cli import signals
 from flintmq.cli.declare import Option
-from flintmq.cli.export_options import (
+from flintmq.cli.lake.export_options import (
     INTERVAL_S,
     PARTITION_DEFAULT,
     Body,
@@ -14,7 +14,6 @@ from flintmq.cli.export_options import (
     BodyMessageOption,
     BodyOption,
     BodySchemaOption,
-    CatalogOption,
     CheckpointOption,
     Codec,
     CompressionOption,
@@ -33,7 +32,9 @@ from flintmq.cli.export_options import (
     outside_stores,
     render,
 )
+from flintmq.cli.lake.spark_job import spark_job
 from flintmq.cli.options import (
+    CatalogOption,
     DecompressOption,
     JsonOption,
     MasterOption,
@@ -46,7 +47,6 @@ from flintmq.cli.options import (
     once_option,
 )
 from flintmq.cli.output import output
-from flintmq.cli.spark_job import spark_job
 from flintmq.cli.values import store_config, stores_given
 from flintmq.errors import UsageError
 

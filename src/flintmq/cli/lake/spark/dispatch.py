@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 from flintmq.cli import signals
 from flintmq.cli.declare import Option
+from flintmq.cli.lake.spark_job import spark_job
 from flintmq.cli.options import (
     Access,
     AccessOption,
@@ -22,7 +23,6 @@ from flintmq.cli.options import (
     once_option,
 )
 from flintmq.cli.output import output
-from flintmq.cli.spark_job import spark_job
 from flintmq.cli.text import note_lines, printable, size
 from flintmq.cli.values import store_config
 

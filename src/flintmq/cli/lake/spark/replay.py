@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 from flintmq.cli.declare import Argument, Option
+from flintmq.cli.lake.spark_job import spark_job
 from flintmq.cli.options import (
     Access,
     AccessOption,
@@ -19,7 +20,6 @@ from flintmq.cli.options import (
     into_option,
 )
 from flintmq.cli.output import output
-from flintmq.cli.spark_job import spark_job
 from flintmq.cli.text import printable, size
 from flintmq.cli.values import store_config
 

@@ -1,26 +1,20 @@
-"""The group `flintmq spark`: verify and rebuild here, other jobs in their own modules."""
+"""The group `flintmq spark`: verify here, other jobs in their own modules."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from flintmq.cli.commands import rebuild
 from flintmq.cli.commands.verify import print_verification
+from flintmq.cli.lake.spark import diff, dispatch, export, rebuild, replay, sink, stats
+from flintmq.cli.lake.spark_job import spark_job
 from flintmq.cli.options import (
-    Access,
-    AccessOption,
-    IntoOption,
     JsonOption,
     MasterOption,
-    Peer,
-    PeerOption,
     SetOption,
     StoreArgument,
     examples,
 )
 from flintmq.cli.output import output
-from flintmq.cli.spark import diff, dispatch, export, replay, sink, stats
-from flintmq.cli.spark_job import spark_job
 from flintmq.cli.values import store_config
 
 HELP = "Jobs on Spark, for large stores: export, rebuild and more."
@@ -28,22 +22,6 @@ EPILOG = examples(
     "flintmq spark export /var/rocketmq/store --to parquet --out /tmp/lake",
     "flintmq spark rebuild /var/rocketmq/store --into /tmp/rebuilt --master 'local[4]'",
 )
-
-
-def rebuild_command(
-    store: StoreArgument,
-    into: IntoOption,
-    peer: PeerOption = Peer.v533,
-    master: MasterOption = None,
-    access: AccessOption = Access.pread,
-    settings: SetOption = None,
-    as_json: JsonOption = False,
-) -> int:
-    """Rebuild queues and index with many workers.
-
-    The same as flintmq rebuild --engine spark; the bytes equal those of the local engine.
-    """
-    return rebuild.command(store, into, rebuild.Engine.spark, peer, master, access, settings, as_json)
 
 
 def verify_command(
@@ -69,13 +47,7 @@ COMMANDS: dict[str, tuple[Callable[..., int], str]] = {
         verify_command,
         examples("flintmq spark verify /var/rocketmq/store", "flintmq spark verify /var/rocketmq/store --json"),
     ),
-    "rebuild": (
-        rebuild_command,
-        examples(
-            "flintmq spark rebuild /var/rocketmq/store --into /tmp/rebuilt",
-            "flintmq spark rebuild /var/rocketmq/store --into /tmp/rebuilt --master 'local[4]' --json",
-        ),
-    ),
+    "rebuild": (rebuild.command, rebuild.EPILOG),
     "replay": (replay.command, replay.EPILOG),
     "sink": (sink.command, sink.EPILOG),
     "stats": (stats.command, stats.EPILOG),

@@ -17,7 +17,7 @@ from flintmq.store.layout.config_reader import read_config
 from tests.cli.conftest import Run
 from tests.compat.replication import VERSIONS, GoldenMaster, queue_units
 from tests.ha.loopback import LoopbackMaster
-from tests.ha.remoting_peer import Answer, Asked, RemotingPeer, broker, recorded, reply, strict
+from tests.remoting.remoting_peer import Answer, Asked, RemotingPeer, broker, recorded, reply, strict
 
 
 @pytest.fixture(scope="module", params=VERSIONS)

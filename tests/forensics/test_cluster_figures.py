@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 from flintmq.cluster.member import Member
 from flintmq.config.keys import StoreConfig
-from flintmq.metrics.cluster import cluster_groups, cluster_topics
-from flintmq.metrics.store import StoreWatch
+from flintmq.forensics.cluster_figures import cluster_groups, cluster_topics
+from flintmq.forensics.store_figures import StoreWatch
 from tests.compat.stores import Golden
 from tests.metrics.conftest import BROKERS
 from tests.support.java_figures import bounds, lags
 
 
-def test_groups_and_topics_over_all_brokers(cluster: Path, golden: Callable[[str], Golden]) -> None:
-    figures = [StoreWatch(Member(str(cluster / name / "store"), name), StoreConfig()).look() for name in BROKERS]
+def test_groups_and_topics_over_all_brokers(golden: Callable[[str], Golden]) -> None:
+    figures = [
+        StoreWatch(Member(str(golden(name).path), broker), StoreConfig()).look() for broker, name in BROKERS.items()
+    ]
     lag, brokers, oldest = Counter[str](), Counter[str](), {}
     messages, largest = Counter[str](), Counter[str]()
     for name in BROKERS.values():

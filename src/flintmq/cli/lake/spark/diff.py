@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from flintmq.cli.commands import diff
 from flintmq.cli.commands.diff import AArgument, BArgument, ByOption, Way
-from flintmq.cli.export_options import CatalogOption
-from flintmq.cli.options import JsonOption, MasterOption, SetOption, examples
+from flintmq.cli.lake.spark_job import spark_job
+from flintmq.cli.lake.table_diff import is_table, print_table
+from flintmq.cli.options import CatalogOption, JsonOption, MasterOption, SetOption, examples
 from flintmq.cli.output import output
-from flintmq.cli.spark_job import spark_job
 from flintmq.cli.values import store_config
 
 EPILOG = examples(
@@ -31,13 +31,13 @@ def command(
     must see the stores under the same paths.
     """
     out, config = output(as_json), store_config(settings)
-    if diff.is_table(a, b, catalog, by, config):
+    if is_table(a, b, catalog, by, config):
         from flintmq.lake.diff_table import compare_table
         from flintmq.spark.jobs.tasks import SparkWorkers
 
         with spark_job("diff", master, out) as (spark, progress):
             rows = compare_table(a, b, config, catalog=catalog, workers=SparkWorkers(spark), progress=progress)
-        diff.print_table(out, rows)
+        print_table(out, rows)
         return rows.exit_code
     from flintmq.forensics.diff.run import open_both
     from flintmq.spark.jobs.diff import compare

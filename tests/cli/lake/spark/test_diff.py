@@ -29,7 +29,7 @@ def test_two_stores(run: Run, tmp_path: Path) -> None:
 
 
 def test_what_is_wrong_is_said_before_spark_starts(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flintmq.cli.spark.diff.spark_job", None)
+    monkeypatch.setattr("flintmq.cli.lake.spark.diff.spark_job", None)
     with MessageStore(tmp_path / "a"):
         pass
     for other, text in ((tmp_path / "a", "are one store"), (tmp_path / "missing", "does not exist")):

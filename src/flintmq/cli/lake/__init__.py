@@ -1,0 +1,10 @@
+"""The commands of the lake: exports, and jobs on Spark.
+
+spark  flintmq spark NAME, one file a job
+
+export          flintmq export: messages to Parquet, Delta or Iceberg, without Spark
+export_options  arguments and options of the two exports
+spark_job       opens the Spark session of a command
+table_diff      compares a store with its table, for flintmq diff
+installation    finds out whether Spark would run, for flintmq doctor
+"""

@@ -1,0 +1,6 @@
+"""The commands of what is live: other programs are connected while they run.
+
+follow    a copy of a running broker's log, kept up to date
+serve_ha  lets followers have a store's log
+metrics   figures of stores as Prometheus text
+"""

@@ -1,0 +1,6 @@
+"""RocketMQ's remoting protocol, which its clients, brokers and name servers speak.
+
+names   the codes of requests and of answers
+frames  bytes to requests and answers, and back; knows no socket
+client  asks a broker or a name server
+"""
