@@ -26,11 +26,11 @@ PARALLEL = -n $(WORKERS) --dist loadfile --max-worker-restart=0
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install compile demo test test-pure test-spark test-newest test-oldest test-nogil check lint format types imports bench crash power power-cuts syscalls torture torture-spark torture-cluster docs coverage fuzz hostile sanitize clean distclean debian mutants mutmut branches soak matrix damage crash-sim crash-sim-pairs dist site object-servers
+.PHONY: help install compile demo test test-core test-lake test-live test-pure test-spark test-newest test-oldest test-nogil check lint format types imports bench crash power power-cuts syscalls torture torture-spark torture-cluster docs coverage fuzz hostile sanitize clean distclean debian mutants mutmut branches soak matrix damage crash-sim crash-sim-pairs dist site object-servers
 
 help: ## Print this list
 	@echo "FlintMQ: Apache RocketMQ's message store in Python. Start with: make demo, make test"
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z -]+:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' Makefile
 
 install: $(VENV)/.compiled ## Make .venv with everything in it: extras, tools, Java for Spark, compiled kernels
 
@@ -42,6 +42,10 @@ demo: install ## The whole story: orders, a stream into Delta, kill -9, the coun
 test: install ## Run the tests, WORKERS (2) files at a time; ARGS="tests/store -k recovery" for some of them
 	$(if $(ARGS),,$(BIN)/python -m tests.harness.class_archive)
 	$(BIN)/python -m pytest $(or $(ARGS),$(PARALLEL))
+
+test-core test-lake test-live: install ## Run the tests of one quarter (ARCHITECTURE.md): of the core, the lake, or what is live
+	$(BIN)/python -m tests.harness.class_archive
+	$(BIN)/python -m pytest $(PARALLEL) --quarter $(@:test-%=%) $(ARGS)
 
 object-servers: ## Build the servers that tests of object storage run (Go, npm, Maven) into build/object-servers
 	GOBIN=$(CURDIR)/$(SERVERS)/bin go install github.com/versity/versitygw/cmd/versitygw@v1.8.0

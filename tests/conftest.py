@@ -9,7 +9,7 @@ import pytest
 
 from flintmq.kernels import _select
 from tests.compat.stores import GOLDEN_NAMES, Golden
-from tests.harness import class_archive, order, turns
+from tests.harness import class_archive, order, quarters, turns
 from tests.harness.one_java import OneJava
 from tests.harness.pages import ENVIRONMENT
 from tests.harness.skips import register
@@ -25,6 +25,11 @@ os.environ.setdefault("SPARK_LAUNCHER_OPTS", class_archive.QUICK)
 os.environ["FLINTMQ_ZONE_MAPS"] = "off"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """`--quarter`: only the tests of one quarter."""
+    quarters.add_option(parser)
+
+
 def pytest_configure(config: pytest.Config) -> None:
     """A skip that nobody allowed is a failure; several workers get the longest files first."""
     register(config)
@@ -33,7 +38,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """With several workers: of families of alike tests those of today, the longest files first."""
+    """Those of a quarter; with several workers, of families of alike tests those of today, the longest files first."""
+    quarters.take(config, items)
     turns.take(config, items)
     order.sort(config, items)
 

@@ -60,7 +60,10 @@ def cluster_topics(stores: Iterable[StoreFigures]) -> list[ClusterTopic]:
 
 
 def cluster_groups(stores: Iterable[StoreFigures]) -> list[ClusterGroup]:
-    """Return the groups that have an offset or lose messages, those with most lag first; the nameless one last."""
+    """Return the groups that have an offset or lose messages, by their lag.
+
+    The most lag comes first, the nameless group last.
+    """
     found: dict[str | None, ClusterGroup] = {}
     for store in stores:
         for group in {lag.group for lag in store.lags}:
@@ -77,7 +80,10 @@ def cluster_groups(stores: Iterable[StoreFigures]) -> list[ClusterGroup]:
 
 
 def unread_by_group(plan: RetentionPlan) -> Counter[tuple[str | None, str]]:
-    """Return (group, topic) -> messages that go next and are unread; group None for topics without a group."""
+    """Return (group, topic) -> messages that go next and are unread.
+
+    The group is None for topics without one.
+    """
     found: Counter[tuple[str | None, str]] = Counter()
     for row in plan.unread:
         found[row.group, row.topic] += row.unread

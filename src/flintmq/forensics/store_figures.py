@@ -28,7 +28,7 @@ QUEUES_AGAIN_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """What a group has not consumed of a topic.
+    """The messages of a topic that a group has not consumed.
 
     Attributes:
         messages: number of messages after its committed offsets, over all queues.
@@ -45,18 +45,18 @@ class GroupLag:
 
 @dataclass(frozen=True, slots=True)
 class CopyState:
-    """How far a copy of a master's log is, as its follower noted it and its files show.
+    """The state of a copy of a master's log, as its follower noted it and its files show.
 
     Attributes:
         connected: a follower has the store open, and its master answers.
         lag_ms: ms for which the copy may lack messages of its master; None if nobody knows.
-        behind: bytes of the master's log that it lacks; None likewise.
+        lacks: bytes of the master's log that are not here; None likewise.
         heard_ms: when the master last sent a byte, Unix time in ms; None likewise.
     """
 
     connected: bool
     lag_ms: int | None = None
-    behind: int | None = None
+    lacks: int | None = None
     heard_ms: int | None = None
 
 
@@ -178,7 +178,7 @@ class StoreWatch:
     def _time(
         self, lookup: QueueLookup, one: OffsetSummary, known: dict[tuple[QueueName, int], int | None]
     ) -> int | None:
-        """Return the store time of the first message that is not consumed; None if it cannot be read."""
+        """Return the store time of the first message not consumed; None if it cannot be read."""
         place = QueueName(one.topic, one.queue_id), one.max_offset - one.lag
         if place in known:
             self._times[place] = known[place]
@@ -192,7 +192,7 @@ class StoreWatch:
 
 
 def _same(lookup: QueueLookup, now: Snapshot) -> bool:
-    """Return whether nothing changed since a look: log, config/, the facts of the last stop, and none is due."""
+    """Return whether nothing changed since a look, and nothing is to be dispatched."""
     before = lookup.snapshot
     return (
         (before.end, before.log.min_offset, len(before.log.files)) == (now.end, now.log.min_offset, len(now.log.files))
@@ -203,7 +203,10 @@ def _same(lookup: QueueLookup, now: Snapshot) -> bool:
 
 
 def _flush_behind(snapshot: Snapshot) -> int | None:
-    """Return the bytes that are not known to be on disk; None for a store of RocketMQ that is in use or was killed."""
+    """Return the bytes that are not known to be on disk.
+
+    None for a store of RocketMQ that is in use or was killed.
+    """
     facts = snapshot.facts
     if facts.clean and not facts.live:
         return 0

@@ -51,8 +51,8 @@ def add_copy(page: Page, member: Member, figures: StoreFigures) -> None:
     page.add("flintmq_follower_connected", int(copy.connected), labels)
     if copy.lag_ms is not None:
         page.add("flintmq_follower_lag_seconds", copy.lag_ms / 1000, labels)
-    if copy.behind is not None:
-        page.add("flintmq_follower_behind_bytes", copy.behind, labels)
+    if copy.lacks is not None:
+        page.add("flintmq_follower_behind_bytes", copy.lacks, labels)
     if copy.heard_ms is not None:
         page.add("flintmq_follower_last_contact_timestamp_seconds", copy.heard_ms / 1000, labels)
 

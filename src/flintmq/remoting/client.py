@@ -1,4 +1,4 @@
-"""A client of RocketMQ's remoting protocol that asks one thing at a time, and the addresses of its peers."""
+"""Asks brokers and name servers one thing at a time, and reads their addresses."""
 
 from __future__ import annotations
 

@@ -34,7 +34,7 @@ class Compared(Protocol):
 
     @property
     def notes(self) -> list[str]:
-        """What else is to be said, a sentence each."""
+        """Sentences about all else that was found."""
 
     def as_dict(self) -> dict[str, Any]:
         """Return the counts, for programs."""

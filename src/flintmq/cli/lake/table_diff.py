@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 from flintmq.cli.command import need
 from flintmq.cli.commands.diff import Way, counted, json_lines, runs_and_notes
-from flintmq.cli.output import Output
 from flintmq.cli.text import printable
-from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
 
 if TYPE_CHECKING:
+    from flintmq.cli.output import Output
+    from flintmq.config.keys import StoreConfig
     from flintmq.lake.diff_table import TableComparison
 
 

@@ -6,10 +6,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 
-from tests.cli.lake.spark.test_group import Calls, spark
-
 from flintmq.lake.export import Exported
 from tests.cli.conftest import Run
+from tests.cli.lake.spark.test_group import Calls, spark
 
 __all__ = ["spark"]  # a fixture
 

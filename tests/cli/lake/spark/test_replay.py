@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from tests.cli.lake.spark.test_group import Calls
 
 from flintmq.spark.jobs.replay.job import Replayed
 from tests.cli.conftest import Run
+from tests.cli.lake.spark.test_group import Calls
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 

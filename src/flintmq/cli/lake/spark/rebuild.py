@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from flintmq.cli.commands import rebuild
 from flintmq.cli.lake.spark_job import spark_job
 from flintmq.cli.options import (
@@ -16,9 +18,11 @@ from flintmq.cli.options import (
     StoreArgument,
     examples,
 )
-from flintmq.cli.output import Output
-from flintmq.config.keys import StoreConfig
-from flintmq.forensics.rebuild import Rebuilt
+
+if TYPE_CHECKING:
+    from flintmq.cli.output import Output
+    from flintmq.config.keys import StoreConfig
+    from flintmq.forensics.rebuild import Rebuilt
 
 EPILOG = examples(
     "flintmq spark rebuild /var/rocketmq/store --into /tmp/rebuilt",
