@@ -8,8 +8,18 @@ import time
 import pyarrow as pa
 import pytest
 
-from flintmq.errors import CorruptStoreError, StoreError, UnsupportedFormatError
-from flintmq.spark.jobs.tasks import answer_of, parallelism, run_tasks
+from flintmq.errors import (
+    CorruptStoreError,
+    DivergedError,
+    FormatError,
+    LostLogError,
+    MissingExtraError,
+    OffsetGoneError,
+    StoreError,
+    UnknownTopicError,
+    UnsupportedFormatError,
+)
+from flintmq.spark.jobs.tasks import answer_of, error_in, parallelism, run_tasks
 
 pytestmark = pytest.mark.spark
 
@@ -69,17 +79,38 @@ class Attempts:
         raise self.error
 
 
+def answer_to(function):
+    return error_in(json.loads(answer_of(0, function, None).column("answer")[0].as_py()))
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        LostLogError("/s/commitlog/0", 17, "two files are missing", "bring them back"),
+        DivergedError("diverged", "the log is another one"),
+        OffsetGoneError("gone", "the master deleted it"),
+        FormatError("short", 3),
+        UnknownTopicError("no such topic"),
+        MissingExtraError("pip install 'flintmq[delta]'"),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+def test_errors_of_every_form_come_back(error, tmp_path):
+    """LostLogError, and those of a follower, came back as a TypeError of their constructors."""
+    found = answer_to(Attempts(tmp_path, error))
+    assert type(found) is type(error)
+    assert str(found) == str(error) and vars(found) == vars(error)
+
+
 MISTAKES = (KeyError("a"), IndexError(1), TypeError("b"), ValueError("c\nd"), AttributeError("e"), RuntimeError("f"))
 
 
 @pytest.mark.parametrize("error", [*MISTAKES, ZeroDivisionError(), pa.ArrowInvalid("g")], ids=repr)
 def test_a_mistake_of_a_program_is_no_reason_to_try_again(error, tmp_path):
     """It comes back as an answer, in one line, which Spark takes for a task that is done."""
-    answer = json.loads(answer_of(0, Attempts(tmp_path, error), None).column("answer")[0].as_py())["error"]
-    assert answer["class"] == "StoreError" and "\n" not in answer["text"]
-    assert re.match(
-        rf"internal error in a task: {type(error).__name__}: .*\(test_tasks\.py:\d+\); please", answer["text"]
-    )
+    answer = answer_to(Attempts(tmp_path, error))
+    assert type(answer) is StoreError and "\n" not in str(answer)
+    assert re.match(rf"internal error in a task: {type(error).__name__}: .*\(test_tasks\.py:\d+\); please", str(answer))
     assert len(list(tmp_path.iterdir())) == 1
 
 

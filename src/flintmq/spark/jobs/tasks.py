@@ -9,8 +9,10 @@ to Spark, which tries again.
 
 from __future__ import annotations
 
+import base64
 import json
 import os
+import pickle
 import threading
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -18,8 +20,7 @@ from contextlib import contextmanager
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from flintmq import errors
-from flintmq.errors import CorruptStoreError, FlintError, StoreError
+from flintmq.errors import FlintError, StoreError
 from flintmq.spark.worker import freeze_once
 from flintmq.storage.stop_event import StopEvent
 
@@ -114,7 +115,7 @@ def collect_answers(
     assert answers.keys() == set(range(count))  # Spark gives each task's rows once
     for number in range(count):
         if "error" in answers[number]:
-            raise _error(answers[number]["error"])
+            raise error_in(answers[number])
     return [answers[number] for number in range(count)]
 
 
@@ -140,7 +141,7 @@ def answer_of(number: int, function: Callable[[Item], dict[str, Any]], item: Ite
     try:
         answer = function(item)
     except FlintError as error:
-        answer = {"error": _error_answer(error)}
+        answer = {"error": _packed(error)}
     except (OSError, MemoryError):
         raise
     except Exception as error:
@@ -148,26 +149,17 @@ def answer_of(number: int, function: Callable[[Item], dict[str, Any]], item: Ite
         what = " ".join(f"{type(error).__name__}: {error}".split())[:200]
         where = f"{os.path.basename(place.filename)}:{place.lineno}"
         text = f"internal error in a task: {what} ({where}); please report it with the output of `flintmq doctor`"
-        answer = {"error": _error_answer(StoreError(text))}
+        answer = {"error": _packed(StoreError(text))}
     return pa.RecordBatch.from_pydict({"number": pa.array([number], pa.int64()), "answer": [json.dumps(answer)]})
 
 
-def _error_answer(error: FlintError) -> dict[str, Any]:
-    answer: dict[str, Any] = {"class": type(error).__name__, "text": str(error)}
-    if isinstance(error, CorruptStoreError):
-        answer.update(file=error.file, position=error.position, reason=error.reason)
-    return answer
+def _packed(error: FlintError) -> str:
+    return base64.b64encode(pickle.dumps(error)).decode("ascii")
 
 
-def _error(answer: dict[str, Any]) -> FlintError:
-    """Make the error that a task returned as its answer."""
-    kind = getattr(errors, answer["class"], StoreError)
-    error: FlintError
-    if kind is CorruptStoreError:
-        error = CorruptStoreError(answer["file"], answer["position"], answer["reason"])
-    else:
-        error = kind(answer["text"])
-    error.args = (answer["text"],)
+def error_in(answer: dict[str, Any]) -> FlintError:
+    """Return the error that a task gave as its answer, of its class and with its fields."""
+    error: FlintError = pickle.loads(base64.b64decode(answer["error"]))  # noqa: S301 - a task of this job packed it
     return error
 
 
