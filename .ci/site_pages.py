@@ -18,7 +18,15 @@ LINK = re.compile(r"\]\((?![a-z]+:|#)([^)\s#]+)(#[^)\s]*)?\)")
 REFERENCE: dict[str, tuple[str, list[str]]] = {
     "reading": (
         "Reading a store",
-        ["flintmq.open_store", "flintmq.StoreView", "flintmq.StoredMessage", "flintmq.store.commitlog.report.Report"],
+        [
+            "flintmq.open_store",
+            "flintmq.StoreView",
+            "flintmq.QueueInfo",
+            "flintmq.StoredMessage",
+            "flintmq.Messages",
+            "flintmq.tabular.Tabular",
+            "flintmq.Report",
+        ],
     ),
     "writing": (
         "Writing a store",

@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import inspect
+import re
 import subprocess
 import sys
 import types
+from pathlib import Path
+
+import pytest
 
 import flintmq
+from flintmq import errors
 
 
 def test_each_name_is_there():
@@ -40,7 +46,7 @@ def test_the_names_that_the_documentation_promises():
 
 
 def test_dir_and_unknown_names():
-    assert set(flintmq.__all__) <= set(dir(flintmq))
+    assert dir(flintmq) == flintmq.__all__, "no module of ours, and nothing that the file imports for itself"
     assert not hasattr(flintmq, "no_such_name")
 
 
@@ -55,3 +61,45 @@ def test_a_lazy_name_brings_its_module_only_when_asked():
         "import sys, flintmq; assert 'pyarrow' not in sys.modules; flintmq.scan_arrow; assert 'pyarrow' in sys.modules"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_each_error_is_a_public_name():
+    ours = {name for name, one in vars(errors).items() if isinstance(one, type) and one.__module__ == errors.__name__}
+    assert len(ours) == 22 and ours - set(flintmq.__all__) == set()
+
+
+def test_the_signature_of_a_store_shows_what_users_give():
+    shown = set(inspect.signature(flintmq.MessageStore).parameters)
+    assert {"path", "config", "dev", "peer", "unique_keys", "keys"} <= shown
+    assert shown & {"effects", "services", "cut_at"} == set()
+
+    class Own(flintmq.MessageStore):
+        def __init__(self, only: str) -> None:
+            super().__init__(only)
+
+    assert list(inspect.signature(Own).parameters) == ["only"], "a class made of it shows its own"
+
+
+def test_pages_need_no_inner_path():
+    """A page that a user copies from imports public names only: packages, and what each lists."""
+    root = Path(__file__).parents[1]
+    pages = [root / "README.md", *(root / "docs" / "guide").glob("*.md"), *(root / "docs" / "spark").glob("*.md")]
+    pages += [root / "docs" / "operations" / f"{name}.md" for name in ("copy", "diff", "follow")]
+    public = {"flintmq", "flintmq.spark", "flintmq.ha", "flintmq.testing", "flintmq.testing.damage", "flintmq.errors"}
+    inner = {
+        (page.name, home)
+        for page in pages
+        for home in re.findall(
+            r"(?:from |import |`)(flintmq(?:\.[a-z_]+)+)(?=[ .`(])", page.read_text(encoding="utf-8")
+        )
+        if home not in public and home.rpartition(".")[0] not in public
+    }
+    assert inner == set()
+
+
+def test_the_jobs_of_spark_are_public_names():
+    pytest.importorskip("pyspark", reason="pyspark is not installed")
+    import flintmq.spark
+
+    assert [name for name in flintmq.spark.__all__ if not callable(getattr(flintmq.spark, name))] == []
+    assert {"dispatch", "export", "rebuild", "replay", "stats", "verify"} <= set(flintmq.spark.__all__)

@@ -5,12 +5,24 @@ from __future__ import annotations
 import hashlib
 import ipaddress
 import pickle
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
 from flintmq.errors import FormatError
-from flintmq.message import COLUMNS, StoredMessage, stored_message
+from flintmq.message import (
+    COLUMNS,
+    ColumnsResult,
+    Message,
+    PutMessageStatus,
+    PutResult,
+    PutRule,
+    StoredMessage,
+    refused,
+    stored_message,
+)
+from flintmq.store.message_store import MessageStore
 from tests.compat.stores import Golden
 
 # The schema's order is part of the contract (docs/operations/json.md).
@@ -67,9 +79,34 @@ def test_it_shows_where_it_stands(golden):
     store = golden("poison")
     row = store.rows[0]
     assert repr(read(store, row)) == (
-        f"StoredMessage(topic={row['topic']!r}, queue_id={row['queue_id']}, queue_offset={row['queue_offset']}, "
-        f"physical_offset=0, size={row['size']})"
+        "StoredMessage(topic='Fine', queue_id=0, queue_offset=0, keys='before0', tags=None, physical_offset=0, "
+        f"size=133, stored=2026-11-20T09:36:01.553Z, body={read(store, row).body!r})"
     )
+
+
+def test_a_long_body_and_long_keys_are_shown_by_their_begin(tmp_path: Path):
+    with MessageStore(tmp_path, dev=True) as store:
+        store.put(Message("T", b"x" * 1_000_000, keys="k" * 1000))
+        store.wait_dispatched(10)
+        shown = repr(store.get("T", 0, 0).messages[0])
+    assert f"body={b'x' * 40!r}... (1000000 bytes)" in shown and "... (1002 characters)" in shown and len(shown) < 500
+
+
+def test_times_are_datetimes_too(golden):
+    store = golden("poison")
+    first = read(store, store.rows[0])
+    assert first.stored == datetime(2026, 11, 20, 9, 36, 1, 553_000, UTC) and first.stored.tzinfo is UTC
+    assert first.born == datetime(2023, 11, 14, 22, 13, 20, tzinfo=UTC)
+    odd = Message("T", born_timestamp=1 << 62)
+    assert odd.born is None and Message("T").born is None, "no year from 1 to 9999; the store's clock"
+    assert Message("T", born_timestamp=0).born == datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def test_results_say_when_it_was_stored():
+    at = datetime(2026, 11, 20, 9, 36, 1, 553_000, UTC)
+    assert PutResult(PutMessageStatus.PUT_OK, 0, 0, 100, 1795167361553).stored == at
+    assert ColumnsResult(PutMessageStatus.PUT_OK, 2, 0, 200, {}, 1795167361553).stored == at
+    assert refused(PutRule.TOPIC).stored is None and ColumnsResult(PutMessageStatus.MESSAGE_ILLEGAL).stored is None
 
 
 def test_bytes_that_are_no_record():

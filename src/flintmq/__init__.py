@@ -10,32 +10,48 @@ Importing this package is cheap: each name loads its module when it is first use
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+import typing as _typing
 
 from flintmq.errors import (
     ConfigError,
     CorruptStoreError,
+    DamagedStreamError,
+    DivergedError,
     FlintError,
     FormatError,
     JavaNotFoundError,
+    LostLogError,
     MessageNotFoundError,
     MissingExtraError,
     NotAStoreError,
+    OffsetGoneError,
     PutFailedError,
     PutUnknownError,
+    ReplicationError,
     StoreAccessError,
     StoreError,
     StoreLockedError,
+    UnfinishedError,
+    UnknownTopicError,
     UnsupportedFormatError,
     UsageError,
 )
-from flintmq.version import OURS
+from flintmq.version import OURS as __version__
 
-if TYPE_CHECKING:
+if _typing.TYPE_CHECKING:
+    from flintmq.arrow.schema import SCHEMA, VIEW_SCHEMA
     from flintmq.config.keys import StoreConfig
+    from flintmq.forensics.copy import copy_some, copy_whole
+    from flintmq.forensics.diff.run import compare
+    from flintmq.forensics.verify.run import verify
+    from flintmq.format.inner_batch import iterate as inner_messages
     from flintmq.frames.dataset import dataset
     from flintmq.frames.polars import scan_polars
     from flintmq.frames.scan import scan_arrow
+    from flintmq.lake.diff_table import compare_table
+    from flintmq.lake.export_once import export
+    from flintmq.lake.export_stream import export_stream
+    from flintmq.lake.parquet import partition_value
     from flintmq.message import (
         COLUMNS,
         ColumnsResult,
@@ -43,6 +59,7 @@ if TYPE_CHECKING:
         GetMessageStatus,
         GetResult,
         Message,
+        Messages,
         Outcome,
         PutMessageStatus,
         PutResult,
@@ -51,98 +68,64 @@ if TYPE_CHECKING:
     )
     from flintmq.metrics.engine import engine_metrics
     from flintmq.metrics.stores import store_metrics
+    from flintmq.store.commitlog.report import Damage, LogNote, Report
     from flintmq.store.consumer.consumer import Consumer
     from flintmq.store.message_store import MessageStore
-    from flintmq.store.view import StoreView, open_store
-
-__version__ = OURS
+    from flintmq.store.view import QueueInfo, StoreView, open_store
 
 __all__ = [
-    "COLUMNS",
-    "ColumnsResult",
-    "ConfigError",
-    "Consumer",
-    "CorruptStoreError",
-    "FlintError",
-    "FormatError",
-    "GetBatchResult",
-    "GetMessageStatus",
-    "GetResult",
-    "JavaNotFoundError",
-    "Message",
-    "MessageNotFoundError",
-    "MessageStore",
-    "MissingExtraError",
-    "NotAStoreError",
-    "Outcome",
-    "PutFailedError",
-    "PutMessageStatus",
-    "PutResult",
-    "PutRule",
-    "PutUnknownError",
-    "StoreAccessError",
-    "StoreConfig",
-    "StoreError",
-    "StoreLockedError",
-    "StoreView",
-    "StoredMessage",
-    "UnsupportedFormatError",
-    "UsageError",
-    "__version__",
-    "dataset",
-    "engine_metrics",
-    "open_store",
-    "scan_arrow",
-    "scan_polars",
-    "store_metrics",
-]
+    "COLUMNS", "ColumnsResult", "ConfigError", "Consumer", "CorruptStoreError", "Damage", "DamagedStreamError",
+    "DivergedError", "FlintError", "FormatError", "GetBatchResult", "GetMessageStatus", "GetResult",
+    "JavaNotFoundError", "LogNote", "LostLogError", "Message", "MessageNotFoundError", "MessageStore", "Messages",
+    "MissingExtraError", "NotAStoreError", "OffsetGoneError", "Outcome", "PutFailedError", "PutMessageStatus",
+    "PutResult", "PutRule", "PutUnknownError", "QueueInfo", "ReplicationError", "Report", "SCHEMA",
+    "StoreAccessError", "StoreConfig", "StoreError", "StoreLockedError", "StoreView", "StoredMessage",
+    "UnfinishedError", "UnknownTopicError", "UnsupportedFormatError", "UsageError", "VIEW_SCHEMA", "__version__",
+    "compare", "compare_table", "copy_some", "copy_whole", "dataset", "engine_metrics", "export", "export_stream",
+    "inner_messages", "open_store", "partition_value", "scan_arrow", "scan_polars", "store_metrics", "verify",
+]  # fmt: skip
 
 _LAZY = {
-    "StoreConfig": "flintmq.config.keys",
-    **dict.fromkeys(
-        (
-            "COLUMNS",
-            "ColumnsResult",
-            "GetBatchResult",
-            "GetMessageStatus",
-            "GetResult",
-            "Message",
-            "Outcome",
-            "PutMessageStatus",
-            "PutResult",
-            "PutRule",
-            "StoredMessage",
-        ),
-        "flintmq.message",
-    ),
-    "Consumer": "flintmq.store.consumer.consumer",
-    "MessageStore": "flintmq.store.message_store",
-    "open_store": "flintmq.store.view",
-    "StoreView": "flintmq.store.view",
-    "dataset": "flintmq.frames.dataset",
-    "scan_arrow": "flintmq.frames.scan",
-    "scan_polars": "flintmq.frames.polars",
+    name: home
+    for home, names in {
+        "flintmq.config.keys": "StoreConfig",
+        "flintmq.message": "COLUMNS ColumnsResult GetBatchResult GetMessageStatus GetResult Message Messages Outcome "
+        "PutMessageStatus PutResult PutRule StoredMessage",
+        "flintmq.store.consumer.consumer": "Consumer",
+        "flintmq.store.message_store": "MessageStore",
+        "flintmq.store.view": "QueueInfo StoreView open_store",
+        "flintmq.store.commitlog.report": "Damage LogNote Report",
+        "flintmq.arrow.schema": "SCHEMA VIEW_SCHEMA",
+        "flintmq.format.inner_batch": "inner_messages",
+        "flintmq.frames.dataset": "dataset",
+        "flintmq.frames.scan": "scan_arrow",
+        "flintmq.frames.polars": "scan_polars",
+        "flintmq.forensics.copy": "copy_some copy_whole",
+        "flintmq.forensics.diff.run": "compare",
+        "flintmq.forensics.verify.run": "verify",
+    }.items()
+    for name in names.split()
 }
+"""Public name -> its module; those of the other quarters are hooks."""
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> _typing.Any:
     """Load the module of a public name on first use.
 
     Raises:
         MissingExtraError: the name needs pyarrow, which is not installed.
     """
-    if name in ("config", "message"):  # modules that are available without an import of their own
-        from importlib import import_module
+    from importlib import import_module
 
+    if name in ("config", "message"):  # modules that are available without an import of their own
         return import_module(f"flintmq.{name}")
     if name not in __all__:
         raise AttributeError(f"module 'flintmq' has no attribute {name!r}")
-    from importlib import import_module
-
     from flintmq import hooks
 
+    inner = "iterate" if name == "inner_messages" else name
     try:
-        found = getattr(import_module(_LAZY[name]), name) if name in _LAZY else hooks.load(name)
+        found = getattr(import_module(_LAZY[name]), inner) if name in _LAZY else hooks.load(name)
     except ModuleNotFoundError as error:
         if error.name != "pyarrow":
             raise
@@ -152,5 +135,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    """Return the public names, including those not loaded yet."""
-    return sorted({*globals(), *__all__})
+    """Return the public names, those not loaded yet among them, and nothing else."""
+    return list(__all__)

@@ -11,18 +11,22 @@ Columns describe the record in the log. The options `decompress` and `explode` c
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from datetime import datetime
 from enum import Enum
 from functools import lru_cache
+from importlib import import_module
 from typing import Any
 
 from flintmq.format import message_id, properties, record
 from flintmq.format.record_view import SIZE
-from flintmq.format.text import java_decode
+from flintmq.format.text import brief, iso, java_decode, utc
 from flintmq.kernels.fetch import RecordBytes
 from flintmq.kernels.message import Message as Message
 from flintmq.kernels.message import PutResult as PutResult
 from flintmq.kernels.message import raise_for
+from flintmq.tabular import Tabular, html
 
 # Caches: a log contains few topics and hosts, again and again.
 _topic_text = lru_cache(1024)(java_decode)
@@ -55,6 +59,9 @@ COLUMNS = (
 )
 MEMBER_COLUMNS = ("broker", "store")
 """Columns that follow where several stores are read as one: the broker's name, and the store's path or URL."""
+
+
+_TOLD = ("topic", "queue_id", "queue_offset", "keys", "tags", "physical_offset", "size")
 
 
 class StoredMessage(RecordBytes):
@@ -140,6 +147,11 @@ class StoredMessage(RecordBytes):
         return self.fields.born_timestamp
 
     @property
+    def born(self) -> datetime | None:
+        """Sender's clock in UTC; None outside the years 1 to 9999."""
+        return utc(self.born_timestamp)
+
+    @property
     def born_host(self) -> str:
         """Sender, `ip:port` or `[ipv6]:port`."""
         return _host_text(self.fields.born_host)
@@ -148,6 +160,11 @@ class StoredMessage(RecordBytes):
     def store_timestamp(self) -> int:
         """Broker's clock, ms."""
         return self.fields.store_timestamp
+
+    @property
+    def stored(self) -> datetime | None:
+        """Broker's clock in UTC; None outside the years 1 to 9999."""
+        return utc(self.store_timestamp)
 
     @property
     def store_host(self) -> str:
@@ -201,10 +218,20 @@ class StoredMessage(RecordBytes):
         return hash(self.raw)
 
     def __repr__(self) -> str:
-        return (
-            f"StoredMessage(topic={self.topic!r}, queue_id={self.queue_id}, queue_offset={self.queue_offset}, "
-            f"physical_offset={self.physical_offset}, size={self.size})"
-        )
+        named = [f"{name}={brief(getattr(self, name))}" for name in _TOLD]
+        return f"StoredMessage({', '.join(named)}, stored={iso(self.store_timestamp)}, body={brief(self.body)})"
+
+    def _repr_html_(self) -> str:
+        return html(("column", "value"), self.as_row().items())
+
+
+class Messages(Tabular, list[StoredMessage]):
+    """A list of messages that is also a table.
+
+    `query` returns one; `Messages(consumer.poll())` makes one of other messages.
+    """
+
+    __slots__ = ()
 
 
 def stored_message(data: bytes | bytearray | memoryview, at: int) -> StoredMessage:
@@ -480,6 +507,11 @@ class ColumnsResult:
         raise_for(self)
 
     @property
+    def stored(self) -> datetime | None:
+        """Store time of all in UTC; None if nothing was stored."""
+        return utc(self.store_timestamp) if self.count else None
+
+    @property
     def outcome(self) -> Outcome:
         """The certainty about the rows.
 
@@ -489,7 +521,7 @@ class ColumnsResult:
 
 
 @dataclass(frozen=True, slots=True)
-class GetResult:
+class GetResult(Tabular):
     """The result of a get.
 
     Attributes:
@@ -505,9 +537,12 @@ class GetResult:
     min_offset: int
     max_offset: int
 
+    def _each_message(self) -> list[StoredMessage]:
+        return self.messages
+
 
 @dataclass(frozen=True, slots=True)
-class GetBatchResult:
+class GetBatchResult(Tabular):
     """The result of a get_batch.
 
     Attributes:
@@ -522,3 +557,10 @@ class GetBatchResult:
     next_begin_offset: int
     min_offset: int
     max_offset: int
+
+    def _table(self, columns: Sequence[str] | None) -> Any:
+        table = import_module("pyarrow").Table.from_batches([self.batch])
+        return table if columns is None else table.select(columns)
+
+    def _shown(self) -> tuple[Sequence[str], Iterable[Sequence[object]]]:
+        return ("column", "type"), ((field.name, str(field.type)) for field in self.batch.schema)

@@ -183,3 +183,13 @@ def test_a_reason_survives_and_makes_no_other_result():
     assert all(rule.status is not PutMessageStatus.PUT_OK and "\n" not in str(rule) for rule in PutRule)
     page = (Path(__file__).parents[2] / "docs" / "guide" / "engine.md").read_text()
     assert all(f"| `{rule.id}` | `{rule.status.name}` | {rule.text} |" in page for rule in PutRule)
+
+
+def test_a_message_shows_the_begin_of_its_body_and_what_is_no_default():
+    assert repr(Message("T")) == "Message(topic='T', body=b'')"
+    assert repr(Message("T", b"hi", keys="k", wait=False, queue_id=3)) == (
+        "Message(topic='T', body=b'hi', keys='k', queue_id=3, wait=False)"
+    )
+    assert repr(Message("T", born_timestamp=0)) == "Message(topic='T', body=b'', born_timestamp=0)"
+    whole = repr(Message("T", b"x" * 4_000_000, properties={"p": "v" * 30_000}))
+    assert f"body={b'x' * 40!r}... (4000000 bytes)" in whole and len(whole) < 300

@@ -49,7 +49,7 @@ def cases(rolled):
 
 
 @pytest.mark.parametrize("number", range(11))
-def test_strict_fails_and_lenient_reads_what_there_is(rolled, capsys, number):
+def test_strict_fails_and_lenient_reads_what_there_is(rolled, caplog, number):
     """Each with one line that names what was asked for; lenient, the rows that are there, and the line as a note."""
     store, _ = rolled
     options, rows, complaint = cases(rolled)[number]
@@ -58,18 +58,18 @@ def test_strict_fails_and_lenient_reads_what_there_is(rolled, capsys, number):
     with pytest.raises((StoreError, UsageError)) as caught:
         partitions(store.path, **options)
     assert complaint in str(caught.value) and "\n" not in str(caught.value)
-    assert not capsys.readouterr().err
+    assert not caplog.records
     want = [row["physical_offset"] for row in rows]
     assert offsets(store.path, failOnDataLoss="false", **options) == want
-    (line,) = capsys.readouterr().err.splitlines()
-    assert line.startswith("flintmq: ") and complaint in line
+    (line,) = caplog.records
+    assert (line.name, line.levelname) == ("flintmq.spark", "WARNING") and complaint in line.getMessage()
 
 
-def test_many_losses_are_one_line(golden, capsys):
+def test_many_losses_are_one_line(golden, caplog):
     store = golden("basic")
     far = {topic: {str(queue): 10**6 for queue in range(4)} for topic in ("Orders", "Payments")}
     assert read(store.path, subscribe="Orders,Payments", startingOffsets=json.dumps(far), failOnDataLoss="false") == []
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = (record.getMessage() for record in caplog.records)
     assert "asks for 1000000" in line and line.endswith("and 7 more like it")
 
 

@@ -70,7 +70,7 @@ def test_other_processes_are_left_alone(monkeypatch):
 
 
 @pytest.mark.parametrize("reader", [BatchReader, HistoryReader])
-def test_a_plan_tells_notes_of_one_kind_in_one_line(reader, capsys, monkeypatch):
+def test_a_plan_tells_notes_of_one_kind_in_one_line(reader, caplog, monkeypatch):
     """Spark plans anew for each action, in a new process; what a read goes on without is named each time."""
 
     def plan(given, *_):
@@ -86,9 +86,9 @@ def test_a_plan_tells_notes_of_one_kind_in_one_line(reader, capsys, monkeypatch)
     one = reader.__new__(reader)
     one.options = SimpleNamespace(least_splits=1)
     assert one.partitions() == []
-    assert capsys.readouterr().err.splitlines() == [
-        "flintmq: offset 0: store time steps back (and 8 more notes like it; `flintmq verify` shows all)",
-        "flintmq: offset 9: stale",
-        "flintmq: store a is left out",
-        "flintmq: store b is left out",
+    assert [record.getMessage() for record in caplog.records] == [
+        "offset 0: store time steps back (and 8 more notes like it; `flintmq verify` shows all)",
+        "offset 9: stale",
+        "store a is left out",
+        "store b is left out",
     ]

@@ -330,7 +330,7 @@ def service_of(folder: Path, effects: Faulty, **more: Any) -> AllocationService:
     def make(start: int, window: int | None) -> MappedFile:
         return MappedFile.create(str(folder / f"{start:020d}"), start, SIZE, effects, window=window)
 
-    return AllocationService(make, SIZE, effects, **more)
+    return AllocationService(make, SIZE, effects, place=str(folder), **more)
 
 
 def test_failures_are_told_until_it_works_again_and_successes_with_their_time(
@@ -339,7 +339,7 @@ def test_failures_are_told_until_it_works_again_and_successes_with_their_time(
     caplog.set_level(logging.INFO, "flintmq.allocation")
     effects = Clock()
     service = service_of(tmp_path, effects)
-    warning = "the log file at offset {} cannot be made (No space left on device)"
+    warning = f"{tmp_path}: the log file at offset {{}} cannot be made (No space left on device)"
     effects.refuse("sync", error=errno.ENOSPC, times=2)
     for _ in range(2):
         with pytest.raises(OSError):
@@ -475,7 +475,7 @@ def test_the_thread_outlives_an_error_of_a_step_ahead(tmp_path: Path, caplog: py
     assert service.file_at(0).start == 0
     service.stop()
     told = {(r.levelname, r.getMessage(), str(r.exc_info and r.exc_info[1])) for r in caplog.records}
-    assert told == {("ERROR", "preparing log files ahead of the writer failed", "no pages")}
+    assert told == {("ERROR", f"{tmp_path}: preparing log files ahead of the writer failed", "no pages")}
 
 
 class Alarm(Exception):

@@ -59,7 +59,7 @@ def _needs_direct_io(tmp_path: Path) -> None:
 
 
 def direct_file(folder: Path, effects: Effects, size: int = 4 * SIZE) -> tuple[TransientStorePool, MappedFile]:
-    pool = TransientStorePool(1, min(size, 4 * SIZE), effects, direct=True)
+    pool = TransientStorePool(1, min(size, 4 * SIZE), effects, direct=True, place="log")
     file = MappedFile.create(str(folder / "0"), 0, size, effects)
     file.enter_ring(pool)
     pool.make_room = file.commit_piece
@@ -117,7 +117,7 @@ def test_a_file_system_that_refuses_a_direct_write_is_written_through_the_page_c
     assert (tmp_path / "0").read_bytes()[:20_001] == DATA[:20_000] + b"\0"
     assert effects.done == [(True, 0, 4096), (False, 0, 5000), (False, 5000, 15_000)]
     assert [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING] == [
-        "no direct writes (the file system refuses: Invalid argument); the log is written through the page cache"
+        "log: no direct writes (the file system refuses: Invalid argument); the log is written through the page cache"
     ]
     file.close()
     pool.close()
@@ -138,7 +138,7 @@ def test_the_kernel_falls_back_too(tmp_path: Path, caplog: pytest.LogCaptureFixt
     file.wrote = 5001
     file.commit(5001)
     assert [r.getMessage() for r in caplog.records if "no direct writes" in r.getMessage()] == [
-        "no direct writes (the file system refuses: Invalid argument); the log is written through the page cache"
+        "log: no direct writes (the file system refuses: Invalid argument); the log is written through the page cache"
     ]
     file.close()
     pool.close()
@@ -198,12 +198,13 @@ def test_files_that_blocks_do_not_divide_are_not_written_directly_and_it_is_said
     tmp_path: Path, caplog: pytest.LogCaptureFixture, start: int, size: int
 ):
     """Their blocks are not those that the ring keeps: a log may begin at any offset."""
-    pool = TransientStorePool(1, 4 * SIZE, REAL, direct=True)
+    pool = TransientStorePool(1, 4 * SIZE, REAL, direct=True, place="log")
     file = MappedFile.create(str(tmp_path / "0"), start, size)
     file.enter_ring(pool)
     assert file.in_ring and file._direct_fd == -1 and not pool.direct
     assert [r.getMessage() for r in caplog.records if r.levelno == logging.WARNING] == [
-        "no direct writes (blocks of 4096 bytes do not divide its files); the log is written through the page cache"
+        "log: no direct writes (blocks of 4096 bytes do not divide its files); the log is written through the page "
+        "cache"
     ]
     file.close()
     pool.close()

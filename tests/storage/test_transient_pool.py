@@ -72,10 +72,11 @@ def test_a_system_that_does_not_lock_is_told_and_is_good_enough(caplog: pytest.L
     effects = Faulty()
     effects.refuse("lock_memory", error=errno.ENOMEM)
     effects.refuse("populate", error=errno.EINVAL)
-    pool = TransientStorePool(5, SIZE, effects)
+    pool = TransientStorePool(5, SIZE, effects, place="log")
     assert pool.open() is not None and pool.open() is not None
     assert [r.getMessage() for r in caplog.records if "not locked" in r.getMessage()] == [
-        "the transient pool is not locked in memory (Cannot allocate memory) and may be swapped out; raise `ulimit -l`"
+        "log: the transient pool is not locked in memory (Cannot allocate memory) and may be swapped out; "
+        "raise `ulimit -l`"
     ]
     pool.close()
 
@@ -89,7 +90,7 @@ def test_a_system_that_maps_nothing_twice_has_no_pool(
         raise OSError(errno.ENOSYS, "Function not implemented")
 
     monkeypatch.setattr(Effects, "map_ring", refuse)
-    pool = TransientStorePool(5, SIZE)
+    pool = TransientStorePool(5, SIZE, place="log")
     for start in (0, SIZE):
         file = MappedFile.create(str(tmp_path / str(start)), start, SIZE)
         file.enter_ring(pool)
@@ -98,7 +99,7 @@ def test_a_system_that_maps_nothing_twice_has_no_pool(
         assert file.committed == 5 and bytes(file.view[:5]) == b"hello"
         file.close()
     assert [r.getMessage() for r in caplog.records] == [
-        "no transient pool: memory cannot be mapped twice (Function not implemented)"
+        "log: no transient pool: memory cannot be mapped twice (Function not implemented)"
     ]
 
 
@@ -289,14 +290,14 @@ def test_a_full_file_that_was_followed_leaves_the_ring(tmp_path: Path, effects: 
 
 
 def test_a_full_ring_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture):
-    pool = TransientStorePool(1, SIZE)
+    pool = TransientStorePool(1, SIZE, place="log")
     file = MappedFile.create(str(tmp_path / "0"), 0, 4 * SIZE)
     file.enter_ring(pool)
     pool.make_room = file.commit_piece
     for position in range(4000, 4 * SIZE, 4000):
         file.reserve(position)
         file.wrote = position
-    assert [r.getMessage() for r in caplog.records] == ["the transient pool is full: puts wait for the disk"]
+    assert [r.getMessage() for r in caplog.records] == ["log: the transient pool is full: puts wait for the disk"]
     file.close()
     pool.close()
 
@@ -403,10 +404,10 @@ def test_memory_that_cannot_be_touched_ahead_is_told_to_who_asks(caplog: pytest.
     caplog.set_level(logging.INFO, "flintmq.pool")
     effects = Faulty()
     effects.refuse("populate", error=errno.EINVAL)
-    pool = TransientStorePool(5, SIZE, effects)
+    pool = TransientStorePool(5, SIZE, effects, place="log")
     assert pool.make_room is None and pool.open() is not None
     assert [(r.levelno, r.getMessage()) for r in caplog.records] == [
-        (logging.INFO, "the transient pool is not touched before its first use (Invalid argument)")
+        (logging.INFO, "log: the transient pool is not touched before its first use (Invalid argument)")
     ]
     pool.close()
 

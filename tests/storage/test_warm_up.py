@@ -120,9 +120,11 @@ def test_what_the_system_refuses_is_told_once_and_the_file_is_as_good(tmp_path: 
     for call in ("populate", "lock_memory", "advise_needed", "unlock_memory"):
         effects.refuse(call, error=errno.EPERM)
     warm = WarmUp(0, effects)
+    first = ""
     for name in "ab":
         (tmp_path / name).mkdir()
         file = create(tmp_path / name, effects)
+        first = first or file.path
         warm.warm_up(file)
         warm.retire(file)
         assert file.reserved == SIZE and not any(file.view)
@@ -130,7 +132,7 @@ def test_what_the_system_refuses_is_told_once_and_the_file_is_as_good(tmp_path: 
     warnings = [r.getMessage() for r in caplog.records if r.levelname == "WARNING"]
     refused = ("populated", "locked in memory", "announced to the kernel", "unlocked")
     told = "log files cannot be {} (Operation not permitted); puts may be slower"
-    assert warnings == [told.format(what) for what in refused]
+    assert warnings == [f"{first}: {told.format(what)}" for what in refused]
 
 
 @pytest.mark.parametrize("call", ["allocate", "sync"])
@@ -297,7 +299,7 @@ def test_a_kernel_that_cannot_populate_is_not_asked_again(tmp_path: Path, caplog
         assert work(ahead) == 0
     assert effects.count("populate") == 1 and ahead.asked(file, 5 << 20) is False
     assert [r.getMessage() for r in caplog.records] == [
-        "pages are not populated ahead of the writer (Invalid argument)"
+        f"{file.path}: pages are not populated ahead of the writer (Invalid argument)"
     ]
     file.close()
 

@@ -15,7 +15,7 @@ from flintmq.errors import ConfigError, StoreAccessError, UsageError, without_se
 CONF_BYTES_MAX = 1 << 20
 _SQL = re.compile(r"[<>=]|\sIN\s*\(|\sIS\s+(?:NOT\s+)?NULL\b|\sBETWEEN\s", re.IGNORECASE)
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("flintmq.config")
 
 DAY_MS = 86_400_000
 UNIT_MS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": DAY_MS, "w": 7 * DAY_MS}

@@ -27,9 +27,24 @@ def iso(ms: int) -> str:
 
     A time outside the years 1 to 9999 is shown as the number itself.
     """
-    if not _FIRST_MS <= ms < _END_MS:
-        return f"{ms} ms"
-    return (_EPOCH + timedelta(milliseconds=ms)).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    when = utc(ms)
+    return f"{ms} ms" if when is None else when.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def utc(ms: int) -> datetime | None:
+    """Return a time in ms since 1970 as a datetime in UTC; None outside the years 1 to 9999."""
+    return _EPOCH + timedelta(milliseconds=ms) if _FIRST_MS <= ms < _END_MS else None
+
+
+def brief(value: object, most: int = 40) -> str:
+    """Return the repr of a value, cut if it is long.
+
+    Of more than `most` bytes, and of a repr of four times as many characters, it is the begin and the length.
+    """
+    if isinstance(value, bytes) and len(value) > most:
+        return f"{value[:most]!r}... ({len(value)} bytes)"
+    text = repr(value)
+    return text if len(text) <= 4 * most else f"{text[: 3 * most]}... ({len(text)} characters)"
 
 
 def typed_ms(option: str, ms: int) -> int:

@@ -8,7 +8,7 @@ topic, queue, tags or store time; then Arrow applies the whole filter.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any, NoReturn
 
@@ -27,6 +27,7 @@ from flintmq.frames.history import HistoryFrame, open_history
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.pushdown import Comparison, narrowed
 from flintmq.store.commitlog.report import Report
+from flintmq.tabular import Tabular
 
 
 def dataset(
@@ -80,7 +81,7 @@ def dataset(
     return messages
 
 
-class StoreDataset(ds.Dataset):
+class StoreDataset(Tabular, ds.Dataset):
     """The log of a store as a dataset; made by `dataset`.
 
     Attributes:
@@ -111,6 +112,15 @@ class StoreDataset(ds.Dataset):
         self.path, self.predicate, self.options, self.config = path, predicate, options, config
         self.report, self.progress, self._wanted = report, progress, wanted
         self.failure: FlintError | None = None
+
+    def __repr__(self) -> str:
+        return f"<flintmq.StoreDataset of {self.path!r}, {len(self.schema)} columns>"
+
+    def _table(self, columns: Sequence[str] | None, **options: Any) -> pa.Table:
+        return self.scanner(columns, **options).to_table()
+
+    def _shown(self) -> tuple[Sequence[str], Iterable[Sequence[object]]]:
+        return ("column", "type"), ((field.name, str(field.type)) for field in self.schema)
 
     def read(self, schema: pa.Schema, predicate: Predicate, limits: Iterable[Comparison] = ()) -> pa.RecordBatchReader:
         """Begin a read of these columns of the records that a predicate selects.

@@ -9,6 +9,7 @@ import cython
 from flintmq.errors import PutFailedError, PutUnknownError
 from flintmq.format.message_id import offset_msg_id, unique_key
 from flintmq.format.properties import UNIQ_KEY, parse_bytes
+from flintmq.format.text import brief, utc
 
 if not cython.compiled:
     PyObject_GenericSetAttr = None
@@ -21,6 +22,7 @@ _RESULT = ("status", "queue_offset", "physical_offset", "size", "store_timestamp
 _INTS = ("queue_id", "flag", "sys_flag", "reconsume_times", "delay_level")  # 32 bits signed in a record
 _LONGS = ("born_timestamp", "prepared_transaction_offset")  # 64 bits signed
 _ZERO = 0
+_ALWAYS = ("topic", "body")
 _TOLD = ("status", "queue_offset", "physical_offset", "size", "store_timestamp")
 
 
@@ -29,7 +31,7 @@ def _values(one, names):
 
 
 def _told(one, names):
-    return f"{type(one).__name__}({', '.join([f'{name}={getattr(one, name)!r}' for name in names])})"
+    return f"{type(one).__name__}({', '.join([f'{name}={brief(getattr(one, name))}' for name in names])})"
 
 
 def raise_for(result):
@@ -289,8 +291,18 @@ delay_level=0, born_host=None)\n--\n
 
     __hash__ = None  # it can be changed
 
+    @property
+    def born(self):
+        """The sender's clock as a datetime in UTC; None if it is not given.
+
+        None also outside the years 1 to 9999.
+        """
+        return None if self.born_timestamp is None else utc(self.born_timestamp)
+
     def __repr__(self):
-        return _told(self, _MESSAGE)
+        """Its topic, the begin of its body, and the fields that differ from their defaults."""
+        plain = Message(self.topic, self.body)
+        return _told(self, [n for n in _MESSAGE if n in _ALWAYS or getattr(self, n) != getattr(plain, n)])
 
 
 @cython.freelist(256)
@@ -352,6 +364,11 @@ class PutResult:
             PutUnknownError: it may be stored or not; look for it before putting it again.
         """
         raise_for(self)
+
+    @property
+    def stored(self):
+        """The store time as a datetime in UTC; None if nothing was stored."""
+        return utc(self.store_timestamp) if self.physical_offset >= 0 else None
 
     @property
     def offset_msg_id(self):

@@ -1,4 +1,5 @@
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from typing import Any
 
 class Message:
@@ -35,6 +36,8 @@ class Message:
         delay_level: int = 0,
         born_host: str | None = None,
     ) -> None: ...
+    @property
+    def born(self) -> datetime | None: ...
     def copied(self) -> Message: ...
 
 class PutResult:
@@ -48,6 +51,8 @@ class PutResult:
     def size(self) -> int: ...
     @property
     def store_timestamp(self) -> int: ...
+    @property
+    def stored(self) -> datetime | None: ...
     @property
     def store_host(self) -> bytes: ...
     @property

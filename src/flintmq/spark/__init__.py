@@ -20,6 +20,7 @@ jobs        processes ranges of a log: rebuild, verify, export, replay, dispatch
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from flintmq.spark.packing import pack
@@ -27,17 +28,32 @@ from flintmq.spark.session import register, session
 from flintmq.spark.worker import expect_hanging_up
 
 if TYPE_CHECKING:
+    from flintmq.spark.jobs.dispatch.job import dispatch
+    from flintmq.spark.jobs.export.job import export
+    from flintmq.spark.jobs.export.stream import export_stream
+    from flintmq.spark.jobs.rebuild import rebuild
+    from flintmq.spark.jobs.replay.job import replay
+    from flintmq.spark.jobs.stats.job import stats
+    from flintmq.spark.jobs.verify import verify
     from flintmq.spark.source import FlintMQSource
 
-__all__ = ["FlintMQSource", "pack", "register", "session"]
+__all__ = [
+    "FlintMQSource", "dispatch", "export", "export_stream", "pack", "rebuild", "register", "replay", "session",
+    "stats", "verify",
+]  # fmt: skip
+_LAZY = {
+    "FlintMQSource": "source",
+    "export_stream": "jobs.export.stream",
+    "rebuild": "jobs.rebuild",
+    "verify": "jobs.verify",
+    **{name: f"jobs.{name}.job" for name in ("dispatch", "export", "replay", "stats")},
+}
 
 expect_hanging_up()  # every worker that has anything of ours comes by here
 
 
 def __getattr__(name: str) -> Any:
-    """Load `FlintMQSource` when it is first used, because it needs PySpark."""
-    if name == "FlintMQSource":
-        from flintmq.spark.source import FlintMQSource
-
-        return FlintMQSource
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    """Load the source and the jobs when they are first used, because they need PySpark."""
+    if name not in _LAZY:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{_LAZY[name]}"), name)

@@ -10,6 +10,7 @@ This module is imported to find sources by name: it imports nothing that is not 
 
 from __future__ import annotations
 
+import logging
 import sys
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
@@ -39,6 +40,8 @@ if TYPE_CHECKING:
     from flintmq.store.commitlog.predicate import Predicate
     from flintmq.store.commitlog.pushdown import Comparison
     from flintmq.store.commitlog.report import Report
+
+log = logging.getLogger("flintmq.spark")
 
 PUSHING_WORKER = "pyspark.sql.worker.data_source_pushdown_filters"
 
@@ -181,7 +184,7 @@ class BatchReader(DataSourceReader):
         report = Report()
         plans = self._plans(report)
         for line in lines_of(report):
-            _log_line(line)
+            log.warning("%s", line)
         whole = sum(plan.end - plan.begin for _, plan in plans)
         return [split for member, plan in plans for split in self._splits(member, plan, whole)]
 
@@ -213,9 +216,10 @@ class BatchReader(DataSourceReader):
             count = max(count, -(-estimated_records(plan.log, plan.begin, plan.end) // self.options.most_records))
         count = max(count, 1)
         if self.options.verbose:
-            _log_line(
+            log.warning(
+                "%s",
                 f"{plan.options.path}: {count} splits of log offsets {plan.begin} to {plan.end}; "
-                f"records with {described(plan.options.predicate)}"
+                f"records with {described(plan.options.predicate)}",
             )
         asked = plan.options.predicate
         asked = before_exploding(asked) if plan.options.explode else asked
@@ -263,9 +267,10 @@ class BatchReader(DataSourceReader):
             batches.close()
             if report.damage_count:
                 first = report.damages[0]
-                _log_line(
+                log.warning(
+                    "%s",
                     f"skipped {report.damage_count} damaged places, {report.lost_bytes} bytes of the log; "
-                    f"the first: {first.file}, position {first.position}: {first.reason}"
+                    f"the first: {first.file}, position {first.position}: {first.reason}",
                 )
 
 
@@ -288,8 +293,3 @@ class FilteringReader(BatchReader):
         from flintmq.spark.pushdown import comparisons
 
         return comparisons(self._filters)
-
-
-def _log_line(text: str) -> None:
-    """Print a line to the log of the driver or worker; Spark has no better place for it."""
-    print(f"flintmq: {text}", file=sys.stderr, flush=True)

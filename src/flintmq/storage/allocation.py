@@ -55,6 +55,7 @@ class AllocationService:
         ahead: follows the writer; None: pages are not prepared.
         pool: takes the records of new files first; None: transientStorePoolEnable is off.
         wait_s: how long `file_at` waits.
+        place: names the log in log lines.
 
     Attributes:
         leaves_spares: keep files that were made and never used when it stops.
@@ -72,10 +73,11 @@ class AllocationService:
         ahead: Ahead | None = None,
         pool: TransientStorePool | None = None,
         wait_s: float = WAIT_S,
+        place: str = "",
     ) -> None:
         self.make, self.file_size, self.effects = make, file_size, effects
         self.warm, self.ahead, self.pool = warm, ahead, pool
-        self.wait_s = wait_s
+        self.wait_s, self.place = wait_s, place
         self._lock = Lock()
         # By start: requested and not yet in use. One change adds a request: an interrupt leaves none half added.
         self._table: dict[int, AllocateRequest] = {}
@@ -195,7 +197,7 @@ class AllocationService:
 
     def _fail(self, request: AllocateRequest, error: OSError) -> None:
         if not self._failing:  # once; until a file can be made again, the writers report the failure themselves
-            log.warning("the log file at offset %d cannot be made (%s)", request.start, error.strerror)
+            log.warning("%s: the log file at offset %d cannot be made (%s)", self.place, request.start, error.strerror)
         self._failing = True
         with self._lock:
             failed = self._waiting()
@@ -260,4 +262,4 @@ class AllocationService:
                 while not self._service.stopping and self.step():
                     pass
             except Exception:  # of a step ahead of the writer, who can do without it; his own files are handled above
-                log.exception("preparing log files ahead of the writer failed")
+                log.exception("%s: preparing log files ahead of the writer failed", self.place)

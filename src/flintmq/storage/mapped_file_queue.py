@@ -71,7 +71,12 @@ class MappedFileQueue(LogWatermark):
         if config.transient_store_pool_enable and config.broker_role != "SLAVE":
             fast_fail = config.fast_fail_if_no_buffer_in_store_pool
             queue.pool = TransientStorePool(
-                config.transient_store_pool_size, size, effects, fast_fail=fast_fail, direct=direct_io
+                config.transient_store_pool_size,
+                size,
+                effects,
+                fast_fail=fast_fail,
+                direct=direct_io,
+                place=queue.place,
             )
             queue.pool.make_room = queue.commit_piece
         pages = config.flush_least_pages_when_warm_maped_file if sync else 0
@@ -82,6 +87,7 @@ class MappedFileQueue(LogWatermark):
             warm=WarmUp(pages, effects) if config.warm_maped_file_enable else None,
             ahead=Ahead(effects, populate=not sync and queue.pool is None),
             pool=queue.pool,
+            place=queue.place,
         )
         return queue
 
@@ -104,6 +110,11 @@ class MappedFileQueue(LogWatermark):
             self.files = (*self.files, file)  # each at once, so that `close` knows it if the next one cannot be opened
         self._unused = {start: path for path, start in unused}
         self.flushed_where = end
+
+    @property
+    def place(self) -> str:
+        """A directory of it, which names it in the log."""
+        return self.directories[0]
 
     @property
     def min_offset(self) -> int:

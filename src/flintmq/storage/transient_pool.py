@@ -54,9 +54,16 @@ class TransientStorePool:
     """
 
     def __init__(
-        self, count: int, file_size: int, effects: Effects = REAL, *, fast_fail: bool = False, direct: bool = False
+        self,
+        count: int,
+        file_size: int,
+        effects: Effects = REAL,
+        *,
+        fast_fail: bool = False,
+        direct: bool = False,
+        place: str = "",
     ) -> None:
-        self.count, self.effects, self.fast_fail = count, effects, fast_fail
+        self.count, self.effects, self.fast_fail, self.place = count, effects, fast_fail, place
         self.direct = direct
         self.ring = GuardedRing(ring_size(count, file_size))
         self.view: memoryview | None = None
@@ -79,7 +86,7 @@ class TransientStorePool:
                     self._memory = self.effects.map_ring(self.ring.size)
                 except OSError as error:
                     self._refused = True
-                    log.warning("no transient pool: memory cannot be mapped twice (%s)", error.strerror)
+                    log.warning("%s: no transient pool: memory cannot be mapped twice (%s)", self.place, error.strerror)
                     return None
                 self.view = memoryview(self._memory)
                 self.ring.attach(self.view)
@@ -99,12 +106,13 @@ class TransientStorePool:
         try:
             self.effects.populate(memory, 0, len(memory))
         except OSError as error:
-            log.info("the transient pool is not touched before its first use (%s)", error.strerror)
+            log.info("%s: the transient pool is not touched before its first use (%s)", self.place, error.strerror)
         try:
             self.effects.lock_memory(memory, on_fault=True)
         except OSError as error:
             log.warning(
-                "the transient pool is not locked in memory (%s) and may be swapped out; raise `ulimit -l`",
+                "%s: the transient pool is not locked in memory (%s) and may be swapped out; raise `ulimit -l`",
+                self.place,
                 error.strerror,
             )
 
@@ -134,7 +142,7 @@ class TransientStorePool:
                 raise OSError(errno.ENOBUFS, "the transient pool has no free buffer")
             if not self._waited:
                 self._waited = True
-                log.warning("the transient pool is full: puts wait for the disk")
+                log.warning("%s: the transient pool is full: puts wait for the disk", self.place)
             assert self.make_room is not None
             self.make_room()
         return min(position + ring.size // 4, ring.room_end - file.start)
@@ -152,7 +160,7 @@ class TransientStorePool:
 
     def _no_direct(self, why: str) -> None:
         self.direct = False
-        log.warning("no direct writes (%s); the log is written through the page cache", why)
+        log.warning("%s: no direct writes (%s); the log is written through the page cache", self.place, why)
 
     def copy(self, into: bytearray | memoryview, offset: int, last: AppendTarget) -> bool:
         """Copy bytes of the log from the ring, for readers whom the page cache does not serve.

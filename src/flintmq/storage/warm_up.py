@@ -49,7 +49,7 @@ class WarmUp:
         dirty = 0
         for position in range(0, file.size, STEP):
             count = min(STEP, file.size - position)
-            if not self._softly("populated", lambda at=position, n=count: self.effects.populate(file.map, at, n)):  # type: ignore[misc]
+            if not self._softly(file, "populated", lambda at=position, n=count: self.effects.populate(file.map, at, n)):  # type: ignore[misc]
                 self._touch(file, position, count)
             self.effects.sleep(0)  # others may run
             dirty += count // PAGE
@@ -58,13 +58,13 @@ class WarmUp:
                 dirty = 0
         if self.sync_pages and dirty:
             self.effects.sync(file.fd)
-        self._softly("locked in memory", lambda: self.effects.lock_memory(file.map))
-        self._softly("announced to the kernel", lambda: self.effects.advise_needed(file.map))
+        self._softly(file, "locked in memory", lambda: self.effects.lock_memory(file.map))
+        self._softly(file, "announced to the kernel", lambda: self.effects.advise_needed(file.map))
         log.info("%s is warm after %d ms", file.path, (self.effects.monotonic() - began) * 1000)
 
     def retire(self, file: MappedFile) -> None:
         """Unlock a full file from memory."""
-        self._softly("unlocked", lambda: self.effects.unlock_memory(file.map))
+        self._softly(file, "unlocked", lambda: self.effects.unlock_memory(file.map))
 
     def _touch(self, file: MappedFile, position: int, count: int) -> None:
         """Store a zero into each page, where pages cannot be populated; a new file is all zeros."""
@@ -72,14 +72,14 @@ class WarmUp:
         file.view[position : position + count : PAGE] = bytes(pages)
         self.effects.wrote(file.fd, position, count)
 
-    def _softly(self, what: str, call: Callable[[], None]) -> bool:
+    def _softly(self, file: MappedFile, what: str, call: Callable[[], None]) -> bool:
         """Make a call; if the system refuses it, warn the first time and return False."""
         try:
             call()
         except OSError as error:
             if what not in self._warned:
                 self._warned.add(what)
-                log.warning("log files cannot be %s (%s); puts may be slower", what, error.strerror)
+                log.warning("%s: log files cannot be %s (%s); puts may be slower", file.path, what, error.strerror)
             return False
         return True
 
@@ -154,7 +154,7 @@ class Ahead:
         try:
             self.effects.populate(file.map, begin, count)
         except OSError as error:
-            log.info("pages are not populated ahead of the writer (%s)", error.strerror)
+            log.info("%s: pages are not populated ahead of the writer (%s)", file.path, error.strerror)
             self.populate, self._goal = False, 0
             return False
         self._present = begin + count

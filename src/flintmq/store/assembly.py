@@ -258,7 +258,7 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
     loaded = _load(choices, opened)
     config, files, queues, index, small = loaded.config, loaded.files, loaded.queues, loaded.index, loaded.small
     state = loaded.recovered.state
-    failure = DiskFailure()
+    failure = DiskFailure(root=root)
     ownership = Ownership(lock, files, failure)
     handed_over = None if external else HandedOver()
     commit_log = CommitLog(

@@ -10,6 +10,7 @@ of a message is in ARCHITECTURE.md.
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import threading
@@ -22,7 +23,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import MissingExtraError, NotAStoreError, StoreError, UsageError
 from flintmq.format.index import checked_peer
 from flintmq.kernels.fast_append import Putter
-from flintmq.message import ColumnsResult, GetBatchResult, GetResult, Message, PutResult, StoredMessage
+from flintmq.message import ColumnsResult, GetBatchResult, GetResult, Message, Messages, PutResult, StoredMessage
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.mutex import Lock
 from flintmq.storage.stop_event import StopEvent
@@ -47,6 +48,10 @@ if TYPE_CHECKING:
     from flintmq.config import typed
     from flintmq.format.config_json import JsonObject
     from flintmq.store.services.copied_queues import CopiedQueues
+
+
+LABORATORY = {"effects", "services", "cut_at"}
+"""Arguments for simulations and for `flintmq follow`, left out of the signature that users are shown."""
 
 
 class MessageStore(Putter):
@@ -399,7 +404,7 @@ class MessageStore(Putter):
         self._parts.counters.got(result.batch.num_rows)
         return result
 
-    def query(self, topic: str, key: str, begin: int | None = None, end: int | None = None) -> list[StoredMessage]:
+    def query(self, topic: str, key: str, begin: int | None = None, end: int | None = None) -> Messages:
         """Return the newest messages with a key, at most maxMsgsNumBatch, in log order.
 
         A message need not be dispatched yet: the part of the log that the index does not cover is searched.
@@ -770,6 +775,10 @@ def _listed(messages: Iterable[Message]) -> list[Message]:
     return listed
 
 
+_signature = inspect.signature(MessageStore.__init__)
+vars(MessageStore.__init__)["__signature__"] = _signature.replace(
+    parameters=[one for name, one in _signature.parameters.items() if name not in LABORATORY]
+)
 lockless(_listed.__code__)
 lockless(MessageStore.put_many.__code__)
 lockless(MessageStore.put_batch.__code__)

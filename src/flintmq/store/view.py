@@ -12,14 +12,15 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, NamedTuple, Self
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 from flintmq.config.keys import StoreConfig
 from flintmq.config.text import check_choice, short
 from flintmq.errors import CorruptStoreError, FormatError, MessageNotFoundError, StoreError, UsageError
 from flintmq.format.message_id import parse_offset_msg_id
-from flintmq.message import StoredMessage, stored_message
+from flintmq.message import Messages, StoredMessage, stored_message
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.stop_event import StopEvent
 from flintmq.storage.store_url import effects_for
@@ -36,6 +37,7 @@ from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.read.batch import LogMaps, QueueBatch, read_batch
 from flintmq.store.read.key_query import KeyQuery
 from flintmq.store.read.queue_lookup import QueueLookup, lacking_text
+from flintmq.tabular import Tabular
 
 if TYPE_CHECKING:
     from flintmq.store.consumer.consumer import Consumer
@@ -67,7 +69,7 @@ class QueueInfo(NamedTuple):
     type: str
 
 
-class StoreView:
+class StoreView(Tabular):
     """Read-only view of one store directory.
 
     Make it with `open_store`; close it, or use it in a `with` block.
@@ -97,6 +99,15 @@ class StoreView:
 
     def __repr__(self) -> str:
         return f"StoreView({self.root!r})"
+
+    def _table(self, columns: Sequence[str] | None, **options: Any) -> Any:
+        """Read the log as scan_arrow does, up to `max_physical_offset`."""
+        scan = import_module("flintmq.frames.scan").scan_arrow
+        given = {"access": self.access, "config": self.config, "end": self.max_physical_offset, **options}
+        return scan(self.root, columns, **given).read_all()
+
+    def _shown(self) -> tuple[Sequence[str], Iterable[Sequence[object]]]:
+        return QueueInfo._fields, self.queues()
 
     def close(self) -> None:
         """Drop the cached state. No file is kept open, so this cannot fail; may be called again."""
@@ -317,7 +328,7 @@ class StoreView:
         limit: int = 64,
         *,
         report: Report | None = None,
-    ) -> list[StoredMessage]:
+    ) -> Messages:
         """Return the newest messages with a key, in the order of the log.
 
         A key is one of KEYS, the UNIQ_KEY, or `T#` and the tags (of 5.4.0 and later). The keys themselves are compared,
@@ -339,7 +350,7 @@ class StoreView:
         limit = arguments.number("limit", limit)
         if limit < 0:
             raise UsageError(f"limit {limit} is negative")
-        return KeyQuery(self._now.snapshot, topic, key, begin, end, limit, report).run()
+        return Messages(KeyQuery(self._now.snapshot, topic, key, begin, end, limit, report).run())
 
     def offset_at_time(self, topic: str, queue_id: int, ms: int, boundary: str = "lower") -> int:
         """Return the queue offset at a store time (upstream getOffsetInQueueByTime).

@@ -36,6 +36,9 @@ class ViewSource:
     def queues(self) -> frozenset[int]:
         return frozenset(self._all())
 
+    def topics(self) -> set[str]:
+        return {*self.view.topics(), *self.view.broker.topics}
+
     def bounds(self, queue_id: int) -> tuple[int, int]:
         return self._all().get(queue_id, (0, 0))
 
@@ -43,9 +46,9 @@ class ViewSource:
         """Read messages of all tags; the consumer selects them."""
         low, high = self.bounds(queue_id)
         if offset < low:
-            return _expired(self.topic, queue_id, offset, low)
+            return _expired(self, queue_id, offset, low)
         if offset > high:
-            return _beyond(self.topic, queue_id, offset, high)
+            return _beyond(self, queue_id, offset, high)
         batch = self.view.read(self.topic, queue_id, offset, _most(self.topic, most))
         return QueueRead(_with_ends(list(batch), batch.next_offset), batch.next_offset)
 

@@ -168,7 +168,7 @@ class Trial:
         """What the engine decides: "end" (of all that was written), "cut" or "refused"."""
         root = str(self.store.roots[stop])
         files = list_log(root, self.store.config, REAL)
-        search = EndSearch(root, files, read_facts(root), StoreFiles(root, REAL).checkpoint, REAL, Decisions())
+        search = EndSearch(root, files, read_facts(root), StoreFiles(root, REAL).checkpoint, REAL, Decisions("store"))
         try:
             end, _, _ = search.find()
         except CorruptStoreError as error:

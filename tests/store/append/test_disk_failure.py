@@ -17,12 +17,12 @@ from tests.support.faults import close_unclean
 
 
 def test_poison_keeps_its_first_reason_and_tells_it_once(caplog: pytest.LogCaptureFixture):
-    failure = DiskFailure()
+    failure = DiskFailure(root="store")
     assert not failure
     failure.set("first")
     failure.set("second")
     assert failure and failure.reason == "first"
-    assert [r.getMessage()[:6] for r in caplog.records] == ["first;"]
+    assert [r.getMessage()[:13] for r in caplog.records] == ["store: first;"]
 
 
 CALLS: dict[str, Callable[[MessageStore, Consumer], object]] = {  # those whose result is to be on disk, now or soon

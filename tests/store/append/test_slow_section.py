@@ -23,7 +23,7 @@ class Clock(Faulty):
 
 def test_it_is_busy_after_the_limit_and_until_it_ends(caplog: pytest.LogCaptureFixture):
     clock = Clock()
-    part = SlowPart(clock)
+    part = SlowPart(clock, "store")
     assert not part.busy(0)
     with part:
         clock.seconds += 1.0
@@ -40,7 +40,7 @@ def test_it_is_busy_after_the_limit_and_until_it_ends(caplog: pytest.LogCaptureF
 
 
 def test_an_error_ends_it():
-    part = SlowPart(Clock())
+    part = SlowPart(Clock(), "store")
     with pytest.raises(OSError), part:
         raise OSError
     assert not part.since

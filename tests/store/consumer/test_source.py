@@ -1,12 +1,14 @@
 """A consumer over a read-only view: it follows what another process writes, and cannot commit."""
 
 import threading
+from pathlib import Path
 
 import pytest
 
 from flintmq.errors import UsageError
 from flintmq.message import Message
 from flintmq.store.consumer import source as consumer_source
+from flintmq.store.message_store import MessageStore
 from flintmq.store.view import open_store
 from flintmq.store.view_source import ViewSource
 from tests.support.engine import KEYS, open_small
@@ -76,3 +78,24 @@ def test_a_light_queue_in_a_view(tmp_path):
     keys = KEYS | {"enableLmq": True, "enableMultiDispatch": True}
     with open_store(tmp_path, set=keys) as view, view.consumer("%LMQ%a", "%LMQ%a") as consumer:
         assert [m.body for m in consumer.poll()] == [b"1", b"2"]
+
+
+@pytest.mark.parametrize("door", ["engine", "view"])
+def test_a_topic_that_is_not_there_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture, door: str):
+    """A misspelt one would look like one without messages, for ever."""
+    with MessageStore(tmp_path, dev=True) as store:
+        store.put(Message("Orders", b"1"))
+        store.create_topic("Later")
+        store.wait_dispatched(10)
+        with store if door == "engine" else store.view() as source:
+            wrong, right, later = (source.consumer("g", topic) for topic in ("Order", "Orders", "%RETRY%g"))
+            assert wrong.poll() == wrong.poll() == later.poll() == [] and len(right.poll()) == 1
+            assert right.poll() == [] and (door == "view" or source.consumer("g", "Later").poll() == [])
+            (told,) = (record for record in caplog.records if record.name == "flintmq.consumer")
+            assert told.getMessage() == (
+                f"{tmp_path}: the store has no topic 'Order'; did you mean 'Orders'? (it is consumed once it is there)"
+            )
+            if door == "engine":
+                source.put(Message("Order", b"2"))
+                source.wait_dispatched(10)
+                assert [one.body for one in wrong.poll()] == [b"2"], "it came later"

@@ -287,7 +287,7 @@ def test_an_offset_that_is_left_out_is_told(
             at = got.next_begin_offset
         assert offsets == [0, 1, 3, 4]
     told = [line.getMessage() for line in caplog.records if line.levelname == "WARNING"]
-    expected = f"b'T', queue 0: offset {HIT} {words}, and is left out (see `flintmq verify`)"
+    expected = f"{tmp_path}: b'T', queue 0: offset {HIT} {words}, and is left out (see `flintmq verify`)"
     assert told == ([expected] if words else [])
 
 

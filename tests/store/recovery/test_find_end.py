@@ -28,7 +28,7 @@ def records(start: int, *queue_offsets: int) -> bytes:
 
 
 def search(root: Path, files: LogFiles, facts: StopFacts) -> EndSearch:
-    return EndSearch(str(root), files, facts, Checkpoint(), Faulty(), Decisions())
+    return EndSearch(str(root), files, facts, Checkpoint(), Faulty(), Decisions("store"))
 
 
 @pytest.mark.parametrize("files_left", [0, 1])

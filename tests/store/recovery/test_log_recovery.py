@@ -54,7 +54,7 @@ def recovery_of(
     """For files of tmp_path/log, with tmp_path as the store."""
     effects = Asked()
     root = str(Path(files.files[0].path).parent.parent)
-    return EndSearch(root, files, facts, known or Checkpoint(), effects, Decisions()), effects
+    return EndSearch(root, files, facts, known or Checkpoint(), effects, Decisions("store")), effects
 
 
 def cut(search: EndSearch, end: int) -> None:
@@ -150,7 +150,8 @@ def test_the_end_and_what_is_told_of_it(
     assert recovery.find() == (end, last_time, Verdict.END)
     stop = "clean" if clean else "unclean"
     told = f"recovery after {stop} stop: read from {begin}, the log ends at {end} (end of the log)"
-    assert recovery.decisions.lines == [told] == [r.getMessage() for r in caplog.records]
+    assert recovery.decisions.lines == [told]
+    assert [r.getMessage() for r in caplog.records] == [f"store: {told}"]
     assert recovery.compared == begin
 
 

@@ -19,7 +19,7 @@ from tests.support.small_logs import FILE_SIZE, SIZE, log_of, make
 def test_a_file_that_ends_where_the_log_ends_is_not_opened(tmp_path: Path):
     files = log_of(tmp_path / "log", make(0, 1001) + record.encode_blank(FILE_SIZE - SIZE), b"\xff" * FILE_SIZE)
     disk = Faulty()
-    truncate_log(str(tmp_path), files, FILE_SIZE, disk, Decisions())
+    truncate_log(str(tmp_path), files, FILE_SIZE, disk, Decisions("store"))
     assert [path for name, path in disk.calls if name == "open_write"] == [files.files[1].path]
 
 
@@ -38,7 +38,7 @@ def test_what_was_kept_aside_is_durable_also_if_the_next_record_cannot_be_read(
         return real(files, offset) if offset == SIZE else None
 
     monkeypatch.setattr(truncate, "record_at", only_the_second)
-    truncate_log(str(tmp_path), files, SIZE, disk, Decisions())
+    truncate_log(str(tmp_path), files, SIZE, disk, Decisions("store"))
     calls = [(name, path) for name, path in disk.calls if name != "pwrite"]
     first = files.files[0].path
     assert calls == [("sync_dir", str(folder)), ("open_write", first), ("sync", first)]
@@ -55,7 +55,7 @@ def test_empty_files_of_a_copy_stay_up_to_the_first_that_is_another(tmp_path: Pa
     ):
         folder = tmp_path / f"{len(files)}-{left}-{again}"
         listed, disk = log_of(folder, *files), Faulty()
-        truncate_log(str(tmp_path), listed, SIZE, disk, Decisions(), comes_again=again)
+        truncate_log(str(tmp_path), listed, SIZE, disk, Decisions("store"), comes_again=again)
         assert sorted(int(path.name) // FILE_SIZE for path in folder.iterdir()) == list(range(left))
         gone = [path for name, path in disk.calls if name == "unlink"]
         assert gone == [file.path for file in reversed(listed.files[left:])], "the last one first"

@@ -17,7 +17,7 @@ class Clock(Effects):
 
 def test_steps_are_called_when_they_are_due():
     clock, calls = Clock(), []
-    upkeep = Upkeep("test", clock)
+    upkeep = Upkeep("test", clock, "store")
     upkeep.every(1000, lambda: calls.append("a") or False)
     upkeep.every(10_000, lambda: calls.append("b") or False, first_ms=500)
     assert upkeep.run_once() == 0.5 and calls == []
@@ -39,7 +39,7 @@ def test_more_to_do_means_at_once():
         left[0] -= 1
         return left[0] > 0
 
-    upkeep = Upkeep("test", clock)
+    upkeep = Upkeep("test", clock, "store")
     upkeep.every(1000, step, first_ms=0)
     assert [upkeep.run_once() for _ in range(3)] == [0, 0, 1.0] and left == [0]
 
@@ -51,7 +51,7 @@ def test_an_error_stops_nothing(caplog):
         calls.append(1)
         raise OSError(errno.ENOSPC, "no space") if len(calls) == 1 else UsageError("closed meanwhile")
 
-    upkeep = Upkeep("test", clock)
+    upkeep = Upkeep("test", clock, "store")
     upkeep.every(1000, fails, first_ms=0)
     upkeep.run_once()
     clock.now += 1
@@ -61,7 +61,7 @@ def test_an_error_stops_nothing(caplog):
 
 def test_stop_ends_the_thread_between_two_steps():
     called = threading.Event()
-    upkeep = Upkeep("test", Effects())
+    upkeep = Upkeep("test", Effects(), "store")
     upkeep.every(10, lambda: called.set() or False)
     upkeep.start()
     assert called.wait(5)

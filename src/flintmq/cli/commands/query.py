@@ -57,7 +57,7 @@ def command(
         last = None if end is None else end - 1  # the view's range includes its end
         found = view.query(topic, key, begin=begin, end=last, limit=min(limit, most + 1), report=report)
         cut = len(found) - most  # 1: there are more
-        found = found[max(cut, 0) :]
+        del found[: max(cut, 0)]
         out.lines(write(message, bodies.of(message)) for message in found)
         incomplete = report_incomplete(out, view, report, "what may have the key")
         if not found and not incomplete and cut <= 0:

@@ -8,6 +8,7 @@ first message on, and so is a queue that was deleted and created again.
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections import deque
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from flintmq.lake.stream.queues import StreamQueues
     from flintmq.store.commitlog.anchor import LogAnchor
 
+log = logging.getLogger("flintmq.lake")
+
 Offsets = dict[QueueName, int]
 SETTLE_SECONDS = 0.5  # how long Trigger.AvailableNow waits for messages that were put but are not in the queues yet
 GRACE_SECONDS = 5.0  # how long a queue may be shorter than before until that counts as a loss
@@ -49,8 +52,11 @@ def _name_of(key: str) -> QueueName:
 
 
 def log_line(text: str) -> None:
-    """Print a line to the log of the driver or worker; Spark has no better place for it."""
-    print(f"flintmq: {text}", file=sys.stderr, flush=True)
+    """Log a line for people.
+
+    Without a handler it lands on stderr, which is the log of Spark's driver or worker.
+    """
+    log.warning("%s", text)
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import re
-import sys
 import time
 import uuid
 from collections.abc import Collection, Iterator, Sequence
@@ -33,6 +33,8 @@ from flintmq.spark.sink.options import SinkOptions
 from flintmq.spark.sink.query import PREFIX, id_in, tag, take_over
 from flintmq.storage.whole_file import sync_folder
 from flintmq.store.message_store import MessageStore
+
+log = logging.getLogger("flintmq.spark")
 
 STAGED = "flintmq.staged"
 ROWS_AT_ONCE = 1000
@@ -336,9 +338,11 @@ def _finish_of_another(work: _Work, name: str, value: dict[str, Any]) -> None:
         _put(work, name, value)
     except _CannotFinish as error:
         work.ledger.set(name, {**value, "stuck": str(error)})
-        _log_line(f"{work.store.root}: {error}; this write goes on without it: {_way_out(work.store.root, name)}")
+        log.warning(
+            "%s", f"{work.store.root}: {error}; this write goes on without it: {_way_out(work.store.root, name)}"
+        )
     except StoreError as error:
-        _log_line(f"{work.store.root}: {_begun(name, value)} and is not finished yet: {error}")
+        log.warning("%s", f"{work.store.root}: {_begun(name, value)} and is not finished yet: {error}")
 
 
 def _stored(work: _Work, value: dict[str, Any]) -> list[Message] | None:
@@ -445,11 +449,6 @@ def _begun(writer_id: str, value: dict[str, Any]) -> str:
 def _way_out(root: str, writer_id: str) -> str:
     query = writer_id.removeprefix(PREFIX)
     return f"`flintmq spark sink {root}` lists it, `--forget {query}` drops it"
-
-
-def _log_line(text: str) -> None:
-    """Print a line to the driver's log; Spark has no better place for it."""
-    print(f"flintmq: {text}", file=sys.stderr, flush=True)
 
 
 def _remove(path: str) -> None:

@@ -66,7 +66,7 @@ def put_columns(commit_log: CommitLog, name: str, batch: Any) -> ColumnsResult:
     if topic is None:
         return ColumnsResult(PutRule.TOPIC.status, reason=PutRule.TOPIC)
     if (rule := start_rule(name, b"")) is not None:  # the timer's topic: no column says when a message is due
-        return _refused(rule, 0)
+        return _refused(commit_log, rule, 0)
     if not kernel.COMPILED:
         return _one_by_one(commit_log, topic, name, batch)
     columns = columns_of(topic.raw, batch, commit_log.unique)
@@ -76,7 +76,7 @@ def put_columns(commit_log: CommitLog, name: str, batch: Any) -> ColumnsResult:
         rule = RULES[what]
         if what == kernel.RESERVED and _asks_for_timer(batch, row):
             rule = PutRule.TIMER
-        return _refused(rule, row)
+        return _refused(commit_log, rule, row)
     queue_ids = [found.start() for found in re.finditer(b"\1", seen)]
     return commit_log.locked(lambda: _append(commit_log, topic, columns, queue_ids), CLOSED)
 
@@ -120,7 +120,7 @@ def _append(commit_log: CommitLog, topic: Topic, columns: kernel.Columns, queue_
         room = AT_ONCE
     columns.let_go()
     if changed is not None:
-        refused = _refused(changed, row)
+        refused = _refused(commit_log, changed, row)
         if begin < 0:
             return refused
         return replace(
@@ -137,9 +137,9 @@ def _append(commit_log: CommitLog, topic: Topic, columns: kernel.Columns, queue_
     return ColumnsResult(status, row, begin, appender.end, first, now, commit_log.host)
 
 
-def _refused(rule: PutRule, row: int) -> ColumnsResult:
+def _refused(commit_log: CommitLog, rule: PutRule, row: int) -> ColumnsResult:
     """Return the result of columns with a refused row."""
-    log.warning("row %d is not a valid message: %s", row, rule)
+    log.warning("%s: row %d is not a valid message: %s", commit_log.files.place, row, rule)
     return ColumnsResult(rule.status, reason=rule, row=row)
 
 
@@ -230,13 +230,15 @@ def _one_by_one(commit_log: CommitLog, topic: Topic, name: str, batch: Any) -> C
             commit_log.unique.add_to(message)
         properties = encode_properties(message)
         if properties is None:
-            return _refused(PutRule.COLUMN_ROW, row)
+            return _refused(commit_log, PutRule.COLUMN_ROW, row)
         if any(key.startswith(RESERVED) for key in message.properties or ()):
             timer = any(key in TIMERS for key in message.properties or ())
-            return _refused(PutRule.TIMER if timer else PutRule.RESERVED_PROPERTY, row)
+            return _refused(commit_log, PutRule.TIMER if timer else PutRule.RESERVED_PROPERTY, row)
         rule = message_rule(message, properties, commit_log.config)
         if rule is not None:
-            return _refused(PutRule.PROPERTIES_SIZE if rule is PutRule.PROPERTIES_SIZE else PutRule.COLUMN_ROW, row)
+            return _refused(
+                commit_log, PutRule.PROPERTIES_SIZE if rule is PutRule.PROPERTIES_SIZE else PutRule.COLUMN_ROW, row
+            )
         checked.append((message, properties))
     return commit_log.locked(lambda: _append_each(commit_log, topic, checked), CLOSED)
 

@@ -128,7 +128,7 @@ class CommitLog:
         self.hosts = self.host + self.host
         self.host_flag = STORE_HOST_V6 if len(self.host) == 20 else 0
         self.lock = Lock()
-        self.slow = SlowPart(effects)
+        self.slow = SlowPart(effects, files.place)
         self.handed_over = handed_over
         self.fast = not effects.watches  # whether messages may go the fast way
         self.appender = Appender(
@@ -549,9 +549,9 @@ class CommitLog:
         if bool(what) != self._lacking:
             self._lacking = bool(what)
             if what:
-                log.warning("%s; puts are refused until this is resolved", what)
+                log.warning("%s: %s; puts are refused until this is resolved", self.files.place, what)
             else:
-                log.info("puts are accepted again")
+                log.info("%s: puts are accepted again", self.files.place)
 
     def _store_time(self) -> int:
         """Return the clock's time, not before the last record unless it was set back an hour."""
@@ -561,6 +561,7 @@ class CommitLog:
         if last - now < CLOCK_SET_BACK_MS:
             return last
         log.warning(
-            "the clock is %d s earlier than the last record; store times follow the clock", (last - now) // 1000
-        )
+            "%s: the clock is %d s earlier than the last record; store times follow the clock",
+            self.files.place, (last - now) // 1000,
+        )  # fmt: skip
         return now

@@ -28,9 +28,11 @@ class DiskFailure:
 
     Attributes:
         reason: the cause; empty until it is set.
+        root: of the store.
     """
 
     reason: str = ""
+    root: str = ""
     _listeners: list[Callable[[], None]] = field(default_factory=list)
     _is_told: bool = False
 
@@ -52,8 +54,8 @@ class DiskFailure:
             for listener in self._listeners:
                 listener()
             self._is_told = True
-            text = "%s; the store refuses puts from now on: restart it, which recovers the messages on disk"
-            log.error(text, self.reason)
+            text = "%s: %s; the store refuses puts from now on: restart it, which recovers the messages on disk"
+            log.error(text, self.root, self.reason)
         return bool(self.reason)
 
     def attempt(self, step: Callable[[], None], what: str, noted: Callable[[], int]) -> bool:

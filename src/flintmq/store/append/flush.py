@@ -268,6 +268,6 @@ class FlushService(AfterPut):
             try:
                 latches = self._step_once()
             except Exception:  # no refusal of the disk; without the thread nothing would reach it
-                log.exception("a flush was cut short, and the next one goes on")
+                log.exception("%s: a flush was cut short, and the next one goes on", self.files.place)
         for latch in latches or ():
             latch.open()

@@ -147,7 +147,7 @@ class CommitService(AfterPut):
                 if not looks and not self.failure:  # write whole pieces while puts come quickly
                     self._write(lambda: self.files.follow(FOLLOW_US))
             except Exception:  # no refusal of the disk; without the thread, records would stay in this process's memory
-                log.exception("a commit was cut short, and the next one goes on")
+                log.exception("%s: a commit was cut short, and the next one goes on", self.files.place)
             if looks < LINGERS and wakes:
                 self._wake.wait(LINGER_S)
                 continue

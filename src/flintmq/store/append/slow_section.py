@@ -28,8 +28,8 @@ class SlowPart:
     Thread: the `with` block under the put lock; the rest any.
     """
 
-    def __init__(self, effects: Effects) -> None:
-        self.effects = effects
+    def __init__(self, effects: Effects, place: str) -> None:
+        self.effects, self.place = effects, place
         self.since = 0.0
         self.longest_ms = 0
 
@@ -50,4 +50,5 @@ class SlowPart:
         self.since = 0.0
         self.longest_ms = max(self.longest_ms, took)
         if took > SLOW_MS:
-            log.warning("a put held the put lock for %d ms while it waited for a file or disk blocks", took)
+            text = "%s: a put held the put lock for %d ms while it waited for a file or disk blocks"
+            log.warning(text, self.place, took)

@@ -8,6 +8,7 @@ docs/internals/format/config.md.
 
 from __future__ import annotations
 
+import logging
 import os
 import time
 from collections.abc import Iterable, Iterator, Mapping
@@ -21,8 +22,11 @@ from flintmq.message import StoredMessage
 from flintmq.store import arguments
 from flintmq.store.consumer.group import ConsumerGroup, GroupMember
 from flintmq.store.consumer.source import WAIT_S, TopicSource
+from flintmq.store.read.known_topics import no_topic
 from flintmq.store.reentry import reentered
 from flintmq.store.services.consumer_offsets import check_names
+
+log = logging.getLogger("flintmq.consumer")
 
 AT_ONCE = 32  # messages that a poll returns, and iteration reads, by default
 STARTS = ("earliest", "latest")
@@ -56,7 +60,7 @@ class Consumer:
         self.group, self.topic, self.idle_ms = group.name, topic, idle_ms
         self._group, self._member, self._source = group, member, group.source
         self.root = self._source.root
-        self._closed, self._pid = False, os.getpid()
+        self._closed, self._pid, self._is_told = False, os.getpid(), False
         with group.lock:
             group.join(member, latest)
 
@@ -159,11 +163,20 @@ class Consumer:
                         self._hand_out(entry)
             if found:
                 return entries
+            self._warn_of_no_topic()
             left = WAIT_S if limit is None else limit - time.monotonic()
             if not entries and left <= 0:
                 return []
             if not entries:
                 self._source.wait(seen, left)
+
+    def _warn_of_no_topic(self) -> None:
+        """Log once that the store has no such topic: an empty answer does not tell a misspelt one."""
+        if not self._is_told:
+            self._is_told = True
+            is_made_later = self.topic.startswith("%")  # %RETRY%, %DLQ%, %LMQ%: others than their consumer make them
+            if not self._source.queues() and not is_made_later and self.topic not in (known := self._source.topics()):
+                log.warning("%s (it is consumed once it is there)", no_topic(self.root, self.topic, sorted(known)))
 
     def _read(self, most: int) -> list[_Entry]:
         """Read the next messages: a share of each queue, then more of long queues. The lock is held."""

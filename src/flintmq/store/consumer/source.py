@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import NamedTuple, Protocol
 
 from flintmq.errors import StoreError
-from flintmq.format.text import java_encode
+from flintmq.format.text import java_decode, java_encode
 from flintmq.message import GetMessageStatus, StoredMessage
 from flintmq.store.append.disk_failure import DiskFailure
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
@@ -46,15 +46,20 @@ class TopicSource(Protocol):
 
     Attributes:
         root: of the store.
+        topic: its name.
     """
 
     root: str
+    topic: str
 
     def check(self) -> None:
         """Raise UsageError if the store is closed, or for a signal handler during another call."""
 
     def queues(self) -> frozenset[int]:
         """Return the queues that have had a message."""
+
+    def topics(self) -> set[str]:
+        """Return the topics of the store, those that are only configured among them."""
 
     def bounds(self, queue_id: int) -> tuple[int, int]:
         """Return the smallest queue offset, and the one after the largest."""
@@ -111,6 +116,9 @@ class StoreSource:
             self._known = count, frozenset(queue_id for topic, queue_id in places if topic == self._raw)
         return self._known[1]
 
+    def topics(self) -> set[str]:
+        return self.keeping.topics.names() | {java_decode(topic) for topic, _ in list(self._all.plain)}
+
     def bounds(self, queue_id: int) -> tuple[int, int]:
         queue = self._all.find(self._raw, queue_id)
         return (0, 0) if queue is None else queue.bounds(self.reader.files.min_offset)
@@ -118,9 +126,9 @@ class StoreSource:
     def read(self, queue_id: int, offset: int, most: int, tags: str | None) -> QueueRead:
         got = self.reader.get(self.topic, queue_id, offset, _most(self.topic, most), tags, 0)
         if got.status is GetMessageStatus.OFFSET_TOO_SMALL:
-            return _expired(self.topic, queue_id, offset, got.min_offset)
+            return _expired(self, queue_id, offset, got.min_offset)
         if got.status is GetMessageStatus.OFFSET_OVERFLOW_BADLY:
-            return _beyond(self.topic, queue_id, offset, got.max_offset)
+            return _beyond(self, queue_id, offset, got.max_offset)
         if got.status is GetMessageStatus.NO_MESSAGE_IN_QUEUE:
             return QueueRead([], offset)
         messages, following = got.messages, got.next_begin_offset
@@ -152,7 +160,7 @@ class StoreSource:
                 break
             gone += messages
         if gone:
-            _tell_expired(self.topic, queue_id, offset, offset + gone)
+            _tell_expired(self, queue_id, offset, offset + gone)
         return gone
 
     def at_time(self, queue_id: int, ms: int) -> int:
@@ -200,17 +208,17 @@ def _with_ends(messages: list[StoredMessage], following: int) -> list[tuple[Stor
     return list(zip(messages, [*(message.queue_offset for message in messages[1:]), following], strict=False))
 
 
-def _tell_expired(topic: str, queue_id: int, offset: int, low: int) -> None:
-    log.warning("%s/%d: offsets %d to %d expired before they were consumed; continuing at %d",
-                ascii(topic)[1:-1], queue_id, offset, low - 1, low)  # fmt: skip
+def _tell_expired(source: TopicSource, queue_id: int, offset: int, low: int) -> None:
+    log.warning("%s: %s/%d: offsets %d to %d expired before they were consumed; continuing at %d",
+                source.root, ascii(source.topic)[1:-1], queue_id, offset, low - 1, low)  # fmt: skip
 
 
-def _expired(topic: str, queue_id: int, offset: int, low: int) -> QueueRead:
-    _tell_expired(topic, queue_id, offset, low)
+def _expired(source: TopicSource, queue_id: int, offset: int, low: int) -> QueueRead:
+    _tell_expired(source, queue_id, offset, low)
     return QueueRead([], low, low - offset)
 
 
-def _beyond(topic: str, queue_id: int, offset: int, high: int) -> QueueRead:
-    log.warning("%s/%d: offset %d is after the end of the queue; continuing at %d",
-                ascii(topic)[1:-1], queue_id, offset, high)  # fmt: skip
+def _beyond(source: TopicSource, queue_id: int, offset: int, high: int) -> QueueRead:
+    log.warning("%s: %s/%d: offset %d is after the end of the queue; continuing at %d",
+                source.root, ascii(source.topic)[1:-1], queue_id, offset, high)  # fmt: skip
     return QueueRead([], high)

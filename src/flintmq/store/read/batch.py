@@ -23,6 +23,7 @@ from flintmq.store.commitlog.report import Report
 from flintmq.store.dispatch.queue_positions import places
 from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.read.queue_lookup import QueueLookup
+from flintmq.tabular import Tabular
 
 CHUNK = 256  # messages checked and made at a time: they fit the processor's cache
 DENSE = 4  # with pread: one read for a whole chunk if the log between its records is at most this many times as large
@@ -55,7 +56,7 @@ class LogMaps:
         return memoryview(found)
 
 
-class QueueBatch:
+class QueueBatch(Tabular):
     """Messages of one queue in order; iterate over it for StoredMessage objects, repeatedly.
 
     Attributes:

@@ -191,8 +191,8 @@ class LiveReader:
         expired = unit.is_written and unit.physical_offset < self.files.min_offset
         if message is None and not expired:
             log.warning(
-                "%r, queue %d: offset %d %s, and is left out (see `flintmq verify`)",
-                topic[:100], queue_id, offset, fault,
+                "%s: %r, queue %d: offset %d %s, and is left out (see `flintmq verify`)",
+                self.queues.root, topic[:100], queue_id, offset, fault,
             )  # fmt: skip
         return message
 

@@ -45,7 +45,7 @@ def unknown_topics(lookup: QueueLookup, predicate: Predicate, advice: str = "") 
     known = sorted(names | set(snapshot.broker.topics))
     unknown = [name for name in missing if name not in names]
     end = advice if len(unknown) < len(predicate.named_topics or ()) else ""
-    return {name: UsageError(_no_topic(snapshot.root, name, known), advice=end) for name in unknown}
+    return {name: UsageError(no_topic(snapshot.root, name, known), advice=end) for name in unknown}
 
 
 def is_log_alone(snapshot: Snapshot) -> bool:
@@ -59,7 +59,11 @@ def _has_directory(snapshot: Snapshot, topic: str) -> bool:
     return is_path(topic) and any(snapshot.effects.is_dir(os.path.join(snapshot.root, kind, topic)) for kind in KINDS)
 
 
-def _no_topic(root: str, topic: str, known: list[str]) -> str:
+def no_topic(root: str, topic: str, known: list[str]) -> str:
+    """Return the text about a topic that the store lacks.
+
+    It names a similar one, or the first ones.
+    """
     close = difflib.get_close_matches(topic, known, n=1, cutoff=0.6)
     hint = f"did you mean {short(close[0])}?" if close else f"it has {', '.join(map(short, known[:5])) or 'none'}"
     return f"{root}: the store has no topic {short(topic)}; {hint}"

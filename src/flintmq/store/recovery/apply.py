@@ -89,7 +89,7 @@ class Recovery:
         self.root, self.effects = small.root, small.effects
         self.config, self.files, self.facts = config, files, facts
         self.small, self.queues, self.index, self.dispatcher, self.ends = small, queues, index, dispatcher, ends
-        self.decisions = Decisions()
+        self.decisions = Decisions(small.root)
         self.next_offsets: dict[tuple[bytes, int], int] = {}
         self.end = self.compared = 0  # log offsets: of the log's end, and from which checksums were compared
 

@@ -14,10 +14,11 @@ class Decisions:
         lines: in order.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, root: str) -> None:
+        self.root = root
         self.lines: list[str] = []
 
     def add(self, text: str, level: int = logging.INFO) -> None:
         """Add and log a line."""
         self.lines.append(text)
-        log.log(level, "%s", text)
+        log.log(level, "%s: %s", self.root, text)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Callable, Iterator, Mapping
 
 from flintmq.store.commitlog.files import LogFiles
@@ -15,8 +14,6 @@ from flintmq.store.dispatch.dispatcher import Dispatcher, UnitBlock, each_block
 from flintmq.store.dispatch.queue_positions import is_at
 from flintmq.store.index.index_service import KeyIndex, RecoveredIndex
 from flintmq.store.layout.small_files import StoreFiles
-
-log = logging.getLogger("flintmq.recovery")
 
 BESIDE_BYTES = 32 << 20  # of log: for less a thread is not worth it
 PIECE_BYTES = 4 << 20  # of log at a time: each one costs a call that makes its pages present
@@ -41,7 +38,7 @@ class DerivedLoader:
         index: KeyIndex | None,
         dispatcher: Dispatcher,
         small: StoreFiles,
-        report: Callable[[str], None] = log.info,
+        report: Callable[[str], None],
     ) -> None:
         self.files, self.queues, self.index, self.dispatcher = files, queues, index, dispatcher
         self.small, self.report = small, report

@@ -81,7 +81,7 @@ def preview(root: str, config: StoreConfig, effects: Effects = REAL, *, accept_l
     now = Snapshot(root, config, effects)
     facts, broker, files = now.facts, now.broker, without_empty_last(now.log)
     check_files(files, files.file_size)
-    searched = Decisions()
+    searched = Decisions(root)
     copy = is_followed(root, effects)
     search = EndSearch(root, files, facts, StoreFiles(root, effects).checkpoint, effects, searched, followed=copy)
     end, _, verdict = search.find(reread=False, accept_lost=accept_lost)

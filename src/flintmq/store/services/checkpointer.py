@@ -121,6 +121,6 @@ class Checkpointer:
                 self.write()
                 written = now  # only now: a failed attempt is repeated
             except (OSError, FlintError) as error:
-                log.error("the checkpoint could not be written (%s)", error)
+                log.error("%s: the checkpoint could not be written (%s)", self._small.root, error)
             except Exception:  # without a mark the next start takes longer; without the thread there are no more marks
-                log.exception("the checkpoint could not be written")
+                log.exception("%s: the checkpoint could not be written", self._small.root)

@@ -135,8 +135,9 @@ def bring_back(
             file.mark_changed()
     if lowered:
         log.warning(
-            "committed offsets after the end of their queue are set back to that end: %s", "; ".join(lowered[:5])
-        )
+            "%s: committed offsets after the end of their queue are set back to that end: %s",
+            file.folder, "; ".join(lowered[:5]),
+        )  # fmt: skip
         save([file], lambda: True)
 
 

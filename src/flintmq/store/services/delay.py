@@ -91,7 +91,8 @@ class DelayService:
         offset = noted = self.offset(level)
         offset = min(max(offset, queue.min_offset), queue.max_offset)
         if offset != noted:
-            log.warning("level %d: offset %d is outside its queue; delivery continues at %d", level, noted, offset)
+            log.warning("%s: level %d: offset %d is outside its queue; delivery continues at %d",
+                        self.file.folder, level, noted, offset)  # fmt: skip
             self._note(level, offset)
         head, due = self._heads.get(level, (-1, 0))
         if head == offset and self._waits(due, delay):
@@ -122,13 +123,14 @@ class DelayService:
             return True
         message = delivered(waiting)
         if message is None:
-            log.error("offset %d of level %d names no topic to deliver to; it is left out", offset, level)
+            log.error("%s: offset %d of level %d names no topic to deliver to; it is left out",
+                      self.file.folder, offset, level)  # fmt: skip
             return True
         result = self.put(message)
         if result.status in _REFUSED:
             log.error(
-                "offset %d of level %d cannot be delivered to %r (%s); it is left out",
-                offset, level, message.topic[:100], result.status.name,
+                "%s: offset %d of level %d cannot be delivered to %r (%s); it is left out",
+                self.file.folder, offset, level, message.topic[:100], result.status.name,
             )  # fmt: skip
         return result.physical_offset >= 0 or result.status in _REFUSED
 

@@ -157,11 +157,12 @@ class DispatchService(AfterPut):
         refused = error.__cause__ or error  # our own errors are raised from the system's
         if isinstance(refused, MemoryError) or (isinstance(refused, OSError) and refused.errno in PASSES):
             if self.waits_for is None:
-                log.warning("dispatch waits at log offset %d and tries again: %s", self.position, reason_of(error))
+                text = "%s: dispatch waits at log offset %d and tries again: %s"
+                log.warning(text, self.queues.root, self.position, reason_of(error))
             self.waits_for, self._retry_at = refused, time.monotonic() + RETRY_S
         else:
             self.stopped_at = error
-            log.error("dispatch has stopped at log offset %d: %s", self.position, error)
+            log.error("%s: dispatch has stopped at log offset %d: %s", self.queues.root, self.position, error)
             self.queues.wake()
 
     def halt(self, error: Exception) -> None:
@@ -219,7 +220,7 @@ class DispatchService(AfterPut):
         self._note_reached()
         self._is_cut_short = False
         if self.waits_for is not None:
-            log.info("dispatch continues at log offset %d", self.position)
+            log.info("%s: dispatch continues at log offset %d", self.queues.root, self.position)
             self.waits_for = None
         self.needs_wake = self._far = self.behind > FAR
 

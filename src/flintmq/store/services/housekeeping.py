@@ -115,10 +115,12 @@ class Housekeeping:
         self.followed = False
         self._queues_seen = -1
         self._saving = Lock()
-        self._upkeep = Upkeep("flintmq-upkeep", effects)
+        self._upkeep = Upkeep("flintmq-upkeep", effects, retention.root)
         interval = min(config.flush_consumer_offset_interval, config.flush_delay_offset_interval)
         self._upkeep.every(max(interval, STEP_MS), self.save_once)
-        self._cleaning = Upkeep("flintmq-retention", effects)  # waits between deletions, so it has its own thread
+        self._cleaning = Upkeep(
+            "flintmq-retention", effects, retention.root
+        )  # waits between deletions, so it has its own thread
         self._cleaning.every(max(config.clean_resource_interval, 1), retention.clean_once, first_ms=FIRST_MS)
         if mapping is not None:
             mapping.stopping = lambda: self._cleaning.stopping

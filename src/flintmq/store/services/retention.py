@@ -60,8 +60,8 @@ class Doubt:
     Thread: one at a time.
     """
 
-    def __init__(self, effects: Effects) -> None:
-        self.effects = effects
+    def __init__(self, effects: Effects, root: str) -> None:
+        self.effects, self.root = effects, root
         self._wall, self._ticks = effects.now_ms(), effects.monotonic()
         self._since: float | None = None
 
@@ -72,8 +72,8 @@ class Doubt:
         if abs(jump) > JUMP_MS and self._since is None:
             self._since = ticks
             log.error(
-                "the clock jumped by %+.1f hours; for a day no log file is deleted for its age (correct the clock, or "
-                "restart the store if it is right)", jump / JUMP_MS,
+                "%s: the clock jumped by %+.1f hours; for a day no log file is deleted for its age (correct the clock, "
+                "or restart the store if it is right)", self.root, jump / JUMP_MS,
             )  # fmt: skip
         if abs(jump) > JUMP_MS and self._since is not None and ticks - self._since < DOUBT_S:
             return True
@@ -116,7 +116,7 @@ class Retention:
         self.hanging: list[Hanging] = []
         self._full_log = self._full_queues = False
         self._followed = self.files.min_offset
-        self._step, self._doubt = Lock(), Doubt(effects)
+        self._step, self._doubt = Lock(), Doubt(effects, root)
 
     @property
     def full(self) -> bool:

@@ -41,8 +41,8 @@ class Upkeep:
         effects: the clock.
     """
 
-    def __init__(self, name: str, effects: Effects) -> None:
-        self.effects = effects
+    def __init__(self, name: str, effects: Effects, root: str) -> None:
+        self.effects, self.root = effects, root
         self._jobs: list[Job] = []
         self._service = ServiceThread(name, self._run)
 
@@ -69,9 +69,9 @@ class Upkeep:
             try:
                 more = job.step()
             except (OSError, FlintError) as error:
-                log.error("%s failed and will be tried again (%s)", job.step.__qualname__, error)
+                log.error("%s: %s failed and will be tried again (%s)", self.root, job.step.__qualname__, error)
             except Exception:  # of any kind: without the thread all steps would end silently
-                log.exception("%s failed and will be tried again", job.step.__qualname__)
+                log.exception("%s: %s failed and will be tried again", self.root, job.step.__qualname__)
             job.due = self.effects.monotonic() + (0 if more else job.interval)
         return max(0.0, min(job.due for job in self._jobs) - self.effects.monotonic())
 

@@ -50,6 +50,11 @@ class Topics:
             found = self.file.table(TABLE).get(topic)
             return config_json.integer(found.get("writeQueueNums")) if isinstance(found, dict) else None
 
+    def names(self) -> set[str]:
+        """Return the names of all configured topics."""
+        with self.file.lock:
+            return set(map(str, self.file.table(TABLE)))
+
     def batch_topics(self) -> set[str]:
         """Return the topics whose queues are of type BatchCQ."""
         with self.file.lock:
@@ -90,7 +95,7 @@ class Topics:
                 continue
             with self.file.lock:
                 self._set(topic, least, batch=topic in batch)
-            log.info("topic %s has %d queues now", topic, least)
+            log.info("%s: topic %s has %d queues now", self.file.folder, topic, least)
 
     def _first_count(self, topic: str) -> int:
         if topic == SCHEDULE_TOPIC:
