@@ -83,8 +83,8 @@ def hundred(context: Context) -> str:
 
 def c2(context: Context) -> list[Result]:
     """Processor seconds of planning: a read, the first micro-batch of a stream, and one with nothing new."""
-    from flintmq.lake.members import plans_of
-    from flintmq.lake.options import ReadOptions
+    from flintmq.lake.read.members import plans_of
+    from flintmq.lake.read.options import ReadOptions
     from flintmq.lake.stream.members import StoresStream
     from flintmq.lake.stream.options import StreamOptions
     from flintmq.store.commitlog.report import Report
@@ -126,7 +126,7 @@ def c3(context: Context) -> list[Result]:
     """An export without Spark beside Spark's: with a session made before, and as commands with their starts."""
     from user_lines import flintmq
 
-    from flintmq.lake.export_once import export as export_here
+    from flintmq.lake.export.export_once import export as export_here
     from flintmq.spark.jobs.export.job import export as export_on_spark
 
     spark, path, out = session(context), str(whole(context).path), context.scratch / "out"
@@ -159,7 +159,7 @@ def c3(context: Context) -> list[Result]:
 
 def c4(context: Context) -> list[Result]:
     """The same files, and the commit of each format."""
-    from flintmq.lake.export_once import export
+    from flintmq.lake.export.export_once import export
 
     path, out = str(whole(context).path), context.scratch / "out"
     cases: dict[str, Callable[..., Any]] = {
@@ -193,7 +193,7 @@ def c5(context: Context) -> list[Result]:
 def c6(context: Context) -> list[Result]:
     """An export to an S3 server on this machine, which takes its part of the processors, beside one to the disk."""
     from flintmq.config.keys import StoreConfig
-    from flintmq.lake.export_once import export
+    from flintmq.lake.export.export_once import export
 
     if reason := lacks("versitygw"):
         print(f"C6 is left out: {reason}")

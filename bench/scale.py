@@ -21,9 +21,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from flintmq.lake.options import ReadOptions
-from flintmq.lake.scan import plan_scan
-from flintmq.lake.splits import cores, shares, split_count
+from flintmq.lake.read.options import ReadOptions
+from flintmq.lake.read.scan import plan_scan
+from flintmq.lake.read.splits import cores, shares, split_count
 from flintmq.spark import session
 from flintmq.store.commitlog.report import Report
 from flintmq.testing import Written, write_store

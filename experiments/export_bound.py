@@ -21,9 +21,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-
-from flintmq.arrow.schema import SPARK_SCHEMA
-from flintmq.lake.export import SCAN_BYTES
 from flintmq.lake.export_once import export
 from flintmq.lake.members import plans_of
 from flintmq.lake.options import ReadOptions
@@ -31,6 +28,9 @@ from flintmq.lake.parquet import PartitionedWriter
 from flintmq.lake.scan import scan_range
 from flintmq.lake.splits import shares, split_count
 from flintmq.lake.workers import Threads
+
+from flintmq.arrow.schema import SPARK_SCHEMA
+from flintmq.lake.export import SCAN_BYTES
 from flintmq.store.commitlog.report import Report
 from flintmq.testing import write_store
 

@@ -20,8 +20,9 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from flintmq.config.keys import StoreConfig
 from flintmq.lake.export_once import export
+
+from flintmq.config.keys import StoreConfig
 from flintmq.testing import write_store
 from tests.support.object_servers import serving
 

@@ -24,11 +24,11 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
-
-from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.lake.options import ReadOptions
 from flintmq.lake.scan import plan_scan, scan_range
 from flintmq.lake.splits import equal_ranges
+
+from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.store.commitlog.report import Report
 
 Batches = Iterator[pa.RecordBatch]

@@ -12,9 +12,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from flintmq import Message, MessageStore
 from flintmq.lake.members import plans_of
 from flintmq.lake.options import ReadOptions
+
+from flintmq import Message, MessageStore
 from flintmq.lake.stream.members import StoresStream
 from flintmq.lake.stream.options import StreamOptions
 from flintmq.store.commitlog.predicate import Predicate

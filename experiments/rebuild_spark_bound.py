@@ -21,8 +21,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from flintmq.forensics.rebuild import RebuildPlan, plan_rebuild, rebuild
 from flintmq.lake.splits import LogRange, resolve_cuts, shares, walk_count
+
+from flintmq.forensics.rebuild import RebuildPlan, plan_rebuild, rebuild
 from flintmq.spark import session
 from flintmq.spark.jobs.rebuild import rebuild as spark_rebuild
 from flintmq.spark.jobs.tasks import run_tasks

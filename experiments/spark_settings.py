@@ -119,9 +119,8 @@ def main(folder: Path, mib: int, rounds: int, wanted: list[str]) -> None:
 
 def daemon() -> None:
     """Be Spark's daemon of workers, with batches of another size."""
-    from pyspark import daemon as spark_daemon
-
     from flintmq.lake.scan import scan_range
+    from pyspark import daemon as spark_daemon
 
     assert scan_range.__defaults__ is not None
     size = int(os.environ["FLINTMQ_EXPERIMENT_BATCH"])

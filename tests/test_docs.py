@@ -19,7 +19,7 @@ def parameters() -> list:
     """pytest's parameters: the examples of each page in its order, named by page and line.
 
     Of the pages that start Spark, but for README.md, some run a day (tests/harness/turns.py), and those that changed,
-    or whose part of the sources did: docs/spark/export.md tells of src/flintmq/spark/jobs/export/ and lake/export.py.
+    or whose part of the sources did: docs/spark/export.md tells of src/flintmq/spark/jobs/export/ and lake/export/.
     """
     found = []
     for page in sorted(pages.pages(), key=lambda page: len(page.parts)):  # the tutorial, the longest: beside short ones

@@ -52,7 +52,7 @@ def test_every_folder_is_there():
     ("test", "quarters"),
     [
         ("tests/format/test_index.py::test_x", {"core"}),
-        ("tests/lake/test_delta.py::test_x", {"lake"}),
+        ("tests/lake/table/test_delta.py::test_x", {"lake"}),
         ("tests/ha/test_acks.py::test_x", {"live"}),
         ("tests/sim/test_pair_explorer.py::test_x", {"core", "live"}),  # imports flintmq.ha
         ("tests/test_docs.py::test_example[docs/spark/export.md:12]", {"lake"}),

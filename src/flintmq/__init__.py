@@ -48,10 +48,10 @@ if _typing.TYPE_CHECKING:
     from flintmq.frames.dataset import dataset
     from flintmq.frames.polars import scan_polars
     from flintmq.frames.scan import scan_arrow
-    from flintmq.lake.diff_table import compare_table
-    from flintmq.lake.export_once import export
-    from flintmq.lake.export_stream import export_stream
-    from flintmq.lake.parquet import partition_value
+    from flintmq.lake.export.export_once import export
+    from flintmq.lake.export.export_stream import export_stream
+    from flintmq.lake.history.diff_table import compare_table
+    from flintmq.lake.shape.parquet import partition_value
     from flintmq.message import (
         COLUMNS,
         ColumnsResult,

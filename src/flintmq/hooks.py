@@ -11,20 +11,20 @@ from importlib import import_module
 from typing import Any, Final
 
 HOOKS: Final = {
-    "compare_table": "flintmq.lake.diff_table:compare_table",
+    "compare_table": "flintmq.lake.history.diff_table:compare_table",
     "diff_with_a_table": "flintmq.cli.lake.table_diff:diff_with_a_table",
     "doctor_rows": "flintmq.cli.lake.installation:spark_checks",
     "engine_metrics": "flintmq.metrics.engine:engine_metrics",
-    "export": "flintmq.lake.export_once:export",
-    "export_stream": "flintmq.lake.export_stream:export_stream",
+    "export": "flintmq.lake.export.export_once:export",
+    "export_stream": "flintmq.lake.export.export_stream:export_stream",
     "flintmq export": "flintmq.cli.lake.export:command",
     "flintmq follow": "flintmq.cli.live.follow:command",
     "flintmq metrics": "flintmq.cli.live.metrics:command",
     "flintmq serve-ha": "flintmq.cli.live.serve_ha:command",
     "flintmq spark": "flintmq.cli.lake.spark.group:COMMANDS",
-    "history": "flintmq.lake.history:History",
+    "history": "flintmq.lake.history.history:History",
     "make_listener": "flintmq.ha.listener:HaListener",
-    "partition_value": "flintmq.lake.parquet:partition_value",
+    "partition_value": "flintmq.lake.shape.parquet:partition_value",
     "rebuild_on_spark": "flintmq.cli.lake.spark.rebuild:rebuild_on_spark",
     "store_metrics": "flintmq.metrics.stores:store_metrics",
 }

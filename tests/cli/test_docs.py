@@ -226,7 +226,7 @@ def test_the_keys_of_rebuild_export_and_doctor(run: Run, golden, tmp_path: Path)
     assert list(found) == keys("`doctor`")
     assert list(found["checks"][0]) == ["name", "state", "found", "advice"]
     pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-    from flintmq.lake.export import Exported
+    from flintmq.lake.export.export import Exported
     from flintmq.spark.jobs.dispatch.job import Dispatched
     from flintmq.spark.jobs.replay.job import Replayed
 

@@ -16,8 +16,8 @@ from flintmq import ConfigError, Message, MessageStore, StoreConfig
 from flintmq.config.key_effects import SELF_DESCRIBED, SHOWN
 from flintmq.config.keys import KEYS
 from flintmq.ha import Follower
-from flintmq.lake.options import ReadOptions
-from flintmq.lake.scan import plan_scan
+from flintmq.lake.read.options import ReadOptions
+from flintmq.lake.read.scan import plan_scan
 from flintmq.store.commitlog import files
 from flintmq.store.commitlog.report import Report
 from tests.cli.conftest import Run

@@ -16,11 +16,11 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
 from flintmq import open_store
 from flintmq.errors import FlintError, UsageError
-from flintmq.lake.diff_table import compare_table
-from flintmq.lake.export import Exported
-from flintmq.lake.export_once import export
-from flintmq.lake.export_stream import export_stream
-from flintmq.lake.history import History
+from flintmq.lake.export.export import Exported
+from flintmq.lake.export.export_once import export
+from flintmq.lake.export.export_stream import export_stream
+from flintmq.lake.history.diff_table import compare_table
+from flintmq.lake.history.history import History
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.report import Report
 from tests.compat.recorded import ARCHIVE, OF_A, STORED, bodies_in, put, recorded

@@ -18,7 +18,11 @@ def test_releases():
 
 @pytest.mark.parametrize(
     ("name", "module"),
-    [("polars", "flintmq.frames.polars"), ("obstore", "flintmq.objects.opening"), ("deltalake", "flintmq.lake.delta")],
+    [
+        ("polars", "flintmq.frames.polars"),
+        ("obstore", "flintmq.objects.opening"),
+        ("deltalake", "flintmq.lake.table.delta"),
+    ],
 )
 def test_what_the_code_refuses_is_what_the_package_asks_for(name: str, module: str) -> None:
     """The least release stands in pyproject.toml too, for pip."""

@@ -15,7 +15,7 @@ import flintmq
 from flintmq import Message, MessageStore
 from flintmq.errors import CorruptStoreError, UsageError
 from flintmq.frames.sql import ask
-from flintmq.lake.export_once import export
+from flintmq.lake.export.export_once import export
 
 TIME = "give ms since 1970 or a datetime with a time zone"
 TEXTS = "give a list of texts, or one text"

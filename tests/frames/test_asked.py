@@ -13,7 +13,7 @@ import pytest
 import flintmq
 from flintmq import Message, MessageStore
 from flintmq.errors import UsageError
-from flintmq.lake.export_once import export
+from flintmq.lake.export.export_once import export
 from flintmq.store.commitlog.report import Report
 
 

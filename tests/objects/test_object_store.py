@@ -13,9 +13,9 @@ from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.config.keys import StoreConfig
 from flintmq.config.s3 import S3Options
 from flintmq.errors import FlintError, StoreAccessError, UsageError
-from flintmq.lake.options import ReadOptions
-from flintmq.lake.scan import plan_scan, scan_range
-from flintmq.lake.splits import LogRange, files_of, shares
+from flintmq.lake.read.options import ReadOptions
+from flintmq.lake.read.scan import plan_scan, scan_range
+from flintmq.lake.read.splits import LogRange, files_of, shares
 from flintmq.objects import remote_file
 from flintmq.objects.object_store import FRESH_SECONDS, ObjectStore
 from flintmq.storage.store_url import effects_for

@@ -320,8 +320,8 @@ CONTENT = ("body", "keys", "properties", "msg_id", "born_timestamp")
 
 def table(to: str, folder: Path, count: int, chance: random.Random) -> bool:
     """A store and its table, in which rows were changed. The store's first log file has expired since."""
-    from flintmq.lake.diff_table import compare_table
-    from flintmq.lake.export_once import export
+    from flintmq.lake.export.export_once import export
+    from flintmq.lake.history.diff_table import compare_table
 
     left = placed(messages(10 * count + FILE_SIZE // 250, chance))
     store, out = write(folder / "store", left), folder / "out"
@@ -407,7 +407,7 @@ def change_rows(
         write_deltalake(str(out), new, mode="append")
         return
     if to == "iceberg":
-        from flintmq.lake.iceberg_catalog import TableName
+        from flintmq.lake.table.iceberg_catalog import TableName
 
         kept = TableName.parse(None)
         opened = kept.open(out).load_table(kept.identifier)

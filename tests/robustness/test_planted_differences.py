@@ -11,7 +11,7 @@ pytest.importorskip("deltalake", reason="needs the extra delta")
 pytest.importorskip("pyiceberg", reason="needs the extra iceberg")
 
 from flintmq.forensics.diff import ranges
-from flintmq.lake import diff_table
+from flintmq.lake.history import diff_table
 from tests.robustness.planted_differences import PAIRS, run
 
 

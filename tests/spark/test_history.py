@@ -13,7 +13,7 @@ pytest.importorskip("pyiceberg", reason="needs the extra iceberg")
 
 from flintmq.errors import UsageError
 from flintmq.spark.source import FlintMQSource
-from tests.lake.test_history import FORMATS, SMALL, expire, put
+from tests.lake.history.test_history import FORMATS, SMALL, expire, put
 from tests.support.exporting import once, whole
 
 pytestmark = pytest.mark.spark

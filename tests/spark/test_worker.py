@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 import flintmq.spark
-from flintmq.lake.history import History
+from flintmq.lake.history.history import History
 from flintmq.spark.history import HistoryReader
 from flintmq.spark.source import BatchReader
 from flintmq.spark.worker import expect_hanging_up

@@ -11,7 +11,7 @@ pytest.importorskip("pyspark", reason="needs the extra spark")
 
 import flintmq
 from flintmq import Message, MessageStore
-from flintmq.lake.options import ReadOptions
+from flintmq.lake.read.options import ReadOptions
 from flintmq.spark.schema import spark_schema
 from flintmq.spark.source import BatchReader
 from flintmq.store.commitlog import zone_maps, zones

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from flintmq.lake.export import Exported
-from flintmq.lake.export_once import export
-from flintmq.lake.export_stream import export_stream
+from flintmq.lake.export.export import Exported
+from flintmq.lake.export.export_once import export
+from flintmq.lake.export.export_stream import export_stream
 
 Export = Callable[..., Exported]
 

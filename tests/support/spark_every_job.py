@@ -207,7 +207,7 @@ class Jobs:
         return export(self.spark, self.store, f"{self.out}/lake", target_file_size=1 << 20).rows, self.rows.num_rows
 
     def diff(self) -> tuple[Any, Any]:
-        from flintmq.lake import diff_table
+        from flintmq.lake.history import diff_table
         from flintmq.spark.jobs.tasks import SparkWorkers
 
         diff_table.RANGE_BYTES = 200_000

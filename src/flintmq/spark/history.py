@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from flintmq.errors import UsageError
-from flintmq.lake.history_stream import HistoryStream
+from flintmq.lake.history.history_stream import HistoryStream
 from flintmq.lake.stream.reader import log_line
 from flintmq.spark.failing import from_one_frame, rows_from_one_frame
 from flintmq.spark.stream import StreamReader, lines_of
@@ -17,9 +17,9 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from flintmq.lake.columns import ExportColumns
-    from flintmq.lake.history import HistoryTask
-    from flintmq.lake.options import ReadOptions
+    from flintmq.lake.history.history import HistoryTask
+    from flintmq.lake.read.options import ReadOptions
+    from flintmq.lake.shape.columns import ExportColumns
     from flintmq.lake.stream.options import StreamOptions
     from flintmq.store.commitlog.predicate import Predicate
 
@@ -36,7 +36,7 @@ def history_schema(options: ReadOptions) -> StructType:
     from pyspark.sql.pandas.types import from_arrow_schema
 
     from flintmq.arrow.schema import narrow
-    from flintmq.lake.history import History
+    from flintmq.lake.history.history import History
 
     return from_arrow_schema(narrow(options.columns, History.of_options(options).schema))
 
@@ -65,8 +65,8 @@ class HistoryReader(DataSourceReader):
             StoreError: (failOnDataLoss) messages expired that no export has.
             The errors of History.open and plan_scan.
         """
-        from flintmq.lake.history import History
-        from flintmq.lake.splits import cores, split_count
+        from flintmq.lake.history.history import History
+        from flintmq.lake.read.splits import cores, split_count
         from flintmq.store.commitlog.report import Report
 
         report, history = Report(), History.of_options(self.options)
@@ -146,7 +146,7 @@ def _rows(partition: HistoryPartition, wanted: StructType) -> Iterator[pa.Record
     """Yield the rows of a task with Spark's columns, and print what was noted."""
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    from flintmq.lake.history import task_rows
+    from flintmq.lake.history.history import task_rows
     from flintmq.spark.worker import freeze_once
     from flintmq.store.commitlog.report import Report
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql.types import StructType
 
-    from flintmq.lake.options import ReadOptions
+    from flintmq.lake.read.options import ReadOptions
 
 COLUMNS = "topic string, queue_id int, min_offset bigint, max_offset bigint, messages bigint"
 """Columns of the view, as DDL: max_offset is the offset after the last message, messages their number."""
@@ -57,7 +57,7 @@ class QueueReader(DataSourceReader):
         import pyarrow as pa
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        from flintmq.lake.members import lacked_by_all
+        from flintmq.lake.read.members import lacked_by_all
 
         rows: list[dict[str, object]] = []
         lacking: list[dict[str, UsageError]] = []
@@ -72,7 +72,7 @@ class QueueReader(DataSourceReader):
 
     def _stores(self) -> Iterator[tuple[ReadOptions, dict[str, str]]]:
         """Yield the options of each store, and what the columns broker and store say of it."""
-        from flintmq.lake.members import broker_members
+        from flintmq.lake.read.members import broker_members
         from flintmq.store.commitlog.report import Report
 
         if not self.options.many:
@@ -84,7 +84,7 @@ class QueueReader(DataSourceReader):
 
 def _rows(options: ReadOptions, words: dict[str, str]) -> tuple[list[dict[str, object]], dict[str, UsageError]]:
     """Return the rows of one store, and an error for each named topic that it does not have."""
-    from flintmq.lake.asked import go_on
+    from flintmq.lake.read.asked import go_on
     from flintmq.lake.stream.queues import StreamQueues
     from flintmq.store.read.known_topics import unknown_topics
 

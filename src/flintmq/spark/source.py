@@ -34,9 +34,9 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from flintmq.cluster.member import Member
-    from flintmq.lake.options import ReadOptions
-    from flintmq.lake.scan import ScanPlan
-    from flintmq.lake.splits import LogRange
+    from flintmq.lake.read.options import ReadOptions
+    from flintmq.lake.read.scan import ScanPlan
+    from flintmq.lake.read.splits import LogRange
     from flintmq.store.commitlog.predicate import Predicate
     from flintmq.store.commitlog.pushdown import Comparison
     from flintmq.store.commitlog.report import Report
@@ -63,7 +63,7 @@ class FlintMQSource(DataSource):
         Raises:
             UsageError: an option is wrong; or CREATE TABLE, whose options Spark does not pass to readers.
         """
-        from flintmq.lake.options import is_table
+        from flintmq.lake.read.options import is_table
         from flintmq.lake.stream.options import StreamOptions, is_stream
         from flintmq.spark.queue_view import queue_schema
         from flintmq.spark.schema import spark_schema
@@ -151,7 +151,7 @@ class FlintMQSource(DataSource):
         return stream_writer(dict(self.options), schema, overwrite)
 
     def _options(self) -> ReadOptions:
-        from flintmq.lake.options import ReadOptions
+        from flintmq.lake.read.options import ReadOptions
 
         return ReadOptions.parse(dict(self.options))
 
@@ -189,8 +189,8 @@ class BatchReader(DataSourceReader):
         return [split for member, plan in plans for split in self._splits(member, plan, whole)]
 
     def _plans(self, report: Report) -> list[tuple[Member | None, ScanPlan]]:
-        from flintmq.lake.members import plan_members
-        from flintmq.lake.scan import plan_scan
+        from flintmq.lake.read.members import plan_members
+        from flintmq.lake.read.scan import plan_scan
 
         if not self.options.many:
             return [(None, plan_scan(self.options, report, self._narrowed))]
@@ -204,8 +204,8 @@ class BatchReader(DataSourceReader):
             plan: its plan.
             whole: bytes of log of all stores: each gets its share of the splits, and one at least.
         """
-        from flintmq.lake.explode import before_exploding
-        from flintmq.lake.splits import cores, estimated_records, files_of, shares, split_count, wanted_runs
+        from flintmq.lake.read.explode import before_exploding
+        from flintmq.lake.read.splits import cores, estimated_records, files_of, shares, split_count, wanted_runs
         from flintmq.spark.pushdown import described
         from flintmq.store.commitlog.zones import skips_of
 
@@ -249,7 +249,7 @@ class BatchReader(DataSourceReader):
             StoreAccessError, StoreError: a file cannot be read or was deleted.
         """
         from flintmq.arrow.members import MemberColumns
-        from flintmq.lake.scan import scan_range
+        from flintmq.lake.read.scan import scan_range
         from flintmq.spark.schema import check_schema
         from flintmq.spark.worker import freeze_once
         from flintmq.store.commitlog.report import Report

@@ -144,7 +144,7 @@ def test_history(run: Run, tmp_path: Path) -> None:
 
 def test_history_of_stores_that_are_gone(run: Run, tmp_path: Path) -> None:
     """Rows may be missing then, which is told, once, and the same whether the frame has a history or not."""
-    from flintmq.lake.export_once import export
+    from flintmq.lake.export.export_once import export
 
     stores = tmp_path / "stores"
     for broker in ("a", "b", "c"):
@@ -163,7 +163,7 @@ def test_history_of_stores_that_are_gone(run: Run, tmp_path: Path) -> None:
 
 def test_a_misspelled_topic(run: Run, tmp_path: Path) -> None:
     """Silence would be taken for an answer; a topic that one of the stores, or the table, has is none."""
-    from flintmq.lake.export_once import export
+    from flintmq.lake.export.export_once import export
 
     for broker, topic in (("a", "Orders"), ("b", "Refunds")):
         with flintmq.MessageStore(tmp_path / broker / "store") as store:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from flintmq.lake.options import ReadOptions
+from flintmq.lake.read.options import ReadOptions
 from flintmq.lake.stream.members import StoresStream
 from flintmq.lake.stream.options import StreamOptions
 from flintmq.testing import write_store

@@ -10,7 +10,7 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
 
 from flintmq import Message, MessageStore, StoreConfig
-from flintmq.lake.diff_table import compare_table
+from flintmq.lake.history.diff_table import compare_table
 from tests.support.exporting import once, whole
 
 OWN, LIGHT = "%LMQ%own", "%LMQ%device"

@@ -13,7 +13,7 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 from flintmq import Message, MessageStore
 from flintmq.cli import app
 from flintmq.errors import CorruptStoreError
-from flintmq.lake.options import ReadOptions
+from flintmq.lake.read.options import ReadOptions
 from flintmq.lake.stream.options import StreamOptions
 from flintmq.lake.stream.reader import StoreStream
 

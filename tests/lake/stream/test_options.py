@@ -3,7 +3,7 @@
 import pytest
 
 from flintmq.errors import UsageError
-from flintmq.lake.options import STREAM_ONLY, ReadOptions
+from flintmq.lake.read.options import STREAM_ONLY, ReadOptions
 from flintmq.lake.stream.options import StreamOptions, is_stream
 from flintmq.store.commitlog.predicate import Predicate
 

@@ -10,7 +10,7 @@ import pytest
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
 from flintmq import Message, MessageStore
-from flintmq.lake.options import ReadOptions
+from flintmq.lake.read.options import ReadOptions
 from flintmq.lake.stream.plan import StreamTask
 from flintmq.lake.stream.unreached import Unreached
 from flintmq.store.commitlog.files import LogFiles

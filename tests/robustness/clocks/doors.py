@@ -13,7 +13,7 @@ from typing import Any
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError
-from flintmq.lake.splits import equal_ranges
+from flintmq.lake.read.splits import equal_ranges
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import LogWalk
 from tests.interop.java import Java

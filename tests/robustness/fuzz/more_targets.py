@@ -13,7 +13,7 @@ from flintmq.errors import FlintError
 from flintmq.format import text
 from flintmq.ha.follower_line import FollowerLine
 from flintmq.ha.master_line import LineRules, LineState, MasterLine
-from flintmq.lake.offsets import EARLIEST, parse_assignment, parse_json_offsets
+from flintmq.lake.read.offsets import EARLIEST, parse_assignment, parse_json_offsets
 from flintmq.message import stored_message
 from flintmq.storage.filesystem import REAL
 from flintmq.store.commitlog.files import LARGEST_OFFSET, LogFiles

@@ -10,7 +10,7 @@ from typing import Any
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError
-from flintmq.lake.parquet import partition_value
+from flintmq.lake.shape.parquet import partition_value
 from tests.robustness.matrix.cells import COLUMNS, Wrong, cell, compare_queues, from_table, truth_rows
 from tests.robustness.matrix.judge import Answer, Subject
 from tests.robustness.matrix.truth import Row

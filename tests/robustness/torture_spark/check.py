@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from pyiceberg.table import Table
 
 from flintmq.format import record
-from flintmq.lake.iceberg_catalog import TableName
+from flintmq.lake.table.iceberg_catalog import TableName
 from tests.robustness.torture_spark.writer import KEYS, PREPARED, ROLLBACK
 from tests.support.engine import log_bytes
 

@@ -13,7 +13,7 @@ pytest.importorskip("deltalake", reason="needs the extra delta")
 pytest.importorskip("pyiceberg", reason="needs the extra iceberg")
 
 from flintmq import Message, MessageStore
-from flintmq.lake.export_stream import export_stream
+from flintmq.lake.export.export_stream import export_stream
 from tests.robustness.torture_spark import loop
 from tests.robustness.torture_spark.check import check_table, count, queued, records
 from tests.robustness.torture_spark.cluster import BROKERS, KINDS, ClusterRound

@@ -23,7 +23,7 @@ from flintmq.arrow import column_layout, schema
 from flintmq.errors import UsageError
 from flintmq.format.record_view import number_at
 from flintmq.kernels import gather
-from flintmq.lake.columns import ExportColumns
+from flintmq.lake.shape.columns import ExportColumns
 from flintmq.message import Message
 from flintmq.spark.jobs.export.job import export
 from flintmq.spark.jobs.export.stream import export_stream

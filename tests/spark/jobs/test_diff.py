@@ -15,7 +15,7 @@ import pytest
 from flintmq.errors import CorruptStoreError, NotAStoreError, UsageError
 from flintmq.forensics.copy import copy_whole
 from flintmq.forensics.diff import run as local
-from flintmq.lake.splits import LogRange
+from flintmq.lake.read.splits import LogRange
 from flintmq.spark.jobs import diff as job
 from flintmq.testing.write_store import write_store
 from tests.forensics.diff.test_diff import (

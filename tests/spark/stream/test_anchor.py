@@ -17,7 +17,7 @@ from tests.support.remade import number_anew
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
 
-from flintmq.lake.offsets import MARKS
+from flintmq.lake.read.offsets import MARKS
 from flintmq.lake.stream import queues, reader
 from flintmq.lake.stream.anchor import anchor_in
 from flintmq.store.commitlog.anchor import LogAnchor

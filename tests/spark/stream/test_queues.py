@@ -9,7 +9,7 @@ import pytest
 
 from flintmq import Message, MessageStore
 from flintmq.errors import StoreError
-from flintmq.lake.options import ReadOptions
+from flintmq.lake.read.options import ReadOptions
 from flintmq.lake.stream import queues
 from flintmq.objects.object_store import FRESH_SECONDS
 from flintmq.storage.filesystem import Effects

@@ -15,7 +15,7 @@ from tests.compat.stores import GOLDEN_NAMES
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
 
-from flintmq.lake.offsets import MARKS, flat
+from flintmq.lake.read.offsets import MARKS, flat
 from flintmq.lake.stream import reader
 from flintmq.lake.stream.anchor import marks
 from flintmq.lake.stream.options import StreamOptions

@@ -1,6 +1,6 @@
 """What a task reads: light queues, and rare topics, by their units."""
 
-from flintmq.lake.offsets import MARKS
+from flintmq.lake.read.offsets import MARKS
 from flintmq.testing.write_store import write_store
 from tests.spark.stream.drive import Query, in_queues, keys_of
 

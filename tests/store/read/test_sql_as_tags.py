@@ -9,7 +9,7 @@ import pytest
 
 from flintmq.cli import app
 from flintmq.config.text import tag_names
-from flintmq.lake.options import _tags
+from flintmq.lake.read.options import _tags
 from flintmq.message import GetMessageStatus, Message
 from tests.support.engine import open_small
 

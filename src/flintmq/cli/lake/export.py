@@ -95,7 +95,7 @@ def command(
     files of a run, or of a micro-batch with --follow, appear at once or none, so Ctrl-C loses nothing.
     """
     need("pyarrow", "arrow")
-    from flintmq.lake.workers import Threads
+    from flintmq.lake.export.workers import Threads
 
     out, config, root = output(as_json), store_config(settings), stores_given(stores)
     into = outside_stores(into, (checkpoint, dead_letters), root, config)
@@ -123,7 +123,7 @@ def command(
         catalog=catalog,
     )
     if follow:
-        from flintmq.lake.export_stream import export_stream
+        from flintmq.lake.export.export_stream import export_stream
 
         done = export_stream(
             root,
@@ -138,7 +138,7 @@ def command(
             **choices,
         )
     else:
-        from flintmq.lake.export_once import export
+        from flintmq.lake.export.export_once import export
 
         with out.progress("exporting") as progress:
             done = export(root, into, config, workers=Threads(threads), progress=progress, **choices)

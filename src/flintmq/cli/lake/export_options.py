@@ -13,7 +13,7 @@ from flintmq.cli.values import parse_partitions, parse_size, paths_of
 if TYPE_CHECKING:
     from flintmq.cluster.members import Stores
     from flintmq.config.keys import StoreConfig
-    from flintmq.lake.export import ExportChoices, Exported
+    from flintmq.lake.export.export import ExportChoices, Exported
 
 
 class TargetFormat(enum.StrEnum):

@@ -13,7 +13,7 @@ from flintmq.errors import UsageError
 if TYPE_CHECKING:
     from flintmq.cli.output import Output
     from flintmq.config.keys import StoreConfig
-    from flintmq.lake.diff_table import TableComparison
+    from flintmq.lake.history.diff_table import TableComparison
 
 
 def diff_with_a_table(out: Output, a: str, b: str, catalog: str | None, by: Way, config: StoreConfig) -> int | None:
@@ -26,7 +26,7 @@ def diff_with_a_table(out: Output, a: str, b: str, catalog: str | None, by: Way,
     if not is_table(a, b, catalog, by, config):
         return None
     need("pyarrow", "arrow")
-    from flintmq.lake.diff_table import compare_table
+    from flintmq.lake.history.diff_table import compare_table
 
     with out.progress("comparing") as progress:
         rows = compare_table(a, b, config, catalog=catalog, progress=progress)
@@ -41,8 +41,8 @@ def is_table(a: str, b: str, catalog: str | None, by: Way, config: StoreConfig) 
         UsageError: --by is given for a table, or A is one.
         StoreAccessError, MissingExtraError: A or B is a URL that cannot be read.
     """
-    from flintmq.lake.table_folder import folder_at
-    from flintmq.lake.table_format import format_in
+    from flintmq.lake.files.table_folder import folder_at
+    from flintmq.lake.files.table_format import format_in
     from flintmq.storage.store_url import absolute
 
     def is_one(path: str) -> bool:

@@ -154,7 +154,7 @@ class StoresStream:
             check: compare the brokers that options name with the stores.
         """
         from flintmq.cluster.members import find_members
-        from flintmq.lake.members import broker_members
+        from flintmq.lake.read.members import broker_members
         from flintmq.store.commitlog.report import LOST, Report
 
         read, report = self.options.read, Report()

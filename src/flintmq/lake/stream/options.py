@@ -8,10 +8,10 @@ from typing import Any
 
 from flintmq.cluster.member import Member
 from flintmq.errors import UsageError
-from flintmq.lake.broker_options import ANY_STORE, brokers_named, options_of_broker, texts_by_broker
-from flintmq.lake.offsets import WORDS, Queue, means_latest, parse_json_offsets
-from flintmq.lake.option_text import duration_ms, number, time_ms
-from flintmq.lake.options import BATCH_ONLY, STREAM_ONLY, ReadOptions, check_read, named
+from flintmq.lake.read.broker_options import ANY_STORE, brokers_named, options_of_broker, texts_by_broker
+from flintmq.lake.read.offsets import WORDS, Queue, means_latest, parse_json_offsets
+from flintmq.lake.read.option_text import duration_ms, number, time_ms
+from flintmq.lake.read.options import BATCH_ONLY, STREAM_ONLY, ReadOptions, check_read, named
 
 
 @dataclass(frozen=True)

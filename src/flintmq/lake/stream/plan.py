@@ -11,8 +11,8 @@ from dataclasses import dataclass, field, replace
 
 from flintmq.config.text import short
 from flintmq.errors import StoreError
-from flintmq.lake.options import ReadOptions
-from flintmq.lake.splits import cores, split_count
+from flintmq.lake.read.options import ReadOptions
+from flintmq.lake.read.splits import cores, split_count
 from flintmq.lake.stream.admission import Span, limited
 from flintmq.lake.stream.queues import StreamQueues
 from flintmq.store.commitlog.files import LogFiles

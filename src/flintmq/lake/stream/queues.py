@@ -19,7 +19,7 @@ from itertools import groupby
 from operator import attrgetter
 
 from flintmq.kernels.select import ANY_QUEUE
-from flintmq.lake.options import ReadOptions
+from flintmq.lake.read.options import ReadOptions
 from flintmq.lake.stream.offset_index import Places, Segments
 from flintmq.message import StoredMessage
 from flintmq.storage.store_url import absolute

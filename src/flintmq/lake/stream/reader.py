@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Any
 from flintmq.config.text import short
 from flintmq.errors import CorruptStoreError, StoreError, UsageError
 from flintmq.kernels.select import ANY_QUEUE
-from flintmq.lake.offsets import EARLIEST, MARKS, WORDS, flat, parse_flat
+from flintmq.lake.read.offsets import EARLIEST, MARKS, WORDS, flat, parse_flat
 from flintmq.lake.stream.admission import Span, limited
 from flintmq.lake.stream.anchor import (
     anchor_in,
@@ -393,7 +393,7 @@ class StoreStream:
 
     def _nothing_at(self, where: str, option: str, ms: int) -> None:
         """Fail because nothing was stored at a time or later, unless the strategy allows it."""
-        from flintmq.lake.asked import nothing_at
+        from flintmq.lake.read.asked import nothing_at
 
         if self.options.read.lenient_times:
             return

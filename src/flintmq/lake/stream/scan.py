@@ -18,7 +18,7 @@ from flintmq.config.text import short
 from flintmq.errors import CorruptStoreError, StoreError
 from flintmq.format.record import INNER_BATCH, TRANSACTION_PREPARED
 from flintmq.format.record_view import SYS_FLAG_LAST
-from flintmq.lake.scan import BATCH_BYTES, rows_of
+from flintmq.lake.read.scan import BATCH_BYTES, rows_of
 from flintmq.lake.stream.plan import StreamTask
 from flintmq.lake.stream.task_reads import lmq_pieces, pieces_of
 from flintmq.lake.stream.unreached import REBUILD, Unreached

@@ -19,7 +19,7 @@ from flintmq.forensics.diff.by_message import SUM_MASK, Block, BlockSum, block_o
 from flintmq.forensics.diff.reading import PartSummary, Progress, messages, summary_of
 from flintmq.forensics.diff.run import Comparison
 from flintmq.forensics.diff.run import compare as compare_in
-from flintmq.lake.splits import LogRange, check_end, files_of, resolve_cuts, shares, split_count, walk_count
+from flintmq.lake.read.splits import LogRange, check_end, files_of, resolve_cuts, shares, split_count, walk_count
 from flintmq.message import StoredMessage
 from flintmq.spark.jobs.tasks import parallelism, run_tasks, scaled
 from flintmq.storage.store_url import absolute

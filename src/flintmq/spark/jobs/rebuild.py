@@ -35,7 +35,7 @@ from flintmq.forensics.rebuild import (
     queue_writer,
 )
 from flintmq.format.index import PEER_533
-from flintmq.lake.splits import LogRange, check_end, resolve_cuts, shares, walk_count
+from flintmq.lake.read.splits import LogRange, check_end, resolve_cuts, shares, walk_count
 from flintmq.spark.jobs import staged
 from flintmq.spark.jobs.staged import Stage
 from flintmq.spark.jobs.tasks import parallelism, run_tasks, scaled

@@ -43,7 +43,7 @@ def parallelism(spark: SparkSession) -> int:
 
 
 class SparkWorkers:
-    """Runs the tasks of an export as Spark tasks (lake/workers.py)."""
+    """Runs the tasks of an export as Spark tasks (lake/export/workers.py)."""
 
     def __init__(self, spark: SparkSession) -> None:
         self.spark = spark

@@ -33,7 +33,7 @@ from flintmq.forensics.verify.queue_set import QueueSet
 from flintmq.forensics.verify.run import PIECE_BYTES, Verification, VerifyResult, VerifyRun
 from flintmq.format.batch_queue import BatchUnit
 from flintmq.format.index import PEER_533, PEER_540
-from flintmq.lake.splits import LogRange, check_end, resolve_cuts, shares, walk_count
+from flintmq.lake.read.splits import LogRange, check_end, resolve_cuts, shares, walk_count
 from flintmq.spark.jobs import staged
 from flintmq.spark.jobs.staged import Stage
 from flintmq.spark.jobs.tasks import Progress, parallelism, run_tasks, scaled

@@ -10,7 +10,7 @@ from flintmq.config.keys import KEYS, StoreConfig
 from flintmq.config.text import short
 from flintmq.errors import UsageError
 from flintmq.format.index import PEER_533, checked_peer
-from flintmq.lake.option_text import OptionNames, flag, number
+from flintmq.lake.read.option_text import OptionNames, flag, number
 from flintmq.storage.store_url import local_only, outside_store
 
 NAMES = {

@@ -16,7 +16,7 @@ from tests.cli.conftest import Run
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
-from flintmq.lake.export import Exported
+from flintmq.lake.export.export import Exported
 
 
 class Calls:

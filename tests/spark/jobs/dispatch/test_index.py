@@ -7,7 +7,7 @@ import pytest
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreError
 from flintmq.forensics.rebuild import plan_of
-from flintmq.lake.splits import LogRange
+from flintmq.lake.read.splits import LogRange
 from flintmq.spark.jobs.dispatch.index import index_path, planned
 from flintmq.spark.jobs.dispatch.job import dispatch
 from flintmq.spark.jobs.dispatch.state import IndexState, load

@@ -9,7 +9,7 @@ import pytest
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreLockedError, UsageError
 from flintmq.forensics.rebuild import plan_of
-from flintmq.lake.splits import LogRange
+from flintmq.lake.read.splits import LogRange
 from flintmq.spark.jobs.dispatch import tasks
 from flintmq.spark.jobs.dispatch.tasks import (
     DispatchTask,

@@ -7,7 +7,7 @@ pytest.importorskip("pyspark", reason="needs the extra spark")
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StructType
 
-from flintmq.lake.bodies.ddl import read_schema, spark_text
+from flintmq.lake.shape.bodies.ddl import read_schema, spark_text
 
 TEXTS = [
     "id long, name string",

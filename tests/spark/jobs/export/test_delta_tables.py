@@ -18,9 +18,9 @@ from deltalake import DeltaTable, Field, PostCommitHookProperties
 
 from flintmq import Message, MessageStore
 from flintmq.errors import StoreAccessError, StoreError, UsageError
-from flintmq.lake import delta as module
-from flintmq.lake.columns import ExportColumns
-from flintmq.lake.delta import DeltaTarget, delta_schema
+from flintmq.lake.shape.columns import ExportColumns
+from flintmq.lake.table import delta as module
+from flintmq.lake.table.delta import DeltaTarget, delta_schema
 from flintmq.spark.jobs.export.job import export
 from flintmq.spark.jobs.export.stream import export_stream
 from tests.robustness.matrix.stores import SMALL

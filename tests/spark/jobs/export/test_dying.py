@@ -15,8 +15,8 @@ pytest.importorskip("deltalake", reason="needs the extra delta")
 from deltalake import DeltaTable
 
 from flintmq import Message, MessageStore
-from flintmq.lake import delta as delta_module
-from flintmq.lake import target as target_module
+from flintmq.lake.table import delta as delta_module
+from flintmq.lake.table import target as target_module
 from flintmq.spark.jobs.export.job import export
 from flintmq.spark.jobs.export.stream import export_stream
 from tests.robustness.matrix.stores import SMALL

@@ -8,8 +8,8 @@ import pytest
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import CorruptStoreError, StoreError, UsageError
-from flintmq.lake import export_once as job
-from flintmq.lake.parquet import escape
+from flintmq.lake.export import export_once as job
+from flintmq.lake.shape.parquet import escape
 from flintmq.spark.jobs.export.job import export
 
 pytest.importorskip("pyspark", reason="needs the extra spark")

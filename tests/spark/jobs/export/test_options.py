@@ -20,8 +20,8 @@ from pyspark.sql.types import ArrayType, LongType, StringType, StructField, Stru
 from flintmq import Message, MessageStore
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
-from flintmq.lake import export_once as batch_job
-from flintmq.lake.splits import shares
+from flintmq.lake.export import export_once as batch_job
+from flintmq.lake.read.splits import shares
 from flintmq.lake.stream import plan
 from flintmq.spark.jobs.export.job import export
 from flintmq.spark.jobs.export.stream import export_stream

@@ -13,8 +13,8 @@ import pytest
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreError, UsageError
-from flintmq.lake import export_stream as job
-from flintmq.lake import target as target_module
+from flintmq.lake.export import export_stream as job
+from flintmq.lake.table import target as target_module
 from flintmq.spark.jobs.export import job as batch_job
 from flintmq.spark.jobs.export.stream import export_stream
 

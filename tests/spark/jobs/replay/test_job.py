@@ -12,7 +12,7 @@ import pytest
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import CorruptStoreError, UsageError
 from flintmq.forensics.verify.run import verify
-from flintmq.lake import export_once
+from flintmq.lake.export import export_once
 from flintmq.message import Message
 from flintmq.spark.jobs.export.job import export
 from flintmq.spark.jobs.replay import job
@@ -34,7 +34,7 @@ def in_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     run = "flintmq.spark.jobs.tasks.run_tasks"
     monkeypatch.setattr(run, lambda spark, task, items, progress: [task(item) for item in items])
     monkeypatch.setattr("flintmq.spark.jobs.tasks.parallelism", lambda spark: 2)
-    monkeypatch.setattr("flintmq.lake.export_once.split_count", lambda span, cores: 5)
+    monkeypatch.setattr("flintmq.lake.export.export_once.split_count", lambda span, cores: 5)
 
 
 def exported(store: Any, out: Path, to: str, **named: Any) -> Path:

@@ -18,7 +18,7 @@ import flintmq
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreError, UsageError
 from flintmq.format.record import COMPRESSED, INNER_BATCH, MAX_PROPERTIES, NEED_UNWRAP
-from flintmq.lake.export_once import export
+from flintmq.lake.export.export_once import export
 from flintmq.message import Message, PutMessageStatus
 from flintmq.spark.jobs.replay.exactly_once import WriterIds, put_all
 from flintmq.spark.jobs.replay.refusals import batches_of, target_config, why_refused

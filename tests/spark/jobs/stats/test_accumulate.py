@@ -11,9 +11,9 @@ import pytest
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 pytest.importorskip("pandas", reason="pandas is not installed")
 
-from flintmq.lake.options import ReadOptions
-from flintmq.lake.scan import plan_scan
-from flintmq.lake.splits import LogRange, equal_ranges
+from flintmq.lake.read.options import ReadOptions
+from flintmq.lake.read.scan import plan_scan
+from flintmq.lake.read.splits import LogRange, equal_ranges
 from flintmq.spark.jobs.stats.accumulate import LONGEST_MS, SEPARATOR, Tally
 from flintmq.spark.jobs.stats.job import StoreCount, count_task
 from flintmq.store.commitlog.report import Report

@@ -32,7 +32,7 @@ def command(
     """
     out, config = output(as_json), store_config(settings)
     if is_table(a, b, catalog, by, config):
-        from flintmq.lake.diff_table import compare_table
+        from flintmq.lake.history.diff_table import compare_table
         from flintmq.spark.jobs.tasks import SparkWorkers
 
         with spark_job("diff", master, out) as (spark, progress):

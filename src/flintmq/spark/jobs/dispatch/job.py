@@ -21,7 +21,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import CorruptStoreError, StoreError, UsageError
 from flintmq.forensics.rebuild import Progress, RebuildPlan
 from flintmq.format.index import PEER_533
-from flintmq.lake.splits import LogRange, equal_ranges, split_count
+from flintmq.lake.read.splits import LogRange, equal_ranges, split_count
 from flintmq.spark.jobs.dispatch import preflight as start
 from flintmq.spark.jobs.dispatch.index import brought_in, planned, remade
 from flintmq.spark.jobs.dispatch.state import commit

@@ -1,4 +1,4 @@
-"""Exports new messages on Spark: the tasks of lake/export_once.py as Spark tasks."""
+"""Exports new messages on Spark: the tasks of lake/export/export_once.py as Spark tasks."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Unpack
 
 from flintmq.cluster.members import Stores
 from flintmq.config.keys import StoreConfig
-from flintmq.lake import export_once
-from flintmq.lake.export import ExportChoices, Exported
+from flintmq.lake.export import export_once
+from flintmq.lake.export.export import ExportChoices, Exported
 from flintmq.spark.jobs.tasks import Progress, SparkWorkers
 
 if TYPE_CHECKING:
@@ -27,9 +27,9 @@ def export(
 
     Args:
         spark: the session. Workers must see `root` and `out` under the same paths as the driver.
-        root, out, config, progress, choices: as for lake.export_once.export, which a later call may use as well.
+        root, out, config, progress, choices: as for export_once.export, which a later call may use as well.
 
     Raises:
-        FlintError: as lake.export_once.export; StoreError also if Spark gave up.
+        FlintError: as export_once.export; StoreError also if Spark gave up.
     """
     return export_once.export(root, out, config, workers=SparkWorkers(spark), progress=progress, **choices)

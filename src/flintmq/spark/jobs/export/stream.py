@@ -1,4 +1,4 @@
-"""Exports a live store on Spark: the tasks of lake/export_stream.py as Spark tasks."""
+"""Exports a live store on Spark: the tasks of lake/export/export_stream.py as Spark tasks."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Unpack
 
 from flintmq.cluster.members import Stores
 from flintmq.config.keys import StoreConfig
-from flintmq.lake import export_stream as local
-from flintmq.lake.export import ExportChoices, Exported
-from flintmq.lake.export_stream import INTERVAL_S, MAX_BYTES
+from flintmq.lake.export import export_stream as local
+from flintmq.lake.export.export import ExportChoices, Exported
+from flintmq.lake.export.export_stream import INTERVAL_S, MAX_BYTES
 from flintmq.spark.jobs.tasks import SparkWorkers
 
 if TYPE_CHECKING:
@@ -36,10 +36,10 @@ def export_stream(
     Args:
         spark: the session. Workers must see `root` and `out` under the same paths as the driver.
         root, out, config, max_offsets, max_bytes, interval_s, once, stop, on_batch, choices: as for
-            lake.export_stream.export_stream.
+            export_stream.export_stream.
 
     Raises:
-        FlintError: as lake.export_stream.export_stream; StoreError also if Spark gave up.
+        FlintError: as export_stream.export_stream; StoreError also if Spark gave up.
     """
     return local.export_stream(
         root,

@@ -25,13 +25,13 @@ from flintmq.config.keys import StoreConfig
 from flintmq.config.s3 import S3Options
 from flintmq.errors import NotAStoreError, StoreAccessError, UsageError
 from flintmq.format.record import COMPRESSED, COMPRESSION_MASK, INNER_BATCH, NEED_UNWRAP
-from flintmq.lake.explode import exploded
-from flintmq.lake.options import ReadOptions
-from flintmq.lake.scan import ScanPlan, plan_scan, scan_range
-from flintmq.lake.splits import LogRange, equal_ranges
-from flintmq.lake.table_folder import folder_at
-from flintmq.lake.table_format import format_in
-from flintmq.lake.table_rows import TableVersion, open_delta, open_table
+from flintmq.lake.files.table_folder import folder_at
+from flintmq.lake.files.table_format import format_in
+from flintmq.lake.read.explode import exploded
+from flintmq.lake.read.options import ReadOptions
+from flintmq.lake.read.scan import ScanPlan, plan_scan, scan_range
+from flintmq.lake.read.splits import LogRange, equal_ranges
+from flintmq.lake.table.table_rows import TableVersion, open_delta, open_table
 from flintmq.objects.object_file import readable
 from flintmq.spark.jobs.replay.rows import lacking
 from flintmq.storage.filesystem import REAL

@@ -17,10 +17,10 @@ from flintmq.cluster.member import Member
 from flintmq.cluster.members import Stores, names_many, text_of
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
-from flintmq.lake.members import plans_of
-from flintmq.lake.options import ReadOptions
-from flintmq.lake.scan import ScanPlan, scan_range
-from flintmq.lake.splits import LogRange, equal_ranges, split_count
+from flintmq.lake.read.members import plans_of
+from flintmq.lake.read.options import ReadOptions
+from flintmq.lake.read.scan import ScanPlan, scan_range
+from flintmq.lake.read.splits import LogRange, equal_ranges, split_count
 from flintmq.spark.jobs.stats.accumulate import COLUMNS, Tally, queue_key
 from flintmq.spark.jobs.stats.lag import Lag, consumer_lag, merged
 from flintmq.spark.jobs.stats.page import MARK, page, templates_page

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from flintmq.config.keys import StoreConfig
-from flintmq.lake.asked import note_unread_offsets
+from flintmq.lake.read.asked import note_unread_offsets
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.layout.queue_name import QueueName

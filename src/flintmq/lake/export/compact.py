@@ -1,0 +1,166 @@
+"""Combines small files of one export that have the same topic and date, up to a target size.
+
+A task writes a file for each topic and date that it meets, so a log of many topics read by many tasks makes many small
+files. If a target size is set, a second stage of tasks combines the small files of one export, in log order, before
+readers see them. Files of other exports are never touched, because readers already have them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any, NamedTuple
+
+import pyarrow.parquet as pq
+
+from flintmq.config.text import check_choice
+from flintmq.errors import UsageError
+from flintmq.lake.files.task_folders import Attempt, TaskFolders
+from flintmq.lake.shape.columns import ExportColumns
+from flintmq.lake.shape.parquet import PARTITIONS, PartitionedWriter, folder_of
+from flintmq.objects.object_file import readable
+
+COMPRESSION = ("snappy", "zstd", "lz4", "gzip", "none")
+ALL_PARTITIONS = (PARTITIONS, *((name,) for name in PARTITIONS), ())
+TARGET_LEAST = 64 << 10
+BATCH_ROWS = 8192
+LOTS_PER_TASK = 2  # so that a slow one does not delay the others
+
+RunTasks = Callable[[Callable[[Any], dict[str, Any]], Sequence[Any]], list[dict[str, Any]]]
+
+
+@dataclass(frozen=True)
+class FileOptions:
+    """The options for writing files.
+
+    Attributes:
+        compression: one of COMPRESSION.
+        target_bytes: approximate size of files; None: no limit.
+        shape: columns of the rows.
+        partition_by: columns in which all rows of a file agree: some of PARTITIONS, in their order.
+        dead_letters: whether rows whose bodies do not decode are also written into a file of their own.
+
+    Raises:
+        UsageError: an unknown codec or partition column, or a size below 64 KiB.
+    """
+
+    compression: str = "snappy"
+    target_bytes: int | None = None
+    shape: ExportColumns = field(default_factory=ExportColumns)
+    partition_by: tuple[str, ...] = PARTITIONS
+    dead_letters: bool = False
+
+    def __post_init__(self) -> None:
+        if self.partition_by not in ALL_PARTITIONS:
+            raise UsageError(
+                f"partition by {','.join(map(str, self.partition_by))[:60]!r} is not one of: "
+                f"{'; '.join(','.join(some) or 'none' for some in ALL_PARTITIONS)}"
+            )
+        check_choice("compression", self.compression, COMPRESSION)
+        if self.target_bytes is not None and self.target_bytes < TARGET_LEAST:
+            raise UsageError(f"target file size {self.target_bytes} is too small; give 64KiB or more")
+
+    def writer(self, attempt: Attempt) -> PartitionedWriter:
+        """Return a writer of such files into the directory of an attempt."""
+        return PartitionedWriter(
+            attempt.folder,
+            self.shape.schema(),
+            self.compression,
+            self.target_bytes,
+            self.partition_by,
+            durable=not attempt.remote,
+        )
+
+
+class PartFile(NamedTuple):
+    """A file that a task wrote.
+
+    Attributes:
+        path: path of the file.
+        size: bytes; rows: number of rows.
+        name: its final name without suffix: unique in an export, in log order.
+        partition: values of its rows, see parquet.Values (JSON turns the pairs into lists).
+        stats: see parquet.statistics.
+    """
+
+    path: str
+    size: int
+    rows: int
+    name: str
+    partition: Sequence[Sequence[str | None]]
+    stats: dict[str, Any]
+
+    @property
+    def folder(self) -> str:
+        """Directory of its partition, relative to an export."""
+        return folder_of(self.partition)
+
+
+def parts_of(writer: PartitionedWriter, begin: str) -> list[PartFile]:
+    """Return the files of a closed writer; `begin` is the prefix of their names."""
+    return [
+        PartFile(f.path, f.size, f.rows, f"{begin}-{os.path.basename(f.path).removesuffix('.part')}", f.values, f.stats)
+        for f in writer.files
+    ]
+
+
+def combined(
+    parts: Sequence[PartFile], options: FileOptions, tasks: TaskFolders, parallel: int, run: RunTasks
+) -> list[PartFile]:
+    """Return the files of an export after combining the small ones.
+
+    Args:
+        parts: files that the tasks wrote.
+        options: without a target size nothing is combined.
+        tasks: where tasks make their directories.
+        parallel: number of tasks that run at the same time.
+        run: calls a function as a task for each item.
+    """
+    bins = [] if options.target_bytes is None else together(parts, options.target_bytes)
+    if not bins:
+        return list(parts)
+    lots = [lot for n in range(LOTS_PER_TASK * parallel) if (lot := bins[n :: LOTS_PER_TASK * parallel])]
+    answers = run(partial(combine, tasks, options), lots)
+    taken = {part.path for some in bins for part in some}
+    return [part for part in parts if part.path not in taken] + [
+        PartFile(*part) for answer in answers for part in answer["files"]
+    ]
+
+
+def together(parts: Iterable[PartFile], target: int) -> list[list[PartFile]]:
+    """Group files to combine: neighbours of a folder that have at most `target` bytes together."""
+    folders: dict[str, list[list[PartFile]]] = {}
+    for part in sorted(parts, key=lambda part: part.name):
+        bins = folders.setdefault(part.folder, [[]])
+        if sum(one.size for one in bins[-1]) + part.size > target:
+            bins.append([])
+        bins[-1].append(part)
+    return [some for bins in folders.values() for some in bins if len(some) > 1]
+
+
+def combine(tasks: TaskFolders, options: FileOptions, lot: Sequence[Sequence[PartFile]]) -> dict[str, Any]:
+    """Run one task: write each group of files as one file in the attempt's own directory.
+
+    Raises:
+        OSError: the disk is full or fails.
+        StoreAccessError: object storage refuses a file.
+    """
+    made: list[PartFile] = []
+    for some in lot:
+        with tasks.attempt("combined") as attempt:
+            with options.writer(attempt) as writer:
+                for part in some:
+                    with readable(part.path, tasks.s3) as source, pq.ParquetFile(source) as file:
+                        for batch in file.iter_batches(BATCH_ROWS):
+                            writer.write(batch)
+                writer.close()
+            assert sum(file.rows for file in writer.files) == sum(part.rows for part in some)  # readers lose nothing
+            names = [some[0].name, *(f"{some[0].name}-{n}" for n in range(2, len(writer.files) + 1))]
+            files = sorted(writer.files, key=lambda file: file.path)
+            made += [
+                PartFile(attempt.keep(f.path), f.size, f.rows, name, f.values, f.stats)
+                for f, name in zip(files, names, strict=True)
+            ]
+    return {"files": made}

@@ -1,0 +1,601 @@
+"""Begins an export, writes the files of its tasks, and publishes them, all without Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import asdict, dataclass, field
+from functools import partial
+from typing import TYPE_CHECKING, Any, TypedDict
+
+from flintmq.arrow.members import MemberColumns
+from flintmq.arrow.schema import SPARK_SCHEMA, of_many
+from flintmq.cluster.member import Member
+from flintmq.cluster.members import Stores, names_many, text_of
+from flintmq.config.keys import StoreConfig
+from flintmq.config.text import check_choice, short
+from flintmq.errors import CorruptStoreError, StoreError, UsageError
+from flintmq.lake.export.compact import FileOptions, PartFile, parts_of
+from flintmq.lake.files.task_folders import TaskFolders
+from flintmq.lake.read.options import ReadOptions
+from flintmq.lake.read.scan import ScanPlan, scan_range
+from flintmq.lake.read.splits import LogRange
+from flintmq.lake.shape.bodies.form import BodyForm
+from flintmq.lake.shape.columns import ExportColumns
+from flintmq.lake.shape.dead_letters import DeadLetters, DeadLetterWriter
+from flintmq.lake.shape.parquet import PARTITIONS
+from flintmq.lake.table.bucket_target import BucketTarget
+from flintmq.lake.table.table_rows import is_missing
+from flintmq.lake.table.target import CHOICES, NAMES, ExportTarget, Manifest, StagedFile, StoreProgress, now
+from flintmq.storage.store_url import absolute, is_remote
+from flintmq.store.commitlog.anchor import KnownLog, LogAnchor, why_lost
+from flintmq.store.commitlog.predicate import Predicate
+from flintmq.store.commitlog.report import LOST, VANISHED, Report
+from flintmq.store.commitlog.walk import LogWalk
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+LOSSES = (VANISHED, LOST)  # notes of a lenient read that the answer repeats
+ABSENT = "missing_exports"  # code of the note on directories of earlier exports that are gone
+TEXTS_KEPT = 3  # sentences of notes, of each code
+UNCHECKED = "unchecked"  # code of the note on a progress that does not show whether the log is its own
+SCAN_BYTES = 8 << 20  # of a batch of many topics: sorting by topic is cheaper in large batches
+
+
+# How a user names those whose values differ one by one; `stream` and `many` have texts of their own.
+WORDS = {
+    "topics": "--topic",
+    "decompress": "--decompress",
+    "explode": "--explode",
+    "properties": "--property",
+    "body": "--body",
+    "body_schema": "--body-schema",
+    "body_head": "--body-head",
+    "partition_by": "--partition-by",
+}
+
+
+class ExportChoices(TypedDict, total=False):
+    """Declares the keywords of an export, in one pass or streaming.
+
+    Attributes:
+        topics: only these.
+        decompress: bodies as the producer gave them; always so unless `body` is "bytes".
+        explode: each message of an inner batch becomes a row.
+        fail_on_data_loss: damage in the log is an error (the default); otherwise it is skipped and counted.
+        to: "parquet"; "delta" or "iceberg": such a table.
+        compression: a Parquet codec; "snappy" by default.
+        target_file_size: approximate bytes of files of one topic and date; None: no target.
+        properties: NAME or NAME:COLUMN, each a column of text instead of the map `properties`.
+        body, body_schema, body_message, body_head, schema_registry: the form of bodies: name, schema, message, head and
+            registry of `BodyForm.parse`; "bytes" by default.
+        dead_letters: a directory for the messages whose bodies do not decode, see `lake/shape/dead_letters.py`.
+        partition_by: columns in which all rows of a directory agree: "topic_name", "date", both (the default) or
+            neither. Without "topic_name" many topics share a file.
+        checkpoint: a directory for a copy of the export's progress, see `lake/export/checkpoint.py`.
+        catalog: of an Iceberg table, NAME:NAMESPACE.TABLE in a catalog that PyIceberg is configured for; None: a
+            catalog of its own in the table's directory.
+        access: "pread" or "map".
+    """
+
+    topics: Sequence[str] | None
+    decompress: bool
+    explode: bool
+    fail_on_data_loss: bool
+    to: str
+    compression: str
+    target_file_size: int | None
+    properties: Sequence[str] | None
+    body: str
+    body_schema: str | None
+    body_message: str | None
+    body_head: bool
+    schema_registry: str | None
+    dead_letters: str | None
+    partition_by: Sequence[str]
+    checkpoint: str | None
+    catalog: str | None
+    access: str
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """Holds the checked options of an export.
+
+    Attributes:
+        read: what is read.
+        files: how files are written.
+        to: "parquet", "delta" or "iceberg".
+        checkpoint: a directory for a copy of the state; None for none.
+        catalog, dead_letters: see ExportChoices.
+    """
+
+    read: ReadOptions
+    files: FileOptions
+    to: str
+    checkpoint: str | None
+    catalog: str | None
+    dead_letters: str | None
+
+    @classmethod
+    def of(cls, root: Stores, config: StoreConfig | None, choices: ExportChoices) -> ExportOptions:
+        """Check the keywords of an export, and fill in the defaults.
+
+        Raises:
+            UsageError, ConfigError: an impossible value.
+            StoreAccessError, MissingExtraError: as BodyForm.parse.
+            TypeError: an unknown keyword.
+        """
+        unknown = choices.keys() - ExportChoices.__annotations__.keys()
+        if unknown:
+            raise TypeError(f"an export has no keyword {min(unknown)!r}")
+        topics, many = choices.get("topics"), names_many(root, config)
+        body = BodyForm.parse(
+            choices.get("body", "bytes"),
+            choices.get("body_schema"),
+            message=choices.get("body_message"),
+            head=choices.get("body_head", False),
+            registry=choices.get("schema_registry"),
+        )
+        dead_letters = choices.get("dead_letters")
+        if dead_letters is not None and body is None:
+            raise UsageError("dead letters are bodies that do not decode; give --body text, json, avro or protobuf")
+        files = FileOptions(
+            choices.get("compression", "snappy"),
+            choices.get("target_file_size"),
+            ExportColumns.parse(choices.get("properties"), body, many),
+            tuple(choices.get("partition_by", PARTITIONS)),
+            dead_letters is not None,
+        )
+        read = ReadOptions(
+            path=text_of(root) if many else absolute(str(root)),
+            stores=root if many else None,
+            predicate=Predicate(topics=None if topics is None else frozenset(topics)),
+            fail_on_data_loss=choices.get("fail_on_data_loss", True),
+            skip_option="--skip-damage",
+            decompress=choices.get("decompress", False) or files.shape.decompresses,
+            explode=choices.get("explode", False),
+            access=choices.get("access", "pread"),
+            config=config or StoreConfig(),
+        )
+        return cls(
+            read, files, choices.get("to", "parquet"), choices.get("checkpoint"), choices.get("catalog"), dead_letters
+        )
+
+
+@dataclass
+class Exported:
+    """The result of an export.
+
+    Attributes:
+        number: number of the export in its directory; 0 if there was nothing new.
+        begin, end: log offsets; records that start in [begin, end) are now exported.
+        rows, files, bytes: added.
+        damages, lost_bytes: damaged places of the log that were skipped.
+        bad_bodies: bodies that do not decode; they are kept in `body_raw`.
+        bad_reasons: reason (`lake/shape/bodies/failure.py`) -> number of these.
+        notes: code -> number of occurrences (tails, stores that were left out, messages that are lost, earlier exports
+            that are gone).
+        note_texts: code -> the first sentences of these notes, with their paths; a code may have none.
+        brokers: of several stores, (begin, end) of each broker that had something new; begin and end are 0 then.
+    """
+
+    number: int = 0
+    begin: int = 0
+    end: int = 0
+    rows: int = 0
+    files: int = 0
+    bytes: int = 0
+    damages: int = 0
+    lost_bytes: int = 0
+    bad_bodies: int = 0
+    bad_reasons: dict[str, int] = field(default_factory=dict)
+    notes: dict[str, int] = field(default_factory=dict)
+    note_texts: dict[str, list[str]] = field(default_factory=dict)
+    brokers: dict[str, tuple[int, int]] = field(default_factory=dict)
+
+    @property
+    def exit_code(self) -> int:
+        """0 if nothing was left out, and no earlier export is gone; else 1."""
+        return 1 if self.damages or self.notes.get(LOST) or self.notes.get(ABSENT) else 0
+
+    def as_dict(self) -> dict[str, Any]:
+        """Return the result as a dict for JSON."""
+        return asdict(self)
+
+    def count(self, answers: Sequence[Mapping[str, Any]]) -> None:
+        """Add the counts that tasks returned."""
+        for name in ("rows", "damages", "lost_bytes", "bad_bodies"):
+            setattr(self, name, getattr(self, name) + sum(answer[name] for answer in answers))
+        self.bad_reasons = dict(sum((Counter(answer["bad_reasons"]) for answer in answers), Counter(self.bad_reasons)))
+        for code, count, texts in (found for answer in answers for found in answer["losses"]):
+            self.add_note(code, count, texts)
+
+    def add_note(self, code: str, count: int, texts: Sequence[str]) -> None:
+        """Add notes of a code; of their sentences the first few are kept."""
+        self.notes[code] = self.notes.get(code, 0) + count
+        kept = [*self.note_texts.get(code, ()), *texts]
+        self.note_texts[code] = list(dict.fromkeys(kept))[:TEXTS_KEPT]
+
+
+def note_absent(done: Exported, target: ExportTarget, last: Manifest | None) -> None:
+    """Add a note on earlier exports whose directories are gone; no data file is looked at."""
+    absent = () if last is None else target.absent_at(last.number)
+    if absent:
+        done.add_note(ABSENT, len(absent), [str(is_missing(absent[0], "directory", target.where))])
+
+
+def choice_of(options: ReadOptions, files: FileOptions, stream: bool) -> dict[str, Any]:
+    """Return the options that a manifest records."""
+    topics = options.predicate.topics
+    return {
+        "topics": None if topics is None else sorted(topics),
+        "decompress": options.decompress,
+        "explode": options.explode,
+        "stream": stream,
+        **files.shape.choice(),
+        "partition_by": list(files.partition_by),
+        "many": options.many,
+    }
+
+
+def target_of(options: ExportOptions, out: str) -> Callable[[Any], ExportTarget]:
+    """Return what makes the target of a directory.
+
+    Args:
+        options: of the export.
+        out: path or URL of the directory.
+
+    Raises:
+        UsageError: there is no format of this name, or a catalog is given for another one than Iceberg.
+    """
+    check_choice("to", options.to, ("parquet", "delta", "iceberg"))
+    if options.catalog is not None and options.to != "iceberg":
+        raise UsageError(f"--catalog is for --to iceberg; an export to {options.to} has none")
+    if options.to == "delta":
+        from flintmq.lake.table.delta import DeltaTarget
+
+        return DeltaTarget
+    if options.to == "iceberg":
+        from flintmq.lake.table.iceberg import IcebergTarget
+        from flintmq.lake.table.iceberg_catalog import TableName
+
+        return partial(IcebergTarget, name=TableName.parse(options.catalog))
+    return BucketTarget if is_remote(out) else ExportTarget
+
+
+def next_begin(
+    root: object, last: StoreProgress | None, plan: ScanPlan, report: Report, broker: str | None = None
+) -> int:
+    """Return the log offset at which the next export of a store begins.
+
+    Args:
+        root: directory of the table.
+        last: progress of the last export; None if there was none.
+        plan: the read of the store.
+        report: receives the notes of check_log, and a note `lost` if the next messages to export have expired, and
+            failOnDataLoss is not set.
+        broker: whose store it is, of several.
+
+    Raises:
+        UsageError: the directory has exports of another store.
+        StoreError: the next messages to export have expired, and failOnDataLoss is set.
+    """
+    log = plan.log
+    if last is None:
+        return log.min_offset
+    check_log(root, last, plan.known, report, broker)
+    if last.end < log.min_offset:
+        what = (
+            f"{plan.options.path}: the log begins at offset {log.min_offset}, the last export ended at {last.end}: the "
+            "messages in between have expired"
+        )
+        if plan.options.fail_on_data_loss:
+            raise StoreError(f"{what}; {plan.options.skip_option} continues without them")
+        report.note(LOST, f"{what}, and no export has them")
+    return max(last.next, log.min_offset)
+
+
+def check_same(target: ExportTarget, last: Manifest, choice: Mapping[str, Any]) -> None:
+    """Raise UsageError unless the last export was with the same options.
+
+    The text has the words of the user.
+    """
+    there = {name: last.choice.get(name, default) for name, default in CHOICES.items()}
+    if there["many"] != choice["many"]:
+        before, now = ("several stores", "one is") if there["many"] else ("one store", "several are")
+        raise UsageError(
+            f"{target.where} has exports of {before}, and {now} given now; the columns differ: name {before} again, or "
+            "export into a new directory"
+        )
+    if there["stream"] != choice["stream"]:
+        before, now = ("with", "without") if there["stream"] else ("without", "with")
+        raise UsageError(
+            f"{target.where} has exports made {before} --follow (--stream on Spark), and this one is {now} it; export "
+            f"{before} it again, or into a new directory"
+        )
+    other = [
+        f"{WORDS[name]} ({shown(there[name])} there, {shown(choice[name])} now)"
+        for name in WORDS
+        if there[name] != choice[name]
+        and name not in target.changeable
+        and not (name == "properties" and only_adds(there[name], choice[name]))
+    ]
+    if other:
+        raise UsageError(
+            f"{target.where} has exports with other {' and '.join(other)}; export with the same, or into a new "
+            "directory"
+        )
+
+
+def check_log(
+    root: object, last: StoreProgress, log: KnownLog, report: Report | None = None, broker: str | None = None
+) -> None:
+    """Check that the last export was of this log, by all that its progress holds.
+
+    Args:
+        root: directory of the table.
+        last: progress of the last export.
+        log: the log.
+        report: receives a note `unchecked` where the progress does not tell.
+        broker: whose store it is, of several.
+
+    Raises:
+        UsageError: it was of another log, or the log was cut and written again since.
+    """
+    anchor, streamed = last.anchor, last.offsets is not None
+    why = "" if anchor is None else why_lost(log, anchor)
+    if not why and not last.at_end and not streamed:
+        why = _why_no_begin(log, last.end)
+    if why:
+        whose = "" if broker is None else f"broker {short(broker)}: "
+        ways = "" if broker is None else "leave the broker out, or give its store the name of a new one, "
+        raise UsageError(
+            f"{root}: {whose}{why}; it is not the log of the table's last export, up to offset {last.end}: bring that "
+            f"log back, {ways}or export into a new directory"
+        )
+    if report is None or last.end < log.files.min_offset:  # that loss is reported
+        return
+    of = "" if broker is None else f" of broker {short(broker)}"
+    if anchor is not None and log.has_expired(anchor):
+        report.note(UNCHECKED, f"{root}: the record at the end of the last export{of} has expired: nothing else shows")
+    elif not last.at_end and not streamed and last.end > log.files.min_offset:
+        report.note(
+            UNCHECKED,
+            f"{root}: the last export{of} names no record at its end, as FlintMQ 0.1 did; what it names was found, and "
+            "the next export with messages names one",
+        )
+
+
+def _why_no_begin(log: KnownLog, offset: int) -> str:
+    """Return why a log cannot be continued at an offset where one ended; empty if it can."""
+    if offset > log.end:
+        return (
+            f"the log ends at offset {log.end}, before {offset}: it lost its tail, was put back, or is another store's"
+        )
+    if log.files.min_offset < offset < log.end:
+        try:
+            next(iter(LogWalk(log.files, begin=offset, end=log.end)), None)
+        except CorruptStoreError:
+            return f"no record begins at log offset {offset}: the log was truncated, is another store's, or is damaged"
+    return ""
+
+
+def check_renamed(root: object, last: Manifest, logs: Mapping[str | None, KnownLog]) -> None:
+    """Refuse a store that the table knows by the name of a broker which is not given now.
+
+    All of its messages would come again, as those of another broker. Only brokers that are new to the table are looked
+    at, and of a broker that is gone only the record that identifies its log.
+
+    Args:
+        root: directory of the table.
+        last: manifest of the last export.
+        logs: the log of each broker that is given.
+
+    Raises:
+        UsageError: a broker has another name in the table.
+    """
+    known = last.members or {}
+    gone = [(name, one.anchor) for name, one in sorted(known.items()) if name not in logs and one.anchor is not None]
+    for broker, log in logs.items():
+        if broker is None or broker in known:
+            continue
+        for name, anchor in gone:
+            if not log.has_expired(anchor) and not why_lost(log, anchor):
+                raise UsageError(
+                    f"{root}: the table knows the store of broker {short(broker)} as broker {short(name)}, and would "
+                    "get its messages again; give it the old name, or export into a new directory"
+                )
+
+
+def only_adds(there: Sequence[Sequence[str]] | None, now: Sequence[Sequence[str]] | None) -> bool:
+    """Return whether the property columns contain all earlier ones; earlier rows have nulls."""
+    return there is not None and now is not None and {tuple(pair) for pair in there} <= {tuple(pair) for pair in now}
+
+
+def shown(value: Any) -> str:
+    """Format the value of an option for an error, shortened."""
+    words = {None: "nothing", True: "given", False: "not given"}
+    text = words[value] if value is None or isinstance(value, bool) else json.dumps(value)
+    return text if len(text) <= 120 else f"{text[:80]}... of {len(text)} characters"
+
+
+def advanced(
+    last: StoreProgress | None,
+    begin: int,
+    end: int,
+    anchor: LogAnchor | None,
+    offsets: Mapping[str, int] | None = None,
+) -> StoreProgress:
+    """Return the progress of a store after some of its tasks.
+
+    Args:
+        last: its progress before; None if there was none.
+        begin, end: log offsets between which the tasks read.
+        anchor: the record at the end; None: there is none, or none could be read.
+        offsets: of a streaming export.
+    """
+    if anchor is None and last is not None:  # an earlier record is better than none
+        return StoreProgress(begin, end, last.anchor, None if offsets is None else dict(offsets))
+    return StoreProgress(begin, end, anchor, None if offsets is None else dict(offsets), at_end=True)
+
+
+@dataclass(frozen=True)
+class RangeTask:
+    """A range of a log that one task exports.
+
+    Attributes:
+        name: begins the names of its files; unique in an export, in the order of the rows.
+        member: the store among several; None for an only one.
+        plan: the read of that store.
+        part: the range.
+    """
+
+    name: str
+    member: Member | None
+    plan: ScanPlan
+    part: LogRange
+
+
+def task_name(store: int, member: Member | None, begin: int) -> str:
+    """Return the beginning of the names of a task's files.
+
+    Args:
+        store: number of the store among those of the export.
+        member: None for an only store.
+        begin: log offset.
+    """
+    return f"{begin:020d}" if member is None else f"{store:05d}-{begin:020d}"
+
+
+def export_range(tasks: TaskFolders, files: FileOptions, task: RangeTask) -> dict[str, Any]:
+    """Run one task: write the messages of one range as Parquet files.
+
+    The files are in a directory of this attempt; other attempts at the same range have their own.
+
+    Raises:
+        CorruptStoreError: the range has damage, and failOnDataLoss is set.
+        OSError: the disk is full or fails.
+    """
+    report = Report()
+    batches = scan_range(task.plan, task.part, SPARK_SCHEMA, report, SCAN_BYTES, apart=True)
+    return write_files(named(batches, task.member), tasks, files, task.name, report)
+
+
+def named(batches: Iterable[pa.RecordBatch], member: Member | None) -> Iterable[pa.RecordBatch]:
+    """Add the columns that name a store among several."""
+    return batches if member is None else map(MemberColumns(of_many(SPARK_SCHEMA), member).add_to, batches)
+
+
+def write_files(
+    batches: Iterable[pa.RecordBatch],
+    tasks: TaskFolders,
+    files: FileOptions,
+    name: str,
+    report: Report,
+) -> dict[str, Any]:
+    """Write the rows of a task into a new directory, and return the answer for the driver.
+
+    Args:
+        batches: the rows.
+        tasks, files, name: where and how they are written.
+        report: receives what reading the batches reports.
+
+    Raises:
+        OSError: the disk is full or fails; also errors of the iterable of batches.
+        StoreAccessError: object storage refuses a file.
+    """
+    with ExitStack() as stack:
+        attempt = stack.enter_context(tasks.attempt(name))
+        writer, dead = stack.enter_context(files.writer(attempt)), None
+        if files.dead_letters:
+            dead = stack.enter_context(DeadLetterWriter(attempt.folder, files.shape.many))
+        files.shape.keep_undecoded(report)
+        rows = 0
+        reasons: Counter[str] = Counter()
+        for batch in batches:
+            if batch.num_rows:
+                shaped, bad = files.shape.shaped(batch, report)
+                writer.write(shaped)
+                rows += batch.num_rows
+                reasons.update(reason for _, reason in bad)
+                if dead is not None and bad:
+                    dead.write(batch, bad)
+        writer.close()
+        letters = None if dead is None else dead.close()
+        kept = [
+            part._replace(path=attempt.keep(part.path, part.folder, f"{part.name}.parquet"))
+            for part in parts_of(writer, name)
+        ]
+        letters = None if letters is None else attempt.keep(letters)
+    found = {"damages": report.damage_count, "lost_bytes": report.lost_bytes, "bad_bodies": reasons.total()}
+    more = {"bad_reasons": dict(reasons), "dead_letters": None if letters is None else [letters, name]}
+    texts = report.texts(TEXTS_KEPT)
+    losses = [[code, report.note_counts[code], texts[code]] for code in LOSSES if code in texts]
+    return {"rows": rows, "files": kept, "losses": losses, **found, **more}
+
+
+def publish(
+    target: ExportTarget,
+    last: Manifest | None,
+    done: Exported,
+    choice: dict[str, Any],
+    stores: Mapping[str | None, StoreProgress],
+    parts: Sequence[PartFile],
+    shape: ExportColumns,
+    letters: DeadLetters,
+) -> Manifest:
+    """Publish the files of the winning attempts, and return the new manifest.
+
+    Args:
+        target, last, choice, shape: of the export.
+        done: receives number, files and bytes.
+        stores: the progress of each store, by broker; None names an only one.
+        parts: files that the tasks wrote.
+        letters: receives the dead letters of the tasks, before the files are published.
+
+    Raises:
+        OSError: the disk is full or fails.
+    """
+    moves = [
+        StagedFile(p.path, os.path.join(p.folder, f"{p.name}.parquet"), p.size, p.rows, p.partition, p.stats)
+        for p in parts
+    ]
+    moves += target.hints(moves, shape.schema(), choice["partition_by"])
+    done.bytes = sum(file.size for file in moves)
+    assert len({file.place for file in moves}) == len(moves)  # one would replace another
+    done.number = target.number_after(last)
+    done.files = len(moves)
+    assert done.begin <= done.end and (last is None or done.number > last.number)
+    only = stores.get(None)
+    members = {broker: progress for broker, progress in stores.items() if broker is not None}
+    manifest = Manifest(
+        number=done.number,
+        begin=only.begin if only else 0,
+        end=only.end if only else 0,
+        rows=done.rows,
+        files=[file.place for file in moves],
+        bytes=done.bytes,
+        anchor=only.anchor if only else None,
+        at_end=only.at_end if only else False,
+        choice=choice,
+        lost_bytes=done.lost_bytes,
+        made=now(),
+        offsets=only.offsets if only else None,
+        names=NAMES,
+        members=None if only else {**((last and last.members) or {}), **members},
+        body_source=None if shape.body is None else shape.body.source_kept(),
+        added=None if last is None else last.with_columns(_property_columns(choice), _property_columns(last.choice)),
+    )
+    letters.publish(0 if last is None else last.number, manifest.number)
+    target.publish(manifest, moves, shape.schema())
+    return manifest
+
+
+def _property_columns(choice: Mapping[str, Any]) -> list[str]:
+    """Return the columns of single properties that the options of an export ask for."""
+    return [column for _, column in choice.get("properties") or ()]

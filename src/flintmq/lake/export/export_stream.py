@@ -1,0 +1,247 @@
+"""Exports live stores to tables while they are written, each message exactly once.
+
+A micro-batch is planned like one of the stream source (`lake/stream/`), and its tasks read their parts of the log and
+write Parquet with Arrow, on threads or on Spark. The caller publishes their files in one step, like every export,
+and the manifest that is published with them contains the queue offsets where the batch ends. So the directory is its
+own checkpoint: after any crash, a batch is there with its offsets, or neither is.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, Unpack
+
+from flintmq.arrow.schema import SPARK_SCHEMA
+from flintmq.cluster.members import Stores, find_members
+from flintmq.config.keys import StoreConfig
+from flintmq.lake.export.checkpoint import ExportCheckpoint
+from flintmq.lake.export.compact import FileOptions, PartFile, combined
+from flintmq.lake.export.export import (
+    SCAN_BYTES,
+    ExportChoices,
+    Exported,
+    ExportOptions,
+    advanced,
+    check_log,
+    check_renamed,
+    check_same,
+    choice_of,
+    named,
+    note_absent,
+    publish,
+    target_of,
+    write_files,
+)
+from flintmq.lake.export.stream_source import Offsets, PartTask, StreamSource
+from flintmq.lake.export.workers import Threads, Workers
+from flintmq.lake.files.task_folders import TaskFolders
+from flintmq.lake.read.options import ReadOptions
+from flintmq.lake.shape.dead_letters import DeadLetters
+from flintmq.lake.stream.anchor import anchor_in
+from flintmq.lake.stream.options import StreamOptions
+from flintmq.lake.stream.reader import log_line
+from flintmq.lake.stream.scan import read_part
+from flintmq.lake.table.target import ExportTarget, Manifest, StoreProgress, locked
+from flintmq.storage.stop_event import StopEvent
+from flintmq.storage.store_url import absolute, outside_store
+from flintmq.store.commitlog.report import LOST, Report
+
+MAX_BYTES = 1 << 30  # of log in one micro-batch
+INTERVAL_S = 10.0
+
+
+def export_stream(
+    root: Stores,
+    out: str,
+    config: StoreConfig | None = None,
+    *,
+    workers: Workers | None = None,
+    max_offsets: int | None = None,
+    max_bytes: int = MAX_BYTES,
+    interval_s: float = INTERVAL_S,
+    once: bool = False,
+    stop: threading.Event | None = None,
+    on_batch: Callable[[Exported], None] | None = None,
+    **choices: Unpack[ExportChoices],
+) -> Exported:
+    """Write the store's messages to Parquet below a directory, and continue with new ones.
+
+    Args:
+        root, out, config, workers, choices: as for `export`. Rows are the messages that are in a queue, as in the
+            stream source.
+        max_offsets, max_bytes: most messages, and most bytes of log, of a micro-batch.
+        interval_s: seconds between the begins of two micro-batches; a full one is followed at once.
+        once: end with the messages that exist now.
+        stop: end after the running micro-batch when it is set.
+        on_batch: called with the result of each micro-batch.
+
+    Returns:
+        The sums of all micro-batches; `number` is that of the last.
+
+    Raises:
+        FlintError: as export.
+    """
+    options = ExportOptions.of(root, config, choices)
+    files = options.files
+    stop = stop or StopEvent()
+    for path in places_of(options.read):
+        outside_store(out, path, config, urls=True)
+        for place in filter(None, (options.checkpoint, options.dead_letters)):
+            outside_store(place, path, config)
+    out = absolute(out)
+    with locked(out, target_of(options, out), options.read.config.s3) as target:
+        total = Exported()
+
+        def lose(text: str) -> None:
+            log_line(text)
+            total.add_note(LOST, 1, [text])
+
+        stream_options = StreamOptions(options.read, max_offsets=max_offsets, max_bytes=max_bytes)
+        source = StreamSource(stream_options, lose=lose)
+        copy = ExportCheckpoint.at(options.checkpoint, target.where)
+        letters = DeadLetters.at(options.dead_letters, target.where, target.folder.s3)
+        query = _Query(workers or Threads(), source, target, files, copy, letters)
+        if once:
+            source.stream.end_now()
+        total.begin = total.end = query.end
+        total.notes = {**target.notes, **total.notes, **query.report.note_counts}
+        total.note_texts |= query.report.texts()
+        note_absent(total, target, query.last)
+        _run(query, total, on_batch, interval_s, once, stop)
+        for text in source.left_out:  # at the end: a store that came back has all of its messages in the table
+            total.add_note(LOST, 1, [text])
+    return total
+
+
+def _run(
+    query: _Query,
+    total: Exported,
+    on_batch: Callable[[Exported], None] | None,
+    interval_s: float,
+    once: bool,
+    stop: threading.Event,
+) -> None:
+    """Publish micro-batches as `export_stream` says, and add them up."""
+    while not stop.is_set():
+        done = query.batch()
+        if done is not None:
+            _add(total, done)
+            if on_batch is not None:
+                on_batch(done)
+        if (done is None and once) or (not query.behind and not once and stop.wait(interval_s)):
+            return
+
+
+def places_of(read: ReadOptions) -> list[str]:
+    """Return the directories of the stores that a read names, as far as they are there."""
+    if read.stores is None:
+        return [read.path]
+    members = find_members(read.stores, read.config, strict=read.fail_on_data_loss) or ()
+    return [member.path for member in members]
+
+
+class _Query:
+    """One streaming export: the published exports, and the next micro-batch."""
+
+    def __init__(
+        self,
+        workers: Workers,
+        source: StreamSource,
+        target: ExportTarget,
+        files: FileOptions,
+        copy: ExportCheckpoint,
+        letters: DeadLetters,
+    ) -> None:
+        self.workers, self.source, self.target, self.files, self.copy = workers, source, target, files, copy
+        self.letters = letters
+        self.choice = choice_of(source.read, files, stream=True)
+        self.report = Report()
+        self.last: Manifest | None = target.last()
+        self.offsets: Offsets = source.stream.initial()
+        if self.last is not None:
+            check_same(target, self.last, self.choice)
+            for broker, log in source.logs().items():
+                before = self.last.progress(broker)
+                if before is not None:
+                    check_log(target.where, before, log, self.report, broker)
+            self.offsets = source.offsets(self.last)
+        copy.check(self.last)
+        target.check(self.last, files.shape.schema(), files.partition_by)
+        copy.keep(self.last)
+        self.behind = False
+
+    @property
+    def end(self) -> int:
+        """Log offset where the last export ended; 0 before the first, and of several stores."""
+        return 0 if self.last is None else self.last.end
+
+    def batch(self) -> Exported | None:
+        """Export the next micro-batch; return None if there is nothing new."""
+        end = self.source.stream.next_end(self.offsets)
+        self.behind = bool(self.source.stream.progress()["lagMessages"])
+        if end == self.offsets and self.last is not None:
+            return None
+        if self.last is not None and self.source.read.many and end.keys() - self.offsets.keys():  # a broker begins
+            check_renamed(self.target.where, self.last, self.source.logs())
+        parts = self.source.tasks(self.offsets, end)
+        tasks = self.target.stage(self.last, self.files.target_bytes is None)
+        answers = self.workers.run(partial(export_part, tasks, self.files), parts)
+        done = Exported()
+        done.count(answers)
+        stores = self._progress(parts, end)
+        if None in stores:
+            done.begin, done.end = stores[None].begin, stores[None].end
+        read = {task.member.broker for task in parts if task.member is not None}
+        done.brokers = {name: (one.begin, one.end) for name, one in stores.items() if name is not None and name in read}
+        if done.rows or self.last is None:  # the first export makes a table, also of an empty store
+            self.letters.collect(answers)
+            made = [PartFile(*part) for answer in answers for part in answer["files"]]
+            made = combined(made, self.files, tasks, self.workers.count, self.workers.run)
+            shape = self.files.shape
+            self.last = publish(self.target, self.last, done, self.choice, stores, made, shape, self.letters)
+            done.notes |= self.target.notes
+            self.copy.keep(self.last)
+        self.offsets = end
+        return done
+
+    def _progress(self, parts: Sequence[PartTask], end: Offsets) -> dict[str | None, StoreProgress]:
+        """Return the progress of each store after a micro-batch."""
+        found = {}
+        for broker, offsets in self.source.by_store(end).items():
+            before = None if self.last is None else self.last.progress(broker)
+            own = [task.part for task in parts if task.broker == broker]
+            begin, stop = (before.end, before.end) if before is not None else (0, 0)
+            if own:
+                begin, stop = own[0].begin, own[-1].end
+            found[broker] = advanced(before, begin, stop, anchor_in(offsets), offsets)
+        return found
+
+
+def export_part(tasks: TaskFolders, files: FileOptions, task: PartTask) -> dict[str, Any]:
+    """Run one task: write the messages of one part of a micro-batch as Parquet files.
+
+    The files are in a directory of this attempt.
+
+    Raises:
+        CorruptStoreError, StoreError: damage or loss, and failOnDataLoss is set.
+        OSError: the disk is full or fails.
+    """
+    report = Report()
+    batches = read_part(task.part, SPARK_SCHEMA, report, SCAN_BYTES, apart=True)
+    return write_files(named(batches, task.member), tasks, files, task.name, report)
+
+
+def _add(total: Exported, done: Exported) -> None:
+    """Add the result of a micro-batch to the sums."""
+    total.begin = total.begin if total.rows else done.begin
+    total.number, total.end = done.number or total.number, max(total.end, done.end)
+    for broker, (begin, end) in done.brokers.items():
+        total.brokers[broker] = (total.brokers.get(broker, (begin, end))[0], end)
+    for name in ("rows", "files", "bytes", "damages", "lost_bytes", "bad_bodies"):
+        setattr(total, name, getattr(total, name) + getattr(done, name))
+    for code, texts in done.note_texts.items():
+        total.add_note(code, done.notes[code], texts)
+    total.bad_reasons = dict(Counter(total.bad_reasons) + Counter(done.bad_reasons))

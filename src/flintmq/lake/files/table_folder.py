@@ -1,0 +1,328 @@
+"""Reads and writes the directory of a table: on a disk, or below a URL of object storage.
+
+A disk has renames and locks, object storage has neither. In their place:
+
+- **A rename** is a copy within the bucket, and an object appears whole. Files are first put below `_staging/`, and are
+  copied to their names when it is decided that they get them.
+- **The lock** is the manifest of the next export: `_flintmq/000004.json` is put only if nobody has put it. Of two
+  exports into one table one gets the number, and the other ends with one line.
+- **The remains** of runs that died are in `_staging/NUMBER-...`, with the number that the run would have made. Once the
+  table has an export of that number, such a run can only lose, so the next one removes them. No clock is asked.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import uuid
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from flintmq.config.s3 import S3Options
+from flintmq.errors import StoreError, UsageError
+from flintmq.lake.files.failed_file import naming
+from flintmq.lake.files.task_folders import TaskFolders
+from flintmq.objects.opening import bucket_of
+from flintmq.storage.filesystem import REAL
+from flintmq.storage.store_url import is_remote, is_utf8
+from flintmq.storage.tree import walk_tree
+from flintmq.storage.whole_file import replace_file, sync_folder
+
+STAGING = "_staging"
+MANIFESTS = "_flintmq"
+_STAGED = re.compile(r"(\d+)-[0-9a-f]{32}")
+_MANIFEST = re.compile(r"(\d+)\.json")
+REQUESTS = 8  # at the same time
+
+
+class TableFolder(ABC):
+    """The directory of a table.
+
+    Attributes:
+        where: path or URL.
+        remote: whether it is a URL.
+        s3: how to reach the URL.
+
+    Raises:
+        StoreAccessError: (any method) object storage refuses, or does not answer.
+        OSError: (any method) the disk fails.
+    """
+
+    where: str
+    remote: bool
+    s3: S3Options
+
+    @abstractmethod
+    def names(self) -> list[str]:
+        """List the names in the directory; empty if it does not exist."""
+
+    @abstractmethod
+    def files(self, place: str) -> list[str]:
+        """Return the places of all files below a place, at any depth, relative to it."""
+
+    @abstractmethod
+    def read(self, place: str) -> bytes:
+        """Read a file.
+
+        Raises:
+            FileNotFoundError: it does not exist.
+        """
+
+    @abstractmethod
+    def holds(self, place: str) -> bool:
+        """Return whether there is such a file or directory."""
+
+    @abstractmethod
+    def claimed(self) -> int:
+        """Return the greatest number that an export has claimed, even if it died since; 0 on a disk."""
+
+    @abstractmethod
+    def claim(self, number: int, manifest: bytes) -> None:
+        """Write the manifest of an export, before its files.
+
+        Raises:
+            StoreError: another export has the number.
+
+        Durability: on return.
+        """
+
+    @abstractmethod
+    def stage(self, number: int) -> TaskFolders:
+        """Return where the tasks of an export make their directories; it is empty."""
+
+    @abstractmethod
+    def bring(self, files: Sequence[tuple[str, str]]) -> None:
+        """Give staged files their names: pairs of the staged file and its place below the directory.
+
+        Durability: on return, of the names too.
+        """
+
+    @abstractmethod
+    def sweep(self) -> None:
+        """Remove what `stage` returned, and what is in it."""
+
+    def at(self, place: str) -> str:
+        """Return the path or URL of a place below the directory."""
+        return f"{self.where}/{place}"
+
+    def final_place(self, path: str) -> str | None:
+        """Return the place of a file that has its final name already; None if it is staged."""
+        place = path.removeprefix(f"{self.where}/")
+        return None if place == path or place.startswith(f"{STAGING}/") else place
+
+
+def manifest_place(number: int) -> str:
+    """Return the place of the manifest of an export, where it lies beside the table's files."""
+    return f"{MANIFESTS}/{number:06d}.json"
+
+
+class DiskFolder(TableFolder):
+    """A directory of this machine; see TableFolder.
+
+    A writer has it locked (`target.locked`).
+
+    Args:
+        root: the directory.
+
+    Raises:
+        UsageError: its path is not UTF-8.
+    """
+
+    remote = False
+
+    def __init__(self, root: Path) -> None:
+        self.root, self.where, self.s3 = root, nameable(str(root)), S3Options()
+        self.staging = root / STAGING
+
+    def names(self) -> list[str]:
+        """See the base."""
+        return os.listdir(self.root) if self.root.is_dir() else []
+
+    def files(self, place: str) -> list[str]:
+        """See the base."""
+        top = str(self.root / place)
+        return [os.path.relpath(os.path.join(at, name), top) for at, _, names in walk_tree(top) for name in names]
+
+    def read(self, place: str) -> bytes:
+        """See the base."""
+        return (self.root / place).read_bytes()
+
+    def holds(self, place: str) -> bool:
+        """See the base."""
+        return (self.root / place).exists()
+
+    def claimed(self) -> int:
+        """See the base. A run that died has lost its lock, so its number is free."""
+        return 0
+
+    def claim(self, number: int, manifest: bytes) -> None:
+        """See the base."""
+        path = self.root / manifest_place(number)
+        path.parent.mkdir(exist_ok=True)
+        with naming(str(path)):
+            replace_file(str(path), manifest, REAL)
+
+    def stage(self, number: int) -> TaskFolders:
+        """See the base."""
+        self.sweep()
+        tasks = self.staging / "tasks"
+        tasks.mkdir(parents=True)
+        return TaskFolders(str(tasks))
+
+    def bring(self, files: Sequence[tuple[str, str]]) -> None:
+        """See the base."""
+        folders = {self.root}
+        for staged, place in files:
+            path = self.root / place
+            path.parent.mkdir(parents=True, exist_ok=True)
+            os.rename(staged, path)
+            folders.update(above for above in path.parents if above.is_relative_to(self.root))
+        for folder in folders:
+            sync_folder(folder)
+
+    def sweep(self) -> None:
+        """See the base."""
+        shutil.rmtree(self.staging, ignore_errors=True)
+
+
+class BucketFolder(TableFolder):
+    """A directory below a URL; see TableFolder.
+
+    Args:
+        url: in the form of store_url.store_path.
+        s3: how to reach it; the environment supplies what is missing.
+
+    Raises:
+        UsageError: it is not UTF-8.
+    """
+
+    remote = True
+
+    def __init__(self, url: str, s3: S3Options) -> None:
+        self.where, self.s3 = nameable(url.rstrip("/")), s3.with_environment()
+        self.bucket, self._key = bucket_of(self.where, self.s3)
+        self._staged: str | None = None  # key of the staging directory of this run
+
+    def key(self, place: str) -> str:
+        """Return the key of a place below the directory."""
+        return f"{self._key}/{place}" if self._key else place
+
+    def _names(self, folder: str) -> list[str]:
+        key = self.key(folder) if folder else self._key
+        return [found.key.removeprefix(f"{key}/" if key else "") for found in self.bucket.listed(key, False)]
+
+    def names(self) -> list[str]:
+        """See the base."""
+        return self._names("")
+
+    def files(self, place: str) -> list[str]:
+        """See the base."""
+        key = self.key(place)
+        return [found.key.removeprefix(f"{key}/") for found in self.bucket.listed(key, True)]
+
+    def read(self, place: str) -> bytes:
+        """See the base."""
+        return self.bucket.read(self.key(place))
+
+    def holds(self, place: str) -> bool:
+        """See the base."""
+        return self.bucket.find(self.key(place)) is not None or bool(self._names(place))
+
+    def claimed(self) -> int:
+        """See the base."""
+        return max(self.numbers(), default=0)
+
+    def numbers(self) -> list[int]:
+        """Return the numbers that exports have claimed, rising."""
+        return sorted(int(match[1]) for name in self._names(MANIFESTS) if (match := _MANIFEST.fullmatch(name)))
+
+    def claim(self, number: int, manifest: bytes) -> None:
+        """See the base."""
+        if not self.bucket.put_new(self.key(manifest_place(number)), manifest):
+            raise StoreError(f"{self.where}: another export into it was faster (export {number}); run this one again")
+
+    def stage(self, number: int) -> TaskFolders:
+        """See the base."""
+        self.sweep()
+        name = f"{number:06d}-{uuid.uuid4().hex}"
+        self._staged = self.key(f"{STAGING}/{name}")
+        return TaskFolders(self.at(f"{STAGING}/{name}"), self.s3)
+
+    @property
+    def staged(self) -> str:
+        """Place of the staging directory of this run."""
+        assert self._staged is not None  # `stage` was called
+        return self._staged.removeprefix(self.key(""))
+
+    def bring(self, files: Sequence[tuple[str, str]]) -> None:
+        """See the base.
+
+        A file that is gone has been brought already, by a run that completes the same export.
+        """
+        moved = [(staged, place) for staged, place in files if staged != self.at(place)]
+        self.bring_keys([(staged.removeprefix(f"{self.bucket.url}/"), place) for staged, place in moved])
+
+    def bring_keys(self, files: Iterable[tuple[str, str]]) -> None:
+        """Copy objects to places below the directory."""
+
+        def bring(pair: tuple[str, str]) -> None:
+            key, place = pair
+            try:
+                self.bucket.copy(key, self.key(place))
+            except FileNotFoundError:
+                if self.bucket.find(self.key(place)) is None:
+                    raise StoreError(
+                        f"{self.where}: another export into it was faster, and removed staged files of this one; run "
+                        "this one again"
+                    ) from None
+
+        with ThreadPoolExecutor(REQUESTS, "flintmq-bring") as pool:
+            list(pool.map(bring, files))
+
+    def remove(self, folder: str) -> None:
+        """Remove all objects below a place."""
+        self.bucket.delete([found.key for found in self.bucket.listed(self.key(folder), True)])
+
+    def sweep(self) -> None:
+        """See the base."""
+        if self._staged is not None:
+            self.remove(self.staged)
+            self._staged = None
+
+    def sweep_lost(self, number: int) -> None:
+        """Remove staged files of runs that would have made exports which the table has.
+
+        Args:
+            number: of the newest export of the table.
+        """
+        for name in self._names(STAGING):
+            match = _STAGED.fullmatch(name)
+            if match is not None and int(match[1]) <= number:
+                self.remove(f"{STAGING}/{name}")
+
+
+def nameable(path: str) -> str:
+    """Return the path of a table, if its manifests and logs, and Arrow, can name it.
+
+    Raises:
+        UsageError: it is not UTF-8.
+    """
+    if not is_utf8(path):
+        raise UsageError(f"{path}: the path is not UTF-8, and the files of a table cannot name it; give another one")
+    return path
+
+
+def folder_at(path: str, s3: S3Options) -> TableFolder:
+    """Return the directory of a table.
+
+    Args:
+        path: absolute, or a URL (store_url.absolute).
+        s3: how to reach a URL.
+
+    Raises:
+        UsageError: the path is not UTF-8.
+    """
+    return BucketFolder(path, s3) if is_remote(path) else DiskFolder(Path(path))

@@ -1,0 +1,260 @@
+"""Streams a table of exports, and then the stores that it is made from.
+
+While the table is read, an offset says which version it is, and how many of its files are done; it contains the offset
+of the stores at which the stream goes on. That one is chosen with the version, at the table's own progress, so no row
+comes twice and none is missing:
+
+    {"@history": {"version": 7, "after": null, "files": 12}, "@then": {"Orders/0": 185, ...}}
+
+Where the stores have lost messages meanwhile that later exports have, the files that the table got since are read too:
+those of the version that are not in the one of `after`. After the last file the offset is that of a stream of the
+stores alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from flintmq.config.text import short
+from flintmq.errors import NotAStoreError, StoreError, UsageError
+from flintmq.lake.export.export import check_log, check_renamed
+from flintmq.lake.export.stream_source import Offsets, StreamSource
+from flintmq.lake.history.history import FilesTask, History, HistoryTask
+from flintmq.lake.read.options import ONE_OF
+from flintmq.lake.stream.options import StreamOptions
+from flintmq.lake.stream.reader import log_line
+from flintmq.lake.table.table_rows import TableVersion
+from flintmq.lake.table.target import CHOICES
+from flintmq.store.commitlog.report import Report
+
+HISTORY, THEN = "@history", "@then"
+"""Keys of an offset of the backfill; no queue and no broker has such a name beside the other."""
+
+
+@dataclass(frozen=True)
+class Backfill:
+    """A place in a table, as an offset says it.
+
+    Attributes:
+        version: the version of the table that is read.
+        after: the version whose files are left out, since they are done; None for none (0 is a version of Delta).
+        files: how many files are done.
+        then: the offset of the stores after the last file.
+    """
+
+    version: int
+    after: int | None
+    files: int
+    then: Offsets
+
+    @classmethod
+    def of(cls, offset: Offsets) -> Backfill | None:
+        """Return the place that an offset names; None if it is one of the stores alone.
+
+        Raises:
+            UsageError: a checkpoint that this source did not write.
+        """
+        if HISTORY not in offset or THEN not in offset:
+            return None
+        place, then = offset[HISTORY], offset[THEN]
+        place = place if isinstance(place, Mapping) else {}
+        numbers = [place.get(name) for name in ("version", "files")]
+        before = place.get("after")
+        known = all(type(number) is int for number in numbers) and (before is None or type(before) is int)
+        if not known or not isinstance(then, Mapping):
+            what = f"{HISTORY} names no place in a table"
+            raise UsageError(f"the query's checkpoint: {what}; begin with a new checkpoint")
+        return cls(place["version"], before, place["files"], then)
+
+    def offset(self) -> dict[str, Any]:
+        """Return the place as an offset."""
+        place = {"version": self.version, "after": self.after, "files": self.files}
+        return {HISTORY: place, THEN: dict(self.then)}
+
+
+class HistoryStream:
+    """Plans the micro-batches of a table and its stores.
+
+    Args:
+        options: options of the stream; their read names the table.
+        tell: receives lines about what was lost.
+
+    Thread: one at a time.
+    """
+
+    def __init__(self, options: StreamOptions, tell: Callable[[str], None] = log_line) -> None:
+        self.options = options
+        self.history = History.of_options(options.read)
+        live = live_options(options, self.history)
+        self.source = StreamSource(live, tell)
+        self._strict = StreamSource(strict_options(live), tell)  # shows a loss that a later version may make up for
+
+    def initial(self) -> dict[str, Any]:
+        """Return the offset at which a new stream begins: before the first file.
+
+        Raises:
+            UsageError: the table has rows of another store.
+            StoreError: (failOnDataLoss) messages expired that no export has.
+            The errors of StoreStream.initial and History.open.
+        """
+        self.history, then = self._open(self.history)
+        return Backfill(self.history.version.version, None, 0, then).offset()
+
+    def end_now(self) -> None:
+        """Set the target of the stream to the present ends of the stores."""
+        self.source.stream.end_now()
+
+    def next_end(self, start: Offsets, limits: bool = True) -> Offsets:
+        """Return the end of the next micro-batch; `start` itself if there is not enough to read.
+
+        Args:
+            start: an offset.
+            limits: whether the options' limits apply. Of a table, maxBytesPerTrigger counts the bytes of its files.
+
+        Raises:
+            StoreError: (failOnDataLoss) messages expired that no export has, or the version of the table is gone.
+            The errors of StoreStream.next_end.
+        """
+        at = Backfill.of(start)
+        if at is None:
+            found: Offsets = self.source.stream.next_end(start, limits)
+            return found
+        files = self._files(at)
+        admitted = self._admitted(self._version(at.version), files[at.files :]) if limits else len(files) - at.files
+        if at.files + admitted < len(files):
+            return replace(at, files=at.files + admitted).offset()
+        return self._after_table(at)
+
+    def progress(self) -> dict[str, Any]:
+        """Return the end of the stores, and the lag of the stream there."""
+        found: dict[str, Any] = self.source.stream.progress()
+        return found
+
+    def tasks(self, start: Offsets, end: Offsets) -> list[HistoryTask]:
+        """Plan the tasks of a micro-batch.
+
+        Raises:
+            StoreAccessError: the version of the table is gone.
+            The errors of StoreStream.tasks.
+        """
+        at, stop = Backfill.of(start), Backfill.of(end)
+        if at is None:
+            return [*self.source.tasks(start, end)]
+        files, last = self._files(at), None
+        if stop is not None and (stop.version, stop.after) == (at.version, at.after):
+            last = stop.files
+        version = self._version(at.version)
+        return [FilesTask(version, (file,)) for file in files[at.files : last]]
+
+    def _version(self, number: int) -> TableVersion:
+        return replace(self.history.version, version=number)
+
+    def _files(self, at: Backfill) -> tuple[str, ...]:
+        """Return the files that the backfill reads, in its order."""
+        files = self._version(at.version).files
+        done = frozenset(self._version(at.after).files) if at.after is not None else frozenset()
+        if not done <= set(files):
+            raise StoreError(f"{self.history.table}: the table was rewritten while it was read; begin the stream anew")
+        return tuple(file for file in files if file not in done)
+
+    def _admitted(self, version: TableVersion, files: tuple[str, ...]) -> int:
+        """Return how many of these files make one micro-batch: one at least."""
+        most, most_bytes = self.options.max_offsets, self.options.max_bytes
+        rows = size = 0
+        for number, file in enumerate(files if most or most_bytes else ()):
+            one = version.size(file)
+            rows, size = rows + one.rows, size + one.bytes
+            if number and ((most and rows > most) or (most_bytes and size > most_bytes)):
+                return number
+        return len(files)
+
+    def _after_table(self, at: Backfill) -> Offsets:
+        """Return the offset after the last file: in the stores, or in a later version of the table."""
+        try:
+            self._strict.stream.next_end(at.then)
+        except StoreError:
+            newer = self.history.newest()
+            if newer.version.version != at.version:
+                self.history, then = self._open(newer)
+                return Backfill(self.history.version.version, at.version, 0, then).offset()
+            if self.options.read.fail_on_data_loss:
+                raise
+        return at.then
+
+    def _open(self, history: History) -> tuple[History, Offsets]:
+        """Return a version of the table, and the offset of the stores where it ends.
+
+        Where the stores lost messages after it, the present version is tried.
+        """
+        try:
+            return history, _then(self._strict, history)
+        except StoreError:
+            newer = history.newest()
+            if newer.manifest.number > history.manifest.number:
+                return self._open(newer)
+            if self.options.read.fail_on_data_loss:
+                raise
+            return history, _then(self.source, history)
+
+
+def _then(source: StreamSource, history: History) -> Offsets:
+    """Return the offset of the stores where a version of the table ends.
+
+    Raises:
+        As HistoryStream.initial.
+    """
+    manifest, stream, report = history.manifest, source.stream, Report()
+    for broker, log in source.logs().items():
+        before = manifest.progress(broker)
+        if before is not None:
+            check_log(history.table, before, log, report, broker)
+    check_renamed(history.table, manifest, source.logs())
+    for note in report.notes:
+        source.stream.tell(note.text)
+    if (CHOICES | manifest.choice)["stream"]:
+        known: Offsets = stream.selected(source.offsets(manifest))
+        stream.next_end(known)  # raises if messages after it are gone
+    elif source.read.many:
+        _check_there(history, {broker for broker in source.logs() if broker is not None})
+        known = stream.initial_at({broker: one.next for broker, one in (manifest.members or {}).items()})
+    else:
+        known = stream.initial_at(manifest.only.next)
+    return {**stream.initial(), **known} if source.read.many else known
+
+
+def _check_there(history: History, there: set[str]) -> None:
+    """Refuse to begin without a store of the table.
+
+    Its log offset does not say how far its queues were exported.
+
+    Raises:
+        NotAStoreError: the store of a broker is not there.
+    """
+    absent = sorted((history.manifest.members or {}).keys() - there)
+    if absent:
+        raise NotAStoreError(
+            f"{history.table} has rows of broker {short(absent[0])}, whose store is not there; begin when it is"
+        )
+
+
+def live_options(options: StreamOptions, history: History) -> StreamOptions:
+    """Return the options of the stream of the stores: they read what the table has."""
+    read, own = options.read, history.read
+    read = replace(read, history=None, catalog=None, decompress=own.decompress, explode=own.explode)
+    read = replace(read, predicate=history.predicate)
+    if not read.many:
+        return replace(options, read=read)
+    given = {name: value for name, value in options.given.items() if name not in ("history", "catalog")}
+    given |= {"decompress": str(own.decompress).lower(), "explode": str(own.explode).lower()}
+    topics = history.predicate.topics
+    if topics is not None and not any(name in given for name in ONE_OF):
+        given["subscribe"] = ",".join(sorted(topics))
+    return replace(options, read=replace(read, given=given), given=given)
+
+
+def strict_options(options: StreamOptions) -> StreamOptions:
+    """Return the same options for a stream that fails at a loss."""
+    given = {**options.given, "failOnDataLoss": "true"} if options.given else {}
+    return replace(options, read=replace(options.read, fail_on_data_loss=True, given=given), given=given)

@@ -1,0 +1,102 @@
+"""Plans a read of several stores: each by itself, with the offsets of its broker.
+
+A topic, a queue or a time that one store does not have may be in another one: it is missing if all stores lack it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+
+from flintmq.cluster.member import Member
+from flintmq.cluster.members import find_members, only_named
+from flintmq.config.text import short
+from flintmq.errors import FlintError, UsageError
+from flintmq.lake.read.asked import go_on
+from flintmq.lake.read.broker_options import brokers_named
+from flintmq.lake.read.each_store import of_each
+from flintmq.lake.read.options import ReadOptions
+from flintmq.lake.read.scan import ScanPlan, plan_scan
+from flintmq.store.commitlog.anchor import KnownLog
+from flintmq.store.commitlog.predicate import Predicate
+from flintmq.store.commitlog.pushdown import Comparison
+from flintmq.store.commitlog.report import Report
+from flintmq.store.read.known_topics import NOT_THERE
+
+
+def plans_of(read: ReadOptions, report: Report) -> list[tuple[Member | None, ScanPlan]]:
+    """Plan the read of one store, without a member, or of several."""
+    if not read.many:
+        return [(None, plan_scan(read, report))]
+    return [(member, plan) for member, plan in plan_members(read, report)]
+
+
+def logs_of(plans: Iterable[tuple[Member | None, ScanPlan]]) -> dict[str | None, KnownLog]:
+    """Return the log of each broker; that of an only store by None."""
+    return {None if member is None else member.broker: plan.known for member, plan in plans}
+
+
+def plan_members(
+    options: ReadOptions,
+    report: Report,
+    narrow_to: Callable[[Predicate], Predicate] = lambda predicate: predicate,
+    limits: Iterable[Comparison] = (),
+) -> list[tuple[Member, ScanPlan]]:
+    """Plan a read of several stores, on threads, in the order of their brokers' names.
+
+    Args:
+        options: options of the read, of many stores.
+        report: receives notes, in a lenient read also on anything missing.
+        narrow_to: adds the filters that Spark pushes to the predicate; called on several threads at once.
+        limits: comparisons that Spark applies as well; a store whose rows cannot pass them is not planned.
+
+    Raises:
+        UsageError: an option names an unknown broker, or a topic or queue that no store has; see also plan_scan.
+        The other errors of find_members and plan_scan.
+    """
+    members = broker_members(options, report)
+    wanted = only_named(members, limits)
+    reports = [Report() for _ in wanted]
+    lacking: list[dict[str, FlintError]] = [{} for _ in wanted]
+
+    def plan(number: int) -> ScanPlan:
+        return plan_scan(options.of(wanted[number]), reports[number], narrow_to, lacking[number])
+
+    plans = of_each(plan, range(len(wanted)))
+    for one in reports:
+        report.add(one)
+    for error, text in lacked_by_all(lacking):
+        if options.fail_on_data_loss:
+            raise error
+        report.note(NOT_THERE, text)
+    return list(zip(wanted, plans, strict=True))
+
+
+def lacked_by_all(lacking: Sequence[Mapping[str, FlintError]]) -> Iterator[tuple[FlintError, str]]:
+    """Yield an error for each thing that none of some stores has, and its text without advice.
+
+    Args:
+        lacking: of each store: thing -> error.
+    """
+    others = f" (nor have {len(lacking) - 1} other stores)" if lacking[1:] else ""
+    for what in sorted(set.intersection(*map(set, lacking))) if lacking else ():
+        error = lacking[0][what]
+        yield type(error)(f"{error}{others}"), f"{error.without_advice}{others}"
+
+
+def broker_members(options: ReadOptions, report: Report) -> tuple[Member, ...]:
+    """Find the stores of a read of many; the brokers that options name must be there.
+
+    Raises:
+        UsageError: (failOnDataLoss) an option names a broker of which there is no store.
+        The errors of find_members.
+    """
+    assert options.stores is not None
+    members = find_members(options.stores, options.config, strict=options.fail_on_data_loss, report=report) or ()
+    unknown = sorted(brokers_named(options.given) - {member.broker for member in members})
+    if unknown:
+        known = ", ".join(short(member.broker) for member in members[:5])
+        text = f"{options.path}: no store of broker {short(unknown[0])}, which the offsets name; there are {known}"
+        if options.fail_on_data_loss:
+            raise UsageError(text, advice=go_on(options))
+        report.note(NOT_THERE, text)
+    return members

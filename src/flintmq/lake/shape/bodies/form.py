@@ -1,0 +1,215 @@
+"""Checks the options of bodies, and decodes columns of bodies.
+
+A body that does not decode costs its row nothing but the value: its bytes are kept by the caller.
+"""
+
+from __future__ import annotations
+
+import base64
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+
+from flintmq.config.text import check_choice
+from flintmq.errors import UsageError
+from flintmq.lake.shape.bodies import avro, ddl, json_body, protobuf
+from flintmq.lake.shape.bodies.failure import NO_UTF8, NOT_OF_SCHEMA, BadBody
+from flintmq.lake.shape.bodies.registry import SchemaRegistry, absolute_place
+
+FORMS = ("bytes", "text", "json", "avro", "protobuf")
+SOURCE_BYTES_MAX = 16 << 10
+"""Largest schema that a manifest keeps: each export has it again."""
+
+
+@dataclass(frozen=True)
+class BodyForm:
+    """The form of bodies, and of the column that they become.
+
+    Attributes:
+        name: "text", "json", "avro" or "protobuf".
+        type: of the column.
+        source: the schema's text (Avro), the descriptor set (Protobuf), or nothing.
+        message: full name of the message (Protobuf), or nothing.
+        head: whether a body begins with the head of a schema registry.
+        registry: where the schemas are that heads name (Avro); None for none.
+    """
+
+    name: str
+    type: pa.DataType
+    source: str | bytes = ""
+    message: str = ""
+    head: bool = False
+    registry: str | None = None
+
+    @classmethod
+    def parse(
+        cls,
+        name: str,
+        schema: str | None = None,
+        *,
+        message: str | None = None,
+        head: bool = False,
+        registry: str | None = None,
+    ) -> BodyForm | None:
+        """Check the options of bodies; None if they stay bytes.
+
+        Args:
+            name: one of FORMS.
+            schema: of "json": DDL, or a file (see `ddl.read_schema`); of "avro" a file with a schema; of "protobuf" a
+                file with a descriptor set.
+            message: of "protobuf": full name of the message; None if there is only one.
+            head: bodies begin with the head of a schema registry ("avro", "protobuf").
+            registry: of "avro" with heads: URL or directory of the registry.
+
+        Raises:
+            UsageError: an option is impossible; the text names it.
+            StoreAccessError: the file of the schema cannot be read.
+            MissingExtraError: the library of the form is not installed.
+        """
+        check_choice("body", name, FORMS)
+        if (name in FORMS[2:]) != (schema is not None):
+            what = {"json": "FILE|DDL", "avro": "FILE.avsc", "protobuf": "FILE"}.get(name)
+            if what is None:
+                raise UsageError(f"a body schema is for json, avro and protobuf; body {name} takes none")
+            raise UsageError(f"body {name} needs a body schema (--body-schema {what})")
+        if message is not None and name != "protobuf":
+            raise UsageError(f"--body-message is for --body protobuf; body {name} has none")
+        if head and name not in ("avro", "protobuf"):
+            raise UsageError(f"--body-head is for --body avro and protobuf; body {name} has none")
+        if (registry is not None) != (head and name == "avro"):
+            raise UsageError("--schema-registry and --body-head belong together for --body avro, and to nothing else")
+        if registry is not None:
+            SchemaRegistry(registry)
+        if name == "bytes":
+            return None
+        if name == "text":
+            return TEXT
+        assert schema is not None
+        if name == "json":
+            return cls(name, ddl.read_schema(schema))
+        if name == "avro":
+            text, kind = avro.read_avro_schema(schema)
+            return cls(name, kind, text, head=head, registry=registry)
+        content, full_name, kind = protobuf.read_descriptors(schema, message)
+        return cls(name, kind, content, full_name, head)
+
+    def choice(self) -> dict[str, Any]:
+        """Return the options that all exports of a directory share: form and type of the column."""
+        schema = None if self.name == "text" else ddl.spark_text(self.type)
+        return {"body": self.name, "body_schema": schema, "body_head": self.head}
+
+    def source_kept(self) -> dict[str, str] | None:
+        """Return what, besides the choice, a manifest keeps for `of_kept`.
+
+        None if nothing else is needed, if it is larger than SOURCE_BYTES_MAX, and if a password is in it.
+        """
+        if self.name not in ("avro", "protobuf") or len(self.source) > SOURCE_BYTES_MAX:
+            return None
+        if self.registry is not None and SchemaRegistry(self.registry).name != self.registry:
+            return None
+        is_text = isinstance(self.source, str)
+        source = self.source if isinstance(self.source, str) else base64.b64encode(self.source).decode()
+        place = {} if self.registry is None else {"registry": absolute_place(self.registry)}
+        return {"avro" if is_text else "protobuf": source, "message": self.message, **place}
+
+    @classmethod
+    def of_kept(cls, choice: Mapping[str, Any], source: Mapping[str, str] | None) -> BodyForm | None:
+        """Return the form of an earlier export; None if bodies stay bytes.
+
+        Args:
+            choice: of its manifest.
+            source: what `source_kept` gave for it.
+
+        Raises:
+            LookupError: it is Avro or Protobuf, and the manifest does not keep its schema.
+            UsageError: what is kept is no schema.
+            MissingExtraError: the library of the form is not installed.
+        """
+        name, head = choice["body"], choice["body_head"]
+        if name == "bytes":
+            return None
+        if name == "text":
+            return TEXT
+        if name == "json":
+            return cls(name, ddl.read_schema(choice["body_schema"]), head=head)
+        if source is None:
+            raise LookupError(name)
+        what = "the schema of the table's bodies"
+        if name == "avro":
+            text, kind = avro.checked_schema(source["avro"], what)
+            return cls(name, kind, text, head=head, registry=source.get("registry"))
+        try:
+            content = base64.b64decode(source["protobuf"], validate=True)
+        except ValueError as error:
+            raise UsageError(f"{what} is not base64; export into a new directory") from error
+        content, full_name, kind = protobuf.checked_descriptors(content, what, source["message"])
+        return cls(name, kind, content, full_name, head)
+
+
+TEXT = BodyForm("text", pa.string())
+
+
+class Decoded(NamedTuple):
+    """A column of bodies.
+
+    Attributes:
+        values: of the form's type; of what did not decode null, of text with U+FFFD for invalid UTF-8.
+        bad: number of each row that did not decode, and the reason.
+    """
+
+    values: Any
+    bad: list[tuple[int, str]]
+
+
+def decoded(form: BodyForm, bodies: Any) -> Decoded:
+    """Decode a column of bodies."""
+    if form.name == "text":
+        return _texts(bodies)
+    read = _reader(form)
+    values: list[Any] = []
+    bad: list[tuple[int, str]] = []
+    for number, body in enumerate(bodies.to_pylist()):
+        try:
+            values.append(read(body))
+        except BadBody as error:
+            values.append(None)
+            bad.append((number, error.reason))
+    return _column(values, form.type, bad)
+
+
+@lru_cache(maxsize=8)
+def _reader(form: BodyForm) -> Callable[[bytes], Any]:
+    if isinstance(form.type, pa.StructType) and form.name == "json":
+        return json_body.reader(form.type)
+    if isinstance(form.source, str):
+        return avro.reader(form.source, form.registry)
+    return protobuf.reader(form.source, form.message, form.head)
+
+
+def _column(values: list[Any], kind: pa.DataType, bad: list[tuple[int, str]]) -> Decoded:
+    """Make the column; a value without room in its type, such as a long decimal, is a bad one."""
+    try:
+        return Decoded(pa.array(values, kind), bad)
+    except (pa.ArrowException, OverflowError, ValueError, TypeError):
+        pass
+    for number, value in enumerate(values):
+        try:
+            pa.array([value], kind)
+        except (pa.ArrowException, OverflowError, ValueError, TypeError):
+            values[number] = None
+            bad.append((number, NOT_OF_SCHEMA))
+    return Decoded(pa.array(values, kind), sorted(bad))
+
+
+def _texts(bodies: Any) -> Decoded:
+    """Decode bodies as text, with U+FFFD for invalid UTF-8."""
+    try:
+        return Decoded(bodies.cast(pa.string()), [])
+    except pa.ArrowInvalid:
+        raw: Sequence[bytes] = bodies.to_pylist()
+    texts = [body.decode(errors="replace") for body in raw]
+    wrong = [number for number, (text, body) in enumerate(zip(texts, raw, strict=True)) if text.encode() != body]
+    return Decoded(pa.array(texts, pa.string()), [(number, NO_UTF8) for number in wrong])

@@ -1,0 +1,193 @@
+"""Shapes the rows of an export: properties as map or columns; bodies as bytes, or decoded.
+
+A body that does not decode is never lost: its bytes are in the column `body_raw`, otherwise null.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from flintmq.arrow.schema import SPARK_SCHEMA, of_many
+from flintmq.errors import UsageError
+from flintmq.lake.shape.bodies.failure import NOT_COMPRESSED
+from flintmq.lake.shape.bodies.form import BodyForm, decoded
+from flintmq.lake.shape.parquet import PARTITIONS
+from flintmq.store.commitlog.report import Report
+
+RAW = "body_raw"
+BYTES = {"body": "bytes", "body_schema": None, "body_head": False}
+OWN_NAMES = ("export", *PARTITIONS, RAW)  # columns that an export has besides those of the schema
+
+
+@dataclass(frozen=True)
+class ExportColumns:
+    """The columns of an export.
+
+    Attributes:
+        properties: pairs of a property and the column for its values; None: all in the map `properties`.
+        body: the form of bodies; None: bytes as they are stored.
+        many: rows are of several stores, and have the columns broker and store.
+    """
+
+    properties: tuple[tuple[str, str], ...] | None = None
+    body: BodyForm | None = None
+    many: bool = False
+
+    @classmethod
+    def parse(
+        cls, properties: Sequence[str] | None = None, body: BodyForm | None = None, many: bool = False
+    ) -> ExportColumns:
+        """Check the options, and return the columns that they ask for.
+
+        Args:
+            properties: each NAME or NAME:COLUMN.
+            body: from BodyForm.parse.
+            many: whether rows are of several stores.
+
+        Raises:
+            UsageError: a property or its column is impossible; the text names it.
+        """
+        pairs = None if properties is None else tuple(_pair(text) for text in properties)
+        taken = {name.casefold() for name in (*_rows(many).names, *OWN_NAMES)}
+        for name, column in pairs or ():
+            if column.casefold() in taken:
+                raise UsageError(f"property {name[:60]!r}: column {column!r} exists already; give NAME:COLUMN")
+            taken.add(column.casefold())
+        return cls(pairs, body, many)
+
+    @property
+    def is_plain(self) -> bool:
+        """True if rows are left unchanged."""
+        return self.properties is None and self.body is None
+
+    @property
+    def decompresses(self) -> bool:
+        """True if bodies must be decompressed first."""
+        return self.body is not None
+
+    def choice(self) -> dict[str, Any]:
+        """Return the options for the manifest of an export."""
+        return {
+            "properties": None if self.properties is None else [list(pair) for pair in self.properties],
+            **(BYTES if self.body is None else self.body.choice()),
+        }
+
+    def schema(self) -> pa.Schema:
+        """Return the schema of a row."""
+        fields: list[pa.Field[Any]] = []
+        for field in _rows(self.many):
+            if field.name == "properties" and self.properties is not None:
+                fields += [pa.field(column, pa.string()) for _, column in self.properties]
+            elif field.name == "body" and self.body is not None:
+                fields += [pa.field("body", self.body.type), pa.field(RAW, pa.binary())]
+            else:
+                fields.append(field)
+        return pa.schema(fields)
+
+    def keep_undecoded(self, report: Report) -> None:
+        """Have a scan with this report go on at bodies that do not decompress, if there is a place.
+
+        Their place is `body_raw`."""
+        report.undecoded = set() if self.decompresses else None
+
+    def shaped(self, batch: pa.RecordBatch, report: Report | None = None) -> Shaped:
+        """Shape the rows of a batch of the scan's columns.
+
+        Args:
+            batch: the rows.
+            report: of their scan, as `keep_undecoded` left it.
+        """
+        if self.is_plain:
+            return Shaped(batch, [])
+        columns: dict[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))
+        bad: list[tuple[int, str]] = []
+        for name, column in self.properties or ():
+            columns[column] = pc.map_lookup(columns["properties"], pa.scalar(name), "first")
+        if self.body is not None:
+            bodies = columns["body"]
+            packed = _undecoded(batch, report)
+            # Nor is it decoded as it is stored: what it was may be something else.
+            empty = bodies if not packed else pc.if_else(pa.array(_mask(packed, len(bodies))), b"", bodies)
+            columns["body"], bad = decoded(self.body, empty)
+            if packed:
+                null = pa.scalar(None, self.body.type)
+                columns["body"] = pc.if_else(pa.array(_mask(packed, len(bodies))), null, columns["body"])
+                bad = sorted([one for one in bad if one[0] not in packed] + [(row, NOT_COMPRESSED) for row in packed])
+            wrong = pa.array(_mask({row for row, _ in bad}, len(bodies)), pa.bool_())
+            columns[RAW] = pc.if_else(wrong, bodies, pa.scalar(None, pa.binary()))
+        schema = self.schema()
+        return Shaped(pa.RecordBatch.from_arrays([columns[name] for name in schema.names], schema=schema), bad)
+
+
+def columns_of(choice: Mapping[str, Any], source: Mapping[str, str] | None) -> tuple[ExportColumns, str | None]:
+    """Return the columns of an export by its manifest, and a form of bodies.
+
+    The form is named if the manifest does not keep its schema; the columns that are returned have bytes then.
+
+    Args:
+        choice, source: of the manifest: `choice`, with all options, and `body_source`.
+
+    Raises:
+        UsageError: the schema that is kept is none.
+        MissingExtraError: the library of the form is not installed.
+    """
+    pairs = choice["properties"]
+    properties = None if pairs is None else tuple((name, column) for name, column in pairs)
+    try:
+        form, missing = BodyForm.of_kept(choice, source), None
+    except LookupError:
+        form, missing = None, choice["body"]
+    return ExportColumns(properties, form, choice["many"]), missing
+
+
+class Shaped(NamedTuple):
+    """Rows of an export.
+
+    Attributes:
+        rows: with the columns of the export.
+        bad: number of each row whose body did not decode, and the reason.
+    """
+
+    rows: pa.RecordBatch
+    bad: list[tuple[int, str]]
+
+
+def _undecoded(batch: pa.RecordBatch, report: Report | None) -> set[int]:
+    """Return the numbers of the rows that the scan could not decompress, and forget them.
+
+    They are forgotten because the next store's offsets may be the same.
+    """
+    if report is None or not report.undecoded:
+        return set()
+    offsets = batch.column("physical_offset").to_pylist()
+    found = report.undecoded.intersection(offsets)
+    report.undecoded -= found
+    return {row for row, offset in enumerate(offsets) if offset in found}
+
+
+def _mask(rows: set[int], count: int) -> list[bool]:
+    return [row in rows for row in range(count)]
+
+
+def _rows(many: bool) -> pa.Schema:
+    """Return the columns that a scan gives."""
+    return of_many(SPARK_SCHEMA) if many else SPARK_SCHEMA
+
+
+def _pair(text: str) -> tuple[str, str]:
+    """Split NAME or NAME:COLUMN into a property and its column."""
+    name, colon, column = text.rpartition(":")
+    if not colon:
+        name = column
+    if not name or not re.fullmatch(r"[^\W\d]\w*", column):
+        raise UsageError(
+            f"property {text[:60]!r}: {column[:40]!r} is not a valid column name; give NAME:COLUMN with letters, "
+            "digits, _"
+        )
+    return name, column

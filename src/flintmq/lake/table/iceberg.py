@@ -1,0 +1,516 @@
+"""Publishes exports into an Iceberg table, one snapshot each, through PyIceberg.
+
+    DIR/data/000001/00000-000001.parquet    data files of export 1
+    DIR/metadata/...                        Iceberg's own files: which data files count
+    DIR/catalog.db                          the catalog: which metadata file is the present one; or another catalog
+    DIR/_flintmq/000001.json                the manifest of export 1
+    DIR/_staging/, DIR/_flintmq.lock        as in a directory of Parquet exports
+
+The manifest of an export is synced first; then its files are moved into the table; then one commit of the catalog adds
+them as a snapshot that has the number of the export, and sets the same number as a property of the table. The table's
+number decides: files and manifests with a number that the table does not have are remains of a run that died, and the
+next run uses that number again. A file that the table has already is refused.
+
+A table that was rolled back keeps the properties, but not the rows. So the number is looked for in the snapshots that
+the present rows come from; the next export begins where that one ended, with a new number. Where these snapshots have
+expired, the id of the newest export's snapshot, another property, decides. The package pyiceberg is the extra
+`iceberg`.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from flintmq.arrow.schema import FIRST_COLUMNS
+from flintmq.errors import StoreAccessError, StoreError, UsageError
+from flintmq.lake.files.table_folder import BucketFolder, TableFolder
+from flintmq.lake.shape.columns import RAW
+from flintmq.lake.shape.parquet import SEARCHED
+from flintmq.lake.table.iceberg_catalog import CATALOG, TableName, in_one_line
+from flintmq.lake.table.target import ExportTarget, Manifest, StagedFile, encoded
+from flintmq.storage.store_url import store_path
+from flintmq.storage.whole_file import sync_folder
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyiceberg.catalog import Catalog
+    from pyiceberg.manifest import DataFile
+    from pyiceberg.table import Table, Transaction
+
+EXPORT = "flintmq-export"  # of a snapshot's summary: number of its export
+NEWEST = "flintmq.export"  # of the table: number of the newest export
+SNAPSHOT = "flintmq.snapshot"  # of the table: id of that export's snapshot
+ATTEMPTS = 5  # commits of an export while others, such as a compaction, change the table
+SETTINGS = {
+    "format-version": "2",
+    # A stream commits every few seconds: neither its manifests nor its metadata files may add up.
+    "commit.manifest-merge.enabled": "true",
+    "write.metadata.delete-after-commit.enabled": "true",
+    # Files have statistics of these columns alone (`lake/shape/parquet.py`).
+    "write.metadata.metrics.default": "none",
+    **{f"write.metadata.metrics.column.{name}": "truncate(16)" for name in SEARCHED},
+}
+PARTITION_SOURCES = {"topic_name": "topic", "date": "store_timestamp"}
+
+
+class IcebergTarget(ExportTarget):
+    """An Iceberg table that exports are published into. Created and used within `locked`.
+
+    Args:
+        root: directory of the table.
+        name: name of the table in its catalog.
+    """
+
+    changeable = frozenset({"partition_by"})
+    lists_files = True
+
+    def __init__(self, root: Path | TableFolder, name: TableName = TableName()) -> None:  # noqa: B008  (it is frozen)
+        super().__init__(root)
+        self.place = place_of
+        if self.folder.remote and name.catalog is None:
+            raise UsageError(
+                f"{self.where}: the catalog of an Iceberg table on object storage lies elsewhere; give --catalog "
+                "NAME:NAMESPACE.TABLE, with NAME from PyIceberg's configuration"
+            )
+        self.name = name
+        self._newest = -1  # number of the newest export that the table ever had; 0: none; -1: `last` was not called
+        self._current = -1  # number of the export that its rows come from: an older one if the table was rolled back
+        self._table_id: str | None = None  # of the table at that time; None: there was none
+        self._catalog: Catalog | None = None
+
+    @staticmethod
+    def is_own(name: str) -> bool:
+        """Return whether this can be the name of a directory or file of such a table."""
+        return name in ("data", "metadata") or name.startswith(CATALOG)
+
+    def last(self) -> Manifest | None:
+        """Return the manifest of the export that the table's rows come from; None if there is none.
+
+        Raises:
+            MissingExtraError: pyiceberg is not installed.
+            StoreAccessError: the table or the manifest cannot be read.
+            UsageError: the table was moved.
+        """
+        if self.name.catalog is not None and self.folder.holds(CATALOG):
+            raise UsageError(f"{self.where} has a catalog of its own, {CATALOG}; leave --catalog out")
+        table = self._table()
+        if table is None:
+            self._newest = self._current = 0
+            self._table_id = None
+            return None
+        self._newest, self._current = self._numbers(table)
+        self._table_id = str(table.metadata.table_uuid)
+        if self._current < self._newest:
+            self.notes["table_was_put_back"] = 1
+        if isinstance(self.folder, BucketFolder):
+            self.folder.sweep_lost(self._newest)
+        return self.manifest_of(self._current) if self._current else None
+
+    def committed(self) -> tuple[Manifest | None, int]:
+        """Return the manifest of the export that the rows come from, and the snapshot's id.
+
+        Raises:
+            MissingExtraError, StoreAccessError, UsageError: as `last`.
+        """
+        try:
+            table = self._table()
+            if table is None and self.name.catalog is None and self.folder.holds("data"):
+                raise self._no_table("data")
+            number = 0 if table is None else self._numbers(table)[1]
+            if table is None or not number:
+                return None, 0
+            snapshot = table.metadata.current_snapshot_id
+            assert snapshot is not None  # an export made it
+            return self.manifest_of(number), snapshot
+        finally:
+            self._close()
+
+    def files_at(self, version: int) -> tuple[str, ...]:
+        """Return the paths of the files of a snapshot, those of the newest export last.
+
+        Raises:
+            MissingExtraError, StoreAccessError: as `last`; or the snapshot has expired.
+        """
+        try:
+            table = self._table()
+            if table is None or table.snapshot_by_id(version) is None:
+                raise StoreAccessError(
+                    f"{self.where}: the table has no snapshot {version} any more; begin the read anew"
+                )
+            with in_one_line(self.where, "cannot be read"):
+                return tuple(sorted(task.file.file_path for task in table.scan(snapshot_id=version).plan_files()))
+        finally:
+            self._close()
+
+    def columns_at(self, version: int) -> frozenset[str]:
+        """Return the columns of the table as it is now; see the base.
+
+        A change of columns makes no snapshot.
+        """
+        try:
+            table = self._table()
+            return frozenset() if table is None else frozenset(field.name for field in table.schema().fields)
+        finally:
+            self._close()
+
+    def number_after(self, last: Manifest | None) -> int:
+        """Return the number of the next export; no number is used twice."""
+        assert self._newest >= 0  # `last` was called
+        # Below a URL a run that died keeps the number that it claimed, as nobody knows that it is dead.
+        return max(self._newest, self.folder.claimed()) + 1
+
+    def check(self, last: Manifest | None, schema: pa.Schema, partition_by: Sequence[str]) -> None:
+        """Check that the table has the columns of the files, or may get them.
+
+        Raises:
+            UsageError: exports did not make this table or directory, or its columns or partitions differ.
+            StoreAccessError: the table cannot be read.
+        """
+        table = self._table()
+        if table is None:
+            # A first run that died leaves a catalog and metadata, no data.
+            own = self.name.catalog is not None or self.folder.holds(CATALOG)
+            there = [] if self.folder.remote else self.folder.names()  # a run that died leaves its data in a bucket
+            others = [name for name in there if name == "data" or (name == "metadata" and not own)]
+            if others:
+                raise self._no_table(min(others))
+            return
+        assert self._newest >= 0  # `last` was called
+        if not self._newest and table.current_snapshot() is not None:
+            raise UsageError(f"{self.where} holds an Iceberg table that no export made; give an empty directory")
+        self._missing(table, schema)
+        if not self._newest:
+            return
+        newest = self.manifest_of(self._newest)  # a roll-back leaves the partitions as they are
+        if _partitions(table) != _wanted(newest.choice["partition_by"]):
+            raise UsageError(
+                f"{self.where} is an Iceberg table whose partitions somebody changed to "
+                f"{', '.join(map(' of '.join, _partitions(table))) or 'none'}; export into a new directory"
+            )
+
+    def hints(self, files: Sequence[StagedFile], schema: pa.Schema, partition_by: Sequence[str]) -> list[StagedFile]:
+        """Return no files: the table itself declares the types of its columns."""
+        return []
+
+    def publish(self, manifest: Manifest, files: Sequence[StagedFile], schema: pa.Schema) -> None:
+        """Publish an export as one snapshot of the table.
+
+        Raises:
+            OSError: the disk is full or fails. Until the commit no row was published.
+            StoreError: the table was rolled back, dropped or made again during the export; or others changed it all
+                the time.
+            StoreAccessError: the table rejected the commit, or its outcome is not known; the next run finds out.
+        """
+        from pyiceberg.exceptions import CommitFailedException
+
+        assert manifest.number > self._newest >= 0  # files have the number in their names, and no number is used twice
+        # The manifest comes first: the next run reads it for every number that the table has.
+        self.folder.claim(manifest.number, encoded(manifest))
+        with (
+            self._taken_back(manifest.number) as places,
+            in_one_line(self.where, "the Iceberg table rejected the export"),
+        ):
+            for _ in range(ATTEMPTS):
+                table = self._unchanged() or self._create(schema)
+                if not places:
+                    self._bring(manifest.number, files, places)
+                try:
+                    self._commit(table, manifest, [self.folder.at(place) for place in places], schema)
+                except CommitFailedException:
+                    continue  # somebody else committed since the table was loaded: look again whose rows it has
+                self._newest = self._current = manifest.number
+                self._table_id = str(table.metadata.table_uuid)
+                return
+            raise StoreError(
+                f"{self.where} was changed by others {ATTEMPTS} times during the commit; run the export again"
+            )
+
+    def _unchanged(self) -> Table | None:
+        """Load the table again; None if there is none yet.
+
+        Raises:
+            StoreError: it is another table, or has other rows of exports, than when the export began.
+        """
+        table = self._table()
+        same = self._table_id == (None if table is None else str(table.metadata.table_uuid))
+        if self._table_id is None and table is not None:
+            same = table.current_snapshot() is None  # made by this publication, which then met another commit
+        if not same or (table is not None and self._numbers(table) != (self._newest, self._current)):
+            raise StoreError(
+                f"{self.where} was rolled back, made again, or exported into, during this export; run it again"
+            )
+        return table
+
+    def _commit(self, table: Table, manifest: Manifest, places: list[str], schema: pa.Schema) -> None:
+        """Add the files, the number, and new columns and partitions, in one commit."""
+        # In memory only. PyIceberg would try again by itself, after a commit of anyone, and add the rows a second time.
+        table.metadata.properties["commit.retry.num-retries"] = "0"
+        transaction = table.transaction()
+        if self._missing(table, schema):
+            with transaction.update_schema() as columns:
+                columns.union_by_name(schema)
+        _repartition(transaction, _wanted(manifest.choice["partition_by"]))
+        add_files(transaction, places, {EXPORT: str(manifest.number)})
+        snapshot = transaction.table_metadata.current_snapshot_id
+        transaction.set_properties({NEWEST: str(manifest.number), SNAPSHOT: str(snapshot)})
+        transaction.commit_transaction()
+
+    def sweep(self) -> None:
+        """Remove the staging directory, and close the catalog."""
+        super().sweep()
+        self._close()
+
+    def _open(self) -> Catalog:
+        """Open the catalog anew; if its directory was made again, an open file is of the old one."""
+        self._close()
+        self._catalog = self.name.open(self.folder)
+        return self._catalog
+
+    def _close(self) -> None:
+        catalog, self._catalog = self._catalog, None
+        if catalog is not None:
+            catalog.close()
+
+    def _create(self, schema: pa.Schema) -> Table:
+        catalog = self._open()
+        catalog.create_namespace_if_not_exists(self.name.identifier[:-1])
+        table = catalog.create_table(self.name.identifier, schema, self.where, properties=SETTINGS)
+        if not self.folder.remote:
+            sync_folder(self.root)
+        return table
+
+    def _table(self) -> Table | None:
+        if self.name.catalog is None and not self.folder.holds(CATALOG):
+            return None
+        with in_one_line(self.where, "the Iceberg table cannot be read"):
+            catalog = self._open()
+            if not catalog.table_exists(self.name.identifier):
+                return None
+            table = catalog.load_table(self.name.identifier)
+        there = table.location()
+        if not self._is_here(there):
+            raise UsageError(
+                f"{self.where} is not the directory of this Iceberg table: its files are in {there}; give that one, or "
+                "move it back if it was moved, or export into a new directory"
+            )
+        return table
+
+    def _no_table(self, there: str) -> UsageError:
+        """Return the error about files of a table that no catalog names."""
+        why = "but no Iceberg table"
+        if self.name.catalog is None:
+            why += (
+                f": {CATALOG}, which names its present state, is gone or empty; put that file back from a copy, give "
+                "--catalog if another catalog names it, or"
+            )
+        else:
+            why += ";"
+        return UsageError(f"{self.where} holds {there!a} {why} give an empty directory")
+
+    def _is_here(self, location: str) -> bool:
+        """Return whether the location of a table in its catalog is this directory."""
+        if self.folder.remote:
+            return bool(store_path(location) == self.where)
+        return os.path.realpath(location.removeprefix("file://")) == os.path.realpath(self.root)
+
+    def _missing(self, table: Table, schema: pa.Schema) -> list[str]:
+        """Return the columns that the table lacks: properties, and ones added to the schema later.
+
+        Raises:
+            UsageError: the table lacks a column that every export has, or has columns that exports do not make:
+                somebody else made or changed it.
+        """
+        from pyiceberg.io.pyarrow import schema_to_pyarrow
+
+        found = schema_to_pyarrow(table.schema(), include_field_ids=False)
+        existing = {field.name: field for field in found}
+        missing = [field.name for field in schema if field.name not in existing]
+        other = [name for name in missing if name in {*FIRST_COLUMNS, RAW}]
+        other += [f.name for f in schema if f.name in existing and not _fits(f.type, existing[f.name].type)]
+        other += [f.name for f in found if not f.nullable and f.name not in schema.names]
+        if other:
+            raise UsageError(
+                f"{self.where} is an Iceberg table with other columns than this export ({', '.join(other[:3])}); "
+                "give an empty directory"
+            )
+        return missing
+
+    def _numbers(self, table: Table) -> tuple[int, int]:
+        """Return the newest export that the table had and the one its rows come from; 0 for none.
+
+        Raises:
+            StoreAccessError: the snapshots that tell it have expired.
+        """
+        newest = int(table.properties.get(NEWEST, "0"))
+        mark = table.properties.get(SNAPSHOT)
+        by_id = {snapshot.snapshot_id: snapshot for snapshot in table.snapshots()}
+        here = table.metadata.current_snapshot_id
+        while here in by_id:
+            if str(here) == mark:
+                return newest, newest
+            summary = by_id[here].summary
+            number = None if summary is None else summary.additional_properties.get(EXPORT)
+            if number is not None:
+                return newest, int(number)
+            here = by_id[here].parent_snapshot_id
+        # The first snapshot of such a table is an export's, so here others have expired.
+        if not newest or str(here) == mark or self._has_files_of(table, newest):
+            return newest, newest
+        raise StoreAccessError(
+            f"{self.where}: the snapshots of its exports have expired, and nothing else shows whether the table was "
+            f"rolled back since export {newest}; if it was not, set its property {SNAPSHOT} to "
+            f"{table.metadata.current_snapshot_id}, otherwise export into a new directory"
+        )
+
+    def _has_files_of(self, table: Table, number: int) -> bool:
+        """Return whether files of an export are among those of the table's present rows."""
+        folder = f"{number:06d}"
+        return any(Path(task.file.file_path).parent.name == folder for task in table.scan().plan_files())
+
+    def _newest_number(self) -> int:
+        if self.name.catalog is not None:  # a commit whose answer was lost may be under way there: nobody knows yet
+            raise StoreAccessError(f"{self.where}: the outcome of a commit is not known")
+        table = self._table()
+        return 0 if table is None else self._numbers(table)[0]
+
+    def _bring(self, number: int, files: Sequence[StagedFile], places: list[str]) -> None:
+        """Move files into the table, and add their places to a list.
+
+        Their names are durable before the commit that refers to them.
+        """
+        places += [
+            self.folder.final_place(file.path) or place_of(number, "", os.path.basename(file.place)) for file in files
+        ]
+        assert len(set(places)) == len(files)  # one would replace another
+        self.folder.bring([(file.path, place) for file, place in zip(files, places, strict=True)])
+
+
+def place_of(number: int, folder: str, name: str) -> str:
+    """Return the place of a file in the table; its partition is in Iceberg's metadata."""
+    return f"data/{number:06d}/{name}"
+
+
+def _fits(wanted: pa.DataType, there: pa.DataType) -> bool:
+    """Return whether Iceberg keeps values of one type as the other."""
+    import pyarrow as pa
+    from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids, schema_to_pyarrow
+
+    kept = schema_to_pyarrow(_pyarrow_to_schema_without_ids(pa.schema([("x", wanted)])), include_field_ids=False)
+    return bool(kept.field(0).type == there)
+
+
+def _wanted(partition_by: Sequence[str]) -> list[tuple[str, str]]:
+    """Return transform and column of each partition field."""
+    transforms = {"topic_name": "identity", "date": "day"}
+    return [(transforms[name], PARTITION_SOURCES[name]) for name in partition_by]
+
+
+def _partitions(table: Any) -> list[tuple[str, str]]:
+    """Return transform and column of each partition field of a table."""
+    metadata = table.metadata
+    return [
+        (str(field.transform), str(metadata.schema().find_column_name(field.source_id)))
+        for field in metadata.spec().fields
+        if str(field.transform) != "void"
+    ]
+
+
+def _repartition(transaction: Transaction, wanted: list[tuple[str, str]]) -> None:
+    """Change the partition fields of a table to these."""
+    metadata = transaction.table_metadata
+    there = {
+        (str(field.transform), str(metadata.schema().find_column_name(field.source_id))): field.name
+        for field in metadata.spec().fields
+        if str(field.transform) != "void"
+    }
+    if list(there) == wanted:
+        return
+    names = {source: name for name, source in PARTITION_SOURCES.items()}
+    with transaction.update_spec() as spec:
+        for pair, name in there.items():
+            if pair not in wanted:
+                spec.remove_field(name)
+        for transform, source in wanted:
+            if (transform, source) not in there:
+                spec.add_field(source, transform, names[source])
+
+
+def add_files(transaction: Transaction, places: Sequence[str], properties: Mapping[str, str]) -> None:
+    """Add a snapshot with data files to a transaction; the table has all columns of the files.
+
+    PyIceberg's own `add_files` compares the schema of each file with the table's, and works out for each which columns
+    have statistics: 4 ms of processor time a file, while nothing else runs. The files of an export have one schema,
+    which was compared with the table's before the first of them was written; so here a file costs the reading of its
+    footer.
+
+    Args:
+        transaction: the transaction.
+        places: paths of files that the table does not have yet.
+        properties: of the snapshot's summary.
+
+    Raises:
+        ValueError: the table has one of the files.
+        OSError: a file cannot be read.
+    """
+    from pyiceberg.table import TableProperties
+
+    table, metadata = transaction._table, transaction.table_metadata
+    if metadata.current_snapshot() is not None:
+        there = {task.file.file_path for task in table.scan().plan_files()}
+        for place in places:
+            if place in there:
+                raise ValueError(f"the table has {place} already")
+    if metadata.name_mapping() is None:  # the files name their columns, and do not number them
+        mapping = metadata.schema().name_mapping.model_dump_json()
+        transaction.set_properties({TableProperties.DEFAULT_NAME_MAPPING: mapping})
+    files = data_files(table.io, metadata, places)
+    # Merging is a setting of the table (SETTINGS), which somebody may have changed.
+    merges = metadata.properties.get(TableProperties.MANIFEST_MERGE_ENABLED, "false").lower() == "true"
+    update = transaction.update_snapshot(snapshot_properties=dict(properties))
+    with update.merge_append() if merges else update.fast_append() as snapshot:
+        for file in files:
+            snapshot.append_data_file(file)
+
+
+def data_files(io: Any, metadata: Any, places: Sequence[str]) -> list[DataFile]:
+    """Return the entries of a manifest for Parquet files, which have the columns of the table.
+
+    Raises:
+        OSError: a file cannot be read.
+    """
+    import pyarrow.parquet as pq
+    from pyiceberg.io.pyarrow import (
+        compute_statistics_plan,
+        data_file_statistics_from_parquet_metadata,
+        parquet_path_to_id_mapping,
+    )
+    from pyiceberg.manifest import DataFile, DataFileContent, FileFormat
+
+    schema, spec = metadata.schema(), metadata.spec()
+    collected, ids = compute_statistics_plan(schema, metadata.properties), parquet_path_to_id_mapping(schema)
+    found = []
+    for place in places:
+        file = io.new_input(place)
+        with file.open() as stream:
+            footer = pq.read_metadata(stream)
+        statistics = data_file_statistics_from_parquet_metadata(
+            parquet_metadata=footer, stats_columns=collected, parquet_column_mapping=ids
+        )
+        found.append(
+            DataFile.from_args(
+                content=DataFileContent.DATA,
+                file_path=place,
+                file_format=FileFormat.PARQUET,
+                partition=statistics.partition(spec, schema),
+                file_size_in_bytes=len(file),
+                sort_order_id=None,
+                spec_id=metadata.default_spec_id,
+                equality_ids=None,
+                key_metadata=None,
+                **statistics.to_serialized_dict(),
+            )
+        )
+    return found

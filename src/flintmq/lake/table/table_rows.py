@@ -1,0 +1,611 @@
+"""Reads rows of a table that exports made: of one version, whatever is exported meanwhile."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from functools import cached_property, lru_cache
+from typing import Any, NamedTuple
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+
+from flintmq.arrow.schema import FIRST_COLUMNS, SPARK_SCHEMA
+from flintmq.config.s3 import S3Options
+from flintmq.errors import FlintError, StoreAccessError, UsageError
+from flintmq.lake.files.table_folder import BucketFolder, TableFolder, folder_at
+from flintmq.lake.files.table_format import format_in
+from flintmq.lake.read.offsets import parse_flat
+from flintmq.lake.shape.columns import RAW
+from flintmq.lake.table.bucket_target import BucketTarget
+from flintmq.lake.table.iceberg_catalog import TableName, in_one_line
+from flintmq.lake.table.row_mask import COLUMNS, columns_of, mask_of
+from flintmq.lake.table.target import MOST_LOST, ExportTarget, Manifest, StoreProgress
+from flintmq.message import MEMBER_COLUMNS
+from flintmq.objects.object_file import readable
+from flintmq.objects.opening import bucket_of
+from flintmq.storage.store_url import absolute, is_remote
+from flintmq.store.commitlog.predicate import Predicate
+
+EVERYTHING = Predicate()
+NEEDED = pa.schema([SPARK_SCHEMA.field(name) for name in COLUMNS])
+BATCH_ROWS = 16 << 10
+_PUT_BACK = {
+    "delta": "or RESTORE a version without it and export again, ",
+    "iceberg": "or roll the table back to a snapshot without it and export again, ",
+}
+
+
+_WITH_COLUMN = {
+    "parquet": "put the file back from a copy",
+    "delta": "RESTORE a version with it",
+    "iceberg": "rename it back",
+}
+
+
+class FileSize(NamedTuple):
+    """Number of rows, and bytes, of a file."""
+
+    rows: int
+    bytes: int
+
+
+@dataclass(frozen=True)
+class TableVersion:
+    """Names one version of a table, for tasks.
+
+    Attributes:
+        root: directory of the table, or its URL.
+        to: "parquet", "delta" or "iceberg".
+        version: number of the newest export; of a Delta table Delta's version, of an Iceberg table a snapshot's id.
+        name: of an Iceberg table in its catalog.
+        s3: how to reach a URL.
+        lost: paths of files, or of directories of exports, that are read as if the version did not have them.
+        columns: those that each file of a Parquet table has; a file without one was changed by somebody else.
+    """
+
+    root: str
+    to: str
+    version: int
+    name: TableName
+    s3: S3Options = field(default_factory=S3Options)
+    lost: frozenset[str] = frozenset()
+    columns: frozenset[str] = frozenset()
+
+    def rows(self, schema: pa.Schema, begin: int, end: int | None, broker: str | None = None) -> pa.Table:
+        """Read the rows of messages in a range of a log, in the order of the log.
+
+        Args:
+            schema: the columns; one that the table does not have is null.
+            begin, end: log offsets [begin, end); None: no end.
+            broker: of a table of several stores, the broker.
+
+        Raises:
+            StoreAccessError: a file of the table is damaged.
+            OSError: a file of the table cannot be read.
+        """
+        order: Any = [("physical_offset", "ascending"), ("queue_offset", "ascending")]
+        if self.to == "iceberg":
+            return fitted(_snapshot(self).rows(schema.names, begin, end, broker), schema).sort_by(order)
+        parts = [part for path in self.files if (part := _read(self, path, schema, begin, end, broker)) is not None]
+        return (pa.concat_tables(parts) if parts else schema.empty_table()).sort_by(order)
+
+    @cached_property
+    def files(self) -> tuple[str, ...]:
+        """The paths of its data files, those of the newest export last.
+
+        Raises:
+            StoreAccessError: the version is no longer there, or the directory of one of its exports is not.
+        """
+        target = self.target()
+        for absent in target.absent_at(self.version):
+            if absent not in self.lost:
+                raise is_missing(absent, "directory", self.root)
+        return tuple(path for path in target.files_at(self.version) if path not in self.lost)
+
+    def without_lost(self) -> TableVersion:
+        """Return the version without the files and exports that are not there; they are its `lost`.
+
+        Raises:
+            StoreAccessError: more than MOST_LOST exports are not there; or a manifest cannot be read.
+        """
+        version = replace(self, lost=frozenset(self.target().absent_at(self.version)[:MOST_LOST]))
+        there = _snapshot(self).holds if self.to == "iceberg" else self._holds
+        return replace(self, lost=version.lost | {path for path in version.files if not there(path)})
+
+    def _holds(self, path: str) -> bool:
+        try:
+            self.state(path)
+        except FileNotFoundError:
+            return False
+        return True
+
+    def missing(self, path: str) -> StoreAccessError:
+        """Return the error about a file, or the directory of an export, that is not there."""
+        target = self.target()
+        if path in target.absent_at(self.version):
+            return is_missing(path, "directory", self.root)
+        try:
+            is_lost = path in target.files_at(target.committed()[1])
+        except FlintError:
+            is_lost = False
+        if not is_lost:
+            return StoreAccessError("deleted while the table was read", place=path, advice="read it again")
+        return is_missing(path, "file", self.root, self.to)
+
+    def batches(
+        self, files: Sequence[str], schema: pa.Schema, predicate: Predicate = EVERYTHING
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of some of its files that a predicate wants, file by file.
+
+        Args:
+            files: some of `files`.
+            schema: the columns; one that the table does not have is null.
+            predicate: selects rows; parts of files whose statistics show that they have none are not read.
+
+        Raises:
+            UsageError: a file of a Parquet table lacks a column that its export wrote.
+            StoreAccessError: a file of the table is damaged, missing, or was deleted since.
+            OSError: a file of the table cannot be read.
+        """
+        names = list(dict.fromkeys((*schema.names, *columns_of(predicate))))
+        for file in files:
+            if self.to == "iceberg":
+                batches = _snapshot(self).batches(file, names)
+            else:
+                batches = _batches(self, file, names, predicate)
+            for batch in batches:
+                rows = pa.Table.from_batches([batch])
+                if not predicate.everything:
+                    rows = rows.filter(mask_of(predicate, fitted(rows, NEEDED)))
+                yield from fitted(rows, schema).to_batches()
+
+    def size(self, file: str) -> FileSize:
+        """Return the size of one of its files.
+
+        Raises:
+            StoreAccessError: it is damaged, or missing.
+            OSError: it cannot be read.
+        """
+        if self.to == "iceberg":
+            return _snapshot(self).size(file)
+        try:
+            return FileSize(self.footer(file).num_rows, self.state(file)[1])
+        except FileNotFoundError as error:
+            raise self.missing(file) from error
+
+    def count_before(self, offset: int, broker: str | None = None) -> int:
+        """Count the rows of messages before a log offset."""
+        if self.to == "iceberg":
+            return int(_snapshot(self).rows(["physical_offset"], None, offset, broker).num_rows)
+        schema = pa.schema([("physical_offset", pa.int64())])
+        parts = [_read(self, path, schema, None, offset, broker) for path in self.files]
+        return sum(0 if part is None else part.num_rows for part in parts)
+
+    def count(self) -> int:
+        """Count all rows, also those that name no message."""
+        if self.to == "iceberg":
+            return int(_snapshot(self).rows(["physical_offset"], None, None, None).num_rows)
+        return sum(self.footer(path).num_rows for path in self.files)
+
+    def target(self) -> ExportTarget:
+        """Return what reads the table's manifests and lists of files."""
+        return _target(folder_at(self.root, self.s3), self.to, self.name)
+
+    def state(self, path: str) -> tuple[int, int]:
+        """Return when one of its files was written, in any unit, and its bytes.
+
+        Raises:
+            FileNotFoundError: it does not exist.
+        """
+        if not is_remote(path):
+            found = os.stat(path)
+            return found.st_mtime_ns, found.st_size
+        bucket, key = bucket_of(path, self.s3)
+        there = bucket.find(key)
+        if there is None or there.size is None:
+            raise FileNotFoundError(2, os.strerror(2), path)
+        return there.modified_ms or 0, there.size
+
+    def footer(self, path: str) -> Any:
+        """Return the footer of one of its files."""
+        return _footer_of(path, self.s3, *self.state(path))
+
+
+def is_missing(path: str, what: str, root: str, to: str = "parquet") -> StoreAccessError:
+    """Return the error about a file, or the directory of an export, that a table has lost."""
+    return StoreAccessError(
+        f"this {what} of the table {root} is missing, so rows are",
+        place=path,
+        advice=f"put it back from a copy, {_PUT_BACK.get(to, '')}or export anew into another directory",
+    )
+
+
+def open_table(
+    path: str,
+    catalog: str | None = None,
+    s3: S3Options = S3Options(),  # noqa: B008  (it is frozen)
+    whole: bool = True,
+) -> tuple[Manifest, TableVersion]:
+    """Return the manifest of the newest export in a table, and the version that it is.
+
+    Args:
+        path: directory of the table, or its URL.
+        catalog: of an Iceberg table, NAME:NAMESPACE.TABLE; None: its own.
+        s3: how to reach a URL.
+        whole: whether a version that lost the directory of an export is an error here, or where its files are used; and
+            whether one without a column that its exports wrote is an error, or has nulls there.
+
+    Raises:
+        UsageError: no export made a table there; or (whole) it lacks a column that its exports wrote.
+        StoreAccessError, MissingExtraError: the table cannot be read.
+    """
+    root, name = absolute(path), TableName.parse(catalog)
+    folder = folder_at(root, s3)
+    to = format_in(folder.names()) if catalog is None else "iceberg"
+    if to is None:
+        raise UsageError(f"{path} holds no table that an export made; give the --out of one")
+    target = _target(folder, to, name)
+    manifest, version = target.committed()
+    if manifest is None:
+        raise UsageError(f"{path} holds no table that an export made, or nothing was exported yet")
+    found = TableVersion(root, to, version, name, folder.s3)
+    if not whole:
+        return manifest, found
+    there = target.columns_at(version)
+    if there is None:
+        found.files  # noqa: B018  (a version that cannot be read is an error here)
+        if not folder.remote:  # there the sizes would be further requests
+            _refuse_changed(found, target)
+        return manifest, _holding(found, written_columns(target.first_at(version)))
+    if lacking := [name for name in written_columns(manifest) if name not in there]:
+        raise _lacks(f"{root}: the table", lacking, to)
+    found.files  # noqa: B018  (as above)
+    return manifest, found
+
+
+def _refuse_changed(version: TableVersion, target: ExportTarget) -> None:
+    """Refuse a table if an export's files have not the rows that it wrote.
+
+    Only files whose sizes are not those of the export are opened.
+
+    Raises:
+        StoreAccessError: they have others.
+    """
+    for made in target.made_at(version.version):
+        folder = target.folder.at(f"export={made.number}")
+        paths = [f"{folder}/{place}" for place in made.files]
+        with suppress(FileNotFoundError, pa.ArrowException):  # whoever reads such a file names it
+            if sum(map(os.path.getsize, paths)) == made.bytes:
+                continue
+            rows = sum(version.footer(path).num_rows for path in paths)
+            if rows != made.rows:
+                raise StoreAccessError(
+                    f"{folder}: its files have {rows} rows, and its export wrote {made.rows}: a file was replaced or "
+                    "changed; put the files back from a copy, or export anew into another directory"
+                )
+
+
+def _holding(version: TableVersion, columns: Sequence[str]) -> TableVersion:
+    """Return the version with the columns of each file; the list of files is not read again."""
+    found = replace(version, columns=frozenset(columns))
+    found.__dict__["files"] = version.files
+    return found
+
+
+def written_columns(manifest: Manifest) -> list[str]:
+    """Return the columns that an export wrote.
+
+    Without those that a later FlintMQ adds to the schema: earlier exports lack them, and readers see nulls there.
+    """
+    choice = manifest.choice
+    properties = choice.get("properties")
+    own = FIRST_COLUMNS if properties is None else [name for name in FIRST_COLUMNS if name != "properties"]
+    return [
+        *own,
+        *(column for _, column in properties or ()),
+        *([] if choice.get("body", "bytes") == "bytes" else [RAW]),
+        *(MEMBER_COLUMNS if choice.get("many") else []),
+    ]
+
+
+def _lacks(what: str, columns: Sequence[str], to: str) -> UsageError:
+    """Return the error about a table, or a file of one, that lost columns."""
+    plural = "s" if columns[1:] else ""
+    return UsageError(
+        f"{what} lacks the column{plural} {', '.join(columns[:3])}, which its exports wrote: somebody renamed or "
+        f"dropped {'them' if plural else 'it'}; {_WITH_COLUMN[to]}, or export anew into another directory"
+    )
+
+
+def open_delta(path: str, s3: S3Options) -> TableVersion:
+    """Return the newest version of a Delta table, whoever made it: Delta's log names its files.
+
+    Raises:
+        UsageError: there is none.
+        StoreAccessError, MissingExtraError: it cannot be read.
+    """
+    from flintmq.lake.table.delta import DeltaTarget
+
+    root = absolute(path)
+    folder = folder_at(root, s3)
+    version = DeltaTarget(folder).newest()
+    if version is None:
+        raise UsageError(f"{path} holds no Delta table")
+    return TableVersion(root, "delta", version, TableName.parse(None), folder.s3)
+
+
+def _target(folder: TableFolder, to: str, name: TableName) -> ExportTarget:
+    if to == "delta":
+        from flintmq.lake.table.delta import DeltaTarget
+
+        return DeltaTarget(folder)
+    if to == "iceberg":
+        from flintmq.lake.table.iceberg import IcebergTarget
+
+        return IcebergTarget(folder, name)
+    return BucketTarget(folder) if isinstance(folder, BucketFolder) else ExportTarget(folder)
+
+
+def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
+    """Give a table these columns: its own in these types, and nulls for those that it lacks."""
+    columns = [
+        table[field.name].cast(field.type) if field.name in table.schema.names else pa.nulls(table.num_rows, field.type)
+        for field in schema
+    ]
+    return pa.Table.from_arrays(columns, schema=schema)
+
+
+@lru_cache(maxsize=10_000)
+def _footer_of(path: str, s3: S3Options, time: int, size: int) -> Any:
+    """Read the footer of a file in the state that these tell."""
+    with readable(path, s3) as source:
+        return pq.read_metadata(source)
+
+
+def _read(
+    table: TableVersion, path: str, schema: pa.Schema, begin: int | None, end: int | None, broker: str | None
+) -> pa.Table | None:
+    """Read a file as `_of_file` does.
+
+    Raises:
+        StoreAccessError: it is damaged, or missing.
+    """
+    try:
+        return _of_file(table, path, schema, begin, end, broker)
+    except FileNotFoundError as error:
+        raise table.missing(path) from error
+    except (pa.ArrowException, KeyError) as error:
+        raise StoreAccessError(_damaged(path, error)) from error
+
+
+def _of_file(
+    table: TableVersion, path: str, schema: pa.Schema, begin: int | None, end: int | None, broker: str | None
+) -> pa.Table | None:
+    """Read the rows of a range from one file; None if its statistics show that it has none.
+
+    Not by a dataset's filter: that of deltalake leaves out files whose columns have no statistics in Delta's log, and
+    Arrow's does not know the types of files that deltalake rewrote.
+    """
+    footer = table.footer(path)
+    place = {footer.schema.column(number).path: number for number in range(footer.num_columns)}["physical_offset"]
+    groups = [
+        number
+        for number in range(footer.num_row_groups)
+        if _may_have(footer.row_group(number).column(place).statistics, begin, end)
+    ]
+    if not groups:
+        return None
+    with readable(path, table.s3) as source, pq.ParquetFile(source, metadata=footer) as file:
+        known = set(file.schema_arrow.names)
+        wanted = {*schema.names, "physical_offset", *(() if broker is None else ("broker",))}
+        rows = file.read_row_groups(groups, sorted(wanted & known), use_threads=False)
+    mask = _within(rows["physical_offset"], begin, end)
+    if broker is not None:
+        mask = pc.and_(mask, pc.equal(rows["broker"].cast(pa.string()), pa.scalar(broker)))
+    return fitted(rows, schema).filter(mask)
+
+
+def _batches(table: TableVersion, path: str, names: Sequence[str], predicate: Predicate) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of the row groups of a file that may have wanted rows.
+
+    Raises:
+        UsageError: it lacks a column that its export wrote.
+        StoreAccessError: it is damaged, or was deleted.
+    """
+    try:
+        with readable(path, table.s3) as source, pq.ParquetFile(source) as file:
+            footer = file.metadata
+            places = {footer.schema.column(number).path: number for number in range(footer.num_columns)}
+            groups = [
+                number
+                for number in range(footer.num_row_groups)
+                if _wanted(footer.row_group(number), places, predicate)
+            ]
+            there = set(file.schema_arrow.names)
+            if not table.columns <= there:
+                raise _lacks(f"{path}: this file of the table", sorted(table.columns - there), table.to)
+            known = [name for name in names if name in there]
+            # A column is read to count rows, where the file has none of those wanted.
+            yield from file.iter_batches(BATCH_ROWS, groups, known or ["queue_id"], use_threads=False)
+    except FileNotFoundError as error:
+        raise table.missing(path) from error
+    except (pa.ArrowException, KeyError) as error:
+        raise StoreAccessError(_damaged(path, error)) from error
+
+
+def _wanted(group: Any, places: Mapping[str, int], predicate: Predicate) -> bool:
+    """Return whether a row group may have rows that a predicate wants, by its statistics."""
+    named = predicate.named_topics
+    topics, times = (_range_of(group, places.get(name)) for name in ("topic", "store_timestamp"))
+    if named is not None and topics is not None and not any(topics[0] <= topic <= topics[1] for topic in named):
+        return False
+    if times is None or (predicate.since is None and predicate.until is None):
+        return True
+    least, most = (_ms(time) for time in times)
+    return (predicate.since is None or most >= predicate.since) and (predicate.until is None or least < predicate.until)
+
+
+def _range_of(group: Any, place: int | None) -> tuple[Any, Any] | None:
+    statistics = None if place is None else group.column(place).statistics
+    return None if statistics is None or not statistics.has_min_max else (statistics.min, statistics.max)
+
+
+def _ms(time: datetime) -> int:
+    return (time.replace(tzinfo=UTC) - _EPOCH) // timedelta(milliseconds=1)
+
+
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+def _damaged(path: str, error: Exception) -> str:
+    what = " ".join(str(error).split())[:100]
+    return f"{path}: not readable as a file of an export ({what}); restore it"
+
+
+def _may_have(statistics: Any, begin: int | None, end: int | None) -> bool:
+    """Return whether a row group may have rows of a range."""
+    if statistics is None or not statistics.has_min_max:
+        return True
+    return (begin is None or statistics.max >= begin) and (end is None or statistics.min < end)
+
+
+def _within(offsets: Any, begin: int | None, end: int | None) -> Any:
+    mask = pc.is_valid(offsets)
+    mask = mask if begin is None else pc.and_(mask, pc.greater_equal(offsets, pa.scalar(begin, pa.int64())))
+    return mask if end is None else pc.and_(mask, pc.less(offsets, pa.scalar(end, pa.int64())))
+
+
+class _Snapshot:
+    """Reads rows of one snapshot of an Iceberg table."""
+
+    def __init__(self, table: TableVersion) -> None:
+        self._version = table
+        self._table = table.name.open(folder_at(table.root, table.s3)).load_table(table.name.identifier)
+        self._id = table.version
+        self._known = {field.name for field in self._table.schema().fields}
+
+    def _scan(self, names: Sequence[str], filter: Any = None) -> Any:
+        fields = tuple(name for name in names if name in self._known) or ("queue_id",)
+        more = {} if filter is None else {"row_filter": filter}
+        return self._table.scan(selected_fields=fields, snapshot_id=self._id, **more)
+
+    def rows(self, names: Sequence[str], begin: int | None, end: int | None, broker: str | None) -> pa.Table:
+        """Read the rows of messages in a range of a log.
+
+        Raises:
+            UsageError: the table lost the columns that tell where a message lies.
+        """
+        from pyiceberg import expressions
+
+        if lacking := [
+            name for name in ("physical_offset", *(() if broker is None else ("broker",))) if name not in self._known
+        ]:
+            raise _lacks(f"{self._version.root}: the table", lacking, "iceberg")
+
+        made: Any = expressions
+        wanted = made.AlwaysTrue()
+        for part in (
+            None if begin is None else made.GreaterThanOrEqual("physical_offset", begin),
+            None if end is None else made.LessThan("physical_offset", end),
+            None if broker is None else made.EqualTo("broker", broker),
+        ):
+            wanted = wanted if part is None else made.And(wanted, part)
+        from pyiceberg.io.pyarrow import ArrowScan
+
+        scan = self._scan(names, wanted)
+        tasks = [task for task in scan.plan_files() if task.file.file_path not in self._version.lost]
+        with in_one_line(self._version.root, "cannot be read"):
+            # As `to_arrow` of the scan, of these files.
+            return ArrowScan(self._table.metadata, self._table.io, scan.projection(), scan.row_filter).to_table(tasks)
+
+    def holds(self, path: str) -> bool:
+        """Return whether a file of the snapshot is there."""
+        with in_one_line(path, "cannot be read"):
+            return bool(self._table.io.new_input(path).exists())
+
+    @cached_property
+    def _tasks(self) -> dict[str, Any]:
+        """The files of the snapshot, each with what is deleted from it."""
+        return {task.file.file_path: task for task in self._scan(()).plan_files()}
+
+    def size(self, path: str) -> FileSize:
+        """Return the size of a file."""
+        file = self._tasks[path].file
+        return FileSize(file.record_count, file.file_size_in_bytes)
+
+    def batches(self, path: str, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one file."""
+        from pyiceberg.expressions import AlwaysTrue
+        from pyiceberg.io.pyarrow import ArrowScan
+
+        columns = self._scan(names).projection()
+        with in_one_line(path, "cannot be read"):
+            scan = ArrowScan(self._table.metadata, self._table.io, columns, AlwaysTrue())
+            try:
+                yield from scan.to_record_batches([self._tasks[path]])
+            except FileNotFoundError as error:
+                raise self._version.missing(path) from error
+
+
+@lru_cache(maxsize=4)
+def _snapshot(table: TableVersion) -> _Snapshot:
+    return _Snapshot(table)
+
+
+def below(column: Any, border: Any) -> Any:
+    """Return which values are less than a border, or than that of their row, as a mask."""
+    return pc.less(column, border)
+
+
+def keys(table: pa.Table) -> list[tuple[Any, Any]]:
+    """Return log offset and queue offset of each row."""
+    return list(zip(table["physical_offset"].to_pylist(), table["queue_offset"].to_pylist(), strict=True))
+
+
+def is_exported(rows: pa.Table, progress: StoreProgress) -> Any:
+    """Return which rows, or messages, of one store a table has up to a progress, as a mask."""
+    read = below(rows["physical_offset"], progress.end)
+    if progress.offsets is None:
+        return read
+    known = parse_flat("offsets of the table", progress.offsets)
+    queues: Any = zip(rows["topic"].to_pylist(), rows["queue_id"].to_pylist(), strict=True)
+    # Queue offsets alone do not tell: a topic that is deleted and made again begins at 0 once more.
+    return pc.and_(read, below(rows["queue_offset"], pa.array([known.get(queue, 0) for queue in queues], pa.int64())))
+
+
+def has_rows_of(version: TableVersion, made: Manifest, before: Manifest | None) -> bool:
+    """Return whether a version of a table has a row of one export.
+
+    The progress after and before the export says which rows it added.
+
+    Args:
+        version: the version.
+        made: manifest of the export.
+        before: of the one before it; None: there is none.
+
+    Raises:
+        StoreAccessError, OSError: a file of the table cannot be read.
+    """
+    schema = pa.schema([field for field in SPARK_SCHEMA if field.name in _PLACES])
+    for broker in made.members or (None,):
+        progress, earlier = made.progress(broker), None if before is None else before.progress(broker)
+        if progress is None or progress == earlier:
+            continue
+        rows = version.rows(schema, 0, None, broker)
+        fresh = rows if earlier is None else rows.filter(pc.invert(is_exported(rows, earlier)))
+        if pc.any(is_exported(fresh, progress)).as_py():
+            return True
+    return False
+
+
+_PLACES = frozenset({"topic", "queue_id", "queue_offset", "physical_offset"})  # they say which message a row is
+
+
+def milliseconds(column: Any) -> Any:
+    """Return times of a column in ms since 1970."""
+    return pc.divide(column.cast(pa.int64()), pa.scalar(1000, pa.int64()))

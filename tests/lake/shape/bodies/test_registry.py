@@ -1,0 +1,91 @@
+"""The schema registry: what it answers, what it does not, and what is asked once."""
+
+import base64
+import json
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from flintmq.errors import StoreAccessError, UsageError
+from flintmq.lake.shape.bodies.registry import UNKNOWN_MAX, SchemaRegistry
+
+
+@pytest.fixture
+def asked():
+    return []
+
+
+@pytest.fixture
+def server(asked):
+    """A registry on loopback, which answers by the number of the schema."""
+    answers = {
+        1: (200, json.dumps({"schema": '"long"'})),
+        2: (200, json.dumps({"schema": '"long"', "schemaType": "PROTOBUF"})),
+        3: (200, json.dumps({"schema": "{}", "references": [{"name": "x"}]})),
+        4: (500, "{}"),
+        5: (200, "no JSON"),
+        6: (200, "{}"),
+        7: (401, "{}"),
+    }
+
+    class Handler(BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append((self.path, self.headers.get("Authorization")))
+            status, text = answers.get(int(self.path.rpartition("/")[2]), (404, "{}"))
+            self.send_response(status)
+            self.end_headers()
+            self.wfile.write(text.encode())
+
+        def log_message(self, *_):
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    thread = threading.Thread(target=server.serve_forever, daemon=True)
+    thread.start()
+    yield f"127.0.0.1:{server.server_address[1]}"
+    server.shutdown()
+    server.server_close()
+    thread.join(10)
+
+
+def test_answers(server, asked):
+    registry = SchemaRegistry(f"http://user:p%40ss@{server}/base/")
+    assert [registry.text(number) for number in (1, 1, 2, 99, 99)] == ['"long"', '"long"', None, None, None]
+    user = "Basic " + base64.b64encode(b"user:p@ss").decode()
+    assert asked == [(f"/base/schemas/ids/{number}", user) for number in (1, 2, 99)]
+
+
+@pytest.mark.parametrize(
+    "number, message",
+    [
+        (3, "schema 3 refers to others"),
+        (4, "answers 500 for schema 4"),
+        (5, "gives no schema for id 5"),
+        (6, "gives no schema for id 6"),
+        (7, "answers 401 for schema 7"),
+    ],
+)
+def test_a_registry_that_fails_ends_the_export_and_tells_no_password(server, number, message):
+    with pytest.raises(StoreAccessError, match=message) as caught:
+        SchemaRegistry(f"http://user:secret@{server}").text(number)
+    assert "secret" not in str(caught.value) and server in str(caught.value)
+
+
+def test_nobody_answers():
+    with pytest.raises(StoreAccessError, match="does not answer"):
+        SchemaRegistry("http://127.0.0.1:9").text(1)
+
+
+def test_bodies_of_something_else_do_not_ask_for_ever(tmp_path):
+    registry = SchemaRegistry(str(tmp_path))
+    for number in range(UNKNOWN_MAX):
+        assert registry.text(number) is None
+    with pytest.raises(StoreAccessError, match=f"none of {UNKNOWN_MAX} schemas"):
+        registry.text(UNKNOWN_MAX)
+
+
+@pytest.mark.parametrize("place", ["ftp://host", "http://", "file:///x"])
+def test_places_that_are_none(place):
+    with pytest.raises(UsageError, match="give a URL"):
+        SchemaRegistry(place)

@@ -1,0 +1,211 @@
+"""Dead letters: each message whose body does not decode is there once, through deaths, in every format of the table."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("pyarrow", reason="pyarrow is not installed")
+pytest.importorskip("deltalake", reason="needs the extra delta")
+pytest.importorskip("pyiceberg", reason="needs the extra iceberg")
+
+import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+
+from flintmq import Message, MessageStore
+from flintmq.errors import StoreAccessError, UnsupportedFormatError, UsageError
+from flintmq.lake.export.export import Exported
+from flintmq.lake.export.export_once import export
+from flintmq.lake.export.export_stream import export_stream
+from flintmq.lake.shape import dead_letters
+from flintmq.lake.shape.dead_letters import DeadLetters
+from flintmq.lake.table.iceberg_catalog import TableName
+from flintmq.version import OURS
+
+Export = Callable[..., Exported]
+JSON: dict[str, Any] = {"body": "json", "body_schema": "n long"}
+
+
+def once(root: Any, out: Path, **choices: Any) -> Exported:
+    return export_stream(str(root), str(out), once=True, **choices)
+
+
+def whole(root: Any, out: Path, **choices: Any) -> Exported:
+    return export(str(root), str(out), **choices)
+
+
+@pytest.fixture(params=[whole, once])
+def run(request: pytest.FixtureRequest) -> Export:
+    """An export in one pass, and a stream's."""
+    found: Export = request.param
+    return found
+
+
+def put(store: Path, *bodies: bytes, topic: str = "Orders") -> None:
+    with MessageStore(store) as opened:
+        for number, body in enumerate(bodies):
+            sent = Message(topic, body, queue_id=number % 2, tags="T", properties={"who": f"{number}"})
+            assert opened.put(sent).status.name == "PUT_OK"
+
+
+def letters(folder: Path) -> list[tuple[str, bytes, str]]:
+    """(directory, body, reason) of each, by their place in the log."""
+    found = []
+    for path in sorted(folder.glob("export=*/*.parquet")):
+        table = pq.ParquetFile(path).read()
+        found += [(row["physical_offset"], (path.parent.name, row["body"], row["reason"])) for row in table.to_pylist()]
+    return [letter for _, letter in sorted(found)]
+
+
+@pytest.mark.parametrize("to", ["parquet", "delta", "iceberg"])
+def test_each_bad_body_of_each_run(tmp_path: Path, run: Export, to: str) -> None:
+    store, out, dead = tmp_path / "store", tmp_path / "out", tmp_path / "dead"
+    put(store, b'{"n": 1}', b"no", b'{"n": "x"}', b"\xff")
+    done = run(store, out, to=to, dead_letters=str(dead), **JSON)
+    assert (done.rows, done.bad_bodies) == (4, 3)
+    assert done.bad_reasons == {"not JSON": 1, "not UTF-8": 1, "not of the schema": 1}
+    first = [
+        ("export=1", b"no", "not JSON"),
+        ("export=1", b'{"n": "x"}', "not of the schema"),
+        ("export=1", b"\xff", "not UTF-8"),
+    ]
+    assert letters(dead) == first
+    put(store, b'{"n": 2}')
+    assert run(store, out, to=to, dead_letters=str(dead), **JSON).rows == 1
+    assert letters(dead) == first and not (dead / "export=2").exists()
+    put(store, b"later")
+    run(store, out, to=to, dead_letters=str(dead), **JSON)
+    assert letters(dead) == [*first, ("export=3", b"later", "not JSON")]
+
+
+def test_a_letter_says_where_its_message_is(tmp_path: Path) -> None:
+    put(tmp_path / "store", b'{"n": 1}', b"no", topic="库存")
+    whole(tmp_path / "store", tmp_path / "out", dead_letters=str(tmp_path / "dead"), **JSON)
+    table = ds.dataset(str(tmp_path / "dead"), exclude_invalid_files=True).to_table()
+    [row] = table.to_pylist()
+    assert (row["topic"], row["queue_id"], row["queue_offset"], row["tags"]) == ("库存", 1, 0, "T")
+    assert dict(row["properties"])["who"] == "1" and row["body"] == b"no" and row["reason"] == "not JSON"
+    [there] = [each for each in _table_rows(tmp_path / "out") if each["body_raw"] is not None]
+    assert {name: there[name] for name in ("physical_offset", "msg_id", "store_timestamp", "born_timestamp")} == {
+        name: row[name] for name in ("physical_offset", "msg_id", "store_timestamp", "born_timestamp")
+    }
+
+
+def _table_rows(out: Path) -> list[dict[str, Any]]:
+    return [row for path in out.glob("export=*/**/*.parquet") for row in pq.ParquetFile(path).read().to_pylist()]
+
+
+class Died(Exception):
+    """The run, before its export was published."""
+
+
+@pytest.mark.parametrize("to", ["parquet", "delta", "iceberg"])
+def test_a_run_that_dies_between_its_letters_and_its_table(
+    tmp_path: Path, run: Export, to: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The next run replaces the letters; whether it has as many, more, or none."""
+    store, out, dead = tmp_path / "store", tmp_path / "out", tmp_path / "dead"
+    put(store, b"first")
+    run(store, out, to=to, dead_letters=str(dead), **JSON)
+    put(store, b"second")
+
+    def dying(self: DeadLetters, *numbers: int) -> None:
+        own(self, *numbers)
+        raise Died
+
+    own = DeadLetters.publish
+    with monkeypatch.context() as patch:
+        patch.setattr(DeadLetters, "publish", dying)
+        with pytest.raises(Died):
+            run(store, out, to=to, dead_letters=str(dead), **JSON)
+    assert [body for _, body, _ in letters(dead)] == [b"first", b"second"]
+    put(store, b"third")
+    run(store, out, to=to, dead_letters=str(dead), **JSON)
+    assert letters(dead) == [
+        ("export=1", b"first", "not JSON"),
+        ("export=2", b"second", "not JSON"),
+        ("export=2", b"third", "not JSON"),
+    ]
+
+
+def test_letters_of_exports_that_were_undone_go(tmp_path: Path, run: Export) -> None:
+    """A table that was put back has them to export again; by whatever number."""
+    store, out, dead = tmp_path / "store", tmp_path / "out", tmp_path / "dead"
+    names = {"to": "iceberg", "dead_letters": str(dead), **JSON}
+    for body in (b"first", b"second", b"third"):
+        put(store, body)
+        run(store, out, **names)
+    name = TableName.parse(None)
+    table = name.open(out).load_table(name.identifier)
+    table.manage_snapshots().rollback_to_snapshot(table.history()[0].snapshot_id).commit()
+    put(store, b"fourth")
+    run(store, out, **names)
+    assert [body for _, body, _ in letters(dead)] == [b"first", b"second", b"third", b"fourth"]
+
+
+def test_letters_of_several_stores_name_the_broker(tmp_path: Path, run: Export) -> None:
+    for broker in ("a", "b"):
+        put(tmp_path / broker / "store", b'{"n": 1}', f"no {broker}".encode())
+    run(f"{tmp_path}/{{broker}}/store", tmp_path / "out", dead_letters=str(tmp_path / "dead"), **JSON)
+    table = ds.dataset(str(tmp_path / "dead"), exclude_invalid_files=True).to_table()
+    assert sorted(zip(table["broker"].to_pylist(), table["body"].to_pylist(), strict=True)) == [
+        ("a", b"no a"),
+        ("b", b"no b"),
+    ]
+
+
+def test_what_is_refused(tmp_path: Path, run: Export) -> None:
+    store, out, dead = tmp_path / "store", tmp_path / "out", tmp_path / "dead"
+    put(store, b"no")
+    with pytest.raises(UsageError, match="dead letters are bodies that do not decode; give --body"):
+        run(store, out, dead_letters=str(dead))
+    for place in (out / "dead", tmp_path):
+        with pytest.raises(UsageError, match="is in the other; give one beside it"):
+            run(store, out, dead_letters=str(place), **JSON)
+    with pytest.raises(UsageError, match="store"):
+        run(store, out, dead_letters=str(store / "dead"), **JSON)
+    (tmp_path / "full").mkdir()
+    (tmp_path / "full" / "export=1").mkdir()
+    with pytest.raises(UsageError, match="holds other things"):
+        run(store, out, dead_letters=str(tmp_path / "full"), **JSON)
+    run(store, out, dead_letters=str(dead), **JSON)
+    with pytest.raises(UsageError, match=f"belongs to {out}"):
+        run(store, tmp_path / "other", dead_letters=str(dead), **JSON)
+    assert json.loads((dead / "_flintmq.json").read_text()) == {"format": 1, "flintmq": OURS, "table": str(out)}
+
+
+@pytest.mark.parametrize(("writer", "why"), [("9.0", "newer than this one"), (None, "another FlintMQ than this one")])
+def test_a_mark_of_another_version_is_refused_by_name(tmp_path: Path, writer: str | None, why: str) -> None:
+    dead, table = tmp_path / "dead", str(tmp_path / "table")
+    assert DeadLetters.at(str(dead), table).table == table
+    mark = json.dumps({"format": 1, "flintmq": writer, "table": table, "codec": "x"})
+    (dead / "_flintmq.json").write_text(mark)
+    with pytest.raises(UnsupportedFormatError, match=f"the key 'codec' is not known here: made by .*{why}"):
+        DeadLetters.at(str(dead), table)
+    (dead / "_flintmq.json").write_text(mark[:-9])
+    with pytest.raises(StoreAccessError, match=r"does not name a table \(cut off\); give --dead-letters an empty"):
+        DeadLetters.at(str(dead), table)
+    assert (dead / "_flintmq.json").read_text() == mark[:-9]
+
+
+def test_their_name_is_on_disk_when_the_table_gets_its_own(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The directory is synced last, with the new name in it."""
+    (tmp_path / "dead").mkdir()
+    (tmp_path / "letters").write_bytes(b"rows")
+    calls = []
+    rename = os.rename
+
+    def renamed(old: Any, new: Any) -> None:
+        calls.append(f"name {Path(new).name}")
+        rename(old, new)
+
+    monkeypatch.setattr(dead_letters, "sync_folder", lambda path: calls.append(f"sync {Path(path).name}"))
+    monkeypatch.setattr(dead_letters.os, "rename", renamed)
+    DeadLetters(tmp_path / "dead", "table", files=[(str(tmp_path / "letters"), "00000")]).publish(0, 1)
+    assert calls == ["sync _staging", "name export=1", "sync dead"]
+    assert (tmp_path / "dead" / "export=1" / "00000-dead.parquet").read_bytes() == b"rows"
