@@ -215,8 +215,11 @@ class Watch:
     def _name(self, thread: int) -> str:
         known = self._names.get(thread)
         if known is None:
-            with open(f"/proc/{self.pid}/task/{thread}/comm") as file:
-                known = file.read().strip()
+            try:
+                with open(f"/proc/{self.pid}/task/{thread}/comm") as file:
+                    known = file.read().strip()
+            except (FileNotFoundError, ProcessLookupError):  # the thread has ended; nobody waits for an answer
+                return NOT_YET
             if known == _own_name():
                 return NOT_YET
             self._names[thread] = known

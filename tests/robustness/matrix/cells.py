@@ -280,7 +280,11 @@ def looks(name: str, *words: str, tells: tuple[str, ...] = ()) -> None:
 
     def ask(subject: Subject) -> Answer:
         filled = [str(subject.path) if word == "STORE" else word for word in words]
-        _, told = command(subject, *filled)
+        done, told = command(subject, *filled)
+        if name == "verify" and subject.case.defect:
+            if f'"{subject.case.defect}"'.encode() not in done.out:
+                raise Wrong(f"no {subject.case.defect} in {done.out[-500:]!r}")
+            return Answer(None, "looked")
         if subject.case.state in tells:
             return Answer(None, told)
         if told and subject.case.state == "sound":

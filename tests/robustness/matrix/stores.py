@@ -74,12 +74,14 @@ class Case:
             is not.
         keys: RocketMQ's keys that its readers are told.
         large: takes seconds a cell; such a store is asked less often.
+        defect: code of the defect that `verify` must name although all messages are there; empty: none.
     """
 
     make: Maker
     state: str = "sound"
     keys: dict[str, object] = field(default_factory=lambda: dict(SMALL))
     large: bool = False
+    defect: str = ""
 
     @property
     def sets(self) -> list[str]:
@@ -260,7 +262,7 @@ def plain(store: Path) -> None:
     fill(store, ["Orders", "库存"], 2, 2500)
 
 
-def damaged(name: str, state: str) -> Callable[[Maker], Maker]:
+def damaged(name: str, state: str, defect: str = "") -> Callable[[Maker], Maker]:
     """Enter a store that is `plain` with a damage done to it."""
 
     def enter(act: Maker) -> Maker:
@@ -268,7 +270,7 @@ def damaged(name: str, state: str) -> Callable[[Maker], Maker]:
             plain(store)
             act(store)
 
-        CASES[name] = Case(make, state)
+        CASES[name] = Case(make, state, defect=defect)
         return act
 
     return enter
@@ -313,7 +315,7 @@ def middle_linked(store: Path) -> None:
     path.symlink_to(elsewhere)
 
 
-@damaged("files that are no log", "sound")
+@damaged("files that are no log", "sound", "stray-file")
 def extra_in_log(store: Path) -> None:
     log = store / "commitlog"
     (log / ".DS_Store").write_bytes(b"x")
@@ -322,7 +324,7 @@ def extra_in_log(store: Path) -> None:
     (log / "nohup.out").write_bytes(b"x")
 
 
-@damaged("files that are no queue", "sound")
+@damaged("files that are no queue", "sound", "stray-file")
 def extra_in_queues(store: Path) -> None:
     queues = store / "consumequeue"
     (queues / ".DS_Store").write_bytes(b"x")
