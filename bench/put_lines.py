@@ -90,7 +90,6 @@ def small(context: Context) -> dict[str, dict[str, float]]:
                 f"start{end}": lambda pool=pool: oracle(context, 100, 1000, warm, pool=pool),  # type: ignore[misc]
                 f"one{end}": lambda end=end: flint(context, f"one{end}", 100, count, 50_000),  # type: ignore[misc]
             }
-        cases["one+direct"] = lambda: flint(context, "one+direct", 100, count, 50_000)
         cost = rounds(context, cases)
         for end in ("", "+pool"):
             start = cost.pop(f"start{end}")
@@ -110,15 +109,10 @@ def detail(cost: dict[str, dict[str, float]], *names: str) -> dict[str, float]:
 
 def p1(context: Context) -> list[Result]:
     cost, results = small(context), []
-    for name, end, java_end, bar in (
-        ("mapped", "", "", 1 / 4),
-        ("pool", "+pool", "+pool", 1 / 8),
-        ("direct", "+direct", "+pool", 0.08),
-    ):
-        sides = f"one{end}", f"java{java_end}"
+    for name, end, bar in (("mapped", "", 1 / 4), ("pool", "+pool", 1 / 8)):
+        sides = f"one{end}", f"java{end}"
         one, peer = (cost[side]["user"] + cost[side]["system"] for side in sides)
-        how = "pool with O_DIRECT" if name == "direct" else name
-        what = f"put 100 B, one at a time, {how}, processor time / that of Java's{' pool' if java_end else ''}"
+        what = f"put 100 B, one at a time, {name}, processor time / that of Java's{' pool' if end else ''}"
         results.append(
             Result(f"P1.{name}", what, one / peer, bar, True, 1 / 12, "getting pages from the kernel; calls of Python",
                    detail(cost, *sides))
@@ -157,7 +151,6 @@ def p3(context: Context) -> list[Result]:
     for name, kind, pool, bar in (
         ("mapped", "one", False, 2.0),
         ("pool", "one+pool", True, 2.5),
-        ("direct", "one+direct", True, None),
     ):
         cost = rounds(
             context,
@@ -168,9 +161,8 @@ def p3(context: Context) -> list[Result]:
         )
         ratio = cost["java"]["seconds"] / cost["flint"]["seconds"]
         seconds = {side: round(cost[side]["seconds"], 3) for side in cost}
-        how = "pool with O_DIRECT" if name == "direct" else name
         results.append(
-            Result(f"P3.{name}", f"put 1 KB, {context.mib} MiB, {how}, dispatch included: speed / Java's", ratio, bar,
+            Result(f"P3.{name}", f"put 1 KB, {context.mib} MiB, {name}, dispatch included: speed / Java's", ratio, bar,
                    moonshot=10.0, bound="getting pages from the kernel", detail=seconds)
         )  # fmt: skip
     return results

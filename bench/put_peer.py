@@ -2,9 +2,9 @@
 
 KIND is `one` (a Message made and put at a time), `timed` (the same with a clock around each), `four` and `two` (the
 same in so many threads) or `columns` (Arrow, 64 Ki rows a time); `one+pool` puts through a transient pool of two
-buffers, `one+direct` through one that writes with O_DIRECT, and `one+unique` gives each message a unique key. Prints
-JSON: seconds of wall clock, user and system seconds of the process, dispatch included, warm-up not; of `timed` also
-p999_us and p9999_us, which one put in a thousand and in ten thousand exceeds.
+buffers, and `one+unique` gives each message a unique key. Prints JSON: seconds of wall clock, user and system seconds
+of the process, dispatch included, warm-up not; of `timed` also p999_us and p9999_us, which one put in a thousand and in
+ten thousand exceeds.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ KINDS = {"one": put_one, "two": put_two, "timed": put_timed, "four": put_four, "
 
 def main(path: str, kind: str, size: int, count: int, warm: int) -> None:
     kind, _, more = kind.partition("+")
-    config = POOL if more in ("pool", "direct") else None
-    with MessageStore(path, config, unique_keys=more == "unique", direct_io=more == "direct") as store:
+    config = POOL if more == "pool" else None
+    with MessageStore(path, config, unique_keys=more == "unique") as store:
         KINDS[kind](store, size, warm)
         store.wait_dispatched()
         before, began = resource.getrusage(resource.RUSAGE_SELF), time.perf_counter()

@@ -316,11 +316,6 @@ class SimDisk(Effects):
             self._resize(file, path, size)
         return fd
 
-    def open_direct(self, fd: int) -> int:
-        """Open a file once more: here a power cut treats direct writes like all others."""
-        file, path = self._open[fd]
-        return self._fd(file, path)
-
     def open_write(self, path: str) -> int:
         file = self._found(path)
         self._tick("open_write", path)

@@ -243,7 +243,6 @@ class SimRun:
                     effects=self.disk,
                     services=False,
                     unique_keys=False,  # a seed gives the same bytes each time
-                    direct_io=self.case.keys["transientStorePoolEnable"] and self.case.seed % 2 == 1,
                 )
             except (OSError, FlintError) as error:
                 if not self.disk.refused:

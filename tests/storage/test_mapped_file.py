@@ -278,9 +278,8 @@ def test_what_was_never_put_is_not_flushed_and_no_room_is_behind_the_end(tmp_pat
     file.close()
 
 
-@pytest.mark.parametrize(("count", "in_ring"), [(12288, True), (12289, False)])
-def test_an_append_that_leaves_the_ring_no_block_goes_to_the_map(tmp_path: Path, count: int, in_ring: bool):
-    """The block in which the ring's position lies is kept, so the largest append is a block less than the ring."""
+@pytest.mark.parametrize(("count", "in_ring"), [(16384, True), (16385, False)])
+def test_an_append_that_is_larger_than_the_ring_goes_to_the_map(tmp_path: Path, count: int, in_ring: bool):
     pool = TransientStorePool(1, 16384)
     file = MappedFile.create(str(tmp_path / "0"), 0, 65536)
     file.enter_ring(pool)

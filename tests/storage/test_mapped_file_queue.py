@@ -357,7 +357,7 @@ def test_the_oldest_file_is_followed_for_the_time_that_was_asked_for(tmp_path: P
     asked: list[tuple[object, int, int]] = []
     monkeypatch.setattr(type(queue.pool), "follow", lambda self, *more: asked.append(more))
     queue.follow(77)
-    assert asked == [(first, first.fd, 77, -1)]
+    assert asked == [(first, first.fd, 77)]
     queue.close()
 
 

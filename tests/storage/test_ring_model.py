@@ -26,7 +26,6 @@ from flintmq.store.append.pool_commit import FOLLOW_US, CommitService
 from tests.support.interleavings import ModelLock, Scene, Schedule, explore
 
 FILE, RING = 24_576, 16_384
-DIRECT = 1_000_000  # added to a descriptor for direct writes
 SIZES = (7_000, 9_000, 8_000, 5_000)  # the third goes over the ring's end, the fourth into a second file
 
 
@@ -35,10 +34,6 @@ class Memory(Effects):
 
     def __init__(self, scene: RingScene) -> None:
         self.scene, self.files, self.writes = scene, dict[int, mmap.mmap](), 0
-
-    def open_direct(self, fd: int) -> int:
-        """A second descriptor of the same file, which takes whole blocks only."""
-        return fd + DIRECT
 
     def create(self, path: str, size: int) -> int:
         fd = 1000 + len(self.files)
@@ -52,10 +47,6 @@ class Memory(Effects):
         scene = self.scene
         scene.schedule.point()
         self.writes += 1
-        if fd >= DIRECT:
-            fd -= DIRECT
-            if position % kernel.BLOCK or len(data) % kernel.BLOCK:
-                scene.wrong = f"a direct write of {len(data)} bytes at {position}"
         start = next(file.start for file in scene.queue.files if file.fd == fd)
         begin = start + position
         if bytes(data) != scene.log[begin : begin + len(data)]:
@@ -111,13 +102,13 @@ class WatchedRing:
 class RingScene(Scene):
     """A log of two files, into which SIZES are put."""
 
-    def __init__(self, actors: str, fails_at: int, fast_fail: bool = False, direct: bool = False) -> None:
+    def __init__(self, actors: str, fails_at: int, fast_fail: bool = False) -> None:
         self.schedule, self.fails_at = Schedule(), fails_at
         self.log, self.wrong = b"", ""
         self.ends = {0}
         self.effects = Memory(self)
         self.queue = MappedFileQueue(["/log"], FILE, self.effects)
-        self.pool = TransientStorePool(1, FILE, self.effects, fast_fail=fast_fail, direct=direct)
+        self.pool = TransientStorePool(1, FILE, self.effects, fast_fail=fast_fail)
         self.pool._waited = True
         self.pool.ring = WatchedRing(kernel.Ring(RING, 8192), self.schedule)  # type: ignore[assignment]
         self.queue.pool = self.pool
@@ -244,12 +235,6 @@ class RingScene(Scene):
 )  # fmt: skip
 def test_no_order_of_events_hangs_or_loses_a_byte(actors: str, fails_at: int):
     states, ends = explore(lambda: RingScene(actors, fails_at))
-    assert ends and states > len(SIZES) * len(actors)
-
-
-@pytest.mark.parametrize(("actors", "fails_at"), [*(("p", n) for n in range(6)), ("px", 0), ("pc", 0), ("pc", 3)])
-def test_no_order_of_events_hangs_or_loses_a_byte_with_direct_writes(actors: str, fails_at: int):
-    states, ends = explore(lambda: RingScene(actors, fails_at, direct=True))
     assert ends and states > len(SIZES) * len(actors)
 
 

@@ -9,6 +9,7 @@ import sys
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -358,3 +359,12 @@ def test_a_start_without_threads_leaves_no_lock(tmp_path: Path, monkeypatch: pyt
     assert set(threading.enumerate()) <= before and not (tmp_path / "abort").exists()
     with open_small(tmp_path) as store:
         assert store.put(Message("T", b"x")).status is PutMessageStatus.PUT_OK
+
+
+@pytest.mark.parametrize("value", [True, False])
+def test_an_argument_that_was_given_up_is_refused_and_says_what_to_do(tmp_path: Path, value: bool):
+    given: dict[str, Any] = {"direct_io": value}
+    with pytest.raises(UsageError) as refused:
+        MessageStore(tmp_path / "store", transient_store_pool_enable=True, **given)
+    said = "direct_io is gone; leave it out: the transient pool writes through the page cache"
+    assert str(refused.value) == said and not (tmp_path / "store").exists()

@@ -1,22 +1,18 @@
 # C types of ring.py.
 cimport cython
 from libc.stdint cimport uint8_t, int64_t
-from flintmq.kernels.crc cimport copy_bytes
 from flintmq.kernels.fast_append cimport AppendTarget, observe, publish
 from flintmq.kernels.handoff cimport PyThread_acquire_lock, PyThread_allocate_lock, PyThread_free_lock, PyThread_release_lock, PyThread_type_lock
 
 cdef extern from "write_behind.h" nogil:
     int write_all(int fd, const uint8_t *data, int64_t count, int64_t position)
-    int write_blocks(int fd, const uint8_t *data, int64_t count, int64_t position, int64_t block)
-    void fence_acquire()
     int64_t now_us()
     void rest_us(int64_t micros)
 
 cdef class Ring:
     cdef readonly int64_t size
-    cdef int64_t _piece_size, _begin, _drained, _committed, _mark
+    cdef int64_t _piece_size, _drained, _committed, _mark
     cdef readonly int error
-    cdef readonly bint direct_refused
     cdef uint8_t *_p
     cdef PyThread_type_lock _lock
     cdef bint _is_here(self, AppendTarget file) noexcept nogil
@@ -24,6 +20,4 @@ cdef class Ring:
     cdef int64_t _whole_piece(self, AppendTarget file) noexcept nogil
     cdef void _wrote(self, AppendTarget file, int64_t count) noexcept nogil
     cdef void _note(self, int64_t end) noexcept nogil
-    cdef int64_t _direct_end(self, int64_t begin, int64_t end) noexcept nogil
-    cdef int _write(self, AppendTarget file, int fd, int direct_fd, int64_t count) noexcept nogil
-    cdef int _write_bytes(self, AppendTarget file, int fd, int direct_fd, int64_t count) noexcept nogil
+    cdef int _write(self, AppendTarget file, int fd, int64_t count) noexcept nogil

@@ -18,13 +18,10 @@ if not cython.compiled:
     from flintmq.kernels.fast_append import AppendTarget
 
     PyThread_acquire_lock = PyThread_allocate_lock = PyThread_free_lock = PyThread_release_lock = None
-    copy_bytes = fence_acquire = now_us = observe = publish = rest_us = write_all = write_blocks = None
+    now_us = observe = publish = rest_us = write_all = None
 
 PIECE = 1 << 20  # bytes of a file that are best written at once
-BLOCK = 4096  # of the disk
 
-_BLOCK = cython.declare(cython.longlong, 4096)
-_EINVAL = cython.declare(cython.int, 22)
 _REST_US = cython.declare(cython.longlong, 200)
 _LOOKS = cython.declare(cython.longlong, 5)
 
@@ -34,7 +31,7 @@ class Ring:
     """The positions of the ring, and its writer.
 
     Args:
-        size: bytes, a power of two and a multiple of BLOCK.
+        size: bytes, a power of two.
         piece_size: a write ends at a multiple of this, if there are so many bytes.
 
     Attributes:
@@ -42,7 +39,6 @@ class Ring:
         drained: log offset below which the files have every byte.
         committed: the same, at the end of a record.
         error: errno of a write that failed; then nothing is written any more. 0: none.
-        direct_refused: the file system refused a direct write, and there are no more of them.
 
     Thread: any, as the methods say.
     """
@@ -59,13 +55,12 @@ class Ring:
                 PyThread_free_lock(self._lock)
 
     def __init__(self, size: cython.longlong, piece_size: cython.longlong = PIECE) -> None:
-        if size < 2 * BLOCK or size & (size - 1):
-            raise ValueError(f"a ring of {size} bytes: it is a power of two, and two blocks at least")
+        if size <= 0 or size & (size - 1):
+            raise ValueError(f"a ring of {size} bytes: it is a power of two")
         if piece_size <= 0:
             raise ValueError("a piece has bytes")
         self.size, self._piece_size, self.error = size, piece_size, 0
-        self.direct_refused = False
-        self._drained = self._committed = self._mark = self._begin = 0
+        self._drained = self._committed = self._mark = 0
         if not cython.compiled:
             self._lock = threading.Lock()
 
@@ -121,7 +116,6 @@ class Ring:
         Thread: the one that holds the put lock; nothing is in the ring.
         """
         with self.guard:
-            self._begin = offset
             if offset > self._drained:
                 self._mark = 0
                 if cython.compiled:
@@ -133,8 +127,6 @@ class Ring:
     def has_room(self, end: cython.longlong) -> bool:
         """Return whether every byte below the log offset `end` may be stored.
 
-        The block in which `drained` lies is kept, because a direct write repeats it.
-
         Thread: the one that holds the put lock.
         """
         return end <= self.room_end
@@ -142,7 +134,7 @@ class Ring:
     @property
     def room_end(self) -> int:
         """Log offset below which bytes may be stored."""
-        return self.drained // BLOCK * BLOCK + self.size
+        return self.drained + self.size
 
     def piece(self, file: AppendTarget, until: cython.longlong) -> int:
         """Return how many bytes to write next; 0: none.
@@ -178,49 +170,7 @@ class Ring:
         """
         self.error = error
 
-    def refuse_direct(self) -> None:
-        """Note that the file system refused a direct write.
-
-        Thread: the one that holds the lock.
-        """
-        self.direct_refused = True
-
-    def direct_end(self, begin: cython.longlong, end: cython.longlong) -> int:
-        """Return up to which file position the bytes [begin, end) are written directly.
-
-        A direct write has whole blocks only. It begins with the block of `begin`, which the ring still has and a file
-        may have in part. `begin` itself: none of the bytes end a block.
-        """
-        return self._direct_end(begin, end)
-
-    def copy(self, into: cython.uchar[::1], offset: cython.longlong, last: AppendTarget) -> bool:
-        """Copy bytes of the log from the ring.
-
-        Args:
-            into: receives them.
-            offset: log offset of the first; all of them were put.
-            last: the last file of the log.
-
-        Returns:
-            Whether they are what was put there; False: newer ones may have taken their place.
-
-        Raises:
-            ValueError: more bytes than the ring has.
-
-        Thread: any. Compiled only. It keeps the GIL, so that nobody detaches the memory meanwhile.
-        """
-        count: cython.longlong = len(into)
-        if not cython.compiled:
-            raise NotImplementedError
-        if count > self.size or offset < 0:
-            raise ValueError("more bytes than the ring has, or none of the log's")
-        if count == 0 or self._p == cython.NULL or offset < self._begin:  # those before are in the files alone
-            return False
-        copy_bytes(cython.address(into[0]), 0, self._p, offset & (self.size - 1), count)
-        fence_acquire()  # whoever stores has moved `reserved` before: seen after the copy, it limits what was stored
-        return last.start + last.reserved <= offset + self.size
-
-    def drain(self, file: AppendTarget, fd: cython.int, until: cython.longlong, direct_fd: cython.int = -1) -> int:
+    def drain(self, file: AppendTarget, fd: cython.int, until: cython.longlong) -> int:
         """Write the file's bytes up to the file position `until`.
 
         Compiled only. Without the GIL.
@@ -229,7 +179,6 @@ class Ring:
             file: whose bytes come next.
             fd: its descriptor.
             until: file position.
-            direct_fd: its descriptor for direct writes; -1: there is none.
 
         Returns:
             0, or the errno of a write that failed.
@@ -244,13 +193,13 @@ class Ring:
             while True:
                 PyThread_acquire_lock(self._lock, 1)
                 count = self._piece(file, until) if self._is_here(file) else 0
-                error = self._write(file, fd, direct_fd, count)
+                error = self._write(file, fd, count)
                 PyThread_release_lock(self._lock)
                 if count == 0 or error != 0:
                     break
         return error
 
-    def follow(self, file: AppendTarget, fd: cython.int, micros: cython.longlong, direct_fd: cython.int = -1) -> int:
+    def follow(self, file: AppendTarget, fd: cython.int, micros: cython.longlong) -> int:
         """Write whole pieces of the file while they come, for `micros` at most.
 
         It ends early when no whole piece has come for a millisecond. Compiled only. Without the GIL. Arguments as for
@@ -275,7 +224,7 @@ class Ring:
                     count = self._whole_piece(file)
                 else:
                     looks = _LOOKS
-                error = self._write(file, fd, direct_fd, count)
+                error = self._write(file, fd, count)
                 PyThread_release_lock(self._lock)
                 if error != 0:
                     break
@@ -342,33 +291,11 @@ class Ring:
         if self._mark <= committed:
             self._mark = end
 
-    def _direct_end(self, begin, end):
-        whole: cython.longlong = end // _BLOCK * _BLOCK
-        return whole if whole > begin else begin
-
-    def _write(self, file, fd, direct_fd, count):
+    def _write(self, file, fd, count):
         """Write the next piece; return 0 or the errno."""
         if self.error == 0 and count > 0:
-            self.error = self._write_bytes(file, fd, direct_fd, count)
+            at: cython.longlong = self._drained - file.start
+            self.error = write_all(fd, self._p + (self._drained & (self.size - 1)), count, at)
             if self.error == 0:
                 self._wrote(file, count)
         return self.error
-
-    def _write_bytes(self, file, fd, direct_fd, count):
-        begin: cython.longlong = self._drained - file.start
-        at: cython.longlong = begin
-        end: cython.longlong = begin + count
-        whole: cython.longlong = self._direct_end(begin, end)
-        if direct_fd >= 0 and not self.direct_refused and whole > begin:
-            at = begin // _BLOCK * _BLOCK
-            error: cython.int = write_blocks(
-                direct_fd, self._p + ((file.start + at) & (self.size - 1)), whole - at, at, _BLOCK
-            )
-            if error == 0:
-                at = whole
-            elif error == _EINVAL:
-                self.direct_refused = True
-                at = begin
-            else:
-                return error
-        return write_all(fd, self._p + ((file.start + at) & (self.size - 1)), end - at, at)

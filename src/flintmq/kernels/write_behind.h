@@ -23,25 +23,6 @@ static inline int write_all(int fd, const uint8_t *bytes, int64_t count, int64_t
   return 0;
 }
 
-/* Write whole blocks of the disk from memory and to a position that blocks divide, past the page cache. EINVAL: the
- * file system cannot, and the bytes from some block on are to be written in another way. */
-static inline int write_blocks(int fd, const uint8_t *bytes, int64_t count, int64_t position, int64_t block) {
-  while (count > 0) {
-    ssize_t done = pwrite(fd, bytes, (size_t)count, (off_t)position);
-    if (done < 0 && errno == EINTR) continue;
-    if (done < 0) return errno;
-    done -= done % block; /* the next write begins at a block again */
-    if (done == 0) return EINVAL;
-    bytes += done;
-    position += done;
-    count -= done;
-  }
-  return 0;
-}
-
-/* No load after it is moved before it. */
-static inline void fence_acquire(void) { __atomic_thread_fence(__ATOMIC_ACQUIRE); }
-
 static inline int64_t now_us(void) {
   struct timespec now;
   clock_gettime(CLOCK_MONOTONIC, &now);

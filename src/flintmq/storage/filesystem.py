@@ -649,18 +649,6 @@ class Effects:
         except OSError as error:
             raise not_opened(error) from None
 
-    def open_direct(self, fd: int) -> int:
-        """Open an open file again for writes past the page cache (O_DIRECT).
-
-        They have whole blocks and come from aligned memory.
-
-        Raises:
-            OSError: its file system has no such writes (EINVAL), or the system none (ENOSYS).
-        """
-        if not hasattr(os, "O_DIRECT"):
-            raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
-        return os.open(f"/proc/self/fd/{fd}", os.O_WRONLY | os.O_DIRECT | os.O_CLOEXEC)
-
     def allocate(self, fd: int, position: int, count: int) -> None:
         """Reserve disk blocks, so that stores to the map cannot meet a full disk.
 

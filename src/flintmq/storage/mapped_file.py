@@ -12,7 +12,6 @@ import os
 from collections.abc import Callable
 
 from flintmq.kernels.fast_append import AppendTarget
-from flintmq.kernels.ring import BLOCK
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.mutex import Lock
 from flintmq.storage.transient_pool import TransientStorePool
@@ -42,7 +41,6 @@ class MappedFile(AppendTarget):
         self.reserved = self.allocated = 0
         self.asked: Callable[[MappedFile, int], None] | None = None
         self._pool: TransientStorePool | None = None
-        self._direct_fd = -1  # for direct writes of the ring; -1: there are none
         self.attach(self.view)
         self._holders = 1
         self._lock = Lock()
@@ -160,7 +158,7 @@ class MappedFile(AppendTarget):
         while self.allocated < position:
             self.allocate(self.allocated + 1)
         pool, room = self.pool, position + ASK
-        if pool is not None and position - self.wrote > pool.ring.size - BLOCK:
+        if pool is not None and position - self.wrote > pool.ring.size:
             self.leave_ring()
         elif pool is not None:
             room = pool.reserve(self, position)
@@ -196,7 +194,6 @@ class MappedFile(AppendTarget):
         view = pool.open()
         if view is not None:
             self._pool = pool
-            self._direct_fd = pool.open_direct(self.fd, self.start, self.size)
             self.reserved = 0  # what is allocated in the file has no room in the ring: each byte is asked for
             self.attach(view, pool.ring.size)  # last, in one step: from here on `pool` names it
 
@@ -225,7 +222,7 @@ class MappedFile(AppendTarget):
             return
         assert target <= self.wrote, "the rest of the ring is an earlier record's"
         if target > self.committed:
-            pool.write(self, self.fd, target, self._direct_fd)
+            pool.write(self, self.fd, target)
             assert pool.ring.committed >= self.start + target
         self._leave_if_full()
 
@@ -233,14 +230,14 @@ class MappedFile(AppendTarget):
         """Write one piece, for a put that needs room; see `commit`."""
         pool = self.pool
         if pool is not None:
-            pool.write(self, self.fd, self.size, self._direct_fd, pieces=1)
+            pool.write(self, self.fd, self.size, pieces=1)
             self._leave_if_full()
 
     def follow(self, micros: int) -> None:
         """Write whole pieces of the ring while they come, for so long at most; see `commit`."""
         pool = self.pool
         if pool is not None:
-            pool.follow(self, self.fd, micros, self._direct_fd)
+            pool.follow(self, self.fd, micros)
 
     def _leave_if_full(self) -> None:
         pool = self.pool
@@ -314,8 +311,6 @@ class MappedFile(AppendTarget):
             self.detach()
             self.map.close()
             self.effects.close(self.fd)
-            if self._direct_fd >= 0:
-                self.effects.close(self._direct_fd)
 
     def check_invariants(self) -> None:
         """Assert the order of positions that holds between two calls.

@@ -55,28 +55,20 @@ class MappedFileQueue(LogWatermark):
         self._making: set[str] = set()  # begun and not yet in use; a file of such a name may be left of a failed try
 
     @staticmethod
-    def of(
-        directories: list[str], config: StoreConfig, effects: Effects = REAL, *, direct_io: bool = False
-    ) -> MappedFileQueue:
+    def of(directories: list[str], config: StoreConfig, effects: Effects = REAL) -> MappedFileQueue:
         """Build the queue of a commit log with the services that the configuration asks for.
 
         Args:
             directories: for new files.
             config: RocketMQ's keys.
             effects: the disk.
-            direct_io: the transient pool, if there is one, writes past the page cache.
         """
         size, sync = config.mapped_file_size_commit_log, config.flush_disk_type == "SYNC_FLUSH"
         queue = MappedFileQueue(directories, size, effects, random=sync or not config.data_read_ahead_enable)
         if config.transient_store_pool_enable and config.broker_role != "SLAVE":
             fast_fail = config.fast_fail_if_no_buffer_in_store_pool
             queue.pool = TransientStorePool(
-                config.transient_store_pool_size,
-                size,
-                effects,
-                fast_fail=fast_fail,
-                direct=direct_io,
-                place=queue.place,
+                config.transient_store_pool_size, size, effects, fast_fail=fast_fail, place=queue.place
             )
             queue.pool.make_room = queue.commit_piece
         pages = config.flush_least_pages_when_warm_maped_file if sync else 0
@@ -239,26 +231,9 @@ class MappedFileQueue(LogWatermark):
             at = offset - file.start
             if at + size > file.committed:
                 return None
-            newest = bytearray(size) if self.pool is not None and self.pool.direct else None
-            if newest is not None and self.copy_newest(newest, offset):
-                return bytes(newest)
             return bytes(file.view[at : at + size]) if file is self.last else self.effects.pread(file.fd, size, at)
         finally:
             file.release()
-
-    def copy_newest(self, into: bytearray | memoryview, offset: int) -> bool:
-        """Copy bytes that were put from the ring, if it has them and the page cache does not.
-
-        Returns:
-            Whether it did; if not, the files have them.
-
-        Thread: any.
-        """
-        last = self.last
-        pool = last.pool if last is not None else None
-        if last is None or pool is None or not pool.copy(into, offset, last):
-            return False
-        return self.last is last  # else the next file's records may have taken the place of what was copied
 
     def flush(self, target: int) -> None:
         """Make everything below log offset `target` durable, oldest file first.

@@ -13,20 +13,18 @@ import errno
 import logging
 import mmap
 import os
-import sys
 from collections.abc import Callable
 from contextlib import suppress
 
 from flintmq.kernels import _select
 from flintmq.kernels.fast_append import AppendTarget
-from flintmq.kernels.ring import BLOCK
 from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.mutex import GuardedRing, Lock
 
 log = logging.getLogger("flintmq.pool")
 
 LARGEST = 32 << 20  # bytes of the ring: more does not make puts quicker, and less waits for single slow writes
-SMALLEST = 4 * BLOCK
+SMALLEST = 16 << 10  # it is mapped as whole pages
 
 
 def ring_size(count: int, file_size: int) -> int:
@@ -42,8 +40,6 @@ class TransientStorePool:
         file_size: bytes of a log file.
         effects: allocates the memory and writes.
         fast_fail: fastFailIfNoBufferInStorePool: refuse a put that finds the ring full.
-        direct: write whole blocks past the page cache (O_DIRECT). What is then read of the newest bytes is copied from
-            the ring while that has it.
 
     Attributes:
         ring: its positions.
@@ -54,25 +50,15 @@ class TransientStorePool:
     """
 
     def __init__(
-        self,
-        count: int,
-        file_size: int,
-        effects: Effects = REAL,
-        *,
-        fast_fail: bool = False,
-        direct: bool = False,
-        place: str = "",
+        self, count: int, file_size: int, effects: Effects = REAL, *, fast_fail: bool = False, place: str = ""
     ) -> None:
         self.count, self.effects, self.fast_fail, self.place = count, effects, fast_fail, place
-        self.direct = direct
         self.ring = GuardedRing(ring_size(count, file_size))
         self.view: memoryview | None = None
         self.make_room: Callable[[], None] | None = None
         self._memory: mmap.mmap | None = None
         self._lock = Lock()
         self._native = _select.compiled() and not effects.watches
-        # Without a GIL the memory could be unmapped amid a copy.
-        self._copies = self.direct and self._native and getattr(sys, "_is_gil_enabled", lambda: True)()
         self._refused = self._waited = False
 
     def open(self) -> memoryview | None:
@@ -147,54 +133,23 @@ class TransientStorePool:
             self.make_room()
         return min(position + ring.size // 4, ring.room_end - file.start)
 
-    def open_direct(self, fd: int, start: int, size: int) -> int:
-        """Open a log file of this begin and size again for direct writes; -1: there are none to be."""
-        if self.direct and (start % BLOCK or size % BLOCK):
-            self._no_direct(f"blocks of {BLOCK} bytes do not divide its files")  # so they are not those of the ring
-        if self.direct:
-            try:
-                return self.effects.open_direct(fd)
-            except OSError as error:
-                self._no_direct(f"the file system refuses: {error.strerror}")
-        return -1
-
-    def _no_direct(self, why: str) -> None:
-        self.direct = False
-        log.warning("%s: no direct writes (%s); the log is written through the page cache", self.place, why)
-
-    def copy(self, into: bytearray | memoryview, offset: int, last: AppendTarget) -> bool:
-        """Copy bytes of the log from the ring, for readers whom the page cache does not serve.
-
-        Args:
-            into: receives them.
-            offset: log offset of the first; all of them were put.
-            last: the last file of the log.
-
-        Returns:
-            Whether the ring had them; False also if this interpreter or this disk cannot tell.
-
-        Thread: any.
-        """
-        return self._copies and len(into) <= self.ring.size and self.ring.copy(into, offset, last)
-
-    def write(self, file: AppendTarget, fd: int, until: int, direct_fd: int = -1, *, pieces: int = 0) -> None:
+    def write(self, file: AppendTarget, fd: int, until: int, *, pieces: int = 0) -> None:
         """Write the file's bytes up to the file position `until`, or at most so many pieces.
 
-        They go to `fd`, the file's own, and whole blocks to `direct_fd` if it is not -1. The file must be the first
-        that has bytes in the ring only.
+        They go to `fd`, the file's own. The file must be the first that has bytes in the ring only.
 
         Raises:
             OSError: the disk refused, now or earlier.
         """
         if self._native and not pieces:
-            self._check(self.ring.drain(file, fd, until, direct_fd))
+            self._check(self.ring.drain(file, fd, until))
             return
-        while self._write_piece(file, fd, until, direct_fd):
+        while self._write_piece(file, fd, until):
             pieces -= 1
             if not pieces:
                 return
 
-    def _write_piece(self, file: AppendTarget, fd: int, until: int | None, direct_fd: int) -> bool:
+    def _write_piece(self, file: AppendTarget, fd: int, until: int | None) -> bool:
         """Write the next piece, a whole one if `until` is None; return whether there was one.
 
         The steps are those of Ring.drain and Ring.follow.
@@ -209,11 +164,8 @@ class TransientStorePool:
                 at = ring.drained - file.start
                 # An interrupt here loses nothing: what was written and not noted is written again, the same bytes.
                 try:
-                    done = self._write_blocks(file, direct_fd, at, at + count)
-                    index = file.place(done)
-                    if at + count > done:
-                        with self.part(index, at + count - done) as piece:
-                            self.effects.pwrite(fd, piece, done)
+                    with self.part(file.place(at), count) as piece:
+                        self.effects.pwrite(fd, piece, at)
                 except OSError as error:
                     if error.errno is not None:  # a signal handler's own, such as TimeoutError, has none
                         ring.fail(error.errno)
@@ -221,39 +173,19 @@ class TransientStorePool:
                 ring.wrote(file, count)
             return count > 0
 
-    def _write_blocks(self, file: AppendTarget, direct_fd: int, begin: int, end: int) -> int:
-        """Write the whole blocks of the bytes [begin, end) directly; return where the rest begins."""
-        ring = self.ring
-        whole = ring.direct_end(begin, end)
-        if direct_fd < 0 or ring.direct_refused or whole == begin:
-            return begin
-        first = begin // BLOCK * BLOCK
-        index = file.place(first)
-        try:
-            with self.part(index, whole - first) as piece:
-                self.effects.pwrite(direct_fd, piece, first)
-        except OSError as error:
-            if error.errno != errno.EINVAL:
-                raise
-            ring.refuse_direct()
-            return begin
-        return whole
-
-    def follow(self, file: AppendTarget, fd: int, micros: int, direct_fd: int = -1) -> None:
+    def follow(self, file: AppendTarget, fd: int, micros: int) -> None:
         """Write whole pieces while they come, for so long at most; uncompiled those that are there.
 
         Raises:
             OSError: the disk refused, now or earlier.
         """
         if self._native:
-            self._check(self.ring.follow(file, fd, micros, direct_fd))
+            self._check(self.ring.follow(file, fd, micros))
             return
-        while self._write_piece(file, fd, None, direct_fd):
+        while self._write_piece(file, fd, None):
             pass
 
     def _check(self, error: int) -> None:
-        if self.direct and self.ring.direct_refused:
-            self._no_direct(f"the file system refuses: {os.strerror(errno.EINVAL)}")
         if error:
             raise OSError(error, os.strerror(error))
 

@@ -76,7 +76,6 @@ class Choices:
         external: another process makes queues and index.
         accept_lost_log: see MessageStore.
         unique_keys: see MessageStore.
-        direct_io: see MessageStore.
         listen: how followers may have the log; None: they may not.
         cut_at: see MessageStore.
     """
@@ -88,7 +87,6 @@ class Choices:
     external: bool
     accept_lost_log: bool
     unique_keys: bool
-    direct_io: bool
     listen: ListenOptions | None = None
     cut_at: int | None = None
 
@@ -232,7 +230,7 @@ def _load(choices: Choices, opened: ExitStack) -> _Loaded:
         followed.note_unsure(root, facts.mark.flushed or 0, effects)
     recovered = _recovered(choices, config, listed, facts, small, queues, index, dispatcher)
     end = recovered.state.end
-    files = MappedFileQueue.of(places, config, effects, direct_io=choices.direct_io)
+    files = MappedFileQueue.of(places, config, effects)
     opened.callback(files.close)
     there = [(f.path, f.start) for f in _listed(places, effects).files]
     used = [one for n, one in enumerate(there) if n == 0 or one[1] <= end]

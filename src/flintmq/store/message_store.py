@@ -72,8 +72,6 @@ class MessageStore(Putter):
             `close` needs them. For simulations, in which all steps have one order.
         unique_keys: give each message without one a unique key (property UNIQ_KEY), as RocketMQ's client does: its
             `PutResult.msg_id`, by which `query` finds it. False stores each message unchanged, for copies.
-        direct_io: write the log from the transient pool past the page cache (O_DIRECT), where its file system can. Puts
-            then cost less, and reading what is no longer in the pool waits for the disk. An experiment.
         ha_listen: host and port (10912 in RocketMQ; 0: any free one) at which followers may have the log: RocketMQ's
             slaves, and other FlintMQ. The port has no authentication: whoever reaches it reads everything, and may
             answer puts that wait for replicas. None: the store does not listen.
@@ -96,8 +94,8 @@ class MessageStore(Putter):
         NotAStoreError: `path` is a file.
         StoreAccessError: a file of config/ is there and cannot be read.
         UsageError: `path` is empty, in bytes, a URL, or inside another store; `dispatch`, `peer` or an `ha_` option has
-            another value; `direct_io` without the transient pool; `ha_listen` names an address that cannot be used, or
-            `services` is False.
+            another value; `ha_listen` names an address that cannot be used, or `services` is False; `direct_io`, which
+            0.1.0 took, is given.
         OSError: the disk refused.
 
     Attributes:
@@ -123,7 +121,6 @@ class MessageStore(Putter):
         effects: Effects = REAL,
         services: bool = True,
         unique_keys: bool = True,
-        direct_io: bool = False,
         ha_listen: tuple[str, int] | None = None,
         ha_allow: Iterable[str] = (),
         ha_new_slave: str = "last",
@@ -135,6 +132,8 @@ class MessageStore(Putter):
     ) -> None:
         if dispatch not in ("thread", "external"):
             raise UsageError(f'dispatch={dispatch!r}; give "thread" or "external"')
+        if "direct_io" in keys:
+            raise UsageError("direct_io is gone; leave it out: the transient pool writes through the page cache")
         checked_peer(peer)
         gevent = sys.modules.get("gevent.monkey")
         if services and gevent is not None and gevent.is_module_patched("threading"):
@@ -152,8 +151,6 @@ class MessageStore(Putter):
                 address_of(ha_listen), tuple(ha_allow), ha_new_slave, ha_durable_only, ha_count, ha_connections
             )
         refuse_to_write(given, listens=listen is not None)
-        if direct_io and not given.transient_store_pool_enable:
-            raise UsageError("direct_io=True writes from the transient pool; set transientStorePoolEnable too")
         self._external, self._services = dispatch == "external", services
         self._closer, self._is_closed = Lock(), StopEvent()  # taken by threads that close, and set after
         self._refused_close: BaseException | None = None
@@ -166,7 +163,6 @@ class MessageStore(Putter):
             external=self._external,
             accept_lost_log=accept_lost_log,
             unique_keys=unique_keys,
-            direct_io=direct_io,
             listen=listen,
             cut_at=cut_at,
         )

@@ -144,7 +144,7 @@ def _child(mounted: Path, ledger: PutLedger, cut: Cut, plug: Plug) -> None:
     keys = KEYS | flush | {"flushDiskType": life.disk, "transientStorePoolEnable": life.pool}
     numbers = [itertools.count() for _ in range(THREADS)]
     while True:
-        store = MessageStore(mounted / "store", config=keys, effects=plug, unique_keys=False, direct_io=life.direct_io)
+        store = MessageStore(mounted / "store", config=keys, effects=plug, unique_keys=False)
         share = chance.choice((0, 5, 40, None))
         threads = [
             threading.Thread(target=puts, args=(store, ledger, life, n, itertools.islice(numbers[n], share)))

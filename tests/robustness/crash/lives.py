@@ -60,11 +60,6 @@ class Life:
     peer: str = PEER_533
     kernel_puts: bool = True
 
-    @property
-    def direct_io(self) -> bool:
-        """Whether the pool writes past the page cache: every other one does."""
-        return self.pool and self.seed % 2 == 1
-
 
 def made(identity: str, chance: random.Random) -> Message:
     """A message that names itself in its keys, of a size that is mostly small."""
@@ -158,7 +153,7 @@ def _child(root: Path, ledger: PutLedger, life: Life) -> None:
 def _open(root: Path, life: Life) -> MessageStore:
     keys = KEYS | {"flushDiskType": life.disk, "transientStorePoolEnable": life.pool}
     effects = Dying(life.at_call, life.kernel_puts)
-    return MessageStore(root, config=keys, effects=effects, peer=life.peer, unique_keys=False, direct_io=life.direct_io)
+    return MessageStore(root, config=keys, effects=effects, peer=life.peer, unique_keys=False)
 
 
 def puts(store: MessageStore, ledger: PutLedger, life: Life, thread: int, numbers: Iterator[int]) -> Outcome | None:

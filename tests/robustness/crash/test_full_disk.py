@@ -45,7 +45,7 @@ def fill(
         try:
             lines, numbers = PutLedger(ledger), iter(range(PUTS))
             keys = {"flushDiskType": life.disk, "transientStorePoolEnable": life.pool, "flushIntervalCommitLog": 20}
-            store = MessageStore(root, config=KEYS | keys, unique_keys=False, direct_io=life.direct_io)
+            store = MessageStore(root, config=KEYS | keys, unique_keys=False)
             first = "ok"
             while first == "ok" and (n := next(numbers, None)) is not None:
                 first = puts(store, lines, life, 0, iter((n,))).value  # type: ignore[union-attr]

@@ -10,13 +10,11 @@ from collections.abc import Iterator
 
 from flintmq.kernels import walk as kernel
 from flintmq.storage.libc_memory import zeros
-from flintmq.storage.mapped_file import MappedFile
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.commitlog.files import LogFile, LogFiles
 from flintmq.store.commitlog.walk import MAX_ROWS, Piece
 
 PIECE_BYTES = 8 << 20
-COPY_BYTES = 2 << 20  # of the transient pool's ring at once
 
 
 class LogTail:
@@ -35,7 +33,6 @@ class LogTail:
         self.files = files
         self.position = 0
         self._positions = zeros("q", MAX_ROWS)
-        self._copy: memoryview | None = None  # of the newest records, where the files' page cache does not have them
 
     def pieces(self, begin: int, end: int) -> Iterator[Piece]:
         """Yield the records from log offset `begin` up to `end`, below which everything is written.
@@ -48,47 +45,31 @@ class LogTail:
             file = self.files.find(self.position)
             if file is None or not file.hold():
                 return
-            count = reason = 0
             view = file.view
             try:
-                for data, base in self._views(file, view, end):
-                    at, until = self.position - base, min(end - base, file.end_of_file - base, len(data))
-                    count, stop, reason, _ = kernel.walk(
-                        data,
-                        at,
-                        until,
-                        file.end_of_file - base,
-                        min(until, at + PIECE_BYTES),
-                        base,
-                        0,
-                        file.size,
-                        0,
-                        self._positions,
-                    )
-                    if count:
-                        own = LogFile(file.path, file.start, file.size)
-                        yield Piece(data, base, self._positions, count, stop, own)
-                    if count or reason == kernel.BLANK:
-                        self.position = file.end_of_file if reason == kernel.BLANK else base + stop
-                        break
+                at, until = self.position - file.start, min(end - file.start, file.size)
+                count, stop, reason, _ = kernel.walk(
+                    view,
+                    at,
+                    until,
+                    file.size,
+                    min(until, at + PIECE_BYTES),
+                    file.start,
+                    0,
+                    file.size,
+                    0,
+                    self._positions,
+                )
+                if count:
+                    own = LogFile(file.path, file.start, file.size)
+                    yield Piece(view, file.start, self._positions, count, stop, own)
+                if count or reason == kernel.BLANK:
+                    self.position = file.end_of_file if reason == kernel.BLANK else file.start + stop
             finally:
                 view.release()  # who kept a piece of it has it no more, so the file can be unmapped
                 file.release()
             if not count and reason != kernel.BLANK:
                 return
-
-    def _views(self, file: MappedFile, view: memoryview, end: int) -> Iterator[tuple[memoryview, int]]:
-        """Yield buffers with the bytes from `position` on, and the log offset of their first byte.
-
-        The first may end within the first record; the last has all.
-        """
-        if self.files.pool is not None and self.files.pool.direct:
-            if self._copy is None:
-                self._copy = zeros("B", COPY_BYTES)
-            copy = self._copy[: min(end, file.end_of_file) - self.position]
-            if self.files.copy_newest(copy, self.position):
-                yield copy, self.position
-        yield view, file.start
 
     def listed(self) -> LogFiles:
         """Return the same files for a walk that judges."""
