@@ -64,7 +64,7 @@ test-spark: install ## Run the tests of spark/ on the oldest PySpark that is sup
 test-newest: install ## Run the tests of arrow/ and cli/ on the newest releases of everything (makes .venv-newest)
 	test -x $(NEWEST)/bin/python || $(BIN)/python -m venv $(NEWEST)
 	FLINTMQ_PURE=1 $(NEWEST)/bin/python -m pip install --quiet --upgrade --upgrade-strategy eager -e '.[all,dev]'
-	$(NEWEST)/bin/python -m pip list | grep -iE '^(duckdb|polars|pyarrow|pyspark|pandas|deltalake|typer|rich) '
+	$(NEWEST)/bin/python -m pip list | grep -iE '^(duckdb|polars|pyarrow|pyspark|pandas|deltalake) '
 	$(NEWEST)/bin/python -m pytest tests/arrow tests/cli $(ARGS)
 
 test-oldest: install ## Run the tests of readers, tables and object storage on the oldest releases that are supported, or on PINS='pyarrow==24.*'; Python 3.11 (makes .venv-oldest)

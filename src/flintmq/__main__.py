@@ -6,11 +6,15 @@ Topics are UTF-8 in names of directories, in arguments and in output, whatever t
 encoding when it starts, so in a locale with another one the process is replaced by the same command in UTF-8 mode. Its
 number, standard streams, ignored signals and the bytes of its arguments stay. It costs a second start of Python, and
 only there.
+
+A signal in the first moment ends the process as it ends any program, without a traceback: until the command line takes
+over, SIGINT has the system's own handling.
 """
 
 from __future__ import annotations
 
 import os
+import signal
 import sys
 from contextlib import suppress
 from typing import NoReturn
@@ -22,6 +26,8 @@ def main() -> NoReturn:
     Raises:
         SystemExit: always.
     """
+    if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.argv[1:] in (["--version"], ["-V"], ["version"]) and sys.stdout is not None:
         from flintmq import __version__
 

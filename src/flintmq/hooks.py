@@ -17,18 +17,13 @@ HOOKS: Final = {
     "engine_metrics": "flintmq.metrics.engine:engine_metrics",
     "export": "flintmq.lake.export.export_once:export",
     "export_stream": "flintmq.lake.export.export_stream:export_stream",
-    "flintmq export": "flintmq.cli.lake.export:command",
-    "flintmq follow": "flintmq.cli.live.follow:command",
-    "flintmq metrics": "flintmq.cli.live.metrics:command",
-    "flintmq serve-ha": "flintmq.cli.live.serve_ha:command",
-    "flintmq spark": "flintmq.cli.lake.spark.group:COMMANDS",
     "history": "flintmq.lake.history.history:History",
     "make_listener": "flintmq.ha.listener:HaListener",
     "partition_value": "flintmq.lake.shape.parquet:partition_value",
     "rebuild_on_spark": "flintmq.cli.lake.spark.rebuild:rebuild_on_spark",
     "store_metrics": "flintmq.metrics.stores:store_metrics",
 }
-"""Name of a hook -> its module and the function or class there; `flintmq spark` is a group of commands."""
+"""Name of a hook -> its module and the function or class there. Commands are named in `cli/names.py`."""
 
 
 def load(name: str) -> Any:

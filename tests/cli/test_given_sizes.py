@@ -65,9 +65,9 @@ COMMANDS: dict[str, list[object]] = {
     "inspect": ["inspect", "STORE"],
     "verify": ["verify", "STORE"],
     "verify --part": ["verify", "STORE", "--from", "0", "--max-seconds", "9"],
-    "copy": ["copy", "STORE", "--into", "OUT"],
-    "rebuild": ["rebuild", "STORE", "--into", "OUT"],
-    "salvage --into": ["salvage", "STORE", "--into", "OUT"],
+    "copy": ["copy", "STORE", "--out", "OUT"],
+    "rebuild": ["rebuild", "STORE", "--out", "OUT"],
+    "salvage --out": ["salvage", "STORE", "--out", "OUT"],
     "salvage --in-place": ["salvage", "STORE", "--in-place"],
     "salvage --dry-run": ["salvage", "STORE", "--in-place", "--dry-run"],
     "recover": ["recover", "STORE"],
@@ -83,7 +83,7 @@ COMMANDS: dict[str, list[object]] = {
     "explain": ["explain", "STORE/commitlog/00000000000000000000"],
     "put": ["put", "STORE", "T", "hello"],
     "serve-ha": ["serve-ha", "STORE", "--listen", "127.0.0.1:0"],
-    "follow": ["follow", "127.0.0.1:9", "--store", "STORE", "--once", "--adopt"],
+    "follow": ["follow", "127.0.0.1:9", "--out", "STORE", "--once", "--adopt"],
 }
 
 
@@ -131,9 +131,7 @@ def test_what_the_files_show_is_no_other_size(made: Path, run: Run, keys: dict[s
         assert done.code == 0, (words, done.out, done.err)
 
 
-@pytest.mark.parametrize(
-    "door", ["scan", "verify", "export", "rebuild", "copy", "salvage --into", "salvage --in-place"]
-)
+@pytest.mark.parametrize("door", ["scan", "verify", "export", "rebuild", "copy", "salvage --out", "salvage --in-place"])
 def test_a_lowered_maxmessagesize_loses_no_message(tmp_path: Path, run: Run, door: str):
     """RocketMQ asks it when it stores: with any value it starts with all records, and keeps them (5.3.3 to 5.5.0)."""
     root, out = tmp_path / "store", tmp_path / "out"
@@ -146,7 +144,7 @@ def test_a_lowered_maxmessagesize_loses_no_message(tmp_path: Path, run: Run, doo
     assert done.code == 0, (done.out, done.err)
     if door == "scan":
         assert len(done.out.splitlines()) == 3
-    kept = out if door in ("copy", "salvage --into") else root
+    kept = out if door in ("copy", "salvage --out") else root
     assert [len(row["body"]) for row in flintmq.scan_arrow(kept).read_all().to_pylist()] == [1, 300_000, 1]
     with MessageStore(kept, max_message_size=1000) as store:
         assert [store.get("T", 0, number).messages[0].body for number in range(3)] == bodies

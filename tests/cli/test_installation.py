@@ -30,7 +30,8 @@ def test_this_installation_is_healthy_and_says_what_it_is() -> None:
 
 def test_the_extras_are_those_of_the_package() -> None:
     project = tomllib.loads((Path(__file__).resolve().parents[2] / "pyproject.toml").read_text())["project"]
-    names = {"": project["dependencies"], **project["optional-dependencies"]}
+    names = dict(project["optional-dependencies"])
+    assert project["dependencies"] == []
     for extra in installation.EXTRAS:
         wanted = {re.split(r"[^A-Za-z0-9_.-]", one)[0] for one in names.pop(extra)} - {"flintmq"}
         assert set(installation.EXTRAS[extra][1]) == wanted, extra

@@ -87,7 +87,7 @@ def test_writing_makes_the_same_names(odd: Mapping[str, str], golden_basic: Gold
         folder = tmp_path / "made"
         export = flintmq("export", golden_basic.path, "--out", folder / "table", "--topic", "库存", env=env)
         assert (export.returncode, export.stderr) == (0, b"") and b"exported 736 rows" in export.stdout
-        rebuilt = flintmq("rebuild", golden_basic.path, "--into", folder / "queues", env=env)
+        rebuilt = flintmq("rebuild", golden_basic.path, "--out", folder / "queues", env=env)
         assert (rebuilt.returncode, rebuilt.stderr) == (0, b"")
         words = ["put", folder / "store", "库存", "--lines", "--key", "键", "--tag", "标", "--no-unique-key"]
         stored = flintmq(*words, env=env, data="体\n二\n".encode())
@@ -123,7 +123,7 @@ def test_bytes_of_words_signals_and_exit_codes_are_kept(odd: Mapping[str, str], 
     "words",
     [
         "verify STORE", "inspect STORE", "metrics STORE", "tail STORE 库存", "get STORE 库存 0 0", "recover STORE",
-        "salvage STORE --in-place", "salvage STORE --into NEW", "rebuild STORE --into NEW", "put NEW 库存 x",
+        "salvage STORE --in-place", "salvage STORE --out NEW", "rebuild STORE --out NEW", "put NEW 库存 x",
         "export STORE --out NEW", "export STORE --out NEW --topic 库存",
         "explain STORE/consumequeue/库存/0/00000000000000000000",
     ],

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 
 from flintmq.cli import output
+from flintmq.cli.terminal import Bar, TextTable
 from flintmq.errors import CorruptStoreError, NotAStoreError
 
 
@@ -107,10 +108,8 @@ def test_json_forms_of_values() -> None:
 
 
 def test_a_result_is_one_object_or_what_its_renderer_makes(monkeypatch: pytest.MonkeyPatch) -> None:
-    from rich.table import Table
-
-    def render(value: dict[str, int]) -> Iterator[object]:
-        table = Table("name", "count", box=None, pad_edge=False)
+    def render(value: dict[str, int]) -> Iterator[str | TextTable]:
+        table = TextTable("name", "count>")
         for name, count in value.items():
             table.add_row(name, str(count))
         yield table
@@ -121,7 +120,7 @@ def test_a_result_is_one_object_or_what_its_renderer_makes(monkeypatch: pytest.M
     assert pipe.blocks == [b'{"a":1}\n']
     pipe.blocks.clear()
     output.output(False).result({"a": 1, "long": 22}, render)  # type: ignore[arg-type]
-    assert b"".join(pipe.blocks) == b"name  count\na     1\nlong  22\n" + b"x" * 500 + b"\n"
+    assert b"".join(pipe.blocks) == b"name  count\na         1\nlong     22\n" + b"x" * 500 + b"\n"
 
 
 def test_notes_and_errors_are_one_escaped_line_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
@@ -159,7 +158,8 @@ class Terminal(io.StringIO):
 
 
 def test_progress_shows_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(output.Bar, "WAIT_S", 0.0)
+    monkeypatch.setattr(Bar, "WAIT_S", 0.0)
+    monkeypatch.setattr(Bar, "REDRAW_S", 0.0)
     monkeypatch.setenv("TERM", "xterm")
     shown = {}
     for name, stream, out, quiet in (
@@ -178,7 +178,8 @@ def test_progress_shows_on_a_terminal_only(monkeypatch: pytest.MonkeyPatch) -> N
 
 def test_what_is_printed_takes_the_place_of_the_bar(monkeypatch: pytest.MonkeyPatch, capsysbinary) -> None:
     """The bar goes before a row or a note is written, and comes back with later work."""
-    monkeypatch.setattr(output.Bar, "WAIT_S", 0.0)
+    monkeypatch.setattr(Bar, "WAIT_S", 0.0)
+    monkeypatch.setattr(Bar, "REDRAW_S", 0.0)
     monkeypatch.setenv("TERM", "xterm")
     monkeypatch.setattr("sys.stderr", Terminal())
     out = output.Console()

@@ -7,12 +7,12 @@ import shutil
 from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
-from typing import Any
 
 import pytest
-import typer
 
-from flintmq.cli import tree
+from flintmq.cli.declare import parameters
+from flintmq.cli.names import COMMANDS
+from flintmq.cli.parser import load
 from tests.cli.conftest import Run
 from tests.compat.stores import Golden
 
@@ -21,34 +21,30 @@ NOT_PLACES = {"--at", "--as", "--store", "--config", "--body-schema", "--schema-
 """Options whose word may be a file or a position that is read."""
 MORE = {
     ("sql", "--output"): ["select 1", "--format", "csv"],
+    ("sql", "--out"): ["select 1", "--format", "csv"],
     ("export", "--checkpoint"): ["--out", "lake"],
     ("spark export", "--checkpoint"): ["--out", "lake"],
     ("export", "--dead-letters"): ["--out", "lake", "--body", "text"],
     ("spark export", "--dead-letters"): ["--out", "lake", "--body", "text"],
 }
 """What else a command wants before it looks at the place."""
-MAY_BE_THE_ROOT = {("spark dispatch", "--into")}
+MAY_BE_THE_ROOT = {("spark dispatch", "--into"), ("spark dispatch", "--out")}
 
-
-def commands(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from commands(command, f"{prefix}{name} ")
-        else:
-            yield prefix + name, command
-
-
-ALL = list(commands(typer.main.get_command(tree.app)))
-OPTIONS = [(name, option, param) for name, command in ALL for param in command.params for option in param.opts]
-TAKING = [(name, option) for name, option, _ in OPTIONS if option in PLACES]
+OPTIONS = [
+    (name, option, one)
+    for name in COMMANDS
+    for one in parameters(load(name))
+    for option in (*one.declared.names, *one.declared.old)
+]
+TAKING = [(name, option) for name, option, _ in OPTIONS if option in PLACES and name != "follow"]  # it reads no store
 
 
 def test_every_option_that_names_a_place_is_known():
     """An option with DIR or FILE as its word is tried below, or is one that is only read."""
     named = {
         option
-        for _, option, param in OPTIONS
-        if option.startswith("--") and any(word in str(param.metavar) for word in ("DIR", "FILE", "PLACE"))
+        for _, option, one in OPTIONS
+        if option.startswith("--") and any(word in one.declared.metavar for word in ("DIR", "FILE", "PLACE"))
     }
     assert named - set(PLACES) <= NOT_PLACES
     assert {name for name, _ in TAKING} >= {"rebuild", "salvage", "copy", "sql", "spark export", "spark replay"}

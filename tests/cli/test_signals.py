@@ -23,11 +23,11 @@ LONG = {
     "scan": ["--grep", "nobody wrote this"],
     "verify": [],
     "sql": ["select topic, count(*) from messages group by 1"],
-    "sql --output": ["select * from messages", "--output", "answer.csv"],
-    "rebuild": ["--into", "made"],
-    "salvage": ["--into", "made"],
-    "copy": ["--into", "made"],
-    "copy --topic": ["--into", "made", "--topic", "Orders"],
+    "sql --out": ["select * from messages", "--out", "answer.csv"],
+    "rebuild": ["--out", "made"],
+    "salvage": ["--out", "made"],
+    "copy": ["--out", "made"],
+    "copy --topic": ["--out", "made", "--topic", "Orders"],
 }
 """Commands that work long, each with what else it is told; all of them tell their progress."""
 
@@ -77,7 +77,7 @@ def test_a_signal_amid_the_work(
     assert [signal.getsignal(one) for one in CODES] == before
 
 
-@pytest.mark.parametrize("name", ["sql", "sql --output"])
+@pytest.mark.parametrize("name", ["sql", "sql --out"])
 def test_a_signal_that_python_drops_amid_a_finalizer(
     run: Run, golden: Callable[[str], Golden], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ):
@@ -120,9 +120,9 @@ def test_what_a_killed_run_left_goes_with_the_next_one(run: Run, golden: Callabl
     store = golden("basic").path
     for name in ("copy", "salvage"):
         (tmp_path / f".{name}.flintmq-{name}" / "store").mkdir(parents=True)
-        assert run(name, store, "--into", tmp_path / name).code == 0
+        assert run(name, store, "--out", tmp_path / name).code == 0
     (tmp_path / "rebuild" / ".flintmq-rebuild" / "index").mkdir(parents=True)
-    assert run("rebuild", store, "--into", tmp_path / "rebuild").code == 0
+    assert run("rebuild", store, "--out", tmp_path / "rebuild").code == 0
     assert [path for path in tmp_path.rglob("*") if ".flintmq" in path.name] == []
 
 

@@ -46,19 +46,14 @@ OUTPUTS = {  # name -> words of a command that writes nothing, or only below OUT
 
 def options() -> dict[str, dict[str, bool]]:
     """Command -> its options, each with whether it takes a value. `` is the root."""
-    import typer
+    from flintmq.cli.declare import parameters
+    from flintmq.cli.names import COMMANDS, GROUPS
+    from flintmq.cli.parser import QUIET, VERSION, load
 
-    from flintmq.cli.tree import app
-
-    found: dict[str, dict[str, bool]] = {}
-
-    def walk(command: Any, name: str) -> None:
-        named = [(word, param) for param in command.params for word in (*param.opts, *param.secondary_opts)]
-        found[name] = {word: not param.is_flag for word, param in named if word.startswith("-")}
-        for inner, one in getattr(command, "commands", {}).items():
-            walk(one, f"{name} {inner}".strip())
-
-    walk(typer.main.get_command(app), "")
+    found: dict[str, dict[str, bool]] = {name: {} for name in GROUPS} | {"": dict.fromkeys((*QUIET, *VERSION), False)}
+    for name in COMMANDS:
+        given = parameters(load(name))
+        found[name] = {word: one.kind is not bool for one in given for word in (*one.declared.names, *one.declared.old)}
     return found
 
 

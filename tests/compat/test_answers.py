@@ -27,7 +27,7 @@ def said(command: str, *options: tuple[str, bool]) -> str:
     code, out, err = printed([*command.split(), *words, LAST])
     if not code:
         return f"ended: {out}"  # an option that ends the command (--version) is known
-    return re.sub(r" \(Possible options?: [^)]*\)|; did you mean '[^']*'", "", err)
+    return re.sub(r"; did you mean '[^']*'", "", err)
 
 
 def refused(command: str, options: dict[str, bool]) -> list[str]:

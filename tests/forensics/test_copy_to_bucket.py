@@ -333,7 +333,7 @@ def test_a_run_that_ends_early(golden: Any, tmp_path: Path, place: Place, number
         "b.StoreUpload.put_file = slow\n"
         "from flintmq.cli.app import main\nsys.exit(main(sys.argv[1:]))\n"
     )
-    words = ["copy", str(root), "--into", place.url]
+    words = ["copy", str(root), "--out", place.url]
     words += [word for key, value in place.keys.items() for word in ("--set", f"{key}={value}")]
     environment = os.environ | {"TMPDIR": str(tmp_path)}
     child = subprocess.Popen([sys.executable, "-c", late, *words], stdout=subprocess.PIPE, env=environment, text=True)
@@ -364,10 +364,10 @@ def test_a_claim_may_hold_anything(golden: Any, place: Place, text: bytes) -> No
 
 def test_the_command(golden: Any, place: Place, run: Run) -> None:
     options = [word for key, value in place.keys.items() for word in ("--set", f"{key}={value}")]
-    done = run("copy", golden("basic").path, "--into", place.url, *options)
+    done = run("copy", golden("basic").path, "--out", place.url, *options)
     assert done.code == 0 and done.out.endswith(f"result   {place.url}\n")
     assert run("verify", place.url, *options).code == 0
-    again = run("copy", golden("basic").path, "--into", place.url, *options)
+    again = run("copy", golden("basic").path, "--out", place.url, *options)
     assert again.code == 2 and again.err.count("\n") == 1 and "something is there already" in again.err
 
 

@@ -19,7 +19,7 @@ def test_none_is_begun_among_somebody_elses_files(
     file = tmp_path / "s" / name
     file.parent.mkdir(parents=True)
     file.write_text("mine")
-    said = "holds other things than a store .*; give --store a directory that is missing or empty, or a copy"
+    said = "holds other things than a store .*; give --out a directory that is missing or empty, or a copy"
     with pytest.raises(UsageError, match=said):
         Driven(tmp_path / "s", sim, master.config, adopt=adopt)
     assert [path for path in (tmp_path / "s").rglob("*") if path.is_file()] == [file]

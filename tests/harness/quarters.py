@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.cli.commands import module_of
+from flintmq.cli.names import COMMANDS
 
 ROOT = Path(__file__).resolve().parents[2]
 ROOMS = {
@@ -58,7 +58,8 @@ def quarters_of(test: str) -> set[str]:
     if file == "tests/test_docs.py" and about:
         return {_of_path(about)}
     if about.startswith("flintmq "):
-        return {quarter_of(module_of(about.split()[1]))}
+        module = next((row[0] for name, row in COMMANDS.items() if about.startswith(f"flintmq {name} ")), "app")
+        return {quarter_of(f"flintmq.cli.{module}")}
     return {_of_path(file), *_named_in(file)}
 
 

@@ -135,7 +135,7 @@ def test_a_store_in_use_is_in_use_as_long_as_it_is_there(tmp_path: Path):
 def test_a_master_is_served_while_a_block_runs(tmp_path: Path):
     page = tmp_path / "page.md"
     code = 'host, port = "broker:10912".split(":")\nprint(socket.create_connection((host, int(port))).getpeername()[0])'
-    words = "flintmq follow broker:10912 --store copy --once --set mappedFileSizeCommitLog=65536"
+    words = "flintmq follow broker:10912 --out copy --once --set mappedFileSizeCommitLog=65536"
     show = f"$ {words} 2>&1 | grep -o resumed; echo broker:10912\nresumed\nbroker:10912\n"
     page.write_text(
         f"<!-- master: healthy -->\n```python\nimport socket\n{code}\n```\n```text\n127.0.0.1\n```\n\n"

@@ -6,18 +6,17 @@ that parse the command line, the exit codes from the error classes.
 
 from __future__ import annotations
 
-import inspect
 import sys
 import textwrap
 from collections import Counter
 from collections.abc import Iterator
+from importlib import import_module
 from pathlib import Path
-from typing import Any
 
-import typer
-
+from flintmq.cli.declare import REQUIRED, Parameter, parameters
 from flintmq.cli.help_topics import TIMES, exit_code_rows
-from flintmq.cli.tree import app
+from flintmq.cli.names import COMMANDS
+from flintmq.cli.parser import load, paragraphs, synopsis
 
 PAGE = Path("docs/operations/cli.md")
 
@@ -29,9 +28,9 @@ Made from the commands by `python -m tools.docs.cli --write`; do not edit. The o
 
     pip install flintmq
 
-Only `put`, `recover`, `salvage --in-place`, `spark dispatch`, `spark sink --forget` and `spark replay` write to an
-existing store. The other commands take no lock of a broker, and need none to be stopped. `STORE` is the directory that
-holds `commitlog/`: a broker's `storePathRootDir`, a copy of it, or a directory with nothing but `commitlog/` in it.
+Only `put`, `recover`, `salvage --in-place`, `follow`, `spark dispatch`, `spark sink --forget` and `spark replay` write
+to an existing store. The other commands take no lock of a broker, and need none to be stopped. `STORE` is the directory
+that holds `commitlog/`: a broker's `storePathRootDir`, a copy of it, or a directory with only `commitlog/` in it.
 
 File sizes come from the existing files, else RocketMQ's defaults hold. `--set KEY=VALUE` gives settings that the files
 do not record, with the names of `broker.conf`.
@@ -58,7 +57,8 @@ Numbers are written in digits alone; those beyond 64 bits count as the largest o
 reads. An empty value (of a variable that is not set) and a second value of an option that has one are refused. Topics,
 tags, keys and SQL are UTF-8 in any locale.
 
-Completion of commands and options by the Tab key, in bash, zsh or fish: put this into the shell's start-up file.
+Completion by the Tab key of commands, options, their values, and topics of the store on the line, in bash, zsh or fish:
+put this into the shell's start-up file.
 
     eval "$(flintmq completion bash)"
 """
@@ -92,69 +92,56 @@ SHARED = 4  # an option of at least this many commands is listed once
 
 def page() -> str:
     """Return the whole of docs/operations/cli.md."""
-    root: Any = typer.main.get_command(app)
-    parts = [INTRODUCTION.replace("{times}", TIMES), "## Commands\n", *_contents(root), ""]
-    shared = _shared(root)
+    parts = [INTRODUCTION.replace("{times}", TIMES), "## Commands\n", *_contents(), ""]
+    shared = _shared()
     parts += ["## Options of many commands\n", "| argument or option | meaning |", "|---|---|", *shared, ""]
-    for name, command in _commands(root):
-        parts += [*_section(name, command, shared), *([TEMPLATES] if name == "scan" else [])]
+    for name in COMMANDS:
+        parts += [*_section(name, shared), *([TEMPLATES] if name == "scan" else [])]
     parts += ["## Exit codes\n", "| code | error | meaning |", "|---|---|---|", *exit_code_rows(), ""]
     return "\n".join(parts)
 
 
-def _commands(group: Any, prefix: str = "") -> Iterator[tuple[str, Any]]:
-    for name, command in group.commands.items():
-        if hasattr(command, "commands"):
-            yield from _commands(command, f"{prefix}{name} ")
-        else:
-            yield prefix + name, command
-
-
-def _contents(root: Any) -> Iterator[str]:
+def _contents() -> Iterator[str]:
     yield "| command | purpose |"
     yield "|---|---|"
-    for name, command in _commands(root):
+    for name in COMMANDS:
         link = f"flintmq-{name.replace(' ', '-')}"
-        yield f"| [`flintmq {name}`](#{link}) | {_text(command)[0]} |"
+        yield f"| [`flintmq {name}`](#{link}) | {paragraphs(load(name))[0]} |"
 
 
-def _text(command: Any) -> list[str]:
-    """Return the paragraphs of a command's description, each on one line."""
-    return [" ".join(part.split()) for part in inspect.cleandoc(command.help or "").split("\n\n")]
-
-
-def _shared(root: Any) -> list[str]:
+def _shared() -> list[str]:
     """Return the rows of arguments and options that at least SHARED commands have."""
-    counts = Counter(_parameter(param) for _, command in _commands(root) for param in command.params)
+    counts = Counter(_row(one) for name in COMMANDS for one in parameters(load(name)))
     return [row for row, count in counts.items() if count >= SHARED]
 
 
-def _section(name: str, command: Any, shared: list[str]) -> Iterator[str]:
-    words = [p.metavar if p.required else f"[{p.metavar}]" for p in command.params if p.param_type_name == "argument"]
+def _section(name: str, shared: list[str]) -> Iterator[str]:
+    command = load(name)
     yield f"### flintmq {name}\n"
-    yield f"    flintmq {' '.join([name, *words])} [OPTIONS]\n"
-    for paragraph in _text(command):
+    yield f"    {synopsis(name, command)}\n"
+    for paragraph in paragraphs(command):
         yield textwrap.fill(paragraph, WIDTH) + "\n"
-    rows = [_parameter(param) for param in command.params]
+    rows = [_row(one) for one in parameters(command)]
     own = [row for row in rows if row not in shared]
     if own:
         yield from ["| argument or option | meaning |", "|---|---|", *own, ""]
     also = ", ".join(row.split(" | ")[0].removeprefix("| ") for row in rows if row in shared)
     if also:
         yield f"{'Also' if own else 'Options'}: {also} ([above](#options-of-many-commands)).\n"
-    lines = [line.strip() for line in (command.epilog or "").splitlines()]
     yield "Examples:\n"
-    yield "\n".join(f"    {line}" for line in lines if line.startswith("flintmq ")) + "\n"
+    lines = import_module(command.__module__).EPILOG.splitlines()
+    yield "\n".join(f"    {line.strip()}" for line in lines if line.startswith("  flintmq ")) + "\n"
 
 
-def _parameter(param: Any) -> str:
-    if param.param_type_name == "argument":
-        return f"| `{param.metavar}` | {param.help} |"
-    flag = param.is_flag or not param.metavar
-    names = ", ".join(f"`{name}`" if flag else f"`{name} {param.metavar}`" for name in param.opts)
-    default = "" if param.default in (None, False, (), []) else f" Default: `{param.default}`."
-    help = param.help.replace("|", "\\|")
-    return f"| {names} | {help}{default}{' Required.' if param.required else ''} |"
+def _row(one: Parameter) -> str:
+    """Return the line of a table about a parameter."""
+    declared = one.declared
+    if not declared.names:
+        return f"| `{declared.metavar}` | {declared.help} |"
+    names = ", ".join(f"`{name} {declared.metavar}`".replace(" `", "`") for name in declared.names)
+    default = f" Default: `{one.usual}`." if one.usual else ""
+    required = " Required." if one.default is REQUIRED else ""
+    return f"| {names} | {declared.help.replace('|', chr(92) + '|')}{default}{required} |"
 
 
 def main(words: list[str]) -> int:

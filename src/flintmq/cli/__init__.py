@@ -5,18 +5,19 @@ lake      the commands of the lake
 live      the commands of what is live
 
 app             the command `flintmq`: its exit codes and error lines
-tree            the commands for Typer
-plain           parses plain command lines without Typer
+names           names the commands, in the order of the help, without loading one
+parser          parses command lines by the declarations of commands, and runs them
+completion      completes command lines by the Tab key
 help_topics     holds the texts of `flintmq help`
 declare         declares arguments and options of commands
-command         the base of all commands: clamped numbers, needed packages, usage lines
 options         arguments and options that several commands share
 values          parses the values of options: times, sizes, places, tags
 output          prints: a console for people, or JSON for programs
-table           makes tables for people
+terminal        draws for a terminal: colours, tables, the progress bar
 text            formats values for a terminal
 incomplete      says on stderr that an answer may lack messages
 signals         ends a command early at a signal
+reader_gone     notices that the reader of our output has gone
 template        formats messages by the user's own template
 message_lines   formats a message as one line
 body_option     returns the body as stored or decompressed

@@ -1,7 +1,6 @@
 """The command `flintmq`: runs one command, and handles errors.
 
-A command module imports its libraries only when it runs, and Typer is loaded only for what is no plain command line
-(`plain`): help, completion, errors of use.
+A command module is loaded only when it is named, and its libraries only when it runs.
 `main` keeps the promises that hold for every command: an exit code from the table in docs/operations/cli.md, one line
 for an error, never a traceback (but with FLINTMQ_DEBUG=1), and silence if the reader of a pipe has gone.
 """
@@ -14,9 +13,10 @@ import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
+from flintmq.cli.completion import COMPLETE, complete
 from flintmq.cli.help_topics import EXIT_INTERNAL
-from flintmq.cli.output import PipeClosed, be_quiet, report_error, warnings_as_notes
-from flintmq.cli.plain import plain_call
+from flintmq.cli.output import PipeClosed, report_error, warnings_as_notes
+from flintmq.cli.parser import run as run_command
 from flintmq.cli.signals import stopping
 from flintmq.cli.text import as_typed
 from flintmq.errors import FlintError, StoreAccessError, UsageError
@@ -59,10 +59,10 @@ def run(argv: Sequence[str]) -> int:
     as_json = "--json" in words[: words.index("--")] if "--" in words else "--json" in words
     if _open_missing_streams():
         return _explain(StoreAccessError("standard output is closed; send it to a file, or > /dev/null"), as_json)
-    with stopping() as stopped, be_quiet(_take_quiet(words)):
+    with stopping() as stopped:
         try:
             with warnings_as_notes(as_json):
-                code = _dispatch(words)
+                code = complete(words) if COMPLETE in os.environ else run_command(words)
             sys.stdout.flush()
             return code if stopped.number is None else stopped.exit_code
         except (PipeClosed, BrokenPipeError):
@@ -76,29 +76,6 @@ def run(argv: Sequence[str]) -> int:
             return _explain(error, as_json, words)
 
 
-def _take_quiet(words: list[str]) -> bool:
-    """Remove `-q` and `--quiet` before `--` from the words; return whether there were any."""
-    end = words.index("--") if "--" in words else len(words)
-    places = [at for at in range(end) if words[at] in ("-q", "--quiet") and not _is_value(words, at)]
-    for at in reversed(places):
-        del words[at]
-    return bool(places)
-
-
-def _is_value(words: list[str], at: int) -> bool:
-    """Return whether a word is the value of the option before it."""
-    return at > 0 and words[at - 1] in ("--grep", "--key", "--tag", "--topic", "--format", "--where", "--property")
-
-
-def _dispatch(words: list[str]) -> int:
-    call = plain_call(words)
-    if call is not None:
-        return call()
-    from flintmq.cli.tree import dispatch
-
-    return dispatch(words)
-
-
 def _explain(error: Exception, as_json: bool, words: Sequence[str] = ()) -> int:
     """Print one line about an error; return the exit code."""
     if os.environ.get("FLINTMQ_DEBUG") == "1":
@@ -107,8 +84,6 @@ def _explain(error: Exception, as_json: bool, words: Sequence[str] = ()) -> int:
         traceback.print_exception(error)
     if isinstance(error, FlintError):
         code, text = error.exit_code, str(error)
-    elif hasattr(error, "format_message") and hasattr(error, "exit_code"):  # a usage error, in any version of typer
-        code, text = UsageError.exit_code, _usage(error)
     elif isinstance(error, OSError):
         code, text = StoreAccessError.exit_code, _system(error)
     elif isinstance(error, UnicodeEncodeError) and error.encoding == sys.getfilesystemencoding() != "utf-8":
@@ -124,13 +99,6 @@ def _explain(error: Exception, as_json: bool, words: Sequence[str] = ()) -> int:
     line = " ".join(text.splitlines())
     report_error(error, line if as_json else as_typed(line, words), code, as_json)
     return code
-
-
-def _usage(error: Exception) -> str:
-    message = error.format_message().replace("Value error, ", "")  # type: ignore[attr-defined]
-    context = getattr(error, "ctx", None)
-    where = context.command_path if context is not None else "flintmq"
-    return f"{message.rstrip('.').replace('. Did you', '; did you').rstrip('?')}; see '{where} --help'"
 
 
 def _system(error: OSError) -> str:

@@ -1,125 +1,147 @@
-"""Declares arguments and options of commands, for Typer and for plain command lines alike.
+"""Declares arguments and options of commands.
 
-Typer costs four times as much to load as Python itself, so a command's parameters are declared with these two small
-classes: `Annotated[int, Option("--limit", "-n", metavar="N", min=1, help="At most the N newest.")]`. `for_typer` makes
-Typer's own declarations of them, and `plain` reads them without Typer; neither has a list of its own. `given` checks
-the words that Typer takes; a word that it would refuse or change is not plain.
+Parser, help, completion and manual are made from these declarations alone. A command is a function that declares its
+parameters, as in `limit: Annotated[int | None, Option("--limit -n N", "At most the N newest.", min=1)] = None`. Their
+types are those of the function; a parameter without a default must be given, and a list may be given several times.
 """
 
 from __future__ import annotations
 
-import functools
+import math
 import os
+import types
 import typing
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
+from flintmq.cli.text import shorten_text
 from flintmq.errors import UsageError
+
+INT64 = 1 << 63
+REQUIRED: Any = object()
+"""The default of a parameter that has none."""
 
 
 class Argument:
     """Declares a word of the command line that is known by its place.
 
     Args:
-        metavar: its name in the help.
+        word: its name in the help.
         help: one sentence.
         min: the least number; None for any.
         max: the greatest number; None for any.
-        show_default: whether the help shows the default.
         text: whether it is a text of messages, such as a topic: UTF-8 in any locale.
         may_be_empty: whether an empty word is a value.
+        topics: whether it names a topic of the store on the command line.
+        old: names of earlier versions, which are understood and not shown.
     """
 
     def __init__(
         self,
-        *,
-        metavar: str | None = None,
+        word: str,
         help: str,
+        *,
         min: float | None = None,
         max: float | None = None,
-        show_default: bool = True,
         text: bool = False,
         may_be_empty: bool = False,
+        topics: bool = False,
+        old: tuple[str, ...] = (),
     ) -> None:
-        self.min, self.max, self.text, self.may_be_empty = min, max, text, may_be_empty
-        limits: dict[str, Any] = {"min": min, "max": max}
-        self.settings = {"metavar": metavar, "help": help, "show_default": show_default, **limits}
+        self.names = tuple(part for part in word.split() if part.startswith("-"))
+        self.metavar = "".join(part for part in word.split() if not part.startswith("-"))
+        self.help, self.min, self.max, self.old = help, min, max, old
+        self.text, self.may_be_empty, self.topics = text, may_be_empty, topics
 
     @property
     def name(self) -> str:
         """The name that errors give it."""
-        return str(self.settings["metavar"])
+        return self.names[0] if self.names else self.metavar
 
 
 class Option(Argument):
-    """Declares a word of the command line that is known by its name.
+    """Declares a word that is known by its name: `--limit -n N`, or `--json` for a flag."""
 
-    Args:
-        names: the names, such as `--limit` and `-n`.
-        settings: as those of `Argument`.
+
+class Parameter(NamedTuple):
+    """A parameter of a command's function.
+
+    Attributes:
+        name: its name in Python.
+        kind: the type of one value: bool (a flag), int, float or str.
+        choices: the words that it may be; none where any may be right.
+        several: whether it is a list of such values.
+        default: its value if it is not given; REQUIRED where it must be.
+        declared: its declaration.
     """
 
-    def __init__(self, *names: str, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.names = names
+    name: str
+    kind: type
+    choices: tuple[str, ...]
+    several: bool
+    default: Any
+    declared: Argument
 
     @property
-    def name(self) -> str:
-        """The name that errors give it."""
-        return self.names[0]
+    def usual(self) -> str:
+        """Its default as a word; empty if that is nothing."""
+        return "" if any(self.default is one for one in (REQUIRED, None, False)) else str(self.default)
 
 
-def parameters(command: Callable[..., int]) -> dict[str, tuple[Any, Argument]]:
-    """Return the type and the declaration of each parameter of a command, in their order."""
+def parameters(command: Callable[..., int]) -> list[Parameter]:
+    """Return the parameters of a command, in their order."""
     hints = typing.get_type_hints(command, include_extras=True)
     del hints["return"]
-    return {name: typing.get_args(hint) for name, hint in hints.items()}
+    given = command.__defaults__ or ()
+    defaults = [*[REQUIRED] * (len(hints) - len(given)), *given]
+    found = []
+    for (name, hint), default in zip(hints.items(), defaults, strict=True):
+        kind, declared = typing.get_args(hint)
+        if isinstance(kind, types.UnionType):  # of a type and None
+            kind = typing.get_args(kind)[0]
+        if several := typing.get_origin(kind) is list:
+            kind = typing.get_args(kind)[0]
+        choices = typing.get_args(kind)  # of a Literal
+        found.append(Parameter(name, str if choices else kind, choices, several, default, declared))
+    return found
 
 
-def given(declared: Argument, value: Any) -> Any:
-    """Return the value of a parameter that a command line gives, or each of several.
+def value_of(parameter: Parameter, word: str) -> Any:
+    """Return the value that a word of the command line means.
+
+    Numbers are clamped to 64 bits: nothing has more.
 
     Raises:
-        UsageError: it is empty; or a text of messages, and no UTF-8.
+        UsageError: it is empty; or a text of messages, and no UTF-8; or not of the type, not among the choices, outside
+            the limits; or a place beyond 64 bits.
     """
-    if isinstance(value, list):
-        return [given(declared, one) for one in value]
-    if not isinstance(value, str):
-        return value
-    if not value and not declared.may_be_empty:
-        raise UsageError(f"{declared.name} is empty, as a variable that is not set; give a value")
-    if not declared.text or value.isascii():
-        return value
+    kind, declared, name = parameter.kind, parameter.declared, parameter.declared.name
+    if not word and not declared.may_be_empty:
+        raise UsageError(f"{name} is empty, as a variable that is not set; give a value")
+    short = f"{name}: '{shorten_text(word, 60)}'"
+    if parameter.choices and word not in parameter.choices:
+        raise UsageError(f"{short} is none of {', '.join(parameter.choices)}")
+    if kind is str:
+        return _text(name, word) if declared.text and not word.isascii() else word
     try:
-        return os.fsencode(value).decode()  # the word's own bytes, which Python decoded as the locale says
+        if "_" in word or not word.isascii() or word != word.strip():  # which Python would read
+            raise ValueError
+        number = kind(word)
+        if kind is float and not math.isfinite(number):
+            raise ValueError
+    except (ValueError, OverflowError):
+        raise UsageError(f"{short} is not a {'whole number' if kind is int else 'number'}") from None
+    if declared.min is not None and number < declared.min:
+        raise UsageError(f"{short} is less than {declared.min:g}")
+    if declared.max is not None and number > declared.max:
+        raise UsageError(f"{short} is more than {declared.max:.0f}")
+    if not declared.names and not -INT64 <= number < INT64:
+        raise UsageError(f"{name}: {shorten_text(word, 60)} does not fit 64 bits; no store has such a place")
+    return max(-INT64, min(number, INT64 - 1)) if kind is int else number
+
+
+def _text(name: str, word: str) -> str:
+    try:
+        return os.fsencode(word).decode()  # the word's own bytes, which Python decoded as the locale says
     except UnicodeError:
-        raise UsageError(f"{declared.name}: '{value[:60]}' is not UTF-8, as names, tags, keys and SQL are") from None
-
-
-def for_typer(command: Callable[..., int]) -> Callable[..., int]:
-    """Return a command's function as Typer declares one."""
-    import inspect
-
-    import typer
-
-    declarations = parameters(command)
-    signature = inspect.signature(command)
-
-    @functools.wraps(command)
-    def run(**values: Any) -> int:
-        for name, value in values.items():
-            if value != signature.parameters[name].default:
-                values[name] = given(declarations[name][1], value)
-        return command(**values)
-
-    hints: dict[str, Any] = {}
-    for name, (kind, declared) in declarations.items():
-        if isinstance(declared, Option):
-            info = typer.Option(*declared.names, **declared.settings)
-        else:
-            info = typer.Argument(**declared.settings)
-        hints[name] = typing.Annotated[kind, info]
-    own = [each.replace(annotation=hints[name]) for name, each in signature.parameters.items()]
-    run.__signature__ = signature.replace(parameters=own, return_annotation=int)  # type: ignore[attr-defined]
-    run.__annotations__ = {**hints, "return": int}
-    return run
+        raise UsageError(f"{name}: '{word[:60]}' is not UTF-8, as names, tags, keys and SQL are") from None

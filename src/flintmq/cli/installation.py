@@ -22,9 +22,8 @@ from flintmq.config.keys import StoreConfig
 OK, OPTIONAL, SLOW, BROKEN, IDLE = "ok", "missing", "slow", "broken", "no effect"
 """States of a check: fine; an optional part is missing; works but slowly; must be repaired; a key without effect."""
 
-# Extra -> its purpose, and the distributions that it brings besides those of `arrow`; "": what is required.
+# Extra -> its purpose, and the distributions that it brings besides those of `arrow`.
 EXTRAS = {
-    "": ("the command line", ("typer", "rich")),
     "arrow": ("flintmq.scan_arrow, Parquet", ("pyarrow", "numpy")),
     "objects": ("stores on object storage", ("obstore",)),
     "duckdb": ("SQL on scan_arrow", ("duckdb", "pytz")),
@@ -164,11 +163,10 @@ def _extra(name: str) -> Check:
     purpose, packages = EXTRAS[name]
     wanted = [one for one in packages if one not in OF_PYTHON or importlib.util.find_spec(OF_PYTHON[one]) is None]
     versions = {one: installed(one) for one in wanted}
-    title = name or "required"
     if missing := [one for one, version in versions.items() if version is None]:
-        what = f"flintmq[{name}]" if name else " ".join(missing)
-        return Check(title, OPTIONAL, f"not installed: {', '.join(missing)} ({purpose})", f"pip install {what!r}")
-    return Check(title, OK, ", ".join(f"{one} {version}" for one, version in versions.items()))
+        advice = f"pip install 'flintmq[{name}]'"
+        return Check(name, OPTIONAL, f"not installed: {', '.join(missing)} ({purpose})", advice)
+    return Check(name, OK, ", ".join(f"{one} {version}" for one, version in versions.items()))
 
 
 def installed(name: str) -> str | None:

@@ -1,12 +1,11 @@
 """Arguments and options that several commands share, each declared once.
 
-An option whose help differs between commands is a function of its help: `Annotated[str, into_option("The copy ...")]`.
+An option whose help differs between commands is a function of its help: `Annotated[str, out_option("The copy ...")]`.
 """
 
 from __future__ import annotations
 
-import enum
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from flintmq.cli.declare import Argument, Option
 
@@ -16,157 +15,105 @@ PAGES = "https://github.com/flintmq/flintmq/blob/main/docs/operations"
 StoreArgument = Annotated[
     str,
     Argument(
-        metavar="STORE",
-        show_default=False,
-        help="The store's directory, the one with commitlog/ in it; for reading also a URL, s3://BUCKET/STORE.",
+        "STORE", "The store's directory, the one with commitlog/ in it; for reading also a URL, s3://BUCKET/STORE."
     ),
 ]
+LocalStoreArgument = Annotated[str, Argument("STORE", "The store's directory, the one with commitlog/ in it.")]
 StoresArgument = Annotated[
     list[str],
     Argument(
-        metavar="STORE",
-        show_default=False,
-        help="A store's directory, the one with commitlog/ in it, or a URL, s3://BUCKET/STORE. Several are one: "
+        "STORE",
+        "A store's directory, the one with commitlog/ in it, or a URL, s3://BUCKET/STORE. Several are one: "
         "more of them, a pattern such as '/data/{broker}/store', or a manifest (cluster.toml).",
     ),
 ]
-TopicArgument = Annotated[str, Argument(metavar="TOPIC", show_default=False, help="The topic's name.", text=True)]
+TopicArgument = Annotated[str, Argument("TOPIC", "The topic's name.", text=True, topics=True)]
 SetOption = Annotated[
     list[str] | None,
     Option(
-        "--set",
-        metavar="KEY=VALUE",
-        show_default=False,
-        help="A RocketMQ setting that the files do not record, such as maxIndexNum=400. May be repeated.",
+        "--set KEY=VALUE", "A RocketMQ setting that the files do not record, such as maxIndexNum=400. May be repeated."
     ),
 ]
-JsonOption = Annotated[bool, Option("--json", help="JSON for programs: one object a line.")]
+JsonOption = Annotated[bool, Option("--json", "JSON for programs: one object a line.")]
 
 # Which messages.
 
 
 def topics_option(help: str) -> Any:
     """Declare `--topic`, which may be repeated."""
-    return Option("--topic", metavar="T", show_default=False, help=help, text=True)
+    return Option("--topic T", help, text=True, topics=True)
 
 
-def limit_option(*names: str, help: str) -> Any:
-    """Declare `--limit` for a command that has a number of its own without it."""
-    return Option("--limit", *names, metavar="N", min=0, show_default=False, help=help)
+def limit_option(help: str, old: tuple[str, ...] = ()) -> Any:
+    """Declare `--limit`, a number of messages."""
+    return Option("--limit -n N", help, old=old, min=0)
 
 
 TopicsOption = Annotated[list[str] | None, topics_option("Only this topic. May be repeated.")]
-QueuesOption = Annotated[
-    list[int] | None,
-    Option("--queue", metavar="N", show_default=False, help="Only this queue number. May be repeated."),
-]
+QueuesOption = Annotated[list[int] | None, Option("--queue N", "Only this queue number. May be repeated.")]
 SinceOption = Annotated[
-    str | None,
-    Option(
-        "--since", metavar="TIME", show_default=False, help="Stored at TIME or later: ISO 8601, ms since 1970, or -15m."
-    ),
+    str | None, Option("--since TIME", "Stored at TIME or later: ISO 8601, ms since 1970, or -15m.")
 ]
-UntilOption = Annotated[str | None, Option("--until", metavar="TIME", show_default=False, help="Stored before TIME.")]
-LimitOption = Annotated[int | None, limit_option("-n", help="Stop after N messages.")]
-TagOption = Annotated[
-    list[str] | None,
-    Option("--tag", metavar="T", show_default=False, help="Only this tag, or 'A || B'. May be repeated.", text=True),
-]
+UntilOption = Annotated[str | None, Option("--until TIME", "Stored before TIME.")]
+LimitOption = Annotated[int | None, limit_option("Stop after N messages.")]
+TagOption = Annotated[list[str] | None, Option("--tag T", "Only this tag, or 'A || B'. May be repeated.", text=True)]
 
 # How they are read and shown.
 
-
-class Access(enum.StrEnum):
-    """The way of reading a log (flintmq.store.commitlog.walk.ACCESS)."""
-
-    pread = "pread"
-    map = "map"
-
-
+Access = Literal["pread", "map"]
+"""The way of reading a log (flintmq.store.commitlog.walk.ACCESS)."""
 AccessOption = Annotated[
-    Access,
-    Option(
-        "--access",
-        metavar="WAY",
-        help="pread, or map: faster, but a file that shrinks meanwhile ends the command.",
-    ),
+    Access, Option("--access WAY", "pread, or map: faster, but a file that shrinks meanwhile ends the command.")
 ]
-
-
-def skip_damage_option(help: str) -> Any:
-    """Declare `--skip-damage`."""
-    return Option("--skip-damage", help=help)
-
-
-SkipDamageOption = Annotated[bool, skip_damage_option("Skip damage, and report it at the end with exit code 1.")]
+SkipDamageOption = Annotated[bool, Option("--skip-damage", "Skip damage, and report it at the end with exit code 1.")]
 DecompressOption = Annotated[
-    bool, Option("--decompress", help="Show compressed bodies as they were before (64 MiB each at most).")
+    bool, Option("--decompress", "Show compressed bodies as they were before (64 MiB each at most).")
 ]
 
 
 def template_option(help: str) -> Any:
     """Declare `--format TEMPLATE`."""
-    return Option("--format", metavar="TEMPLATE", show_default=False, help=help, text=True)
+    return Option("--format TEMPLATE", help, text=True)
 
 
 # How a store is written.
 
-
-class Peer(enum.StrEnum):
-    """The RocketMQ version whose habits the result follows."""
-
-    v533 = "5.3.3"
-    v540 = "5.4.0"
-    v550 = "5.5.0"
-
-
+Peer = Literal["5.3.3", "5.4.0", "5.5.0"]
+"""The RocketMQ version whose habits the result follows."""
 PeerOption = Annotated[
-    Peer,
-    Option("--peer", metavar="VERSION", help="Write as this RocketMQ: 5.3.3; 5.4.0 or 5.5.0 (index tags too)."),
+    Peer, Option("--peer VERSION", "Write as this RocketMQ: 5.3.3; 5.4.0 or 5.5.0 (index tags too).")
 ]
 
 
-def into_option(help: str) -> Any:
-    """Declare `--into DIR`."""
-    return Option("--into", metavar="DIR", show_default=False, help=help)
+def out_option(help: str, metavar: str = "DIR", old: tuple[str, ...] = ("--into",)) -> Any:
+    """Declare `--out`, the place of the result."""
+    return Option(f"--out {metavar}", help, old=old)
 
 
-IntoOption = Annotated[str, into_option("Directory of the result; created if missing.")]
+OutOption = Annotated[str, out_option("Directory of the result; created if missing.")]
 
 
 def broker_conf_option(help: str) -> Any:
     """Declare `--config FILE`, a broker.conf."""
-    return Option("--config", metavar="FILE", show_default=False, help=help)
+    return Option("--config FILE", help)
 
 
-CatalogOption = Annotated[
-    str | None,
-    Option(
-        "--catalog",
-        metavar="NAME:TABLE",
-        show_default=False,
-        help="With --to iceberg: NAMESPACE.TABLE of a catalog in PyIceberg's configuration, instead of one in DIR.",
-    ),
-]
+def catalog_option(of: str) -> Any:
+    """Declare `--catalog`."""
+    name = "NAMESPACE.TABLE of a catalog in PyIceberg's configuration"
+    return Option("--catalog NAME:TABLE", f"{of}: {name}, instead of one in its directory.")
+
 
 # Jobs on Spark.
 
-MasterOption = Annotated[
-    str | None,
-    Option("--master", metavar="URL", show_default=False, help="Spark's master, such as 'local[4]'."),
-]
+MasterOption = Annotated[str | None, Option("--master URL", "Spark's master, such as 'local[4]'.")]
 
 
-def once_option(help: str) -> Any:
-    """Declare `--once`, of a job that otherwise runs until a signal."""
-    return Option("--once", help=help)
-
-
-def interval_option(help: str, show_default: bool = True) -> Any:
+def interval_option(help: str) -> Any:
     """Declare `--interval`, the seconds between the rounds of such a job."""
-    return Option("--interval", metavar="S", min=0.0, show_default=show_default, help=help)
+    return Option("--interval S", help, min=0.0)
 
 
 def examples(*lines: str) -> str:
     """Return the end of a command's help: its examples, one a line and not wrapped."""
-    return "\n".join(["Examples:", "", "\b", *(f"  {line}" for line in lines)])
+    return "\n".join(["Examples:", "", *(f"  {line}" for line in lines)])

@@ -13,27 +13,22 @@ import enum
 import json
 import logging
 import os
+import shutil
 import sys
-import threading
-import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any
 
 from flintmq.cli import signals
+from flintmq.cli.terminal import Bar, TextTable
 from flintmq.cli.text import printable
 from flintmq.errors import CorruptStoreError, FlintError
 
 if TYPE_CHECKING:
-    from rich.console import RenderableType
-
     from flintmq.store.commitlog.report import Report
 
 BLOCK_BYTES = 1 << 16
 """Rows are collected into blocks of about this many bytes before they are written."""
-
-PIPED_WIDTH = 10_000
-"""Columns of a table that goes to a file: no line is broken."""
 
 DAMAGES_SHOWN = 20
 """Damaged places reported one by one; further ones are only counted."""
@@ -68,45 +63,6 @@ def be_quiet(wanted: bool) -> Iterator[None]:
         yield
     finally:
         quiet = before
-
-
-class Bar:
-    """A progress bar on stderr, shown during work unless something else is printed.
-
-    Args:
-        title: name of the work.
-    """
-
-    WAIT_S = 0.5
-    """Seconds before it appears, from the beginning or from the last printed line."""
-
-    def __init__(self, title: str) -> None:
-        from rich.console import Console as RichConsole
-        from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
-        from rich.progress import Progress as RichProgress
-
-        percent = TextColumn("{task.percentage:>3.0f} %")
-        columns = (TextColumn("{task.description}"), BarColumn(), percent, TimeRemainingColumn())
-        self._progress = RichProgress(*columns, console=RichConsole(stderr=True), transient=True)
-        self._task = self._progress.add_task(title, total=None)
-        self._lock = threading.Lock()  # the thread that reports progress may differ from the one that prints
-        self._shown, self._from = False, time.monotonic() + self.WAIT_S
-
-    def update(self, done: int, total: int) -> None:
-        """Take progress."""
-        self._progress.update(self._task, completed=done, total=total or None)
-        with self._lock:
-            if not self._shown and time.monotonic() >= self._from:
-                self._progress.start()
-                self._shown = True
-
-    def hide(self) -> None:
-        """Make room on the terminal."""
-        with self._lock:
-            if self._shown:
-                self._progress.stop()
-                self._shown = False
-            self._from = time.monotonic() + self.WAIT_S
 
 
 class PipeClosed(Exception):
@@ -164,7 +120,7 @@ class Output:
             # Only a string can hold DEL, and JSON allows the escape there; a terminal should not receive the raw byte.
             self.write(data.replace(b"\x7f", b"\\u007f") if self.json else data)
 
-    def result(self, value: Any, render: Callable[[Any], Iterable[RenderableType]]) -> None:
+    def result(self, value: Any, render: Callable[[Any], Iterable[str | TextTable]]) -> None:
         """Print a command's value: as one JSON object, or as rendered by `render`."""
         raise NotImplementedError
 
@@ -194,17 +150,11 @@ class Output:
 class Console(Output):
     """Text for people: tables that fit the terminal, whole lines when piped."""
 
-    def result(self, value: Any, render: Callable[[Any], Iterable[RenderableType]]) -> None:
+    def result(self, value: Any, render: Callable[[Any], Iterable[str | TextTable]]) -> None:
         """Print the rendered value, piece by piece."""
-        from rich.console import Console as RichConsole
-
-        terminal = sys.stdout.isatty()
-        width = None if terminal else PIPED_WIDTH
-        console = RichConsole(file=sys.stdout, width=width, highlight=False, markup=False, emoji=False)
+        columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         for part in render(value):
-            with console.capture() as capture:
-                console.print(part)
-            self.lines(line.rstrip() for line in capture.get().splitlines())
+            self.lines(part.split("\n") if isinstance(part, str) else part.lines(columns))
 
 
 class Json(Output):
@@ -212,7 +162,7 @@ class Json(Output):
 
     json = True
 
-    def result(self, value: Any, render: Callable[[Any], Iterable[RenderableType]]) -> None:
+    def result(self, value: Any, render: Callable[[Any], Iterable[str | TextTable]]) -> None:
         """Print the value as one JSON object."""
         self.lines([dumps(value)])
 

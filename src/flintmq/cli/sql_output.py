@@ -17,6 +17,7 @@ from itertools import chain, islice
 from typing import TYPE_CHECKING, Any
 
 from flintmq.cli.output import dumps
+from flintmq.cli.terminal import GAP, padded, width_of
 from flintmq.cli.text import iso, printable, printable_bytes, shorten_text
 from flintmq.errors import UsageError
 
@@ -70,19 +71,16 @@ def write_lines(path: str, rows: Iterator[str]) -> None:
 def _table(answer: pa.RecordBatchReader) -> Iterator[str]:
     """Yield a table with columns as wide as the first rows need, numbers to the right."""
     import pyarrow as pa
-    from rich.cells import cell_len
 
     types = pa.types
     names = [shorten_text(printable(name), CELL) for name in answer.schema.names]
     right = [types.is_integer(t) or types.is_floating(t) or types.is_decimal(t) for t in answer.schema.types]
     rows = ([shorten_text(_text(value), CELL) for value in row] for batch in answer for row in _rows(batch))
     first = list(islice(rows, MEASURED))
-    widths = [max(map(cell_len, column)) for column in zip(names, *first, strict=True)]
+    widths = [max(map(width_of, column)) for column in zip(names, *first, strict=True)]
     rule = ["-" * width for width in widths]
     for row in chain([names, rule] if names else [], first, rows):
-        blanks = [" " * (width - cell_len(text)) for text, width in zip(row, widths, strict=True)]
-        cells = zip(row, blanks, right, strict=True)
-        yield "  ".join(blank + text if turned else text + blank for text, blank, turned in cells).rstrip()
+        yield GAP.join(map(padded, row, widths, right)).rstrip()
 
 
 def _csv(answer: pa.RecordBatchReader) -> Iterator[str]:

@@ -13,7 +13,6 @@ import unicodedata
 from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
-from flintmq.config.text import UNIT_MS
 from flintmq.format.text import iso as iso
 
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
@@ -101,6 +100,8 @@ def note_lines(notes: Mapping[str, int], texts: Mapping[str, Sequence[str]] = Ma
 
 def duration(ms: int) -> str:
     """Format a span of time for people, its two largest units: `2 d 3 h`, `1 m 5 s`, `80 ms`."""
+    from flintmq.config.text import UNIT_MS
+
     parts: list[str] = []
     rest = abs(ms)
     for unit in ("d", "h", "m", "s", "ms"):

@@ -69,7 +69,7 @@ def _refuse_strangers(root: str, effects: Effects) -> None:
     strangers = [name for name in names if not name.startswith((".", "flintmq.")) and name not in _NO_FILES]
     if strangers:
         raise UsageError(
-            f"{root} holds other things than a store ({strangers[0][:100]!a}); give --store a directory that is "
+            f"{root} holds other things than a store ({strangers[0][:100]!a}); give --out a directory that is "
             "missing or empty, or a copy to go on with"
         )
 

@@ -105,7 +105,7 @@ class Fleet:
         timeout_s: float = 5.0,
     ) -> None:
         if PLACE not in store:
-            raise UsageError(f"--store {store!a} is one directory for all brokers; write {PLACE} where a name belongs")
+            raise UsageError(f"--out {store!a} is one directory for all brokers; write {PLACE} where a name belongs")
         if not servers:
             raise UsageError("give the address of a name server")
         self.servers, self.store, self.make = servers, store, make

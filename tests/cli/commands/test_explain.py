@@ -105,7 +105,7 @@ def test_damage_is_marked_and_ends_with_1(run: Run, golden, tmp_path: Path) -> N
         (("odd", "--as", "text", "--at", "9"), 2, "--at 9 is outside the file; its positions are 0 to 2"),
         (("odd", "--at", "-1"), 2, "'-1' is not a position; write a number of bytes"),
         (("odd", "--at", "x"), 2, "'x' is not a position; write a number of bytes"),
-        (("odd", "--limit", "-1"), 2, "see 'flintmq explain --help'"),
+        (("odd", "--limit", "-1"), 2, "--limit: '-1' is less than 0"),
         ((), 2, "see 'flintmq explain --help'"),
     ],
 )

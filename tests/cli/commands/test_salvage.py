@@ -21,14 +21,14 @@ def damaged(golden: Any, tmp_path: Path) -> Path:
 
 def test_into_a_new_store(run: Run, golden: Any, tmp_path: Path) -> None:
     root, into = damaged(golden, tmp_path), tmp_path / "into"
-    result = run("salvage", root, "--into", into)
+    result = run("salvage", root, "--out", into)
     assert (result.code, result.err) == (0, "")
     assert "2999 records" in result.out and "1 damaged range, 236 B" in result.out and str(into) in result.out
     assert run("verify", into).code == 0
 
 
 def test_json(run: Run, golden: Any, tmp_path: Path) -> None:
-    [done] = run("salvage", damaged(golden, tmp_path), "--into", tmp_path / "into", "--json").rows
+    [done] = run("salvage", damaged(golden, tmp_path), "--out", tmp_path / "into", "--json").rows
     assert (done["records"], done["lost_ranges"], done["lost_bytes"], done["units"]) == (2999, 1, 236, 2999)
 
 
@@ -69,8 +69,8 @@ def test_verify_names_it(run: Run, golden: Any, tmp_path: Path) -> None:
 
 def test_wrong_use(run: Run, golden: Any, tmp_path: Path) -> None:
     root = damaged(golden, tmp_path)
-    wrong = [("--into", tmp_path / "x", "--in-place"), ("--into", tmp_path / "x", "--yes"), ("--undo", "--dry-run")]
-    for words in (*wrong, (), ("--into", root), ("--into", tmp_path / "x", "--peer", "4")):
+    wrong = [("--out", tmp_path / "x", "--in-place"), ("--out", tmp_path / "x", "--yes"), ("--undo", "--dry-run")]
+    for words in (*wrong, (), ("--out", root), ("--out", tmp_path / "x", "--peer", "4")):
         result = run("salvage", root, *words)
         assert result.code == 2 and len(result.err.splitlines()) == 1, words
-    assert run("salvage", tmp_path / "nowhere", "--into", tmp_path / "x").code == 2
+    assert run("salvage", tmp_path / "nowhere", "--out", tmp_path / "x").code == 2

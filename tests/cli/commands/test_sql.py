@@ -52,14 +52,14 @@ def test_json_and_the_same_by_format(run: Run, golden: Any) -> None:
 def test_files(run: Run, golden: Any, tmp_path: Path) -> None:
     path = golden("basic").path
     for name in ("a.csv", "a.jsonl", "a.parquet", "a.txt"):
-        assert run("sql", path, BY_TOPIC, "--output", tmp_path / name).out == ""
+        assert run("sql", path, BY_TOPIC, "--out", tmp_path / name).out == ""
     assert sorted(p.name for p in tmp_path.iterdir()) == ["a.csv", "a.jsonl", "a.parquet", "a.txt"]
     rows = list(csv.DictReader((tmp_path / "a.csv").open(encoding="utf-8")))
     assert {row["topic"]: int(row["n"]) for row in rows} == COUNTS
     assert [json.loads(line)["n"] for line in (tmp_path / "a.jsonl").read_text().splitlines()] == [*COUNTS.values()]
     assert pq.read_table(tmp_path / "a.parquet").to_pydict() == {"topic": [*COUNTS], "n": [*COUNTS.values()]}
     whole = tmp_path / "whole.parquet"
-    run("sql", path, "select body, properties from messages", "--output", whole)
+    run("sql", path, "select body, properties from messages", "--out", whole)
     assert pq.read_table(whole).equals(flintmq.scan_arrow(path, ["body", "properties"]).read_all())
 
 
@@ -92,9 +92,9 @@ def test_options_narrow(run: Run, golden: Any) -> None:
         (["select 1 a, 2 a", "--json"], "two columns are named 'a'"),
         (["select 1", "--format", "xml"], "not one of: table, csv, json, parquet"),
         (["select 1", "--format", "csv", "--json"], "exclude each other"),
-        (["select 1", "--format", "parquet"], "--output"),
-        (["select 1", "--output", "x.unknown"], "--format"),
-        (["select 1", "--output", "/nowhere/x.csv"], "not a directory"),
+        (["select 1", "--format", "parquet"], "--out"),
+        (["select 1", "--out", "x.unknown"], "--format"),
+        (["select 1", "--out", "/nowhere/x.csv"], "not a directory"),
         (["select 1", "--memory", "much"], "--memory"),
         (["select * from messages a, messages b order by a.body", "--memory", "1MiB"], "--memory"),
     ],
@@ -108,9 +108,9 @@ def test_no_file_is_overwritten_and_none_is_left_of_a_failure(run: Run, golden: 
     store = golden("basic").copy(tmp_path)
     there = tmp_path / "there.csv"
     there.write_text("mine")
-    assert run("sql", store, "select 1", "--output", there).code == 2 and there.read_text() == "mine"
-    assert run("sql", store, "select 1", "--output", store / "x.csv").code == 2
-    assert run("sql", store, "select error('x') from messages", "--output", tmp_path / "new.csv").code == 2
+    assert run("sql", store, "select 1", "--out", there).code == 2 and there.read_text() == "mine"
+    assert run("sql", store, "select 1", "--out", store / "x.csv").code == 2
+    assert run("sql", store, "select error('x') from messages", "--out", tmp_path / "new.csv").code == 2
     assert {p.name for p in tmp_path.iterdir()} == {store.name, "there.csv"}
 
 
@@ -194,6 +194,6 @@ def test_a_full_disk_is_named(
     path = golden("basic").path
     monkeypatch.setattr("flintmq.cli.sql_output.write_lines", full)
     monkeypatch.setattr("flintmq.cli.sql_output.write_parquet", full)
-    done = run("sql", path, BY_TOPIC, "--output", tmp_path / name)
+    done = run("sql", path, BY_TOPIC, "--out", tmp_path / name)
     assert done.code == 5 and done.err.startswith(f"flintmq: {tmp_path / name}: No space left on device; free some")
     assert list(tmp_path.iterdir()) == []

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from flintmq import open_store
-from flintmq.cli.commands.tail import ReaderGone
+from flintmq.cli.reader_gone import ReaderGone
 from flintmq.errors import NotAStoreError
 from flintmq.forensics.topic_tail import TopicTail
 from flintmq.message import Message
@@ -27,14 +27,14 @@ def test_the_newest_as_scan_shows_them(run: Run, golden) -> None:  # type: ignor
     path = golden("basic").path
     scanned = run("scan", path, "--topic", "Orders").out.splitlines()
     assert run("tail", path, "Orders").out.splitlines() == scanned[-10:]
-    assert run("tail", path, "Orders", "-n", 3, "--limit", 2).out.splitlines() == scanned[-3:-1]
+    assert run("tail", path, "Orders", "--since", 0, "-n", 2).out.splitlines() == scanned[:2]
     assert run("tail", path, "Orders", "-n", 0).out == ""
     scanned = run("scan", path, "--topic", "库存", "--queue", 2, "--tag", "TagB", "--json").out.splitlines()
     words = ("tail", path, "库存", "--queue", 2, "--tag", "TagB", "--json")
-    assert run(*words, "--from", 0).out.splitlines() == scanned
+    assert run(*words, "--since", 0).out.splitlines() == scanned
     assert run(*words, "-n", 4).out.splitlines() == scanned[-4:]
     scanned = run("scan", path, "--topic", "Orders", "--since", "2026-11-20T09:36:21Z").out
-    assert run("tail", path, "Orders", "--from", "2026-11-20T09:36:21Z").out == scanned != ""
+    assert run("tail", path, "Orders", "--since", "2026-11-20T09:36:21Z").out == scanned != ""
     assert run("tail", path, "Orders", "-n", 1, "--format", "{queue_id}/{queue_offset}").out == "0/184\n"
 
 
@@ -43,8 +43,7 @@ def test_the_newest_as_scan_shows_them(run: Run, golden) -> None:  # type: ignor
     [
         (("Order",), 7, "topics are Orders, Payments"),
         (("Orders", "--queue", 7), 7, "its queues are 0, 1, 2, 3"),
-        (("Orders", "--from", "noon"), 2, "--since: 'noon' is not a time"),
-        (("Orders", "--from", "now", "-n", "1"), 2, "exclude each other"),
+        (("Orders", "--since", "noon"), 2, "--since: 'noon' is not a time"),
         (("Orders", "--format", "{nothing}"), 2, "nothing"),
         (("Orders", "--json", "--format", "{topic}"), 2, "exclude each other"),
         (("Orders", "--limit", "-1"), 2, "--limit"),
@@ -115,7 +114,7 @@ def test_it_ends_when_its_reader_goes_also_while_nothing_comes(tmp_path: Path) -
     with MessageStore(tmp_path, dev=True) as store:
         store.put(Message("T", b"x"))
         store.wait_dispatched(10)
-        with following(tmp_path, "--limit", "5") as process:
+        with following(tmp_path, "--since", "0", "--limit", "5") as process:
             assert line(process) != ""
             assert process.stdout is not None and process.stderr is not None
             process.stdout.close()
@@ -127,7 +126,7 @@ def test_it_ends_when_its_reader_goes_also_while_nothing_comes(tmp_path: Path) -
 def test_a_topic_that_is_still_to_come_and_a_limit(tmp_path: Path) -> None:
     with MessageStore(tmp_path, dev=True) as store:
         store.put(Message("U", b"x"))
-        with following(tmp_path, "--limit", "2", "--queue", "1", "--format", "{body}") as process:
+        with following(tmp_path, "--since", "0", "--limit", "2", "--queue", "1", "--format", "{body}") as process:
             assert process.stderr is not None
             assert "no messages here yet" in process.stderr.readline()
             for n in range(6):
@@ -138,7 +137,7 @@ def test_a_topic_that_is_still_to_come_and_a_limit(tmp_path: Path) -> None:
 
 def test_output_to_a_file(golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     path = golden("basic").path
-    words = [sys.executable, "-m", "flintmq", "tail", str(path), "Orders", "-f", "-n", "3", "--limit", "3"]
+    words = [sys.executable, "-m", "flintmq", "tail", str(path), "Orders", "-f", "--since", "0", "-n", "3"]
     with (tmp_path / "out").open("wb") as out:
         assert subprocess.run(words, stdout=out, timeout=60, env=os.environ).returncode == 0
     assert len((tmp_path / "out").read_text().splitlines()) == 3

@@ -150,7 +150,7 @@ def test_progress_for_programs(run: Run, golden, tmp_path: Path) -> None:  # typ
         (("--from", "9", "--to", "9"), "the end must be after the begin"),
         (("--from", "99999999"), "there is no intact record there or later"),
         (("--max-seconds", "0"), "give more than 0"),
-        (("--progress", "loud"), "Invalid value for '--progress'"),
+        (("--progress", "loud"), "--progress: 'loud' is none of bar, json"),
     ],
 )
 def test_parts_that_cannot_be(run: Run, golden, words: tuple[str, ...], says: str) -> None:  # type: ignore[no-untyped-def]

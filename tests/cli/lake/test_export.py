@@ -42,7 +42,7 @@ def test_an_export_in_another_way_is_told_in_the_users_words(run: Run, golden: A
         f"flintmq: {follow} has exports with other --explode (given there, not given now); {again}"
     )
     assert said(store, "--out", one, "--follow", "--once", "--topic", "Orders") == (
-        f"flintmq: {one} has exports made without --follow (--stream on Spark), and this one is with it; export "
+        f"flintmq: {one} has exports made without --follow, and this one is with it; export "
         "without it again, or into a new directory\n"
     )
     assert "made with --follow" in said(store, "--out", follow)

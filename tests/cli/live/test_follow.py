@@ -83,7 +83,7 @@ def process(folder: Path, *words: object) -> Iterator[Process]:
 
 def test_once(run: Run, tmp_path: Path, golden_master: GoldenMaster, line: LoopbackMaster) -> None:
     end = len(golden_master.log)
-    result = run("follow", line.address, "--store", tmp_path / "s", "--once", "--ack", "--json", *sets(golden_master))
+    result = run("follow", line.address, "--out", tmp_path / "s", "--once", "--ack", "--json", *sets(golden_master))
     assert (result.code, result.err) == (0, "")
     assert result.rows == [
         {"event": "opened", "begin": None, "end": None},
@@ -99,7 +99,7 @@ def test_once(run: Run, tmp_path: Path, golden_master: GoldenMaster, line: Loopb
 
 def test_for_people(run: Run, tmp_path: Path, golden_master: GoldenMaster, line: LoopbackMaster) -> None:
     end = len(golden_master.log)
-    result = run("follow", line.address, "--store", tmp_path / "s", "--once", "--flush", "SYNC", *sets(golden_master))
+    result = run("follow", line.address, "--out", tmp_path / "s", "--once", "--flush", "SYNC", *sets(golden_master))
     assert (result.code, result.out) == (0, "")
     assert result.err.splitlines() == [
         "flintmq: opened: empty",
@@ -114,12 +114,12 @@ def test_for_people(run: Run, tmp_path: Path, golden_master: GoldenMaster, line:
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--store", "S"], "HOST:PORT"),
-        (["h:1"], "--store"),
-        (["h:x", "--store", "S"], "HOST:PORT"),
-        (["h:1", "--store", "S", "--from-offset", "middle"], "--from-offset 'middle' is neither"),
-        (["h:1", "--store", "S", "--flush", "LATER"], "LATER"),
-        (["h:1", "--store", "S", "--set", "noSuchKey=1"], "noSuchKey"),
+        (["--out", "S"], "HOST:PORT"),
+        (["h:1"], "--out"),
+        (["h:x", "--out", "S"], "HOST:PORT"),
+        (["h:1", "--out", "S", "--from-offset", "middle"], "--from-offset 'middle' is neither"),
+        (["h:1", "--out", "S", "--flush", "LATER"], "LATER"),
+        (["h:1", "--out", "S", "--set", "noSuchKey=1"], "noSuchKey"),
     ],
 )
 def test_what_cannot_be_used(run: Run, tmp_path: Path, words: list[str], message: str) -> None:
@@ -128,13 +128,13 @@ def test_what_cannot_be_used(run: Run, tmp_path: Path, words: list[str], message
 
 
 def test_nobody_listens(run: Run, tmp_path: Path) -> None:
-    result = run("follow", f"127.0.0.1:{free_port()}", "--store", tmp_path / "s", "--once")
+    result = run("follow", f"127.0.0.1:{free_port()}", "--out", tmp_path / "s", "--once")
     assert result.code == 2 and "nobody answers there" in result.err and not (tmp_path / "s").exists()
     assert result.err.splitlines()[:-1] == ["flintmq: lost: what line, reason Connection refused"]
 
 
 def test_a_stop_before_the_master_answers_leaves_nothing(tmp_path: Path) -> None:
-    with process(tmp_path, f"127.0.0.1:{free_port()}", "--store", tmp_path / "a" / "s") as one:
+    with process(tmp_path, f"127.0.0.1:{free_port()}", "--out", tmp_path / "a" / "s") as one:
         one.wait("lost")
         one.child.send_signal(signal.SIGINT)
         assert one.child.wait(30) == 0
@@ -145,7 +145,7 @@ def test_a_stop_before_the_master_answers_leaves_nothing(tmp_path: Path) -> None
 def test_a_refusal_has_an_exit_code_and_a_reason(
     run: Run, tmp_path: Path, golden_master: GoldenMaster, line: LoopbackMaster
 ) -> None:
-    words = ("follow", line.address, "--store", tmp_path / "s", "--json", *sets(golden_master))
+    words = ("follow", line.address, "--out", tmp_path / "s", "--json", *sets(golden_master))
     assert run(*words, "--once").code == 0
     line.end = sum(golden_master.records[300])
     before = log_of(tmp_path / "s")
@@ -159,9 +159,9 @@ def test_a_refusal_has_an_exit_code_and_a_reason(
 def test_a_store_that_another_process_writes(
     run: Run, tmp_path: Path, golden_master: GoldenMaster, line: LoopbackMaster
 ) -> None:
-    with process(tmp_path, line.address, "--store", tmp_path / "s", *sets(golden_master)) as first:
+    with process(tmp_path, line.address, "--out", tmp_path / "s", *sets(golden_master)) as first:
         first.wait("caught_up", end=line.end)
-        result = run("follow", line.address, "--store", tmp_path / "s", "--once", "--json", *sets(golden_master))
+        result = run("follow", line.address, "--out", tmp_path / "s", "--once", "--json", *sets(golden_master))
         assert result.code == 6 and result.rows[0]["event"] == "refused" and result.rows[0]["reason"] == "store"
 
 
@@ -169,7 +169,7 @@ def test_a_store_that_another_process_writes(
 def test_a_signal_stops_it_cleanly(
     tmp_path: Path, golden_master: GoldenMaster, line: LoopbackMaster, number: int
 ) -> None:
-    with process(tmp_path, line.address, "--store", tmp_path / "s", *sets(golden_master)) as one:
+    with process(tmp_path, line.address, "--out", tmp_path / "s", *sets(golden_master)) as one:
         one.wait("caught_up", end=line.end)
         one.child.send_signal(number)
         assert one.child.wait(30) == 0
@@ -183,7 +183,7 @@ def test_kills_cost_nothing(run: Run, tmp_path: Path, golden_master: GoldenMaste
     chance, last = random.Random(5), len(golden_master.records) - 1
     line.end = 0
     for number in range(6):
-        with process(tmp_path, line.address, "--store", tmp_path / "s", "--ack", *sets(golden_master)) as one:
+        with process(tmp_path, line.address, "--out", tmp_path / "s", "--ack", *sets(golden_master)) as one:
             one.wait("connected")
             for step in range(4):
                 line.end = sum(golden_master.records[last * (4 * number + step + 1) // 24])
@@ -192,7 +192,7 @@ def test_kills_cost_nothing(run: Run, tmp_path: Path, golden_master: GoldenMaste
                 line.cut()
         assert golden_master.log.startswith(log_of(tmp_path / "s"))
     line.end = len(golden_master.log)
-    assert run("follow", line.address, "--store", tmp_path / "s", "--once", *sets(golden_master)).code == 0
+    assert run("follow", line.address, "--out", tmp_path / "s", "--once", *sets(golden_master)).code == 0
     assert log_of(tmp_path / "s") == golden_master.log.rstrip(b"\0")
     assert queue_units(tmp_path / "s") == golden_master.queue_units()
     assert run("verify", tmp_path / "s", *sets(golden_master)).code == 0

@@ -65,7 +65,7 @@ def test_a_brokers_tables_and_sizes(
     run: Run, tmp_path: Path, golden_master: GoldenMaster, line: LoopbackMaster
 ) -> None:
     with RemotingPeer(whole_broker(golden_master, line)) as peer:
-        words = ("follow", line.address, "--config-from", peer.address, "--store", tmp_path / "s", "--once", "--json")
+        words = ("follow", line.address, "--config-from", peer.address, "--out", tmp_path / "s", "--once", "--json")
         result = run(*words)
         assert (result.code, result.err) == (0, "")
         assert [row["event"] for row in result.rows] == [
@@ -90,7 +90,7 @@ def test_a_refused_master_changes_no_table(
     run: Run, tmp_path: Path, golden_master: GoldenMaster, line: LoopbackMaster
 ) -> None:
     with RemotingPeer(whole_broker(golden_master, line)) as peer:
-        words = ("follow", line.address, "--config-from", peer.address, "--store", tmp_path / "s", "--once", "--json")
+        words = ("follow", line.address, "--config-from", peer.address, "--out", tmp_path / "s", "--once", "--json")
         assert run(*words).code == 0
         (tmp_path / "s/config/topics.json").write_bytes(b'{"topicConfigTable":{"Own":{}}}')
         line.end = sum(golden_master.records[300])
@@ -113,7 +113,7 @@ def test_a_broker_that_refuses_ends_it_before_it_begins(
 ) -> None:
     with RemotingPeer(answer) as peer:
         words = ("--set", "mappedFileSizeCommitLog=65536", "--config-from", peer.address, "--json")
-        result = run("follow", line.address, "--store", tmp_path / "s", *words)
+        result = run("follow", line.address, "--out", tmp_path / "s", *words)
     assert result.code == 12 and [row.get("reason") for row in result.rows] == [reason]
     assert not (tmp_path / "s").exists() and line.reports == []
 
@@ -126,24 +126,24 @@ def test_a_copy_with_files_of_another_size_is_refused_before_a_byte_comes(
     wrong["mappedFileSizeCommitLog"] = golden_master.file_size * 2
     sets = [word for key, value in wrong.items() for word in ("--set", f"{key}={value}")]
     line.end = sum(golden_master.records[20])
-    assert run("follow", line.address, "--store", tmp_path / "s", "--once", *sets).code == 0
+    assert run("follow", line.address, "--out", tmp_path / "s", "--once", *sets).code == 0
     before, asked = log_of(tmp_path / "s"), list(line.reports)
     with RemotingPeer(whole_broker(golden_master, line)) as peer:
-        words = ("follow", line.address, "--store", tmp_path / "s", "--config-from", peer.address, "--json")
+        words = ("follow", line.address, "--out", tmp_path / "s", "--config-from", peer.address, "--json")
         result = run(*words)
         assert result.code == 12 and [row.get("reason") for row in result.rows] == ["geometry"]
         for size in (golden_master.file_size, golden_master.file_size * 2):
             assert f"have {size}" in result.err
         assert log_of(tmp_path / "s") == before and line.reports == asked
     with RemotingPeer(broker({**recorded(golden_master.version), 26: b""})) as silent:
-        words = ("follow", line.address, "--store", tmp_path / "s", "--config-from", silent.address, "--once")
+        words = ("follow", line.address, "--out", tmp_path / "s", "--config-from", silent.address, "--once")
         assert run(*words).code == 0, "a broker that does not tell"
 
 
 def test_a_broker_that_is_not_there(run: Run, tmp_path: Path, line: LoopbackMaster) -> None:
     with socket.create_server(("127.0.0.1", 0)) as one:
         nobody = f"127.0.0.1:{one.getsockname()[1]}"
-    result = run("follow", line.address, "--store", tmp_path / "s", "--config-from", nobody, "--once", "--json")
+    result = run("follow", line.address, "--out", tmp_path / "s", "--config-from", nobody, "--once", "--json")
     assert result.code == 2 and "--config-from" in result.err and not (tmp_path / "s").exists()
 
 
@@ -153,13 +153,13 @@ def test_brokers_whose_replication_port_does_not_answer_leave_no_directory(
     with socket.create_server(("127.0.0.1", 0)) as one:
         line.address = nobody = f"127.0.0.1:{one.getsockname()[1]}"
     with RemotingPeer(whole_broker(golden_master, line)) as peer:
-        words = ("follow", nobody, "--store", tmp_path / "s", "--config-from", peer.address, "--once", "--json")
+        words = ("follow", nobody, "--out", tmp_path / "s", "--config-from", peer.address, "--once", "--json")
         result = run(*words)
         assert result.code == 2 and "nobody answers there" in result.err
         assert [row["event"] for row in result.rows] == ["lost"]
         table = {"a": {"brokerAddrs": {"0": peer.address}, "cluster": "C"}}
         with RemotingPeer(broker({106: json.dumps({"brokerAddrTable": table}).encode()})) as names:
-            words = ("follow", "--namesrv", names.address, "--store", tmp_path / "{broker}", "--once", "--json")
+            words = ("follow", "--namesrv", names.address, "--out", tmp_path / "{broker}", "--once", "--json")
             assert run(*words).code == 2
             result = run(*words, "--broker", "z")
             assert result.code == 2 and "was not copied" in result.err
@@ -180,7 +180,7 @@ def test_all_brokers_of_a_name_server(
             "..": {"brokerAddrs": {"0": one.address}, "cluster": "E"},
         }
         with RemotingPeer(broker({106: json.dumps({"brokerAddrTable": table}).encode()})) as names:
-            words = ("follow", "--namesrv", names.address, "--store", tmp_path / "{broker}", "--once", "--json")
+            words = ("follow", "--namesrv", names.address, "--out", tmp_path / "{broker}", "--once", "--json")
             result = run(*words, "--cluster", "C")
             assert (result.code, result.err) == (0, "")
             assert {row["broker"] for row in result.rows} == {"a", "b"}
@@ -198,13 +198,13 @@ def test_all_brokers_of_a_name_server(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["h:1", "--namesrv", "h:2", "--store", "S/{broker}"], "either"),
-        (["--namesrv", "h:2", "--store", "S"], "{broker}"),
-        (["--namesrv", "h", "--store", "S/{broker}"], "HOST:PORT"),
-        (["--namesrv", "h:2", "--store", "S/{broker}", "--config-from", "h:1"], "--config-from"),
-        (["h:1", "--store", "S", "--cluster", "C"], "--namesrv"),
-        (["h:1", "--store", "S", "--broker", "b"], "--namesrv"),
-        (["h:1", "--store", "S", "--config-from", "h"], "HOST:PORT"),
+        (["h:1", "--namesrv", "h:2", "--out", "S/{broker}"], "either"),
+        (["--namesrv", "h:2", "--out", "S"], "{broker}"),
+        (["--namesrv", "h", "--out", "S/{broker}"], "HOST:PORT"),
+        (["--namesrv", "h:2", "--out", "S/{broker}", "--config-from", "h:1"], "--config-from"),
+        (["h:1", "--out", "S", "--cluster", "C"], "--namesrv"),
+        (["h:1", "--out", "S", "--broker", "b"], "--namesrv"),
+        (["h:1", "--out", "S", "--config-from", "h"], "HOST:PORT"),
     ],
 )
 def test_wrong_use(run: Run, tmp_path: Path, words: list[str], message: str) -> None:

@@ -17,7 +17,7 @@ from flintmq.forensics.verify.repair_hints import MENDS, NOTHING, in_place, mend
 from flintmq.forensics.verify.run import verify
 from tests.support.makers import patch
 
-COMMAND = r"(rm STORE/\w+ && )?flintmq (recover STORE|rebuild STORE --into DIR|salvage STORE (--into DIR|--in-place))"
+COMMAND = r"(rm STORE/\w+ && )?flintmq (recover STORE|rebuild STORE --out DIR|salvage STORE (--out DIR|--in-place))"
 
 
 def test_every_code_has_one():

@@ -88,7 +88,7 @@ def keys():
 )
 @pytest.mark.parametrize("limit", [{}, {"maxOffsetsPerTrigger": 120}], ids=["at once", "in bites"])
 def test_strict_fails_and_lenient_tells(damaged, text, limit, capsys):
-    with pytest.raises(StoreError, match=f"topic 'A', {text}: `flintmq rebuild --into DIR`"):
+    with pytest.raises(StoreError, match=f"topic 'A', {text}: `flintmq rebuild --out DIR`"):
         list(Query(damaged, **limit, **keys()).bites())
     capsys.readouterr()
     rows = [row for bite in Query(damaged, failOnDataLoss="false", **limit, **keys()).bites() for row in bite]

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
+from flintmq.cli.declare import Option
 from flintmq.cli.options import (
     JsonOption,
-    Peer,
     PeerOption,
     SetOption,
     SinceOption,
@@ -15,8 +15,7 @@ from flintmq.cli.options import (
     TopicsOption,
     UntilOption,
     examples,
-    into_option,
-    skip_damage_option,
+    out_option,
 )
 from flintmq.cli.output import output
 from flintmq.cli.text import note_lines, printable, size
@@ -28,21 +27,21 @@ if TYPE_CHECKING:
     from flintmq.forensics.salvage.into import Salvaged
 
 EPILOG = examples(
-    "flintmq copy /var/rocketmq/store --into /tmp/copied",
-    "flintmq copy /var/rocketmq/store --into /tmp/copied --topic Orders --since 2024-11-20 --json",
+    "flintmq copy /var/rocketmq/store --out /tmp/copied",
+    "flintmq copy /var/rocketmq/store --out /tmp/copied --topic Orders --since 2024-11-20 --json",
 )
 
 
 def command(
     store: StoreArgument,
-    into: Annotated[str, into_option("The copy: a directory, missing or empty, or a URL such as s3://BUCKET/KEY.")],
+    into: Annotated[str, out_option("The copy: a directory, missing or empty, or a URL such as s3://BUCKET/KEY.")],
     topic: TopicsOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
     skip_damage: Annotated[
-        bool, skip_damage_option("With a filter: skip damage, and report it at the end with exit code 1.")
+        bool, Option("--skip-damage", "With a filter: skip damage, and report it at the end with exit code 1.")
     ] = False,
-    peer: PeerOption = Peer.v533,
+    peer: PeerOption = "5.3.3",
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -63,7 +62,7 @@ def command(
         from flintmq.forensics.copy import copy_whole
 
         with out.progress("copy") as progress:
-            done = copy_whole(store, into, config, peer.value, progress)
+            done = copy_whole(store, into, config, peer, progress)
         out.result(done, _whole)
         return 1 if done.damages else 0
     from flintmq.forensics.copy import copy_some
@@ -71,7 +70,7 @@ def command(
 
     predicate = Predicate(topics=frozenset(topic) if topic else None, since=first, until=end)
     with out.progress("copy") as progress:
-        some = copy_some(store, into, predicate, config, peer.value, progress, not skip_damage)
+        some = copy_some(store, into, predicate, config, peer, progress, not skip_damage)
     out.result(some, _some)
     if not some.records:
         out.note("no message matches, so the copy has none; flintmq inspect shows the topics and times")

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Annotated, Any, Protocol
+from typing import TYPE_CHECKING, Annotated, Any, Literal, Protocol
 
 from flintmq import hooks
 from flintmq.cli.declare import Argument, Option
-from flintmq.cli.options import CatalogOption, JsonOption, SetOption, examples
+from flintmq.cli.options import JsonOption, SetOption, catalog_option, examples
 from flintmq.cli.output import Output, dumps, output
+from flintmq.cli.terminal import verdict
 from flintmq.cli.text import iso, printable, size
 from flintmq.cli.values import store_config
 
@@ -40,27 +40,18 @@ class Compared(Protocol):
         """Return the counts, for programs."""
 
 
-class Way(enum.StrEnum):
-    """The way of finding the counterpart of a record."""
-
-    auto = "auto"
-    offset = "offset"
-    message = "message"
-
-
-AArgument = Annotated[str, Argument(metavar="A", show_default=False, help="A store's directory, or its URL.")]
-BArgument = Annotated[
-    str, Argument(metavar="B", show_default=False, help="The other store, or the table of exports of A.")
-]
-ByOption = Annotated[
-    Way, Option("--by", metavar="WAY", help="offset: a slave or a copy; message: a store that was moved; or auto.")
-]
+Way = Literal["auto", "offset", "message"]
+"""The way of finding the counterpart of a record."""
+AArgument = Annotated[str, Argument("A", "A store's directory, or its URL.")]
+BArgument = Annotated[str, Argument("B", "The other store, or the table of exports of A.")]
+ByOption = Annotated[Way, Option("--by WAY", "offset: a slave or a copy; message: a store that was moved; or auto.")]
+CatalogOption = Annotated[str | None, catalog_option("Of an Iceberg table B")]
 
 
 def command(
     a: AArgument,
     b: BArgument,
-    by: ByOption = Way.auto,
+    by: ByOption = "auto",
     catalog: CatalogOption = None,
     settings: SetOption = None,
     as_json: JsonOption = False,
@@ -79,7 +70,7 @@ def command(
     if exit_code is not None:
         return exit_code
     with out.progress("comparing") as progress:
-        found = compare(a, b, config, by.value, progress)
+        found = compare(a, b, config, by, progress)
     print_stores(out, found)
     return found.exit_code
 
@@ -104,7 +95,7 @@ def _text(found: Comparison) -> Iterator[str]:
     else:
         yield f"compared {found.messages[0]} messages of a and {found.messages[1]} of b, by topic, queue and offset"
     yield from runs_and_notes(found)
-    yield f"result   {_result(found)}"
+    yield f"{verdict('result', found.equal)}   {_result(found)}"
 
 
 def runs_and_notes(found: Compared) -> Iterator[str]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from flintmq import hooks
 from flintmq.cli.options import JsonOption, SetOption, broker_conf_option, examples
 from flintmq.cli.output import output
+from flintmq.cli.terminal import FAINT, GREEN, RED, YELLOW, TextTable, paint
 from flintmq.cli.text import printable
 from flintmq.cli.values import store_config
 
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from flintmq.cli.installation import Diagnosis
 
 EPILOG = examples("flintmq doctor", "flintmq doctor --config broker.conf", "flintmq doctor --json")
+COLOURS = {"ok": GREEN, "missing": YELLOW, "slow": YELLOW, "no effect": YELLOW, "broken": RED}
 
 
 def command(
@@ -37,15 +39,9 @@ def command(
     return 0 if diagnosis.healthy else 1
 
 
-def _render(diagnosis: Diagnosis) -> Iterable[Any]:
-    from rich.table import Table
-    from rich.text import Text
-
-    table = Table(box=None, show_header=False, pad_edge=False)
-    styles = {"ok": "green", "missing": "yellow", "slow": "yellow", "no effect": "yellow", "broken": "bold red"}
+def _render(diagnosis: Diagnosis) -> Iterable[TextTable]:
+    table = TextTable()
     for check in diagnosis.checks:
-        found = Text(printable(check.found))
-        if check.advice:
-            found.append(f"\n-> {printable(check.advice)}", style="dim")
-        table.add_row(Text(check.name), Text(check.state, style=styles[check.state]), found)
+        advice = "\n" + paint(FAINT, f"-> {printable(check.advice)}") if check.advice else ""
+        table.add_row(check.name, paint(COLOURS[check.state], check.state), printable(check.found) + advice)
     yield table

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import sys
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated
 
 from flintmq.cli.declare import Argument, Option
 from flintmq.cli.options import JsonOption, SetOption, examples, limit_option
 from flintmq.cli.output import dumps, output
+from flintmq.cli.terminal import BOLD, CYAN, FAINT, RED, paint
 from flintmq.cli.text import printable, shorten_text, size
 from flintmq.cli.values import parse_position, store_config
 
@@ -28,20 +27,11 @@ TEXT_CHARS = 160
 
 
 def command(
-    file: Annotated[str, Argument(metavar="FILE", show_default=False, help="Any file of a store.")],
-    at: Annotated[
-        str | None,
-        Option(
-            "--at", metavar="POSITION", show_default=False, help="Explain in full what covers this byte of the file."
-        ),
-    ] = None,
-    kind: Annotated[
-        str | None,
-        Option("--as", metavar="KIND", show_default=False, help="Its kind, if its path does not show it."),
-    ] = None,
+    file: Annotated[str, Argument("FILE", "Any file of a store.")],
+    at: Annotated[str | None, Option("--at POSITION", "Explain in full what covers this byte of the file.")] = None,
+    kind: Annotated[str | None, Option("--as KIND", "Its kind, if its path does not show it.")] = None,
     limit: Annotated[
-        int | None,
-        limit_option("-n", help="Units with a line of their own (10); with --at those after it (2)."),
+        int | None, limit_option("Units with a line of their own (10); with --at those after it (2).")
     ] = None,
     settings: SetOption = None,
     as_json: JsonOption = False,
@@ -62,7 +52,7 @@ def command(
 
     out = output(as_json)
     with explain(file, position, kind=kind, limit=limit, config=store_config(settings)) as found:
-        out.lines(map(_json, found.lines) if as_json else _text(found, _Paint(_coloured())))
+        out.lines(map(_json, found.lines) if as_json else _text(found))
     return 1 if found.problems else 0
 
 
@@ -82,53 +72,35 @@ def _json(line: Line) -> str:
     )
 
 
-def _coloured() -> bool:
-    """Return whether stdout is a terminal with colours and NO_COLOR is unset (no-color.org)."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
-
-
-class _Paint:
-    """Adds colours, if they are wanted."""
-
-    def __init__(self, wanted: bool) -> None:
-        self.wanted = wanted
-
-    def __call__(self, code: str, text: str) -> str:
-        return f"\x1b[{code}m{text}\x1b[0m" if self.wanted and text else text
-
-
-BOLD, FAINT, RED, CYAN = "1", "2", "1;31", "36"
-
-
-def _text(found: Explained, paint: _Paint) -> Iterator[str]:
+def _text(found: Explained) -> Iterator[str]:
     from flintmq.forensics.explain.file_kinds import KINDS
 
     place = found.place
-    yield _fact("file", found.path, paint)
-    yield _fact("kind", f"{KINDS[place.kind]}, {place.how}", paint)
+    yield _fact("file", found.path)
+    yield _fact("kind", f"{KINDS[place.kind]}, {place.how}")
     begins = f", offset {place.start} in its queue of files" if place.start is not None else ""
     exact = f" ({size(found.size)})" if found.size >= 1024 else ""
-    yield _fact("size", f"{found.size} bytes{exact}{begins}", paint)
+    yield _fact("size", f"{found.size} bytes{exact}{begins}")
     unit, empty = "", True
     width = len(str(max(found.size - 1, 0)))
     for line in found.lines:
         parts = line.unit if line.name != line.unit.partition(" ")[0] else ""  # empty: a unit in one line
         yield from [""] if empty or parts != unit else []
         unit, empty = parts, False
-        yield from _line(line, width, paint)
+        yield from _line(line, width)
     if not empty:
         yield ""
     for name, text in found.found:
-        yield _fact(name, text, paint)
+        yield _fact(name, text)
     if found.first is not None:
         more = f" ({found.problems} in all)" if found.problems > 1 else ""
         position, problem = found.first
         yield f"{paint(RED, 'wrong   ')}  position {position}: {printable(problem)}{more}"
     for step in found.steps:
-        yield _fact("next", step, paint)
+        yield _fact("next", step)
 
 
-def _fact(name: str, text: str, paint: _Paint) -> str:
+def _fact(name: str, text: str) -> str:
     return f"{paint(BOLD, f'{name:<8}')}  {printable(text)}"
 
 
@@ -137,7 +109,7 @@ def _end_of(name: str) -> str:
     return name if len(name) <= NAME_CHARS else "…" + name[1 - NAME_CHARS :]
 
 
-def _line(line: Line, width: int, paint: _Paint) -> Iterator[str]:
+def _line(line: Line, width: int) -> Iterator[str]:
     """Yield position, length, bytes, name, value and meaning, then a problem in its own line."""
     shown = line.data[:HEX_BYTES].hex() + (".." if line.length > HEX_BYTES else "")
     name, text = _end_of(printable(line.name)), shorten_text(printable(line.text), TEXT_CHARS)

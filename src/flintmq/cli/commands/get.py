@@ -20,12 +20,10 @@ EPILOG = examples(
 def command(
     store: StoreArgument,
     topic: TopicArgument,
-    queue_id: Annotated[int, Argument(metavar="QUEUE", show_default=False, help="The queue's number.")],
-    queue_offset: Annotated[
-        int, Argument(metavar="OFFSET", min=0, show_default=False, help="The message's place in the queue.")
-    ],
+    queue_id: Annotated[int, Argument("QUEUE", "The queue's number.")],
+    queue_offset: Annotated[int, Argument("OFFSET", "The message's place in the queue.", min=0)],
     raw: Annotated[
-        bool, Option("--raw", help="Write the body's bytes as they are, and nothing else. Not to a terminal.")
+        bool, Option("--raw", "Write the body's bytes as they are, and nothing else. Not to a terminal.")
     ] = False,
     decompress: DecompressOption = False,
     settings: SetOption = None,

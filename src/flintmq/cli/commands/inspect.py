@@ -8,13 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from flintmq.cli.options import JsonOption, SetOption, StoresArgument, examples
 from flintmq.cli.output import dumps, output
-from flintmq.cli.table import plain_table, plain_text
+from flintmq.cli.terminal import TextTable
 from flintmq.cli.text import duration, iso, near, printable, shorten_text, size
 from flintmq.cli.values import store_config, stores_given
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
     from flintmq.cluster.member import Member
     from flintmq.forensics.cluster_figures import ClusterGroup, ClusterTopic
     from flintmq.forensics.inspect import (
@@ -101,15 +99,15 @@ def _render_many(found: Sequence[tuple[Member, StoreFigures]]) -> Iterator[Any]:
         yield f"and {len(groups) - TOPICS_SHOWN} groups with less lag (--json shows all)"
     for member, figures in found:
         for note in figures.content.notes[:TOPICS_SHOWN]:
-            yield plain_text(f"note {note.code} ({printable(member.broker)}): {printable(note.text)}")
+            yield f"note {note.code} ({printable(member.broker)}): {printable(note.text)}"
 
 
-def _brokers(found: Sequence[tuple[Member, StoreFigures]]) -> Table:
-    table = plain_table("broker", "store", "state", "log>", "messages>", "topics>", "stored", "next deletion")
+def _brokers(found: Sequence[tuple[Member, StoreFigures]]) -> TextTable:
+    table = TextTable("broker", "store", "state", "log>", "messages>", "topics>", "stored", "next deletion")
     for member, figures in found:
         one, plan = figures.content, figures.retention
         state = "in use" if one.live else "stopped cleanly" if one.clean else "not stopped cleanly"
-        names = (plain_text(shorten_text(printable(text), NAME_CHARS)) for text in (member.broker, near(member.path)))
+        names = (shorten_text(printable(text), NAME_CHARS) for text in (member.broker, near(member.path)))
         numbers = (size(one.log.end - one.log.begin), str(one.messages), str(len(one.topics)))
         table.add_row(*names, state, *numbers, _times(one.log), "unknown" if plan is None else _next_deletion(plan))
     return table
@@ -119,23 +117,23 @@ def _next_deletion(plan: RetentionPlan) -> str:
     return "none" if plan.next_when is None else f"{iso(plan.next_when)} ({size(plan.next_bytes)})"
 
 
-def _topics_of_many(topics: Sequence[ClusterTopic]) -> Table:
-    table = plain_table("topic", "brokers>", "queues>", "messages>", "largest queue>")
+def _topics_of_many(topics: Sequence[ClusterTopic]) -> TextTable:
+    table = TextTable("topic", "brokers>", "queues>", "messages>", "largest queue>")
     for topic in topics:
         numbers = (topic.brokers, topic.queues, topic.messages)
         share = f"{100 * topic.largest / topic.messages:.0f} %" if topic.messages else ""
-        table.add_row(plain_text(shorten_text(printable(topic.name), NAME_CHARS)), *map(str, numbers), share)
+        table.add_row(shorten_text(printable(topic.name), NAME_CHARS), *map(str, numbers), share)
     return table
 
 
-def _groups_of_many(groups: Sequence[ClusterGroup]) -> Table:
-    table = plain_table("group", "brokers>", "lag>", "oldest unread", "unread and next to go>")
+def _groups_of_many(groups: Sequence[ClusterGroup]) -> TextTable:
+    table = TextTable("group", "brokers>", "lag>", "oldest unread", "unread and next to go>")
     for group in groups:
         oldest = "" if group.oldest_ms is None else iso(group.oldest_ms)
         if group.name is None:
             table.add_row("- (topics without a group)", "", "", "", str(group.goes))
         else:
-            name = plain_text(shorten_text(printable(group.name), NAME_CHARS))
+            name = shorten_text(printable(group.name), NAME_CHARS)
             table.add_row(name, str(group.brokers), str(group.lag), oldest, str(group.goes))
     return table
 
@@ -169,11 +167,11 @@ def _named(what: str, names: Sequence[str]) -> Iterator[Any]:
     if names:
         shown = ", ".join(shorten_text(printable(name), NAME_CHARS) for name in names[:NAMES_SHOWN])
         more = f", and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
-        yield plain_text(f"{what}: {shown}{more}")
+        yield f"{what}: {shown}{more}"
 
 
-def _overview(found: Inspection) -> Table:
-    table = plain_table(header=False)
+def _overview(found: Inspection) -> TextTable:
+    table = TextTable()
     state = "stopped cleanly" if found.clean else "not stopped cleanly (abort is there)"
     queues = sum(len(topic.queues) for topic in found.topics)
     rows = [
@@ -190,7 +188,7 @@ def _overview(found: Inspection) -> Table:
         timer = found.timer
         rows.append(("timer", f"{timer.log_files} log files, delivered up to {iso(timer.last_read_time)}"))
     for name, value in rows:
-        table.add_row(name, plain_text(value))
+        table.add_row(name, value)
     return table
 
 
@@ -228,14 +226,12 @@ def _time(ms: int) -> str:
     return iso(ms) if ms else "never"
 
 
-def _topics(topics: Sequence[TopicSummary]) -> Table:
-    table = plain_table("topic", "type", "messages>", "queues>", "queue offsets")
+def _topics(topics: Sequence[TopicSummary]) -> TextTable:
+    table = TextTable("topic", "type", "messages>", "queues>", "queue offsets")
     for topic in sorted(topics, key=lambda topic: -topic.messages)[:TOPICS_SHOWN]:
         name = printable(topic.name) + (" (not configured)" if topic.configured is False else "")
         numbers = (str(topic.messages), str(len(topic.queues)))
-        table.add_row(
-            plain_text(shorten_text(name, NAME_CHARS)), topic.type, *numbers, plain_text(_offsets(topic.queues))
-        )
+        table.add_row(shorten_text(name, NAME_CHARS), topic.type, *numbers, _offsets(topic.queues))
     return table
 
 
@@ -244,24 +240,24 @@ def _offsets(queues: Sequence[QueueSummary]) -> str:
     return ", ".join(shown) + (f", and {len(queues) - QUEUES_SHOWN} more" if len(queues) > QUEUES_SHOWN else "")
 
 
-def _groups(groups: Sequence[GroupSummary]) -> Table:
-    table = plain_table("group", "lag>", "topic", "committed offsets (queue: offset of max)")
+def _groups(groups: Sequence[GroupSummary]) -> TextTable:
+    table = TextTable("group", "lag>", "topic", "committed offsets (queue: offset of max)")
     for group in groups[:TOPICS_SHOWN]:
-        name = plain_text(shorten_text(printable(group.name), NAME_CHARS))
+        name = shorten_text(printable(group.name), NAME_CHARS)
         for topic in sorted({offset.topic for offset in group.offsets})[:TOPICS_SHOWN]:
             mine = [offset for offset in group.offsets if offset.topic == topic]
             places = ", ".join(f"{o.queue_id}: {o.offset} of {o.max_offset}" for o in mine[:QUEUES_SHOWN])
             lag = str(sum(offset.lag for offset in mine))
-            table.add_row(name, lag, plain_text(shorten_text(printable(topic), NAME_CHARS)), plain_text(places))
+            table.add_row(name, lag, shorten_text(printable(topic), NAME_CHARS), places)
     return table
 
 
-def _index(found: Inspection) -> Table:
-    table = plain_table("index file", "keys>", "log offsets", "stored")
+def _index(found: Inspection) -> TextTable:
+    table = TextTable("index file", "keys>", "log offsets", "stored")
     if len(found.index) > INDEX_SHOWN:
         table.add_row(f"{len(found.index) - INDEX_SHOWN} before", "", "", "")
     for file in found.index[-INDEX_SHOWN:]:
         offsets = f"{file.begin_offset} to {file.end_offset}"
         times = f"{iso(file.begin_time)} to {iso(file.end_time)}"
-        table.add_row(plain_text(printable(file.name)), str(file.items), offsets, times)
+        table.add_row(printable(file.name), str(file.items), offsets, times)
     return table

@@ -29,22 +29,14 @@ BLOCK = 1 << 20
 
 
 def command(
-    store: Annotated[
-        str,
-        Argument(metavar="STORE", show_default=False, help="The store's directory; created if missing."),
-    ],
+    store: Annotated[str, Argument("STORE", "The store's directory; created if missing.")],
     topic: TopicArgument,
-    body: Annotated[
-        str | None,
-        Argument(metavar="BODY", show_default=False, help="The body; without it, standard input.", may_be_empty=True),
-    ] = None,
-    queue_id: Annotated[int, Option("--queue", metavar="N", min=0, max=0x7FFFFFFF, help="The queue's number.")] = 0,
-    tag: Annotated[str | None, Option("--tag", metavar="TAG", help="The message's tags.", text=True)] = None,
-    key: Annotated[
-        str | None, Option("--key", metavar="KEYS", help="Its keys, separated by spaces.", text=True)
-    ] = None,
-    lines: Annotated[bool, Option("--lines", help="Each line of standard input is a message.")] = False,
-    no_unique_key: Annotated[bool, Option("--no-unique-key", help="Give messages no unique key (msg_id).")] = False,
+    body: Annotated[str | None, Argument("BODY", "The body; without it, standard input.", may_be_empty=True)] = None,
+    queue_id: Annotated[int, Option("--queue N", "The queue's number.", min=0, max=0x7FFFFFFF)] = 0,
+    tag: Annotated[str | None, Option("--tag TAG", "The message's tags.", text=True)] = None,
+    key: Annotated[str | None, Option("--key KEYS", "Its keys, separated by spaces.", text=True)] = None,
+    lines: Annotated[bool, Option("--lines", "Each line of standard input is a message.")] = False,
+    no_unique_key: Annotated[bool, Option("--no-unique-key", "Give messages no unique key (msg_id).")] = False,
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:

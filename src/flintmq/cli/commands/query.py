@@ -28,10 +28,10 @@ EPILOG = examples(
 def command(
     store: StoreArgument,
     topic: TopicArgument,
-    key: Annotated[str, Argument(metavar="KEY", show_default=False, help="A key, or a unique message id.", text=True)],
+    key: Annotated[str, Argument("KEY", "A key, or a unique message id.", text=True)],
     since: SinceOption = None,
     until: UntilOption = None,
-    limit: Annotated[int, Option("--limit", "-n", metavar="N", min=1, help="At most the N newest.")] = 64,
+    limit: Annotated[int, Option("--limit -n N", "At most the N newest.", min=1)] = 64,
     decompress: DecompressOption = False,
     settings: SetOption = None,
     as_json: JsonOption = False,

@@ -2,26 +2,23 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from flintmq import hooks
-from flintmq.cli.command import need
 from flintmq.cli.declare import Option
 from flintmq.cli.options import (
-    Access,
     AccessOption,
-    IntoOption,
     JsonOption,
     MasterOption,
-    Peer,
+    OutOption,
     PeerOption,
     SetOption,
     StoreArgument,
     examples,
 )
 from flintmq.cli.output import output
+from flintmq.cli.parser import need
 from flintmq.cli.text import note_lines, printable, size
 from flintmq.cli.values import store_config
 from flintmq.errors import UsageError
@@ -30,27 +27,22 @@ if TYPE_CHECKING:
     from flintmq.forensics.rebuild import Rebuilt
 
 EPILOG = examples(
-    "flintmq rebuild /var/rocketmq/store --into /tmp/rebuilt",
-    "flintmq rebuild /var/rocketmq/store --into /tmp/rebuilt --peer 5.4.0 --json",
+    "flintmq rebuild /var/rocketmq/store --out /tmp/rebuilt",
+    "flintmq rebuild /var/rocketmq/store --out /tmp/rebuilt --peer 5.4.0 --json",
 )
-
-
-class Engine(enum.StrEnum):
-    """The engine that does the work."""
-
-    local = "local"
-    spark = "spark"
+Engine = Literal["local", "spark"]
+"""The engine that does the work."""
 
 
 def command(
     store: StoreArgument,
-    into: IntoOption,
+    into: OutOption,
     engine: Annotated[
-        Engine, Option("--engine", metavar="ENGINE", help="local (one process) or spark; the bytes are the same.")
-    ] = Engine.local,
-    peer: PeerOption = Peer.v533,
+        Engine, Option("--engine ENGINE", "local (one process) or spark; the bytes are the same.")
+    ] = "local",
+    peer: PeerOption = "5.3.3",
     master: MasterOption = None,
-    access: AccessOption = Access.pread,
+    access: AccessOption = "pread",
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -61,20 +53,20 @@ def command(
     move the store's own directories away and the new ones in. Damage in the log is an error: rebuild does not decide
     which messages may be lost.
     """
-    if master is not None and engine is not Engine.spark:
+    if master is not None and engine != "spark":
         raise UsageError("--master belongs to --engine spark")
     from flintmq.storage.store_url import outside_store
 
     out, config = output(as_json), store_config(settings)
     into = outside_store(into, store, config)  # before Spark starts
-    if engine is Engine.spark:
+    if engine == "spark":
         need("pyspark", "spark")
-        done = hooks.load("rebuild_on_spark")(out, master, store, into, config, peer.value, access.value)
+        done = hooks.load("rebuild_on_spark")(out, master, store, into, config, peer, access)
     else:
         from flintmq.forensics.rebuild import rebuild
 
         with out.progress("rebuild") as progress:
-            done = rebuild(store, into, config, peer.value, progress, access.value)
+            done = rebuild(store, into, config, peer, progress, access)
     out.result(done, lambda value: _render(value, into))
     return 0
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from typing import Annotated, Any
 
 from flintmq.cli.declare import Option
-from flintmq.cli.options import JsonOption, SetOption, StoreArgument, examples
+from flintmq.cli.options import JsonOption, LocalStoreArgument, SetOption, examples
 from flintmq.cli.output import output
 from flintmq.cli.values import store_config
 
@@ -17,13 +17,13 @@ EPILOG = examples(
 
 
 def command(
-    store: StoreArgument,
-    dry_run: Annotated[bool, Option("--dry-run", help="Report what recovery would truncate.")] = False,
+    store: LocalStoreArgument,
+    dry_run: Annotated[bool, Option("--dry-run", "Report what recovery would truncate.")] = False,
     accept_lost_log: Annotated[
         bool,
         Option(
             "--accept-lost-log",
-            help="Log files that were flushed and are missing at the end are lost for good: continue without them. "
+            "Log files that were flushed and are missing at the end are lost for good: continue without them. "
             "Queues, index and consumer offsets go back to the present end of the log.",
         ),
     ] = False,

@@ -10,14 +10,13 @@ from typing import TYPE_CHECKING, Annotated, Any
 from flintmq.cli.declare import Option
 from flintmq.cli.options import JsonOption, SetOption, StoreArgument, broker_conf_option, examples
 from flintmq.cli.output import output
-from flintmq.cli.table import plain_table, plain_text
+from flintmq.cli.terminal import TextTable
 from flintmq.cli.text import duration, iso, printable, shorten_text, size
 from flintmq.cli.values import parse_time, store_config
 
 if TYPE_CHECKING:
     from flintmq.forensics.retention_plan import FileFate, RetentionPlan, Unread
 
-HELP = "Deletion of old files, and of files on a full disk."
 EPILOG = examples(
     "flintmq retention explain /var/rocketmq/store --set fileReservedTime=48",
     "flintmq retention explain /var/rocketmq/store --at now --used 88 --json",
@@ -29,20 +28,9 @@ NAME_CHARS = 40
 
 def command(
     store: StoreArgument,
-    at: Annotated[
-        str | None,
-        Option("--at", metavar="TIME", show_default=False, help="Predict for TIME, with the present files."),
-    ] = None,
+    at: Annotated[str | None, Option("--at TIME", "Predict for TIME, with the present files.")] = None,
     used: Annotated[
-        int | None,
-        Option(
-            "--used",
-            metavar="PERCENT",
-            min=0,
-            max=100,
-            show_default=False,
-            help="Predict for a disk that is PERCENT full.",
-        ),
+        int | None, Option("--used PERCENT", "Predict for a disk that is PERCENT full.", min=0, max=100)
     ] = None,
     config: Annotated[str | None, broker_conf_option("The broker's configuration, broker.conf.")] = None,
     settings: SetOption = None,
@@ -65,20 +53,15 @@ def command(
     return int(plan.damaged)
 
 
-COMMANDS = {"explain": (command, EPILOG)}
-
-
 def _render(plan: RetentionPlan) -> Iterator[Any]:
     rules = plan.rules
     hours = ", ".join(f"{hour:02d}" for hour in rules["hours"]) or "none: never"
     if rules["no_hours"]:
         hours += f" ({printable(', '.join(map(repr, rules['no_hours'][:SHOWN])))}: no hour of the day)"
     force = f"above {rules['force_at']} % whatever its age" if rules["may_force"] else "never before it is old"
-    yield plain_text(f"store  {printable(plan.root)}")
-    yield plain_text(f"at     {_local(plan.at)}")
-    yield plain_text(
-        f"rules  a file goes {rules['reserved_hours']} h after it was last written, in the hours {hours}, and at any"
-    )
+    yield f"store  {printable(plan.root)}"
+    yield f"at     {_local(plan.at)}"
+    yield f"rules  a file goes {rules['reserved_hours']} h after it was last written, in the hours {hours}, and at any"
     yield f"       hour above {rules['delete_at']} % of the disk; {force}; {rules['at_once']} at a time"
     yield f"disk   {plan.used} % used" + (": puts are refused" if plan.refuses_puts else "")
     yield (
@@ -86,7 +69,7 @@ def _render(plan: RetentionPlan) -> Iterator[Any]:
         if plan.now
         else "now    no cleaning: not an hour of deleteWhen, and no lack of space"
     )
-    yield plain_text(_next(plan))
+    yield _next(plan)
     yield ""
     yield _files(plan)
     if len(plan.files) > SHOWN:
@@ -103,7 +86,7 @@ def _render(plan: RetentionPlan) -> Iterator[Any]:
             "group that has an offset for its topic"
         )
     for text in (*plan.unknown, *(one.text for one in plan.undelivered)):
-        yield plain_text(f"note   {printable(text)}")
+        yield f"note   {printable(text)}"
 
 
 def _next(plan: RetentionPlan) -> str:
@@ -124,7 +107,7 @@ def _local(ms: int) -> str:
 
 
 def _files(plan: RetentionPlan) -> Any:
-    found = plain_table("file", "size>", "last written", "goes", "why")
+    found = TextTable("file", "size>", "last written", "goes", "why")
     for fate in plan.files[:SHOWN]:
         written = "unknown" if fate.written is None else iso(fate.written)
         found.add_row(os.path.basename(fate.file), size(fate.size), written, _when(fate, plan), fate.rule)
@@ -138,11 +121,9 @@ def _when(fate: FileFate, plan: RetentionPlan) -> str:
 
 
 def _groups(rows: list[Unread]) -> Any:
-    found = plain_table("unread by group", "topic", "queue>", "committed>", "goes>", "of it unread>")
+    found = TextTable("unread by group", "topic", "queue>", "committed>", "goes>", "of it unread>")
     for row in rows:
         group = "-" if row.group is None else shorten_text(printable(row.group), NAME_CHARS)
         numbers = ("none" if row.committed is None else str(row.committed), str(row.messages), str(row.unread))
-        found.add_row(
-            plain_text(group), plain_text(shorten_text(printable(row.topic), NAME_CHARS)), str(row.queue_id), *numbers
-        )
+        found.add_row(group, shorten_text(printable(row.topic), NAME_CHARS), str(row.queue_id), *numbers)
     return found

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING, Annotated, Any
 
 from flintmq.cli.declare import Option
-from flintmq.cli.options import PAGES, JsonOption, Peer, PeerOption, SetOption, StoreArgument, examples, into_option
+from flintmq.cli.options import PAGES, JsonOption, PeerOption, SetOption, StoreArgument, examples, out_option
 from flintmq.cli.output import Output, output
 from flintmq.cli.text import note_lines, printable, size
 from flintmq.cli.values import store_config
@@ -19,29 +19,26 @@ if TYPE_CHECKING:
     from flintmq.forensics.salvage.into import Salvaged
 
 EPILOG = examples(
-    "flintmq salvage /var/rocketmq/store --into /tmp/saved",
-    "flintmq copy /var/rocketmq/store --into /tmp/copy && flintmq salvage /tmp/copy --in-place --yes",
+    "flintmq salvage /var/rocketmq/store --out /tmp/saved",
+    "flintmq copy /var/rocketmq/store --out /tmp/copy && flintmq salvage /tmp/copy --in-place --yes",
 )
 SHOWN = 20  # changes listed one by one
 
 
 def command(
     store: StoreArgument,
-    into: Annotated[
-        str | None,
-        into_option("Write a new store into this new directory."),
-    ] = None,
-    in_place: Annotated[bool, Option("--in-place", help="Mend the store itself; --undo reverts it.")] = False,
-    dry_run: Annotated[bool, Option("--dry-run", help="With --in-place: report the changes, make none.")] = False,
-    yes: Annotated[bool, Option("--yes", help="With --in-place or --undo: do not ask.")] = False,
-    undo: Annotated[bool, Option("--undo", help="Revert all changes of --in-place.")] = False,
-    peer: PeerOption = Peer.v533,
+    into: Annotated[str | None, out_option("Write a new store into this new directory.")] = None,
+    in_place: Annotated[bool, Option("--in-place", "Mend the store itself; --undo reverts it.")] = False,
+    dry_run: Annotated[bool, Option("--dry-run", "With --in-place: report the changes, make none.")] = False,
+    yes: Annotated[bool, Option("--yes", "With --in-place or --undo: do not ask.")] = False,
+    undo: Annotated[bool, Option("--undo", "Revert all changes of --in-place.")] = False,
+    peer: PeerOption = "5.3.3",
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
     """Recover the intact messages of a damaged store. Stop the broker before.
 
-    --into writes every intact record into a new store, with new offsets in order; queues, index, configuration and
+    --out writes every intact record into a new store, with new offsets in order; queues, index, configuration and
     committed offsets follow, and salvage.jsonl in it maps old to new and lists the losses. The old store is only read.
 
     --in-place makes the least change after which a broker starts: damaged ranges of the log are copied to quarantine/
@@ -49,7 +46,7 @@ def command(
     offsets; queues, index and small files are mended. It asks before; the next run finishes a killed one.
     """
     if (into is not None) + in_place + undo != 1:
-        raise UsageError("give one of: --into DIR (a new store), --in-place (the store itself), --undo")
+        raise UsageError("give one of: --out DIR (a new store), --in-place (the store itself), --undo")
     if (dry_run and not in_place) or (yes and into is not None):
         raise UsageError("--dry-run belongs to --in-place, --yes to --in-place and --undo")
     out, config = output(as_json), store_config(settings)
@@ -57,10 +54,10 @@ def command(
         from flintmq.forensics.salvage.into import salvage_into
 
         with out.progress("salvage") as progress:
-            done = salvage_into(store, into, config, peer.value, progress)
+            done = salvage_into(store, into, config, peer, progress)
         out.result(done, _salvaged)
         return 0
-    return _undo(store, config, yes, out) if undo else _in_place(store, config, peer.value, dry_run, yes, out)
+    return _undo(store, config, yes, out) if undo else _in_place(store, config, peer, dry_run, yes, out)
 
 
 def _in_place(store: str, config: StoreConfig, peer: str, dry_run: bool, yes: bool, out: Output) -> int:

@@ -146,19 +146,9 @@ def command(
     until: UntilOption = None,
     tag: TagOption = None,
     key: Annotated[
-        list[str] | None,
-        Option(
-            "--key",
-            metavar="K",
-            show_default=False,
-            help="Only messages with this key or unique id. May be repeated.",
-            text=True,
-        ),
+        list[str] | None, Option("--key K", "Only messages with this key or unique id. May be repeated.", text=True)
     ] = None,
-    grep: Annotated[
-        str | None,
-        Option("--grep", metavar="TEXT", show_default=False, help="Only messages whose body holds this text."),
-    ] = None,
+    grep: Annotated[str | None, Option("--grep TEXT", "Only messages whose body holds this text.")] = None,
     limit: LimitOption = None,
     template: Annotated[str | None, template_option("A line of your own, such as '{topic} {body}'.")] = None,
     decompress: DecompressOption = False,

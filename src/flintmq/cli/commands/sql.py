@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Annotated, Any
 from flintmq.cli import signals
 from flintmq.cli.declare import Argument, Option
 from flintmq.cli.options import (
-    Access,
     AccessOption,
     DecompressOption,
     JsonOption,
@@ -17,7 +16,9 @@ from flintmq.cli.options import (
     SkipDamageOption,
     StoresArgument,
     UntilOption,
+    catalog_option,
     examples,
+    out_option,
     topics_option,
 )
 from flintmq.cli.output import Output, output, report_damage
@@ -34,56 +35,35 @@ if TYPE_CHECKING:
 
 EPILOG = examples(
     'flintmq sql /var/rocketmq/store "select topic, count(*) from messages group by 1"',
-    'flintmq sql /var/rocketmq/store "select keys, decode(body) as body from messages" --topic Orders --output o.csv',
+    'flintmq sql /var/rocketmq/store "select keys, decode(body) as body from messages" --topic Orders --out o.csv',
 )
 SUFFIXES = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet", ".txt": "table"}
 
 
 def command(
     stores: StoresArgument,
-    question: Annotated[
-        str, Argument(metavar="QUERY", show_default=False, help="SQL about messages, queues and offsets.", text=True)
-    ],
+    question: Annotated[str, Argument("QUERY", "SQL about messages, queues and offsets.", text=True)],
     topic: Annotated[list[str] | None, topics_option("Only messages of this topic. May be repeated.")] = None,
     since: SinceOption = None,
     until: UntilOption = None,
     kind: Annotated[
-        str | None,
-        Option(
-            "--format",
-            metavar="FORM",
-            show_default=False,
-            help="table, csv, json or parquet; else by the suffix of FILE, else table.",
-        ),
+        str | None, Option("--format FORM", "table, csv, json or parquet; else by the suffix of FILE, else table.")
     ] = None,
-    target: Annotated[
-        str | None,
-        Option("--output", metavar="FILE", show_default=False, help="A new file for the whole answer."),
-    ] = None,
+    target: Annotated[str | None, out_option("A new file for the whole answer.", "FILE", old=("--output",))] = None,
     history: Annotated[
         str | None,
         Option(
-            "--history",
-            metavar="TABLE",
-            show_default=False,
-            help="The --out of an export of these stores: its rows, and those of the log that it has not yet.",
+            "--history TABLE",
+            "The --out of an export of these stores: its rows, and those of the log that it has not yet.",
         ),
     ] = None,
-    catalog: Annotated[
-        str | None,
-        Option(
-            "--catalog",
-            metavar="NAME:TABLE",
-            show_default=False,
-            help="Of an Iceberg TABLE: its name in a catalog of PyIceberg's configuration.",
-        ),
-    ] = None,
+    catalog: Annotated[str | None, catalog_option("Of an Iceberg TABLE")] = None,
     memory: Annotated[
-        str, Option("--memory", metavar="SIZE", help="Memory that DuckDB may use before it uses temporary files.")
+        str, Option("--memory SIZE", "Memory that DuckDB may use before it uses temporary files.")
     ] = "192MiB",
     decompress: DecompressOption = False,
     skip_damage: SkipDamageOption = False,
-    access: AccessOption = Access.pread,
+    access: AccessOption = "pread",
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -119,7 +99,7 @@ def command(
                 since=first,
                 until=end,
                 decompress=decompress,
-                access=access.value,
+                access=access,
                 config=store_config(settings),
                 strict=not skip_damage,
                 report=report,
@@ -181,11 +161,9 @@ def _form(kind: str | None, target: str | None, as_json: bool) -> str:
     if form is None and target is not None:
         form = SUFFIXES.get(os.path.splitext(target)[1].lower())
         if form is None:
-            raise UsageError(
-                f"--output {target}: its suffix names no format; give --format, one of: {', '.join(FORMATS)}"
-            )
+            raise UsageError(f"--out {target}: its suffix names no format; give --format, one of: {', '.join(FORMATS)}")
     if form == "parquet" and target is None:
-        raise UsageError("--format parquet needs a file; give --output FILE")
+        raise UsageError("--format parquet needs a file; give --out FILE")
     return form or "table"
 
 
@@ -198,7 +176,7 @@ def _check(target: str, store: str, config: StoreConfig) -> None:
     if os.path.lexists(target):
         raise UsageError(f"{target} exists; remove it or give another name")
     if not os.path.isdir(os.path.dirname(path)):
-        raise UsageError(f"{os.path.dirname(path)} is not a directory; make it first, or give another --output")
+        raise UsageError(f"{os.path.dirname(path)} is not a directory; make it first, or give another --out")
 
 
 def _write(form: str, target: str, answer: pa.RecordBatchReader) -> None:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import os
-import select
-import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
@@ -26,48 +23,17 @@ from flintmq.cli.options import (
 )
 from flintmq.cli.output import Output, output
 from flintmq.cli.values import parse_tags, store_config, time_range
-from flintmq.errors import NotAStoreError, UsageError
-from flintmq.storage.stop_event import StopEvent
-from flintmq.store.layout.directories import LOG
+from flintmq.errors import UsageError
 
 if TYPE_CHECKING:
     from flintmq.forensics.topic_tail import TopicTail
     from flintmq.message import StoredMessage
 
 EPILOG = examples(
-    "flintmq tail /var/rocketmq/store Orders --tag TagA --lines 3",
+    "flintmq tail /var/rocketmq/store Orders --tag TagA --limit 3",
     "flintmq tail /var/rocketmq/store Orders --since -15m --follow --limit 0",
 )
 LINES = 10
-
-
-class ReaderGone(StopEvent):
-    """Set once the reader of our output has gone, noticed also while nothing is printed.
-
-    Args:
-        store: what is followed; a store that is gone is an error, as nothing would come any more.
-    """
-
-    def __init__(self, store: str) -> None:
-        super().__init__()
-        self._there = [path for path in (store, os.path.join(store, LOG)) if os.path.isdir(path)]
-
-    def wait(self, timeout: float | None = None) -> bool:
-        """Wait for that; return whether the reader has gone.
-
-        Raises:
-            NotAStoreError: the store is gone.
-        """
-        if gone := [path for path in self._there if not os.path.isdir(path)]:
-            raise NotAStoreError(f"{gone[0]}: it is not there any more; bring it back (is its disk mounted?)")
-        try:
-            watched = select.poll()
-            watched.register(sys.stdout.fileno(), 0)  # errors and hang-ups are reported anyway
-        except (OSError, ValueError, AttributeError):  # no real file, as in a test, or a system without poll
-            return super().wait(timeout)
-        if watched.poll(None if timeout is None else timeout * 1000):
-            self.set()
-        return self.is_set()
 
 
 def command(
@@ -76,24 +42,19 @@ def command(
     begin: Annotated[
         str | None,
         Option(
-            "--since",
-            "--from",
-            metavar="TIME",
-            show_default=False,
-            help="From the first one stored at TIME or later on, as RocketMQ finds it, instead of the newest.",
+            "--since TIME",
+            "From the first one stored at TIME or later on, as RocketMQ finds it, instead of the newest.",
+            old=("--from",),
         ),
     ] = None,
     until: UntilOption = None,
-    lines: Annotated[
+    limit: Annotated[
         int | None,
-        Option("--lines", "-n", metavar="N", min=0, show_default=False, help="Number of the newest messages (10)."),
+        limit_option("The N newest messages (10); with --since the first N, then it ends.", old=("--lines",)),
     ] = None,
-    follow: Annotated[
-        bool, Option("--follow", "-f", help="Continue with new messages until Ctrl-C (code 130).")
-    ] = False,
+    follow: Annotated[bool, Option("--follow -f", "Continue with new messages until Ctrl-C (code 130).")] = False,
     queue: QueuesOption = None,
     tag: TagOption = None,
-    limit: Annotated[int | None, limit_option(help="Stop after N messages.")] = None,
     template: Annotated[str | None, template_option("A line of your own, as with scan.")] = None,
     decompress: DecompressOption = False,
     settings: SetOption = None,
@@ -107,13 +68,12 @@ def command(
     (%LMQ%...). --since bisects each queue by store time: where the clock was set back it may begin too late; `scan
     --since` has all. Where damage in the log may hide some, stderr says so, and the exit code is 1.
     """
-    if begin is not None and lines is not None:
-        raise UsageError("--since and --lines exclude each other; give a time, or a number of messages")
     if until is not None and (begin is None or follow):
         raise UsageError("--until goes with --since, and not with --follow; give both ends of the time")
     since, end = time_range(begin, until)
     import flintmq
     from flintmq.cli.incomplete import report_incomplete
+    from flintmq.cli.reader_gone import ReaderGone
     from flintmq.cli.template import message_writer
     from flintmq.forensics.topic_tail import TopicTail
 
@@ -121,7 +81,11 @@ def command(
     with flintmq.open_store(store, config=store_config(settings)) as view:
         gone = ReaderGone(view.root)
         tail = TopicTail(view, topic, queue, parse_tags(tag), expected=follow)
-        first = tail.last(LINES if lines is None else lines) if since is None else tail.since(since, end)
+        if since is None:
+            newest, limit = LINES if limit is None else limit, None
+            first: Iterable[StoredMessage] = tail.last(newest)
+        else:
+            first = tail.since(since, end)
         _report_gaps(tail, out, follow)
         shown = (show(message, bodies.of(message)) for message in islice(first, limit))
         incomplete = 0

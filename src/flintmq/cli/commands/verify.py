@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import enum
 import shlex
 import time
 from collections.abc import Iterator
 from dataclasses import fields
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from flintmq.cli.declare import Option
 from flintmq.cli.options import Access, AccessOption, JsonOption, SetOption, StoresArgument, examples
 from flintmq.cli.output import Output, dumps, output, stderr
+from flintmq.cli.terminal import verdict
 from flintmq.cli.text import near, printable
 from flintmq.cli.values import parse_log_place, store_config, stores_given
 from flintmq.errors import UnfinishedError, UsageError
@@ -29,13 +29,8 @@ EPILOG = examples(
 )
 NOTES_OF_A_CODE = 3
 """A person sees this many notes of one code; programs get all that are kept."""
-
-
-class Watch(enum.StrEnum):
-    """The way of showing progress."""
-
-    bar = "bar"
-    json = "json"
+Watch = Literal["bar", "json"]
+"""The way of showing progress."""
 
 
 class ProgressLines:
@@ -68,34 +63,16 @@ class ProgressLines:
 
 def command(
     stores: StoresArgument,
-    begin: Annotated[
-        str | None,
-        Option("--from", metavar="PLACE", show_default=False, help="Begin at this log offset or log file."),
-    ] = None,
-    end: Annotated[
-        str | None,
-        Option(
-            "--to", metavar="PLACE", show_default=False, help="End at this log offset, or where this log file begins."
-        ),
-    ] = None,
-    max_seconds: Annotated[
-        float | None,
-        Option("--max-seconds", metavar="N", show_default=False, help="End after this time (exit code 11)."),
-    ] = None,
+    begin: Annotated[str | None, Option("--from PLACE", "Begin at this log offset or log file.")] = None,
+    end: Annotated[str | None, Option("--to PLACE", "End at this log offset, or where this log file begins.")] = None,
+    max_seconds: Annotated[float | None, Option("--max-seconds N", "End after this time (exit code 11).")] = None,
     resume: Annotated[
-        str | None,
-        Option(
-            "--resume",
-            metavar="FILE",
-            show_default=False,
-            help="Continue where the last run ended; FILE keeps the state.",
-        ),
+        str | None, Option("--resume FILE", "Continue where the last run ended; FILE keeps the state.")
     ] = None,
     progress: Annotated[
-        Watch,
-        Option("--progress", metavar="WAY", help="bar (where stderr is a terminal), or json: lines on stderr."),
-    ] = Watch.bar,
-    access: AccessOption = Access.pread,
+        Watch, Option("--progress WAY", "bar (where stderr is a terminal), or json: lines on stderr.")
+    ] = "bar",
+    access: AccessOption = "pread",
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -151,13 +128,13 @@ def _verify(
     first = None if begin is None else parse_log_place("--from", begin)
     last = None if end is None else parse_log_place("--to", end)
     part = Part(first, last, max_seconds, resume)
-    if progress is Watch.json:
+    if progress == "json":
         lines = ProgressLines(findings)
-        found = verify(store, config, lines, access=access.value, part=part, findings=findings)
+        found = verify(store, config, lines, access=access, part=part, findings=findings)
         lines.write()
     else:
         with out.progress("verifying") as bar:
-            found = verify(store, config, bar, access=access.value, part=part, findings=findings)
+            found = verify(store, config, bar, access=access, part=part, findings=findings)
     code = print_verification(out, found)
     if found.stopped == OUT_OF_TIME:
         text = f"the time is up at log offset {found.part_end}; continue with: {_go_on(found, resume)}"
@@ -198,7 +175,7 @@ def _pairs(value: Defect | Note | Verification) -> dict[str, object]:
 def _text(found: Verification) -> Iterator[str]:
     for defect in found.defects:
         place = "" if defect.position is None else f", position {defect.position}"
-        yield f"defect  {defect.code}: {printable(defect.file)}{place}"
+        yield f"{verdict('defect', False)}  {defect.code}: {printable(defect.file)}{place}"
         yield f"        expected {printable(defect.expected)}; found {printable(defect.found)}"
         yield f"        {printable(defect.cost)}"
         if not in_place(defect.code):
@@ -214,11 +191,12 @@ def _text(found: Verification) -> Iterator[str]:
     if at_once := sum(count for code, count in found.defect_counts.items() if in_place(code)):
         which = "" if at_once == found.defect_count else f"the other {at_once}: " if at_once > 1 else "the other: "
         command = printable(shlex.quote(found.root))
-        yield f"mend    {which}flintmq salvage {command} --in-place  (first with --dry-run; or --into DIR: a new store)"
+        yield f"mend    {which}flintmq salvage {command} --in-place  (first with --dry-run; or --out DIR: a new store)"
     if found.stopped is not None or found.part_begin > found.log_begin:
         yield f"part    log offsets {found.part_begin} to {found.part_end}"
     so_far = "so far " if found.stopped is not None else ""
-    yield f"result  {so_far}{_counts(found.defect_counts, 'defect')}, {_counts(found.note_counts, 'note')}"
+    result = verdict("result", not found.defect_count)
+    yield f"{result}  {so_far}{_counts(found.defect_counts, 'defect')}, {_counts(found.note_counts, 'note')}"
 
 
 def _notes(found: Verification) -> Iterator[str]:

@@ -5,27 +5,24 @@ from __future__ import annotations
 from typing import Annotated
 
 from flintmq.cli import signals
-from flintmq.cli.command import need
 from flintmq.cli.declare import Option
 from flintmq.cli.lake.export_options import (
     INTERVAL_S,
     PARTITION_DEFAULT,
-    Body,
     BodyHeadOption,
     BodyMessageOption,
     BodyOption,
     BodySchemaOption,
+    CatalogOption,
     CheckpointOption,
-    Codec,
     CompressionOption,
     DeadLettersOption,
     ExplodeOption,
     FileSizeOption,
-    OutOption,
     PartitionOption,
     PropertiesOption,
     RegistryOption,
-    TargetFormat,
+    TableOption,
     ToOption,
     batch_line,
     choices_of,
@@ -34,7 +31,6 @@ from flintmq.cli.lake.export_options import (
     render,
 )
 from flintmq.cli.options import (
-    CatalogOption,
     DecompressOption,
     JsonOption,
     SetOption,
@@ -43,9 +39,9 @@ from flintmq.cli.options import (
     TopicsOption,
     examples,
     interval_option,
-    once_option,
 )
 from flintmq.cli.output import output
+from flintmq.cli.parser import need
 from flintmq.cli.values import store_config, stores_given
 from flintmq.errors import UsageError
 
@@ -57,23 +53,21 @@ EPILOG = examples(
 
 def command(
     stores: StoresArgument,
-    into: OutOption,
-    to: ToOption = TargetFormat.parquet,
+    into: TableOption,
+    to: ToOption = "parquet",
     topic: TopicsOption = None,
-    compression: CompressionOption = Codec.snappy,
+    compression: CompressionOption = "snappy",
     decompress: DecompressOption = False,
     explode: ExplodeOption = False,
     skip_damage: SkipDamageOption = False,
     follow: Annotated[
-        bool, Option("--follow", help="Continue with new messages until SIGINT or SIGTERM; see --once.")
+        bool, Option("--follow", "Continue with new messages until SIGINT or SIGTERM; see --once.")
     ] = False,
-    once: Annotated[bool, once_option("With --follow: end at the present end of the log.")] = False,
-    interval: Annotated[
-        float | None, interval_option("With --follow: seconds between micro-batches (10).", show_default=False)
-    ] = None,
+    once: Annotated[bool, Option("--once", "With --follow: end at the present end of the log.")] = False,
+    interval: Annotated[float | None, interval_option("With --follow: seconds between micro-batches (10).")] = None,
     max_offsets: Annotated[int | None, max_offsets_option("Most messages of a micro-batch.")] = None,
     properties: PropertiesOption = None,
-    body: BodyOption = Body.bytes,
+    body: BodyOption = "bytes",
     body_schema: BodySchemaOption = None,
     body_message: BodyMessageOption = None,
     body_head: BodyHeadOption = False,
@@ -84,7 +78,7 @@ def command(
     checkpoint: CheckpointOption = None,
     catalog: CatalogOption = None,
     threads: Annotated[
-        int, Option("--threads", metavar="N", min=0, max=64, help="Threads, each with some 150 MiB; 0: one a core.")
+        int, Option("--threads N", "Threads, each with some 150 MiB; 0: one a core.", min=0, max=64)
     ] = 0,
     settings: SetOption = None,
     as_json: JsonOption = False,

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from flintmq.cli.declare import Option
+from flintmq.cli.options import catalog_option, out_option
 from flintmq.cli.text import note_lines, printable, size
 from flintmq.cli.values import parse_partitions, parse_size, paths_of
 
@@ -15,94 +15,44 @@ if TYPE_CHECKING:
     from flintmq.config.keys import StoreConfig
     from flintmq.lake.export.export import ExportChoices, Exported
 
-
-class TargetFormat(enum.StrEnum):
-    """The format of an export."""
-
-    parquet = "parquet"
-    delta = "delta"
-    iceberg = "iceberg"
-
-
-class Codec(enum.StrEnum):
-    """Parquet's compression."""
-
-    snappy = "snappy"
-    zstd = "zstd"
-    lz4 = "lz4"
-    gzip = "gzip"
-    none = "none"
-
-
-class Body(enum.StrEnum):
-    """The form of exported bodies."""
-
-    bytes = "bytes"
-    text = "text"
-    json = "json"
-    avro = "avro"
-    protobuf = "protobuf"
-
-
-OutOption = Annotated[
-    str, Option("--out", metavar="TABLE", show_default=False, help="The table: a directory, made if missing, or a URL.")
-]
-ToOption = Annotated[TargetFormat, Option("--to", metavar="FORMAT", help="parquet, delta or iceberg.")]
-CompressionOption = Annotated[Codec, Option("--compression", metavar="CODEC", help="snappy, zstd, lz4, gzip or none.")]
-ExplodeOption = Annotated[bool, Option("--explode", help="Each message of an inner batch as a row of its own.")]
+TargetFormat = Literal["parquet", "delta", "iceberg"]
+"""The format of an export."""
+Codec = Literal["snappy", "zstd", "lz4", "gzip", "none"]
+"""Parquet's compression."""
+Body = Literal["bytes", "text", "json", "avro", "protobuf"]
+"""The form of exported bodies."""
+TableOption = Annotated[str, out_option("The table: a directory, made if missing, or a URL.", "TABLE", old=())]
+ToOption = Annotated[TargetFormat, Option("--to FORMAT", "parquet, delta or iceberg.")]
+CompressionOption = Annotated[Codec, Option("--compression CODEC", "snappy, zstd, lz4, gzip or none.")]
+ExplodeOption = Annotated[bool, Option("--explode", "Each message of an inner batch as a row of its own.")]
 PropertiesOption = Annotated[
     list[str] | None,
     Option(
-        "--property",
-        metavar="NAME[:COLUMN]",
-        show_default=False,
-        help="This property as a column of text, instead of the map of all. May be repeated.",
+        "--property NAME[:COLUMN]",
+        "This property as a column of text, instead of the map of all. May be repeated.",
         text=True,
     ),
 ]
-BodyOption = Annotated[
-    Body, Option("--body", "--bodies", metavar="FORM", help="Bodies as bytes, text, json, avro or protobuf.")
-]
-BodySchemaOption = Annotated[
-    str | None,
-    Option("--body-schema", metavar="DDL|FILE", show_default=False, help="Schema of --body json, avro or protobuf."),
-]
-BodyMessageOption = Annotated[
-    str | None,
-    Option("--body-message", metavar="NAME", show_default=False, help="Full name of the message of --body protobuf."),
-]
+BodyOption = Annotated[Body, Option("--body FORM", "Bodies as bytes, text, json, avro or protobuf.", old=("--bodies",))]
+BodySchemaOption = Annotated[str | None, Option("--body-schema DDL|FILE", "Schema of --body json, avro or protobuf.")]
+BodyMessageOption = Annotated[str | None, Option("--body-message NAME", "Full name of the message of --body protobuf.")]
 BodyHeadOption = Annotated[
-    bool, Option("--body-head", help="Bodies begin with the 5 bytes of a schema registry (avro, protobuf).")
+    bool, Option("--body-head", "Bodies begin with the 5 bytes of a schema registry (avro, protobuf).")
 ]
 RegistryOption = Annotated[
     str | None,
     Option(
-        "--schema-registry",
-        metavar="URL|DIR",
-        show_default=False,
-        help="Registry of the schemas that heads of --body avro name, or a directory with ID.avsc.",
+        "--schema-registry URL|DIR",
+        "Registry of the schemas that heads of --body avro name, or a directory with ID.avsc.",
     ),
 ]
 DeadLettersOption = Annotated[
-    str | None,
-    Option(
-        "--dead-letters",
-        metavar="DIR",
-        show_default=False,
-        help="Messages whose bodies do not decode go there too, with the reason.",
-    ),
+    str | None, Option("--dead-letters DIR", "Messages whose bodies do not decode go there too, with the reason.")
 ]
-FileSizeOption = Annotated[
-    str | None,
-    Option("--target-file-size", metavar="SIZE", show_default=False, help="Approximate size of files, such as 128MiB."),
-]
-PartitionOption = Annotated[
-    str, Option("--partition-by", metavar="COLUMNS", help="topic_name,date or one of them, or none.")
-]
-CheckpointOption = Annotated[
-    str | None,
-    Option("--checkpoint", metavar="DIR", show_default=False, help="Keep a copy of the export's progress there."),
-]
+FileSizeOption = Annotated[str | None, Option("--target-file-size SIZE", "Approximate size of files, such as 128MiB.")]
+PartitionOption = Annotated[str, Option("--partition-by COLUMNS", "topic_name,date or one of them, or none.")]
+CheckpointOption = Annotated[str | None, Option("--checkpoint DIR", "Keep a copy of the export's progress there.")]
+CatalogOption = Annotated[str | None, catalog_option("With --to iceberg")]
 BROKERS_SHOWN = 30
 INTERVAL_S = 10.0
 """Seconds between micro-batches where none are given."""
@@ -111,7 +61,7 @@ PARTITION_DEFAULT = "topic_name,date"
 
 def max_offsets_option(help: str) -> Any:
     """Declare `--max-offsets`, the most messages of a micro-batch."""
-    return Option("--max-offsets", metavar="N", min=1, show_default=False, help=help)
+    return Option("--max-offsets N", help, min=1)
 
 
 def choices_of(
@@ -144,11 +94,11 @@ def choices_of(
         "decompress": decompress,
         "explode": explode,
         "fail_on_data_loss": not skip_damage,
-        "to": to.value,
-        "compression": compression.value,
+        "to": to,
+        "compression": compression,
         "target_file_size": None if target_file_size is None else parse_size("--target-file-size", target_file_size),
         "properties": properties or None,
-        "body": body.value,
+        "body": body,
         "body_schema": body_schema,
         "body_message": body_message,
         "body_head": body_head,

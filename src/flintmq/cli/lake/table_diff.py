@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from flintmq.cli.command import need
 from flintmq.cli.commands.diff import Way, counted, json_lines, runs_and_notes
+from flintmq.cli.parser import need
+from flintmq.cli.terminal import verdict
 from flintmq.cli.text import printable
 from flintmq.errors import UsageError
 
@@ -52,7 +53,7 @@ def is_table(a: str, b: str, catalog: str | None, by: Way, config: StoreConfig) 
         raise UsageError(f"{a} is a table of exports; give its store first, and a table second")
     if catalog is None and not is_one(b):
         return False
-    if by is not Way.auto:
+    if by != "auto":
         raise UsageError("--by is for two stores; the rows of a table name their messages")
     return True
 
@@ -85,4 +86,5 @@ def _table_text(found: TableComparison) -> Iterator[str]:
         f"{found.stray_files} files that no export made" if found.stray_files else "",
     ]
     result = "; ".join(filter(None, parts)) or "equal"
-    yield f"result   {result}{f', but for {found.left_alone} rows that were not compared' if found.left_alone else ''}"
+    alone = f", but for {found.left_alone} rows that were not compared" if found.left_alone else ""
+    yield f"{verdict('result', found.equal)}   {result}{alone}"

@@ -2,114 +2,73 @@
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Callable
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from flintmq.cli import signals
 from flintmq.cli.declare import Argument, Option
-from flintmq.cli.options import JsonOption, SetOption, examples
+from flintmq.cli.options import JsonOption, SetOption, examples, out_option
 from flintmq.cli.output import Output, dumps, output
 from flintmq.cli.values import store_config
 from flintmq.config.text import short
 from flintmq.errors import UsageError
 
 EPILOG = examples(
-    "flintmq follow 10.0.0.5:10912 --store /data/copy",
-    "flintmq follow 10.0.0.5:10912 --store /data/copy --once --json",
-    "flintmq follow --namesrv 10.0.0.1:9876 --cluster Orders --store '/data/copies/{broker}'",
+    "flintmq follow 10.0.0.5:10912 --out /data/copy",
+    "flintmq follow 10.0.0.5:10912 --out /data/copy --once --json",
+    "flintmq follow --namesrv 10.0.0.1:9876 --cluster Orders --out '/data/copies/{broker}'",
 )
-
-
-class Flush(enum.StrEnum):
-    """When the log is synced."""
-
-    SYNC = "SYNC"
-    ASYNC = "ASYNC"
+Flush = Literal["SYNC", "ASYNC"]
+"""When the log is synced."""
 
 
 def command(
-    master: Annotated[
-        str,
-        Argument(metavar="HOST:PORT", show_default=False, help="The master's HA port (haListenPort, 10912)."),
-    ] = "",
-    store: Annotated[
-        str,
-        Option("--store", metavar="DIR", show_default=False, help="The copy: a new directory, or one to go on with."),
-    ] = "",
+    master: Annotated[str, Argument("HOST:PORT", "The master's HA port (haListenPort, 10912).")] = "",
+    store: Annotated[str, out_option("The copy: a new directory, or one to go on with.", old=("--store",))] = "",
     ack: Annotated[
         bool,
-        Option(
-            "--ack",
-            help="Acknowledge what is stored: the master then counts this copy as a replica (inSyncReplicas).",
-        ),
+        Option("--ack", "Acknowledge what is stored: the master then counts this copy as a replica (inSyncReplicas)."),
     ] = False,
     from_offset: Annotated[
         str,
         Option(
-            "--from-offset",
-            metavar="first|last|N",
-            help="Where a new copy begins: the master's first file, its last one, or the one at log offset N.",
+            "--from-offset first|last|N",
+            "Where a new copy begins: the master's first file, its last one, or the one at log offset N.",
         ),
     ] = "first",
     config_from: Annotated[
         str | None,
         Option(
-            "--config-from",
-            metavar="HOST:PORT",
-            show_default=False,
-            help="Also copy topics, groups and offsets from the broker at this address (listenPort, 10911).",
+            "--config-from HOST:PORT",
+            "Also copy topics, groups and offsets from the broker at this address (listenPort, 10911).",
         ),
     ] = None,
     namesrv: Annotated[
         str | None,
         Option(
-            "--namesrv",
-            metavar="HOST:PORT",
-            show_default=False,
-            help="Follow all brokers that this name server knows, with their topics, groups and offsets; --store then "
+            "--namesrv HOST:PORT",
+            "Follow all brokers that this name server knows, with their topics, groups and offsets; --out then "
             "has {broker} where a broker's name belongs.",
         ),
     ] = None,
     cluster: Annotated[
-        str | None,
-        Option(
-            "--cluster",
-            metavar="NAME",
-            show_default=False,
-            help="With --namesrv: only brokers of this cluster.",
-            text=True,
-        ),
+        str | None, Option("--cluster NAME", "With --namesrv: only brokers of this cluster.", text=True)
     ] = None,
     broker: Annotated[
-        list[str] | None,
-        Option(
-            "--broker",
-            metavar="NAME",
-            show_default=False,
-            help="With --namesrv: only this broker. May be repeated.",
-            text=True,
-        ),
+        list[str] | None, Option("--broker NAME", "With --namesrv: only this broker. May be repeated.", text=True)
     ] = None,
-    flush: Annotated[
-        Flush, Option("--flush", metavar="SYNC|ASYNC", help="SYNC: the disk has what is acknowledged.")
-    ] = Flush.ASYNC,
+    flush: Annotated[Flush, Option("--flush SYNC|ASYNC", "SYNC: the disk has what is acknowledged.")] = "ASYNC",
     adopt: Annotated[
-        bool,
-        Option("--adopt", help="Go on in a store that others have written, if its last record is the master's."),
+        bool, Option("--adopt", "Go on in a store that others have written, if its last record is the master's.")
     ] = False,
     resync: Annotated[
         bool,
-        Option(
-            "--resync",
-            help="First drop what the master does not have: all records from the first one on that differs.",
-        ),
+        Option("--resync", "First drop what the master does not have: all records from the first one on that differs."),
     ] = False,
     yes: Annotated[
-        bool,
-        Option("--yes", help="With --resync: move these records to quarantine/; without it they are only counted."),
+        bool, Option("--yes", "With --resync: move these records to quarantine/; without it they are only counted.")
     ] = False,
-    once: Annotated[bool, Option("--once", help="End as soon as the copy has caught up.")] = False,
+    once: Annotated[bool, Option("--once", "End as soon as the copy has caught up.")] = False,
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -120,7 +79,7 @@ def command(
     master's; else it says why not and ends (exit code 12), and changes nothing. Ends at SIGINT or SIGTERM.
     """
     if not store:
-        raise UsageError("--store DIR is missing; give the directory of the copy")
+        raise UsageError("--out DIR is missing; give the directory of the copy")
     if namesrv is None and (cluster is not None or broker):
         raise UsageError("--cluster and --broker choose among the brokers of a name server; give --namesrv HOST:PORT")
     if bool(master) == (namesrv is not None):
@@ -142,7 +101,7 @@ def command(
             config_from=config_from,
             on_event=on_event,
             ack=ack,
-            flush=flush.value,
+            flush=flush,
             adopt=adopt,
             resync=resync,
             confirmed=yes,

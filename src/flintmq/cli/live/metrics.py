@@ -16,10 +16,7 @@ from flintmq.errors import FlintError, StoreAccessError
 if TYPE_CHECKING:
     from flintmq.metrics.stores import StoresWatch
 
-EPILOG = examples(
-    "flintmq metrics /var/rocketmq/store",
-    "flintmq metrics cluster.toml --listen 127.0.0.1:5557",
-)
+EPILOG = examples("flintmq metrics /var/rocketmq/store", "flintmq metrics cluster.toml --listen 127.0.0.1:5557")
 
 
 def command(
@@ -27,10 +24,8 @@ def command(
     listen: Annotated[
         str | None,
         Option(
-            "--listen",
-            metavar="HOST:PORT",
-            show_default=False,
-            help="Serve GET /metrics there until SIGINT or SIGTERM; PORT alone is one of this machine only.",
+            "--listen HOST:PORT",
+            "Serve GET /metrics there until SIGINT or SIGTERM; PORT alone is one of this machine only.",
         ),
     ] = None,
     config: Annotated[str | None, broker_conf_option("The brokers' configuration, broker.conf: when files go.")] = None,

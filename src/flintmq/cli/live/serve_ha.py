@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import contextlib
-import enum
 import threading
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Literal
 
 from flintmq.cli import signals
-from flintmq.cli.declare import Argument, Option
-from flintmq.cli.options import JsonOption, SetOption, examples
+from flintmq.cli.declare import Option
+from flintmq.cli.options import JsonOption, LocalStoreArgument, SetOption, examples
 from flintmq.cli.output import Output, PipeClosed, dumps, output
 from flintmq.cli.values import HA_PORT, LOOPBACK, parse_address, store_config
 from flintmq.errors import UsageError
@@ -21,64 +20,36 @@ EPILOG = examples(
     "flintmq serve-ha /var/rocketmq/store --listen 10.1.2.3:10912 --register 10.1.2.9:9876 "
     "--cluster Orders --broker-name broker-a",
 )
-
-
-class NewSlave(enum.StrEnum):
-    """The part of the log that a follower gets which has none yet."""
-
-    last = "last"
-    first = "first"
+NewSlave = Literal["last", "first"]
+"""The part of the log that a follower gets which has none yet."""
 
 
 def command(
-    store: Annotated[
-        str,
-        Argument(metavar="STORE", show_default=False, help="The store's directory, the one with commitlog/ in it."),
-    ],
+    store: LocalStoreArgument,
     listen: Annotated[
         str,
         Option(
-            "--listen",
-            metavar="HOST:PORT",
-            help="Where followers come; PORT alone is one of this machine only, port 0 any free one.",
+            "--listen HOST:PORT", "Where followers come; PORT alone is one of this machine only, port 0 any free one."
         ),
     ] = f"{LOOPBACK}:{HA_PORT}",
     allow: Annotated[
-        list[str] | None,
-        Option("--allow", metavar="CIDR", show_default=False, help="Only followers of this network. May be repeated."),
+        list[str] | None, Option("--allow CIDR", "Only followers of this network. May be repeated.")
     ] = None,
     new_slave: Annotated[
-        NewSlave,
-        Option("--new-slave", metavar="WHICH", help="A follower without a log gets the last file, or from the first."),
-    ] = NewSlave.last,
+        NewSlave, Option("--new-slave WHICH", "A follower without a log gets the last file, or from the first.")
+    ] = "last",
     register: Annotated[
         str | None,
         Option(
-            "--register",
-            metavar="HOST:PORT",
-            show_default=False,
-            help="Register at this name server, so that slaves of --cluster and --broker-name find their master here.",
+            "--register HOST:PORT",
+            "Register at this name server, so that slaves of --cluster and --broker-name find their master here.",
         ),
     ] = None,
     broker_name: Annotated[
-        str | None,
-        Option(
-            "--broker-name",
-            metavar="NAME",
-            show_default=False,
-            help="With --register: the slaves' brokerName.",
-            text=True,
-        ),
+        str | None, Option("--broker-name NAME", "With --register: the slaves' brokerName.", text=True)
     ] = None,
     cluster: Annotated[
-        str | None,
-        Option(
-            "--cluster",
-            metavar="NAME",
-            show_default=False,
-            help="With --register: the slaves' brokerClusterName.",
-            text=True,
-        ),
+        str | None, Option("--cluster NAME", "With --register: the slaves' brokerClusterName.", text=True)
     ] = None,
     settings: SetOption = None,
     as_json: JsonOption = False,
@@ -101,7 +72,7 @@ def command(
     host, port = parse_address("--listen", listen, HA_PORT)
     config = store_config(settings)
     log = StoredLog(store, config)
-    listener = HaListener(ListenOptions((host, port), tuple(allow or ()), new_slave.value, prefix="--"), log, config)
+    listener = HaListener(ListenOptions((host, port), tuple(allow or ()), new_slave, prefix="--"), log, config)
     try:
         stop = signals.stop_event()
         events = _Events(output(as_json), stop, as_json)

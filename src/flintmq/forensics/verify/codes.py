@@ -26,7 +26,7 @@ DEFECTS: Final[dict[str, Code]] = {
     "record-damaged": Code(
         "A range of the log holds no intact record, although records follow or it was flushed.",
         "its messages are lost; a start of RocketMQ that checks this file truncates the log here and drops the rest",
-        f"before any broker starts on it: {_SALVAGE} --into DIR saves the rest, --in-place lets a broker start",
+        f"before any broker starts on it: {_SALVAGE} --out DIR saves the rest, --in-place lets a broker start",
     ),
     "log-unordered": Code(
         "After an unclean stop, a sector was never written although later ones were.",

@@ -11,8 +11,8 @@ from typing import Final
 NOTHING: Final = "nothing needs mending"
 
 _RECOVER: Final = "flintmq recover STORE"
-_INTO: Final = "flintmq salvage STORE --into DIR"
-_REBUILD: Final = "flintmq rebuild STORE --into DIR"
+_INTO: Final = "flintmq salvage STORE --out DIR"
+_REBUILD: Final = "flintmq rebuild STORE --out DIR"
 _IN_PLACE: Final = "flintmq salvage STORE --in-place"
 _MOVE: Final = "mv FILE DIR"  # a directory outside of the store
 

@@ -315,7 +315,7 @@ def check_same(target: ExportTarget, last: Manifest, choice: Mapping[str, Any]) 
     if there["stream"] != choice["stream"]:
         before, now = ("with", "without") if there["stream"] else ("without", "with")
         raise UsageError(
-            f"{target.where} has exports made {before} --follow (--stream on Spark), and this one is {now} it; export "
+            f"{target.where} has exports made {before} --follow, and this one is {now} it; export "
             f"{before} it again, or into a new directory"
         )
     other = [

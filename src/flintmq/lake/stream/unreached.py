@@ -32,7 +32,7 @@ from flintmq.store.layout.queue_name import QueueName, is_path
 from flintmq.store.read.queue_lookup import QueueLookup
 
 NO_FILES = "the log has it, and its queue has no files"
-REBUILD = "`flintmq rebuild --into DIR` rebuilds queues from the log"
+REBUILD = "`flintmq rebuild --out DIR` rebuilds queues from the log"
 GRACE_SECONDS = 5.0  # time for a running writer to write a record's unit when records after it have theirs
 _UNIT = numpy.dtype(UNIT.columns())
 

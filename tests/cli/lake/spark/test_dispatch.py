@@ -62,7 +62,7 @@ def job(monkeypatch: pytest.MonkeyPatch) -> Iterator[Job]:
 
 def test_options_are_passed_on(run: Run, job: Job) -> None:
     words = ["--once", "--anew", "--interval", "3", "--peer", "5.4.0", "--access", "map", "--set", "maxIndexNum=400"]
-    result = run("spark", "dispatch", "store", "--into", "dir", *words)
+    result = run("spark", "dispatch", "store", "--out", "dir", *words)
     assert result.code == 0
     assert result.out == (
         "records  10 in 4.0 KiB of log, offsets 0 to 4096\nqueues   4, 9 units added\nindex    1 files, 20 keys added\n"
@@ -77,22 +77,22 @@ def test_options_are_passed_on(run: Run, job: Job) -> None:
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_asks_for_the_end(run: Run, job: Job, number: int) -> None:
     job.signal = number
-    assert run("spark", "dispatch", "store", "--into", "dir").code == 0
+    assert run("spark", "dispatch", "store", "--out", "dir").code == 0
     assert isinstance(job.named["stop"], threading.Event) and not job.named["once"]
 
 
 def test_nothing_new_and_json(run: Run, job: Job) -> None:
     job.answer = Dispatched(500, 500)
-    result = run("spark", "dispatch", "store", "--into", "dir", "--once")
+    result = run("spark", "dispatch", "store", "--out", "dir", "--once")
     assert result.out == "nothing new up to log offset 500\nresult   dir\n"
     job.answer = DONE
-    told = json.loads(run("spark", "dispatch", "store", "--into", "dir", "--json").out)
+    told = json.loads(run("spark", "dispatch", "store", "--out", "dir", "--json").out)
     assert (told["rounds"], told["units"], told["notes"]) == (2, 9, {"hole": 2})
 
 
 def test_errors_are_one_line(run: Run, job: Job) -> None:
     job.answer = StoreLockedError("dir: process 7 on host dispatches into it")
-    result = run("spark", "dispatch", "store", "--into", "dir")
+    result = run("spark", "dispatch", "store", "--out", "dir")
     assert result.code == 6 and "process 7" in result.err and result.err.count("\n") == 1
     assert run("spark", "dispatch", "store").code == 2
-    assert run("spark", "dispatch", "store", "--into", "dir", "--interval", "-1").code == 2
+    assert run("spark", "dispatch", "store", "--out", "dir", "--interval", "-1").code == 2

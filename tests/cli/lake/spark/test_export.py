@@ -13,7 +13,7 @@ from tests.cli.lake.spark.test_group import Calls, spark
 __all__ = ["spark"]  # a fixture
 
 
-@pytest.mark.parametrize("stream", [[], ["--stream", "--once"]])
+@pytest.mark.parametrize("stream", [[], ["--follow", "--once"]])
 def test_the_shape_of_rows_and_files(run: Run, spark: Calls, stream: list[str]) -> None:
     spark.answer = Exported(number=1, end=900, rows=30, files=3, bytes=2048, bad_bodies=4)
     words = ["--property", "region", "--property", "a:b", "--body", "json", "--body-schema", "id long"]
@@ -43,8 +43,8 @@ def test_the_defaults(run: Run, spark: Calls) -> None:
         ),
         (["--target-file-size", "0"], "is not a size"),
         (["--body", "xml"], "xml"),
-        (["--interval", "3"], "--once, --interval and --max-offsets are for --stream; an export without it ends at"),
-        (["--once"], "are for --stream"),
+        (["--interval", "3"], "--once, --interval and --max-offsets are for --follow; an export without it ends at"),
+        (["--once"], "are for --follow"),
     ],
 )
 def test_what_is_refused(run: Run, spark: Calls, words: list[str], message: str) -> None:

@@ -71,7 +71,7 @@ def test_export_passes_its_options_on(run: Run, spark: Calls) -> None:
 
 def test_a_streaming_export(run: Run, spark: Calls) -> None:
     spark.answer = Exported(number=2, begin=100, end=5000, rows=30, files=3, bytes=2048)
-    words = ["--stream", "--once", "--max-offsets", "70", "--interval", "2.5", "--topic", "A"]
+    words = ["--follow", "--once", "--max-offsets", "70", "--interval", "2.5", "--topic", "A"]
     result = run("spark", "export", "store", "--out", "lake", *words)
     assert (result.code, result.err) == (0, "") and "exported 30 rows in 3 files" in result.out
     [(args, kwargs)] = spark.jobs
@@ -79,7 +79,7 @@ def test_a_streaming_export(run: Run, spark: Calls) -> None:
     assert (kwargs["once"], kwargs["max_offsets"], kwargs["interval_s"]) == (True, 70, 2.5)
     for alone in (["--once"], ["--max-offsets", "5"]):
         refused = run("spark", "export", "store", "--out", "lake", *alone)
-        assert refused.code == 2 and "are for --stream" in refused.err
+        assert refused.code == 2 and "are for --follow" in refused.err
 
 
 def test_export_of_nothing_new(run: Run, spark: Calls) -> None:
@@ -100,7 +100,7 @@ def test_skipped_damage_is_exit_code_1(run: Run, spark: Calls) -> None:
 @pytest.mark.parametrize("words", [["spark", "rebuild"], ["rebuild", "--engine", "spark"]])
 def test_both_ways_to_rebuild(words: list[str], run: Run, spark: Calls) -> None:
     spark.answer = Rebuilt(records=10, units=9, keys=20, queues=4, index_files=1, log_bytes=4096)
-    result = run(*words, "store", "--into", "there", "--peer", "5.4.0", "--master", "local[2]")
+    result = run(*words, "store", "--out", "there", "--peer", "5.4.0", "--master", "local[2]")
     assert (result.code, result.err) == (0, "")
     assert result.out.startswith("records  10 in 4.0 KiB of log\nqueues   4 with 9 units\n")
     [(args, _)] = spark.jobs
@@ -138,5 +138,5 @@ def test_a_missing_spark_is_said_with_the_way_to_get_it(run: Run, monkeypatch: p
 
 def test_a_rebuild_goes_to_a_directory(run: Run) -> None:
     """Refused before Spark starts. Tables of exports may go to object storage."""
-    done = run("spark", "rebuild", "anywhere", "--into", "s3://bucket/x")
+    done = run("spark", "rebuild", "anywhere", "--out", "s3://bucket/x")
     assert done.code == 2 and "'s3://bucket/x': this writes to directories only" in done.err

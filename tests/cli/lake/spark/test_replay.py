@@ -23,7 +23,7 @@ def test_options_are_passed_on(run: Run, spark: Calls) -> None:
     spark.answer = Replayed("bulk", "delta", rows=30, bytes=4096, topics=2, queues=8, files=1, total=30)
     words = ["--where", "topic = 'a'", "--live", "--speed", "x2", "--system-topics", "--skip-damage", "--peer", "5.4.0"]
     words += ["--skip-refused"]
-    result = run("spark", "replay", "table", "--into", "store", *words, "--set", "maxIndexNum=400", "--access", "map")
+    result = run("spark", "replay", "table", "--out", "store", *words, "--set", "maxIndexNum=400", "--access", "map")
     assert (result.code, result.err) == (0, "")
     assert result.out == "replayed 30 messages in 8 queues of 2 topics, 4.0 KiB, 1 log files\nresult   store\n"
     [(args, kwargs)] = spark.jobs
@@ -42,16 +42,16 @@ def test_what_is_left_out_and_skipped_is_told(run: Run, spark: Calls) -> None:
     spark.answer = Replayed(
         "live", "store", rows=0, found=7, total=9, left_out={"system_topics": 3}, damages=1, lost_bytes=90
     )
-    result = run("spark", "replay", "a", "--into", "b")
+    result = run("spark", "replay", "a", "--out", "b")
     assert result.code == 1 and result.out == (
         "replayed nothing: there are no new messages\nfound    7 messages that an earlier run had put\n"
         "left out 3 system topics\nskipped  1 damaged places, 90 bytes\nresult   b\n"
     )
-    assert run("spark", "replay", "a", "--into", "b", "--json").rows == [spark.answer.as_dict()]
+    assert run("spark", "replay", "a", "--out", "b", "--json").rows == [spark.answer.as_dict()]
     spark.answer = Replayed("bulk", "store", dry_run=True, rows=2, bytes=10, topics=1, queues=1, files=1)
-    assert run("spark", "replay", "a", "--into", "b", "--dry-run").out == (
+    assert run("spark", "replay", "a", "--out", "b", "--dry-run").out == (
         "would replay 2 messages in 1 queues of 1 topics, 10 B, 1 log files\n"
     )
     spark.answer = Replayed("live", "store", rows=2, left_out={"refused_messages": 1})
-    result = run("spark", "replay", "a", "--into", "b", "--skip-refused")
+    result = run("spark", "replay", "a", "--out", "b", "--skip-refused")
     assert result.code == 1 and "left out 1 refused messages" in result.out

@@ -116,7 +116,7 @@ class Run:
         master = self.chance.choice(("local[2]", "local[2,4]"))
         sets = [word for key, value in KEYS.items() for word in ("--set", f"{key}={str(value).lower()}")]
         self.driver = subprocess.Popen(
-            [sys.executable, "-m", "flintmq", "spark", "dispatch", str(self.root), "--into", str(self.into),
+            [sys.executable, "-m", "flintmq", "spark", "dispatch", str(self.root), "--out", str(self.into),
              "--interval", "0", "--master", master, *sets, *more],
             stdout=subprocess.DEVNULL,
             stderr=(self.folder / "driver.log").open("ab"),

@@ -159,7 +159,7 @@ def test_the_command_is_killed_and_stopped(tmp_path):
     """kill -9 after its first micro-batches, then SIGTERM, while the engine writes; each message is there once."""
     writer, out = Writer(tmp_path / "store"), tmp_path / "lake"
     words = [sys.executable, "-m", "flintmq", "spark", "export", str(writer.path), "--out", str(out)]
-    words += ["--stream", "--interval", "0", "--max-offsets", "150", "--master", "local[2]"]
+    words += ["--follow", "--interval", "0", "--max-offsets", "150", "--master", "local[2]"]
     with writer.store:
         writer.put_all(400)
         for number in (signal.SIGKILL, signal.SIGTERM):

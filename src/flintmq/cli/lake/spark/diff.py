@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from flintmq.cli.commands import diff
-from flintmq.cli.commands.diff import AArgument, BArgument, ByOption, Way
+from flintmq.cli.commands.diff import AArgument, BArgument, ByOption, CatalogOption
 from flintmq.cli.lake.spark_job import spark_job
 from flintmq.cli.lake.table_diff import is_table, print_table
-from flintmq.cli.options import CatalogOption, JsonOption, MasterOption, SetOption, examples
+from flintmq.cli.options import JsonOption, MasterOption, SetOption, examples
 from flintmq.cli.output import output
 from flintmq.cli.values import store_config
 
@@ -19,7 +19,7 @@ EPILOG = examples(
 def command(
     a: AArgument,
     b: BArgument,
-    by: ByOption = Way.auto,
+    by: ByOption = "auto",
     catalog: CatalogOption = None,
     master: MasterOption = None,
     settings: SetOption = None,
@@ -44,6 +44,6 @@ def command(
 
     open_both(a, b, config)  # what is wrong with them is said before Spark starts
     with spark_job("diff", master, out) as (spark, progress):
-        found = compare(spark, a, b, config, by.value, progress)
+        found = compare(spark, a, b, config, by, progress)
     diff.print_stores(out, found)
     return found.exit_code

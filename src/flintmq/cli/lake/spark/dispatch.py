@@ -9,18 +9,15 @@ from flintmq.cli import signals
 from flintmq.cli.declare import Option
 from flintmq.cli.lake.spark_job import spark_job
 from flintmq.cli.options import (
-    Access,
     AccessOption,
     JsonOption,
     MasterOption,
-    Peer,
     PeerOption,
     SetOption,
     StoreArgument,
     examples,
     interval_option,
-    into_option,
-    once_option,
+    out_option,
 )
 from flintmq.cli.output import output
 from flintmq.cli.text import note_lines, printable, size
@@ -30,22 +27,20 @@ if TYPE_CHECKING:
     from flintmq.spark.jobs.dispatch.job import Dispatched
 
 EPILOG = examples(
-    "flintmq spark dispatch /var/rocketmq/store --into /tmp/derived --once",
-    "flintmq spark dispatch /var/rocketmq/store --into /tmp/derived --once --master 'local[2]' --json",
+    "flintmq spark dispatch /var/rocketmq/store --out /tmp/derived --once",
+    "flintmq spark dispatch /var/rocketmq/store --out /tmp/derived --once --master 'local[2]' --json",
 )
 
 
 def command(
     store: StoreArgument,
-    into: Annotated[str, into_option("Directory of queues and index; may be STORE, see below.")],
-    once: Annotated[bool, once_option("End at the present end of the log.")] = False,
+    into: Annotated[str, out_option("Directory of queues and index; may be STORE, see below.")],
+    once: Annotated[bool, Option("--once", "End at the present end of the log.")] = False,
     interval: Annotated[float, interval_option("Seconds until the next look at the log.")] = 1.0,
-    anew: Annotated[
-        bool, Option("--anew", help="Remove the queues and the index in DIR and rebuild all of them.")
-    ] = False,
-    peer: PeerOption = Peer.v533,
+    anew: Annotated[bool, Option("--anew", "Remove the queues and the index in DIR and rebuild all of them.")] = False,
+    peer: PeerOption = "5.3.3",
     master: MasterOption = None,
-    access: AccessOption = Access.pread,
+    access: AccessOption = "pread",
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -67,11 +62,11 @@ def command(
             store,
             into,
             config,
-            peer.value,
+            peer,
             once=once,
             anew=anew,
             interval_s=interval,
-            access=access.value,
+            access=access,
             stop=signals.stop_event(),
             on_round=lambda sums: out.note(f"round {sums.rounds}: {sums.units} units, up to log offset {sums.end}"),
             progress=progress if once else None,

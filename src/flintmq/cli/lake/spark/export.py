@@ -9,22 +9,20 @@ from flintmq.cli.declare import Option
 from flintmq.cli.lake.export_options import (
     INTERVAL_S,
     PARTITION_DEFAULT,
-    Body,
     BodyHeadOption,
     BodyMessageOption,
     BodyOption,
     BodySchemaOption,
+    CatalogOption,
     CheckpointOption,
-    Codec,
     CompressionOption,
     DeadLettersOption,
     ExplodeOption,
     FileSizeOption,
-    OutOption,
     PartitionOption,
     PropertiesOption,
     RegistryOption,
-    TargetFormat,
+    TableOption,
     ToOption,
     batch_line,
     choices_of,
@@ -34,7 +32,6 @@ from flintmq.cli.lake.export_options import (
 )
 from flintmq.cli.lake.spark_job import spark_job
 from flintmq.cli.options import (
-    CatalogOption,
     DecompressOption,
     JsonOption,
     MasterOption,
@@ -44,7 +41,6 @@ from flintmq.cli.options import (
     TopicsOption,
     examples,
     interval_option,
-    once_option,
 )
 from flintmq.cli.output import output
 from flintmq.cli.values import store_config, stores_given
@@ -52,29 +48,27 @@ from flintmq.errors import UsageError
 
 EPILOG = examples(
     "flintmq spark export /var/rocketmq/store --to parquet --out /tmp/lake",
-    "flintmq spark export /var/rocketmq/store --out /tmp/lake --to delta --stream --interval 30",
+    "flintmq spark export /var/rocketmq/store --out /tmp/lake --to delta --follow --interval 30",
 )
 
 
 def command(
     stores: StoresArgument,
-    into: OutOption,
-    to: ToOption = TargetFormat.parquet,
+    into: TableOption,
+    to: ToOption = "parquet",
     topic: TopicsOption = None,
-    compression: CompressionOption = Codec.snappy,
+    compression: CompressionOption = "snappy",
     decompress: DecompressOption = False,
     explode: ExplodeOption = False,
     skip_damage: SkipDamageOption = False,
     stream: Annotated[
-        bool, Option("--stream", help="Continue with new messages until SIGINT or SIGTERM; see --once.")
+        bool, Option("--follow", "Continue with new messages until SIGINT or SIGTERM; see --once.", old=("--stream",))
     ] = False,
-    once: Annotated[bool, once_option("With --stream: end at the present end of the log.")] = False,
-    interval: Annotated[
-        float | None, interval_option("With --stream: seconds between micro-batches (10).", show_default=False)
-    ] = None,
+    once: Annotated[bool, Option("--once", "With --follow: end at the present end of the log.")] = False,
+    interval: Annotated[float | None, interval_option("With --follow: seconds between micro-batches (10).")] = None,
     max_offsets: Annotated[int | None, max_offsets_option("Most messages of a micro-batch.")] = None,
     properties: PropertiesOption = None,
-    body: BodyOption = Body.bytes,
+    body: BodyOption = "bytes",
     body_schema: BodySchemaOption = None,
     body_message: BodyMessageOption = None,
     body_head: BodyHeadOption = False,
@@ -91,13 +85,13 @@ def command(
     """Export messages to Parquet, Delta or Iceberg.
 
     Writes files by topic and date; a second run adds only new messages. All files of a run, or of a micro-batch with
-    --stream, appear at once or none. The columns are those of the schema.
+    --follow, appear at once or none. The columns are those of the schema.
     """
     out, config, root = output(as_json), store_config(settings), stores_given(stores)
     into = outside_stores(into, (checkpoint, dead_letters), root, config)  # before Spark starts
     if not stream and (once or interval is not None or max_offsets is not None):
         raise UsageError(
-            "--once, --interval and --max-offsets are for --stream; an export without it ends at the end of the log"
+            "--once, --interval and --max-offsets are for --follow; an export without it ends at the end of the log"
         )
     choices = choices_of(
         topic=topic,

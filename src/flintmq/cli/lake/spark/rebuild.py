@@ -7,12 +7,10 @@ from typing import TYPE_CHECKING
 from flintmq.cli.commands import rebuild
 from flintmq.cli.lake.spark_job import spark_job
 from flintmq.cli.options import (
-    Access,
     AccessOption,
-    IntoOption,
     JsonOption,
     MasterOption,
-    Peer,
+    OutOption,
     PeerOption,
     SetOption,
     StoreArgument,
@@ -25,17 +23,17 @@ if TYPE_CHECKING:
     from flintmq.forensics.rebuild import Rebuilt
 
 EPILOG = examples(
-    "flintmq spark rebuild /var/rocketmq/store --into /tmp/rebuilt",
-    "flintmq spark rebuild /var/rocketmq/store --into /tmp/rebuilt --master 'local[4]' --json",
+    "flintmq spark rebuild /var/rocketmq/store --out /tmp/rebuilt",
+    "flintmq spark rebuild /var/rocketmq/store --out /tmp/rebuilt --master 'local[4]' --json",
 )
 
 
 def command(
     store: StoreArgument,
-    into: IntoOption,
-    peer: PeerOption = Peer.v533,
+    into: OutOption,
+    peer: PeerOption = "5.3.3",
     master: MasterOption = None,
-    access: AccessOption = Access.pread,
+    access: AccessOption = "pread",
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -43,7 +41,7 @@ def command(
 
     The same as flintmq rebuild --engine spark; the bytes equal those of the local engine.
     """
-    return rebuild.command(store, into, rebuild.Engine.spark, peer, master, access, settings, as_json)
+    return rebuild.command(store, into, "spark", peer, master, access, settings, as_json)
 
 
 def rebuild_on_spark(

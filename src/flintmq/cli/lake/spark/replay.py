@@ -8,16 +8,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 from flintmq.cli.declare import Argument, Option
 from flintmq.cli.lake.spark_job import spark_job
 from flintmq.cli.options import (
-    Access,
     AccessOption,
     JsonOption,
     MasterOption,
-    Peer,
     PeerOption,
     SetOption,
     SkipDamageOption,
     examples,
-    into_option,
+    out_option,
 )
 from flintmq.cli.output import output
 from flintmq.cli.text import printable, size
@@ -27,50 +25,33 @@ if TYPE_CHECKING:
     from flintmq.spark.jobs.replay.job import Replayed
 
 EPILOG = examples(
-    "flintmq spark replay /var/rocketmq/store --into /tmp/replayed --where \"topic = 'Orders' and tags = 'TagA'\"",
-    "flintmq spark replay /tmp/table --into /tmp/replayed --live --speed x10",
+    "flintmq spark replay /var/rocketmq/store --out /tmp/replayed --where \"topic = 'Orders' and tags = 'TagA'\"",
+    "flintmq spark replay /tmp/table --out /tmp/replayed --live --speed x10",
 )
 
 
 def command(
-    source: Annotated[
-        str,
-        Argument(
-            metavar="SOURCE", show_default=False, help="A store, a Delta table, or a directory of exports to Parquet."
-        ),
-    ],
-    into: Annotated[str, into_option("The store, new or existing.")],
+    source: Annotated[str, Argument("SOURCE", "A store, a Delta table, or a directory of exports to Parquet.")],
+    into: Annotated[str, out_option("The store, new or existing.")],
     where: Annotated[
-        str | None,
-        Option(
-            "--where",
-            metavar="SQL",
-            show_default=False,
-            help="Only messages for which this condition holds.",
-            text=True,
-        ),
+        str | None, Option("--where SQL", "Only messages for which this condition holds.", text=True)
     ] = None,
     live: Annotated[
-        bool, Option("--live", help="Put messages one by one into a new store too, with present store times.")
+        bool, Option("--live", "Put messages one by one into a new store too, with present store times.")
     ] = False,
-    speed: Annotated[
-        str,
-        Option("--speed", metavar="SPEED", help="original, xN (N times as fast) or max."),
-    ] = "max",
-    dry_run: Annotated[bool, Option("--dry-run", help="Count the messages to put, and write nothing.")] = False,
+    speed: Annotated[str, Option("--speed SPEED", "original, xN (N times as fast) or max.")] = "max",
+    dry_run: Annotated[bool, Option("--dry-run", "Count the messages to put, and write nothing.")] = False,
     system_topics: Annotated[
-        bool, Option("--system-topics", help="Include the broker's own topics, which it would process again.")
+        bool, Option("--system-topics", "Include the broker's own topics, which it would process again.")
     ] = False,
     skip_damage: SkipDamageOption = False,
     skip_refused: Annotated[
         bool,
-        Option(
-            "--skip-refused", help="Leave out messages that the store would refuse, and report them with exit code 1."
-        ),
+        Option("--skip-refused", "Leave out messages that the store would refuse, and report them with exit code 1."),
     ] = False,
-    peer: PeerOption = Peer.v533,
+    peer: PeerOption = "5.3.3",
     master: MasterOption = None,
-    access: AccessOption = Access.pread,
+    access: AccessOption = "pread",
     settings: SetOption = None,
     as_json: JsonOption = False,
 ) -> int:
@@ -99,8 +80,8 @@ def command(
             system_topics=system_topics,
             fail_on_data_loss=not skip_damage,
             skip_refused=skip_refused,
-            access=access.value,
-            peer=peer.value,
+            access=access,
+            peer=peer,
             progress=progress,
         )
     out.result(done, lambda value: _render(value, into))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
 from flintmq.cli.declare import Option
-from flintmq.cli.options import JsonOption, StoreArgument, examples
+from flintmq.cli.options import JsonOption, LocalStoreArgument, examples
 from flintmq.cli.output import output
 from flintmq.cli.text import printable, size
 
@@ -20,16 +20,8 @@ EPILOG = examples(
 
 
 def command(
-    store: StoreArgument,
-    forget: Annotated[
-        str | None,
-        Option(
-            "--forget",
-            metavar="QUERY",
-            show_default=False,
-            help="Drop the record of this query (as listed).",
-        ),
-    ] = None,
+    store: LocalStoreArgument,
+    forget: Annotated[str | None, Option("--forget QUERY", "Drop the record of this query (as listed).")] = None,
     as_json: JsonOption = False,
 ) -> int:
     """List the queries and replays that put messages into a store.

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Annotated, Any
 
-from flintmq.cli.declare import Option
 from flintmq.cli.lake.spark_job import spark_job
 from flintmq.cli.options import (
     JsonOption,
@@ -17,6 +16,7 @@ from flintmq.cli.options import (
     TopicsOption,
     UntilOption,
     examples,
+    out_option,
 )
 from flintmq.cli.output import output
 from flintmq.cli.text import iso, note_lines, printable, size
@@ -35,10 +35,7 @@ SHOWN = 5
 
 def command(
     stores: StoresArgument,
-    out: Annotated[
-        str | None,
-        Option("--out", metavar="FILE", show_default=False, help="The page: one HTML file; none without it."),
-    ] = None,
+    out: Annotated[str | None, out_option("The page: one HTML file; none without it.", "FILE", old=())] = None,
     topic: TopicsOption = None,
     since: SinceOption = None,
     until: UntilOption = None,
