@@ -216,9 +216,6 @@ class JavaNotFoundError(FlintError):
 
 
 class UnfinishedError(FlintError):
-    """The given time was over before the work was done.
-
-    The partial result is valid; the text says how to continue.
-    """
+    """The given time was over before the work was done."""
 
     exit_code = 11

@@ -64,7 +64,7 @@ COMMANDS: dict[str, list[object]] = {
     "scan, two stores": ["scan", "STORE", "STORE-b"],
     "inspect": ["inspect", "STORE"],
     "verify": ["verify", "STORE"],
-    "verify --part": ["verify", "STORE", "--from", "0", "--max-seconds", "9"],
+    "verify --part": ["verify", "STORE", "--from", "0", "--to", "9"],
     "copy": ["copy", "STORE", "--out", "OUT"],
     "rebuild": ["rebuild", "STORE", "--out", "OUT"],
     "salvage --out": ["salvage", "STORE", "--out", "OUT"],

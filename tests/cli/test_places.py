@@ -16,7 +16,7 @@ from flintmq.cli.parser import load
 from tests.cli.conftest import Run
 from tests.compat.stores import Golden
 
-PLACES = ("--into", "--out", "--output", "--resume", "--checkpoint", "--dead-letters")
+PLACES = ("--into", "--out", "--output", "--checkpoint", "--dead-letters")
 NOT_PLACES = {"--at", "--as", "--store", "--config", "--body-schema", "--schema-registry", "--from", "--to"}
 """Options whose word may be a file or a position that is read."""
 MORE = {
@@ -96,8 +96,6 @@ def test_no_command_writes_in_its_source(
     (tmp_path / "elsewhere").mkdir()
     for what, place in islice(spellings(root, tmp_path), 4 if log_alone else None):
         if (name, option) in MAY_BE_THE_ROOT and what.startswith("the root"):
-            continue
-        if option == "--resume" and what == "by URL":  # a file's name, not a store's: there are no URLs of files
             continue
         before = tree(tmp_path)
         found = run(*name.split(), root, *MORE.get((name, option), []), option, place)

@@ -21,7 +21,6 @@ from tests.compat.stores import Golden
 CODES = {signal.SIGINT: 130, signal.SIGTERM: 143, signal.SIGHUP: 129}
 LONG = {
     "scan": ["--grep", "nobody wrote this"],
-    "verify": [],
     "sql": ["select topic, count(*) from messages group by 1"],
     "sql --out": ["select * from messages", "--out", "answer.csv"],
     "rebuild": ["--out", "made"],

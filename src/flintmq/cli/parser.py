@@ -28,6 +28,11 @@ MARK = "="
 """Begins words for argparse that are no options: it drops a word `--`, and takes `-x` for an option."""
 COLUMNS = 110
 """Columns of a help at most."""
+GIVEN_UP = {
+    ("verify", "--max-seconds"): "stop it with Ctrl-C or --to, and it prints the --from that continues",
+    ("verify", "--resume"): "--from continues where a run that is stopped says that it ended",
+}
+"""(command, option) of an earlier version -> what to use instead."""
 
 
 def run(words: Sequence[str]) -> int:
@@ -85,6 +90,8 @@ def named(words: Sequence[str]) -> tuple[str, list[str], bool]:
 
 
 def _unknown(name: str, word: str, known: Iterable[str], is_option: bool = True) -> UsageError:
+    if instead := GIVEN_UP.get((name, word)):
+        return UsageError(f"{word} is gone: {instead}")
     from difflib import get_close_matches
 
     names = {one.lstrip("-"): one for one in known}

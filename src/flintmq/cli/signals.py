@@ -12,7 +12,7 @@ import contextlib
 import signal
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from types import FrameType
 
 from flintmq.storage.stop_event import StopEvent
@@ -25,10 +25,12 @@ class Stopped:
 
     Attributes:
         number: the first signal's number; None if none came.
+        waits: the first signal raises nothing: the command asks whether it came.
     """
 
     def __init__(self) -> None:
         self.number: int | None = None
+        self.waits = False
 
     @property
     def exit_code(self) -> int:
@@ -39,10 +41,11 @@ class Stopped:
         """Handle a signal.
 
         Raises:
-            KeyboardInterrupt: always.
+            KeyboardInterrupt: always, but at the first signal where that waits.
         """
-        self.number = self.number or number
-        raise KeyboardInterrupt
+        is_first, self.number = self.number is None, self.number or number
+        if not (is_first and self.waits):
+            raise KeyboardInterrupt
 
 
 _now: list[Stopped] = []  # of the running commands, the innermost last
@@ -54,8 +57,23 @@ def check() -> None:
     Raises:
         KeyboardInterrupt: one came, and its exception was dropped.
     """
-    if _now and _now[-1].number is not None:
+    if _now and _now[-1].number is not None and not _now[-1].waits:
         raise KeyboardInterrupt
+
+
+@contextlib.contextmanager
+def waiting() -> Iterator[Callable[[], bool]]:
+    """Let the first signal wait within the block, which gets a function that tells if one came.
+
+    For a command that has something to say when it is stopped; it ends with the signal's exit code. The second signal
+    raises KeyboardInterrupt.
+    """
+    stopped = _now[-1] if _now else Stopped()
+    stopped.waits = True
+    try:
+        yield lambda: stopped.number is not None
+    finally:
+        stopped.waits = False
 
 
 def stop_event() -> threading.Event:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import io
 import json as json_module
+import os
+import shlex
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,8 +15,10 @@ import pytest
 from flintmq.cli.commands.verify import print_verification
 from flintmq.cli.output import Console, Json
 from flintmq.forensics.verify.findings import Defect, Note
+from flintmq.forensics.verify.log_check import LogCheck
 from flintmq.forensics.verify.run import Verification
-from tests.cli.conftest import Run
+from flintmq.store.commitlog.walk import Piece
+from tests.cli.conftest import Result, Run
 from tests.compat.stores import Golden
 
 Expected = Callable[[str, str], None]
@@ -113,25 +118,95 @@ def test_many_findings_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
     assert lines[-1] == "result  7 defects (unit-extra 7), 6 notes (abort 1, units-ghost 5)"
 
 
-def test_runs_that_go_on_tell_in_the_end_what_one_run_tells(run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
-    store, state = damaged(golden("basic"), tmp_path / "store"), tmp_path / "state"
-    first = run("verify", store, "--to", "00000000000000131072", "--resume", state)
-    assert first.code == 0 and "result  so far no defects, no notes" in first.out
-    rest = f"flintmq verify {store} --resume {state}"
+def test_a_run_that_ends_early_names_the_place_where_the_next_one_continues(run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
+    store = damaged(golden("basic"), tmp_path)
+    first = run("verify", store, "--to", "00000000000000131072")
+    assert first.code == 1 and "result  so far 1 defect (unit-wrong 1), no notes" in first.out
+    rest = f"flintmq verify {store} --from 131072"
     assert first.err == f"flintmq: ended at log offset 131072, as requested; continue with: {rest}\n"
-    second = run("verify", store, "--to", 200_000, "--resume", state)
-    assert second.code == 1 and "ended at log offset" in second.err and "so far 1 defect" in second.out
-    assert run("verify", store, "--resume", state).out == run("verify", store).out
-    assert not state.exists()
+    second = run(*shlex.split(rest)[1:])
+    assert second.code == 1 and "part    log offsets 131072 to 737416" in second.out
 
 
-def test_time_that_is_up_has_an_exit_code_of_its_own(run: Run, golden) -> None:  # type: ignore[no-untyped-def]
-    store = golden("basic")
-    result = run("verify", store.path, "--max-seconds", 0.000001, "--json")
-    assert (result.code, result.rows[-1]["stopped"]) == (11, "time")
-    error = json_module.loads(result.err)
-    assert (error["error"], error["exit_code"]) == ("UnfinishedError", 11)
-    assert error["message"].endswith(f"--from {result.rows[-1]['part_end']}")
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_run_that_is_stopped_tells_what_it_found_and_how_to_continue(
+    run: Run,
+    golden,  # type: ignore[no-untyped-def]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    number: int,
+) -> None:
+    """The signal comes amid a block of the log, which is checked whole."""
+    store = damaged(golden("basic"), tmp_path)
+    whole = run("verify", store, "--json").rows
+    monkeypatch.setattr("flintmq.forensics.verify.run.PIECE_BYTES", 1 << 16)
+    take, blocks = LogCheck.take, [0]
+
+    def signalled(self: LogCheck, piece: Piece) -> None:
+        blocks[0] += 1
+        if blocks[0] == 3:
+            os.kill(os.getpid(), number)
+        take(self, piece)
+
+    monkeypatch.setattr(LogCheck, "take", signalled)
+    monkeypatch.setattr("signal.getsignal", lambda number: signal.SIG_DFL)  # Spark leaves a handler of its own
+    first = run("verify", store, "--json")
+    assert (first.code, blocks[0]) == (128 + number, 3)
+    summary = first.rows[-1]
+    note = json_module.loads(first.err)["note"]
+    rest = f"flintmq verify {store} --from {summary['part_end']}"
+    assert note == f"stopped at log offset {summary['part_end']}; continue with: {rest}"
+    assert (summary["stopped"], summary["ending"]) == ("asked", "unseen") and 0 < summary["part_end"] < 737_416
+    second = run(*shlex.split(rest)[1:], "--json")
+    assert summary["records"] + second.rows[-1]["records"] == whole[-1]["records"]
+    defects = [line["code"] for line in [*first.rows, *second.rows] if line["kind"] == "defect"]
+    assert sorted(defects) == [line["code"] for line in whole if line["kind"] == "defect"]
+
+
+def test_a_second_signal_does_not_wait(run: Run, golden, monkeypatch: pytest.MonkeyPatch) -> None:  # type: ignore[no-untyped-def]
+    def signalled(self: LogCheck, piece: Piece) -> None:
+        for _ in range(2):
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(LogCheck, "take", signalled)
+    monkeypatch.setattr("signal.getsignal", lambda number: signal.SIG_DFL)
+    assert run("verify", golden("basic").path) == Result(130, "", "")
+
+
+def test_stores_after_the_one_that_was_stopped_are_not_begun(
+    run: Run,
+    golden,  # type: ignore[no-untyped-def]
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    stores = golden("basic").copy(tmp_path / "a"), golden("basic").copy(tmp_path / "b")
+    finish = LogCheck.finish
+
+    def signalled(self: LogCheck) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        finish(self)
+
+    monkeypatch.setattr(LogCheck, "finish", signalled)
+    monkeypatch.setattr("signal.getsignal", lambda number: signal.SIG_DFL)
+    result = run("verify", *stores)
+    assert result.code == 130 and result.out.count("result  ") == 1
+    assert result.err == "flintmq: stopped: 1 more store not checked\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (
+            "--max-seconds 5",
+            "--max-seconds is gone: stop it with Ctrl-C or --to, and it prints the --from that continues",
+        ),
+        ("--resume s", "--resume is gone: --from continues where a run that is stopped says that it ended"),
+        ("--resume=s", "--resume is gone: --from continues where a run that is stopped says that it ended"),
+    ],
+)
+def test_options_that_were_given_up_say_what_to_use(run: Run, tmp_path: Path, words: str, says: str) -> None:
+    result = run("verify", tmp_path, *words.split())
+    assert (result.code, result.out, result.err.count("\n")) == (2, "", 1) and says in result.err
 
 
 def test_progress_for_programs(run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
@@ -149,7 +224,6 @@ def test_progress_for_programs(run: Run, golden, tmp_path: Path) -> None:  # typ
         (("--to", "-5"), "--to: '-5' is neither"),
         (("--from", "9", "--to", "9"), "the end must be after the begin"),
         (("--from", "99999999"), "there is no intact record there or later"),
-        (("--max-seconds", "0"), "give more than 0"),
         (("--progress", "loud"), "--progress: 'loud' is none of bar, json"),
     ],
 )

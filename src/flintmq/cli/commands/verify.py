@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import shlex
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import fields
+from functools import partial
 from typing import TYPE_CHECKING, Annotated, Literal
 
+from flintmq.cli import signals
 from flintmq.cli.declare import Option
 from flintmq.cli.options import Access, AccessOption, JsonOption, SetOption, StoresArgument, examples
 from flintmq.cli.output import Output, dumps, output, stderr
 from flintmq.cli.terminal import verdict
 from flintmq.cli.text import near, printable
 from flintmq.cli.values import parse_log_place, store_config, stores_given
-from flintmq.errors import UnfinishedError, UsageError
+from flintmq.errors import UsageError
 from flintmq.forensics.verify.repair_hints import in_place, mend
 
 if TYPE_CHECKING:
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
 EPILOG = examples(
     "flintmq verify /var/rocketmq/store",
     "flintmq verify /var/rocketmq/store --json | grep defect",
-    "flintmq verify /var/rocketmq/store --max-seconds 600 --resume /tmp/verify.state",
+    "flintmq verify /var/rocketmq/store --to 00000000001073741824",
 )
 NOTES_OF_A_CODE = 3
 """A person sees this many notes of one code; programs get all that are kept."""
@@ -65,10 +67,6 @@ def command(
     stores: StoresArgument,
     begin: Annotated[str | None, Option("--from PLACE", "Begin at this log offset or log file.")] = None,
     end: Annotated[str | None, Option("--to PLACE", "End at this log offset, or where this log file begins.")] = None,
-    max_seconds: Annotated[float | None, Option("--max-seconds N", "End after this time (exit code 11).")] = None,
-    resume: Annotated[
-        str | None, Option("--resume FILE", "Continue where the last run ended; FILE keeps the state.")
-    ] = None,
     progress: Annotated[
         Watch, Option("--progress WAY", "bar (where stderr is a terminal), or json: lines on stderr.")
     ] = "bar",
@@ -83,8 +81,9 @@ def command(
     mends all, or most. Notes are harmless: leftovers of a crash, of expiry, of a truncated log. `flintmq help` names
     the page that explains them all.
 
-    --to and --max-seconds end a run early, and --resume continues there: together the runs find the same as one. --from
-    alone judges as if the log before it had expired. Several stores are checked one after the other.
+    A run that --to or Ctrl-C ends prints how far it got, and the --from that continues; --from judges as if the log
+    before had expired. Ctrl-C waits for the block of the log at hand; a second one does not. Several stores are checked
+    one after the other.
     """
     from flintmq.cluster.members import find_members
     from flintmq.store.commitlog.report import Report
@@ -94,26 +93,29 @@ def command(
     members = find_members(stores_given(stores), config, slaves=True, report=report)
     for note in report.notes:
         out.note(note.text)
-    if members is None:
-        return _verify(stores[0], begin, end, max_seconds, resume, progress, access, config, out)
-    if any(one is not None for one in (begin, end, max_seconds, resume)):
-        raise UsageError("--from, --to, --max-seconds and --resume are of one store; give one")
-    code = 0
-    for member in members:
-        if as_json:
-            out.lines([dumps({"kind": "store", "broker": member.broker, "store": member.path})])
-        else:
-            out.lines([f"{printable(member.broker)}: {printable(near(member.path))}"])
-        code = max(code, _verify(member.path, None, None, None, None, progress, access, config, out))
-    return code
+    with signals.waiting() as stop:
+        if members is None:
+            return _verify(stores[0], begin, end, stop, progress, access, config, out)
+        if begin is not None or end is not None:
+            raise UsageError("--from and --to are of one store; give one")
+        code = 0
+        for number, member in enumerate(members):
+            if as_json:
+                out.lines([dumps({"kind": "store", "broker": member.broker, "store": member.path})])
+            else:
+                out.lines([f"{printable(member.broker)}: {printable(near(member.path))}"])
+            code = max(code, _verify(member.path, None, None, stop, progress, access, config, out))
+            if stop() and (rest := len(members) - number - 1):
+                out.note(f"stopped: {rest} more store{'s' * (rest > 1)} not checked")
+                break
+        return code
 
 
 def _verify(
     store: str,
     begin: str | None,
     end: str | None,
-    max_seconds: float | None,
-    resume: str | None,
+    stop: Callable[[], bool],
     progress: Watch,
     access: Access,
     config: StoreConfig,
@@ -121,35 +123,25 @@ def _verify(
 ) -> int:
     """Check one store, print what was found, and return the exit code."""
     from flintmq.forensics.verify.findings import Findings
-    from flintmq.forensics.verify.part import OUT_OF_TIME, Part
-    from flintmq.forensics.verify.run import verify
+    from flintmq.forensics.verify.run import AT_END, verify
 
     findings = Findings()
     first = None if begin is None else parse_log_place("--from", begin)
     last = None if end is None else parse_log_place("--to", end)
-    part = Part(first, last, max_seconds, resume)
+    more = partial(verify, access=access, begin=first, end=last, stop=stop, findings=findings)
     if progress == "json":
         lines = ProgressLines(findings)
-        found = verify(store, config, lines, access=access, part=part, findings=findings)
+        found = more(store, config, lines)
         lines.write()
     else:
         with out.progress("verifying") as bar:
-            found = verify(store, config, bar, access=access, part=part, findings=findings)
+            found = more(store, config, bar)
     code = print_verification(out, found)
-    if found.stopped == OUT_OF_TIME:
-        text = f"the time is up at log offset {found.part_end}; continue with: {_go_on(found, resume)}"
-        if code == UnfinishedError.exit_code:
-            raise UnfinishedError(text)
-        out.note(text)
-    elif found.stopped is not None:
-        out.note(f"ended at log offset {found.part_end}, as requested; continue with: {_go_on(found, resume)}")
+    if found.stopped is not None:
+        how = "ended at log offset {}, as requested" if found.stopped == AT_END else "stopped at log offset {}"
+        rest = f"flintmq verify {shlex.quote(found.root)} --from {found.part_end}"
+        out.note(f"{how.format(found.part_end)}; continue with: {rest}")
     return code
-
-
-def _go_on(found: Verification, resume: str | None) -> str:
-    """Return the command that checks the rest."""
-    rest = f"--from {found.part_end}" if resume is None else f"--resume {shlex.quote(resume)}"
-    return f"flintmq verify {shlex.quote(found.root)} {rest}"
 
 
 def print_verification(out: Output, found: Verification) -> int:

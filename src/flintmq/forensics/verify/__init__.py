@@ -1,8 +1,7 @@
 """Verifies a store: every record, unit and item, and the small files around them.
 
-run             runs a verification, whole or in parts
-part            runs one part of a verification, which a later part can continue
-state_file      keeps the state between parts in a file
+run             runs a verification, of all or of a part of the log
+verify_pass     takes the pieces of one walk through the log to all checks
 context         holds the context of the checks: log bounds, damage, last stop
 findings        collects defects and notes
 codes           describes each code: meaning, cost and advice

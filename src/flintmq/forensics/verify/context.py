@@ -25,14 +25,6 @@ class Ranges:
             self._starts.append(start)
             self._ends.append(end)
 
-    def state(self) -> list[list[int]]:
-        """Return all ranges, for JSON."""
-        return [self._starts, self._ends]
-
-    def restore(self, state: list[list[int]]) -> None:
-        """Restore the result of `state`."""
-        self._starts, self._ends = list(state[0]), list(state[1])
-
     def __contains__(self, offset: int) -> bool:
         at = bisect_right(self._starts, offset) - 1
         return at >= 0 and offset < self._ends[at]

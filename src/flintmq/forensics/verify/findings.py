@@ -8,8 +8,7 @@ docs/operations/verify.md.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import astuple, dataclass, field
-from typing import Any
+from dataclasses import dataclass, field
 
 from flintmq.forensics.verify.codes import DEFECTS, NOTES
 
@@ -85,21 +84,6 @@ class Findings:
         self.notes[:] = [note for note in self.notes if note.code not in codes]
         for code in codes:
             self.note_counts.pop(code, None)
-
-    def state(self) -> dict[str, Any]:
-        """Return everything, for JSON."""
-        return {
-            "defects": [astuple(defect) for defect in self.defects],
-            "notes": [astuple(note) for note in self.notes],
-            "defect_counts": dict(self.defect_counts),
-            "note_counts": dict(self.note_counts),
-        }
-
-    def restore(self, state: dict[str, Any]) -> None:
-        """Restore the result of `state`; later findings are dropped."""
-        self.defects[:] = [Defect(*values) for values in state["defects"]]
-        self.notes[:] = [Note(*values) for values in state["notes"]]
-        self.defect_counts, self.note_counts = Counter(state["defect_counts"]), Counter(state["note_counts"])
 
 
 def shorten_finding(text: str) -> str:

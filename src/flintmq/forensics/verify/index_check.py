@@ -15,7 +15,7 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 from flintmq.forensics.verify.context import Ground
 from flintmq.forensics.verify.index_cursor import IndexItems
@@ -345,35 +345,6 @@ class IndexCheck:
             self._file.gap = False
 
     # -- a part of the log -----------------------------------------------------------------------------------------
-
-    def state(self) -> list[Any]:
-        """Return the progress of the comparison, for JSON."""
-        before, file = self._before and self._before.path, self._file and self._file.state()
-        return [self.tags, self.items, before, file, self._last, self._uncovered, dict(self._passed)]
-
-    def restore(self, state: list[Any], files: list[IndexItems]) -> None:
-        """Continue from the result of `state`.
-
-        Args:
-            state: the result of `state`.
-            files: all files that hold items, in log order, none of them opened.
-
-        Raises:
-            KeyError: a file that was compared is gone.
-        """
-        self.tags, self.items, before, file, last, uncovered, passed = state
-        places = {items.path: number for number, items in enumerate(files)}
-        self._before = files[places[before]] if before is not None else None
-        at = places[file[0]] if file is not None else len(files) if before is None else places[before] + 1
-        self._files, self._file = iter(files[at:]), None
-        self._last = RecordKeys(*last) if last is not None else None
-        self._uncovered = (uncovered[0], uncovered[1], uncovered[2]) if uncovered is not None else None
-        self._passed = Counter(passed)
-        self._file = next(self._files, None)
-        if self._file is not None:
-            self._file.open()
-            if file is not None:
-                self._file.restore(file)
 
     @property
     def passed(self) -> int:

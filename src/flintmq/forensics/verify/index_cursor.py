@@ -10,13 +10,11 @@ import os
 import sys
 from array import array
 from collections.abc import Iterator
-from typing import Any
 
 from flintmq.errors import StoreAccessError
 from flintmq.forensics.verify.context import Ground
 from flintmq.forensics.verify.queue_files import Disk
 from flintmq.format import index
-from flintmq.kernels import index_check as kernel
 from flintmq.store.layout.file_geometry import IndexGeometry
 
 WINDOW = 8192  # items read at once
@@ -62,8 +60,6 @@ class IndexItems:
         self.gap = True  # the item of the previous key is unknown: seconds of the first item may count from anywhere
         self._window, self._first = memoryview(b""), 1
         self._defects = 0
-        self.assumed: dict[int, int] = {}  # items taken for another hash than theirs
-        self.dropped: list[tuple[int, int]] = []  # (first, count) of empty items passed over
 
     def open(self) -> None:
         """Prepare for the first item: allocate the heads, four bytes a slot."""
@@ -132,11 +128,8 @@ class IndexItems:
             time: store time in ms of its record; None if not known.
             key_hash: the hash it should have; None for the one it has.
         """
-        item, key = self.item, key_hash
-        if key is None:
-            key = item.key_hash
-        elif key != item.key_hash:
-            self.assumed[self.number] = key
+        item = self.item
+        key = item.key_hash if key_hash is None else key_hash
         if self.number == 1:
             self._first_item(item, time)
         elif item.seconds < 0 or (time is not None and item.seconds != index.seconds(time, self.begin)):
@@ -168,8 +161,6 @@ class IndexItems:
     def drop(self, count: int = 1) -> None:
         """Pass wrong items that were reported, without checking their links."""
         assert 0 < count <= self.stop - self.number
-        if self.window()[0][:_SIZE] == _NOTHING:
-            self.dropped.append((self.number, count))
         for item in index.ITEM.iter(self.window()[0], 0, count * _SIZE):
             if item.key_hash >= 0 and item != (0, 0, 0, 0):
                 self.heads[item.key_hash % self.shape.slots] = self.number
@@ -192,33 +183,6 @@ class IndexItems:
     def hopeless(self) -> bool:
         """Return whether so much is wrong that the rest is not checked."""
         return self._defects >= MOST_DEFECTS
-
-    # -- a part of the log -----------------------------------------------------------------------------------------
-
-    def state(self) -> list[Any]:
-        """Return the progress of the cursor, for JSON; the heads are read from the file again."""
-        numbers = [self.number, self.begin, self.first_offset, self.last_offset, self.last_time, self.gap]
-        return [self.path, numbers, self._defects, list(self.assumed.items()), self.dropped]
-
-    def restore(self, state: list[Any]) -> None:
-        """Continue from the result of `state`, in a file that has been opened."""
-        _, (stop, begin, first, last, time, gap), self._defects, assumed, dropped = state
-        self.assumed, self.dropped = dict(assumed), [(first, count) for first, count in dropped]
-        odd = {first: (count, -1) for first, count in self.dropped}
-        odd |= {number: (1, key) for number, key in self.assumed.items()}
-        while self.number < stop:
-            if self.number not in odd:
-                data, count = self.window()
-                count = min(count, min((number for number in odd if number > self.number), default=stop) - self.number)
-                same = kernel.skip(data, count, self.number, self.heads, 0, 1 << 62)
-                self.number += same
-                if same:
-                    continue
-            count, key = odd.get(self.number) or (1, self.item.key_hash)
-            if key >= 0:
-                self.heads[key % self.shape.slots] = self.number
-            self.number += count
-        self.begin, self.first_offset, self.last_offset, self.last_time, self.gap = begin, first, last, time, gap
 
     # -- findings --------------------------------------------------------------------------------------------------
 

@@ -111,21 +111,6 @@ class LogCheck:
         self._file: LogFile | None = None
         self._odd = 0
 
-    def state(self) -> list[int | None]:
-        """Return everything, for JSON."""
-        return [
-            self.records,
-            self.end,
-            self.latest_time,
-            self._odd,
-            self._file.start if self._file is not None else None,
-        ]
-
-    def restore(self, state: list[int | None]) -> None:
-        """Restore the result of `state`."""
-        self.records, self.end, self.latest_time, self._odd = (int(number or 0) for number in state[:4])
-        self._file = self.log.find(state[4]) if state[4] is not None else None
-
     def take(self, piece: Piece) -> None:
         """Check one piece."""
         if self._file is not None and piece.file.start != self._file.start:
@@ -203,10 +188,10 @@ def check_spares(log: LogFiles, end: int, ground: Ground) -> None:
             ground.findings.note("torn-tail", text, file.path)
 
 
-def head_at(log: LogFiles, file: LogFile, position: int, count: int = HEAD_SIZE) -> bytes:
+def head_at(log: LogFiles, file: LogFile, position: int) -> bytes:
     """Read some bytes of a log file, fewer if it ends; none if it is unreadable."""
     try:
         with log.effects.reading(file.path) as fd:
-            return log.effects.pread(fd, count, position)
+            return log.effects.pread(fd, HEAD_SIZE, position)
     except (FileNotFoundError, StoreAccessError):
         return b""

@@ -13,7 +13,7 @@ created again begins at offset 0 while the log still holds its old records. Both
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from flintmq.forensics.verify.context import Ground
 from flintmq.forensics.verify.queue_files import UnitFiles
@@ -66,21 +66,10 @@ class UnitCheck:
         """Queue offset after the last message, by the log or by the files, whichever has more."""
         return max(self.log_end, self._end, self.cursor if self.kind.indexed and self.files.spans else 0)
 
-    def state(self) -> list[Any]:
-        """Return the progress of the comparison, for JSON."""
-        numbers = [self.cursor, self.matched, self.log_end, self._end, self._explained_to, self._last_address]
-        return [numbers, self.findings.state(), sorted(self.files.blocked)]
-
     def begin_at(self, offset: int) -> None:
         """Compare from a log offset on: files that are entirely before it are left out."""
         self.files.leave_out(offset)
         self.cursor = self.files.first
-
-    def restore(self, state: list[Any]) -> None:
-        """Continue from the result of `state`."""
-        self.cursor, self.matched, self.log_end, self._end, self._explained_to, self._last_address = state[0]
-        self.findings.restore(state[1])
-        self.files.blocked |= set(state[2])
 
     # -- units from the log ---------------------------------------------------------------------------------------
 

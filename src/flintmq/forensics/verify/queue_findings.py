@@ -8,8 +8,7 @@ another table of levels.
 from __future__ import annotations
 
 from collections import Counter
-from dataclasses import astuple, dataclass
-from typing import Any
+from dataclasses import dataclass
 
 from flintmq.forensics.verify.context import Ground
 from flintmq.forensics.verify.queue_files import UnitFiles
@@ -93,20 +92,6 @@ class UnitFindings:
 
     def _note(self, code: str, text: str) -> None:
         self.ground.findings.note(code, f"queue {self.label}: {text}", self.files.folder)
-
-    def state(self) -> list[Any]:
-        """Return everything not reported yet, for JSON."""
-        ahead = [(number, expected.hex(), found.hex()) for number, expected, found in self._ahead]
-        runs = [astuple(run) for run in (self._missing, self._displaced, self._extra)]
-        return [dict(self.passed), runs, ahead, self._ahead_count, [[d, *seen] for d, seen in self._delays.items()]]
-
-    def restore(self, state: list[Any]) -> None:
-        """Restore the result of `state`."""
-        passed, runs, ahead, self._ahead_count, delays = state
-        self.passed = Counter(passed)
-        self._missing, self._displaced, self._extra = (_UnitRun(*run) for run in runs)
-        self._ahead = [(number, bytes.fromhex(expected), bytes.fromhex(found)) for number, expected, found in ahead]
-        self._delays = {delay: (count, first) for delay, count, first in delays}
 
     # -- during the comparison -----------------------------------------------------------------------------------------
 

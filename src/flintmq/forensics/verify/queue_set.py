@@ -6,7 +6,6 @@ import os
 from collections import defaultdict
 from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreAccessError
@@ -43,17 +42,6 @@ class Absent:
         if self.offset < 0:
             self.offset = record_offset_at(units)
         self.count += len(units) // self.width
-
-    def state(self) -> list[Any]:
-        """Return everything, for JSON."""
-        return [self.width, self.kind, self.count, self.log_end, self.offset]
-
-    @classmethod
-    def of(cls, name: QueueName, state: list[Any]) -> Absent:
-        """Restore the result of `state`."""
-        absent = cls(name, *state[:2])
-        absent.count, absent.log_end, absent.offset = state[2:]
-        return absent
 
     @property
     def end(self) -> int:
@@ -232,50 +220,6 @@ class QueueSet:
                 )
 
     # -- a part of the log -----------------------------------------------------------------------------------------
-
-    def state(self, dispatcher: Dispatcher) -> list[Any]:
-        """Return the progress of the comparison, for JSON: every queue in the order of its number."""
-        queues: list[Any] = []
-        for number, queue in enumerate(dispatcher.queues.keys):
-            check = self._checks.get(number)
-            is_light = number in dispatcher.lmq_numbers
-            queues.append(
-                [
-                    queue.kind,
-                    queue.topic.hex(),
-                    queue.queue_id,
-                    is_light,
-                    isinstance(check, Absent),
-                    check and check.state(),
-                ]
-            )
-        return [self.count, sorted(topic.hex() for topic in self._refused), queues]
-
-    def restore(self, state: list[Any], dispatcher: Dispatcher) -> None:
-        """Continue from the result of `state`; `dispatcher` learns the same numbers of queues."""
-        count, refused, queues = state
-        self._refused = {bytes.fromhex(topic) for topic in refused}
-        for queue_kind, raw, queue_id, light, absent, saved in queues:
-            queue = Queue(queue_kind, bytes.fromhex(raw), queue_id)
-            number = dispatcher.queues.number(queue)
-            if light:
-                dispatcher.lmq_numbers.add(number)
-            if self.none:
-                continue
-            self._checks[number] = self._restored(queue, light, absent, saved)
-        self.count = count
-
-    def _restored(self, queue: Queue, light: bool, absent: bool, saved: list[Any] | None) -> UnitCheck | Absent | None:
-        if queue.path is None or saved is None:
-            return None
-        kind, topic, queue_id = queue.path.split("/")
-        name = QueueName(topic, int(queue_id))
-        self._unmet[kind].discard(name)
-        if absent:
-            return Absent.of(name, saved)
-        check = self._compare(kind, name, light)
-        check.restore(saved)
-        return check
 
     def stop(self) -> None:
         """Report what is known at the end of a part, without judging anything after it."""

@@ -16,19 +16,16 @@ docs/operations/verify.md describes each finding.
 from __future__ import annotations
 
 import os
-import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
 
 from flintmq.config.keys import StoreConfig
-from flintmq.errors import UnfinishedError, UsageError
+from flintmq.errors import UsageError
 from flintmq.forensics.verify.context import Ground
 from flintmq.forensics.verify.findings import Defect, Findings, Note
 from flintmq.forensics.verify.index_check import IndexCheck
 from flintmq.forensics.verify.index_files import index_items
 from flintmq.forensics.verify.log_check import LogCheck, LogReport, check_files
-from flintmq.forensics.verify.part import AT_END, OUT_OF_TIME, SAVE_SECONDS, Part, VerifyPass
 from flintmq.forensics.verify.queue_files import Disk
 from flintmq.forensics.verify.queue_set import QueueSet
 from flintmq.forensics.verify.small_files import (
@@ -39,12 +36,13 @@ from flintmq.forensics.verify.small_files import (
     check_root,
     read_checkpoint,
 )
-from flintmq.forensics.verify.state_file import StateFile
 from flintmq.forensics.verify.timer_check import TimerStoreCheck
+from flintmq.forensics.verify.verify_pass import VerifyPass
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.store_url import effects_for
 from flintmq.store.commitlog.end_of_log import Verdict
-from flintmq.store.commitlog.files import LARGEST_OFFSET
+from flintmq.store.commitlog.files import LARGEST_OFFSET, LogFiles
+from flintmq.store.commitlog.resync import next_record
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import LogWalk, youngest
 from flintmq.store.dispatch.dispatcher import Dispatcher
@@ -52,6 +50,7 @@ from flintmq.store.layout import directories as store_directories
 from flintmq.store.layout.given_sizes import open_root
 
 PIECE_BYTES = 8 << 20
+AT_END, ASKED = "end", "asked"  # why a pass stopped before the log's end
 UNSEEN = "unseen"  # the `ending` of a log that was not read to its end
 Progress = Callable[[int, int], None]  # bytes of log done, bytes in all
 
@@ -72,7 +71,7 @@ class Verification:
         defects: the first 10,000, with defect_count and defect_counts (by code) for all.
         notes: the first 1,000, with note_counts (by code) for all.
         part_begin, part_end: log offsets between which the log was checked; a later part continues at part_end.
-        stopped: why the log's end was not reached: "end" (of the part), "time"; None if it was reached.
+        stopped: why the log's end was not reached: "end" (of the part), "asked" (by `stop`); None if it was reached.
     """
 
     root: str
@@ -97,10 +96,8 @@ class Verification:
 
     @property
     def exit_code(self) -> int:
-        """Exit code: 1 with defects, else that of UnfinishedError if the time was up, else 0."""
-        if self.defect_count:
-            return 1
-        return UnfinishedError.exit_code if self.stopped == OUT_OF_TIME else 0
+        """Exit code: 1 with defects, else 0."""
+        return 1 if self.defect_count else 0
 
 
 def verify(
@@ -110,7 +107,9 @@ def verify(
     *,
     access: str = "pread",
     effects: Effects | None = None,
-    part: Part | None = None,
+    begin: int | None = None,
+    end: int | None = None,
+    stop: Callable[[], bool] | None = None,
     findings: Findings | None = None,
 ) -> Verification:
     """Check everything in a store, or a part of it.
@@ -121,22 +120,29 @@ def verify(
         progress: called now and then with bytes of log done and in all.
         access: how the log is read: "pread" or "map".
         effects: the disk; None chooses it by the path.
-        part: the part to check; None for everything.
+        begin: first log offset: the part begins with the first intact record there or later; None for the log's begin.
+        end: last log offset: the block of the log (8 MiB at most) that reaches it is checked whole; None for the log's
+            end.
+        stop: asked after each block of the log; true ends the walk there, as `end` does.
         findings: collects the findings as they are made; None for a new collection.
 
     Raises:
-        UsageError: the part begins after the log's end, or its state belongs to something else.
+        UsageError: the part ends before it begins, or begins after the log's end.
         NotAStoreError: root is no store.
         UnsupportedFormatError: the log is a DLedger log.
         StoreAccessError: the root or a directory of the log may not be listed.
         ConfigError: given keys contradict each other.
     """
+    if (begin or 0) < 0 or (end is not None and end <= (begin or 0)):
+        raise UsageError(f"from {begin or 0} to {end}: the end must be after the beginning; neither may be negative")
     config = config or StoreConfig()
     effects = effects or effects_for(root, config.s3)
     path = open_root(root, config, effects)
     disk = Disk(effects)
     try:
-        return VerifyRun(path, config, disk, part, findings).run(progress, access)
+        run = VerifyRun(path, config, disk, findings)
+        run.begin, run.end, run.stop = begin, end, stop
+        return run.run(progress, access)
     finally:
         disk.close()
 
@@ -171,20 +177,33 @@ def _no_end(topic: str, queue_id: int) -> int:
     return LARGEST_OFFSET
 
 
-class VerifyRun:
-    """One verification, in order. The job on Spark replaces `look`."""
+def _first_record(log: LogFiles, begin: int) -> int:
+    """Return the log offset of the first intact record at `begin` or later.
 
-    def __init__(
-        self,
-        root: str,
-        config: StoreConfig,
-        disk: Disk,
-        part: Part | None = None,
-        findings: Findings | None = None,
-    ) -> None:
+    Raises:
+        UsageError: there is none.
+    """
+    found = next_record(log, begin)
+    if found is None:
+        files = f"its files have offsets from {log.min_offset} up to {log.limit}"
+        raise UsageError(f"--from {begin}: there is no intact record there or later; {files}")
+    return found
+
+
+class VerifyRun:
+    """One verification, in order. The job on Spark replaces `look`.
+
+    Attributes:
+        begin, end, stop: see `verify`.
+    """
+
+    begin: int | None = None
+    end: int | None = None
+    stop: Callable[[], bool] | None = None
+
+    def __init__(self, root: str, config: StoreConfig, disk: Disk, findings: Findings | None = None) -> None:
         self.root, self.config, self.disk, self.effects = root, config, disk, disk.effects
-        self.findings, self.part = findings or Findings(), part or Part()
-        self.file = StateFile(self.part.resume, root, config) if self.part.resume is not None else None
+        self.findings = findings or Findings()
         self.checkpoint = read_checkpoint(root, self.findings, self.effects)
         self.snapshot = Snapshot(root, config, self.effects)
         self.log, self.facts = self.snapshot.log, self.snapshot.facts
@@ -240,23 +259,15 @@ class VerifyRun:
     def look(self, progress: Progress | None, access: str) -> VerifyResult:
         """Walk the log, or a part of it, and compare queues and index with it."""
         course = self._course(access)
-        saved = self.file.load() if self.file is not None else None
-        if self.file is not None and saved is not None:
-            try:
-                self._go_on(course, saved)
-            except (KeyError, TypeError, ValueError, IndexError) as error:
-                raise self.file.refuse(error) from error
-        elif (first := self.part.first(self.log)) is not None:
-            course.begin_at(first)
+        if self.begin is not None and self.begin > self.log.min_offset:
+            course.begin_at(_first_record(self.log, self.begin))
         stopped = self._walk(course, progress)
         if stopped is None:
             course.finish()
-        elif self.file is None:
+        else:
             course.stop()
         if course.begin is not None:
             self.findings.forget("units-expired", "index-expired")  # they are of the log before the part
-        if self.file is not None and stopped is None:
-            self.file.remove()
         return self._seen(course, stopped)
 
     def _course(self, access: str) -> VerifyPass:
@@ -280,31 +291,23 @@ class VerifyRun:
             Dispatcher(queues.rules),
         )
 
-    def _go_on(self, course: VerifyPass, saved: dict[str, Any]) -> None:
-        if self.part.begin is not None:
-            raise UsageError(f"it says to continue at log offset {saved['position']}; leave --from out")
-        course.restore(saved)
-
     def _walk(self, course: VerifyPass, progress: Progress | None) -> str | None:
         """Take piece after piece; return why it stopped before the log's end, None if it did not."""
         size, begin = sum(file.size for file in self.log.files), self.log.min_offset
-        stop, saved = self.part.watch(), time.monotonic()
-        stopped = AT_END if course.position >= (self.part.end or LARGEST_OFFSET) else None
-        for piece in course.walk if stopped is None else ():
+        end = LARGEST_OFFSET if self.end is None else self.end
+        if course.position >= end:
+            return AT_END
+        for piece in course.walk:
             course.take(piece)
-            if self.part.end is not None:
+            if self.end is not None:
                 course.pass_blank(piece.file)
             if progress:
                 progress(course.position - begin, size)
-            stopped = stop(course.position)
-            if stopped is not None:
-                break
-            if self.file is not None and time.monotonic() - saved >= SAVE_SECONDS:
-                self.file.save(course.state())
-                saved = time.monotonic()
-        if self.file is not None and stopped is not None:
-            self.file.save(course.state())
-        return stopped
+            if course.position >= end:
+                return AT_END
+            if self.stop is not None and self.stop():
+                return ASKED
+        return None
 
     def _seen(self, course: VerifyPass, stopped: str | None) -> VerifyResult:
         queues, verdict, whole = course.queues, course.walk.verdict, course.begin is None
