@@ -89,6 +89,19 @@ def test_numbers_that_cannot_be(golden: Callable[[str], Golden], wrong: dict[str
         verify(golden("basic").path, **wrong)
 
 
+def test_a_run_that_is_stopped_after_the_last_record_has_seen_the_end(golden: Callable[[str], Golden]):
+    """It named a place to go on from where no record is, and that was refused."""
+    store = golden("basic")
+    config = config_of(store)
+    whole = verify(store.path, config)
+    last = max(row["physical_offset"] for row in store.rows)
+    for found in (
+        verify(store.path, config, end=whole.log_end),
+        verify(store.path, config, begin=last, stop=lambda: True),
+    ):
+        assert (found.stopped, found.ending, found.part_end) == (None, whole.ending, whole.log_end)
+
+
 def test_a_begin_behind_the_log(golden: Callable[[str], Golden]):
     with pytest.raises(UsageError, match="there is no intact record there or later"):
         verify(golden("basic").path, begin=10_000_000)

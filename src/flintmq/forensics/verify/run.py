@@ -303,10 +303,9 @@ class VerifyRun:
                 course.pass_blank(piece.file)
             if progress:
                 progress(course.position - begin, size)
-            if course.position >= end:
-                return AT_END
-            if self.stop is not None and self.stop():
-                return ASKED
+            why = AT_END if course.position >= end else ASKED if self.stop is not None and self.stop() else None
+            if why is not None and next_record(self.log, course.position) is not None:  # else nothing is left out
+                return why
         return None
 
     def _seen(self, course: VerifyPass, stopped: str | None) -> VerifyResult:
