@@ -18,6 +18,59 @@ Lock order: the slow way takes the put lock first and then sets `held`; the fast
 own lock) and never waits for the put lock. The own lock comes before that of the unique keys.
 """
 
+# Writer algorithm
+#
+# There is one writer of a log at a time: `_append` below, or with the put lock held store/append/commit_log.py,
+# kernels/append_columns.py or store/append/raw_log.py. All publish in the order W5, W6.
+#
+# W1 Keep others out. With a GIL: this call has it, runs no Python code and allocates nothing that the collector tracks
+#    (PutResult has no_gc), so no thread, no signal handler and no finalizer comes between here and W6. Without a GIL,
+#    or with `locks`: take `_mutex`, then that of `keys`. Go on if neither `_held`, `_refusing` nor `_closed` is set, no
+#    append is `begun`, and this is no forked child. Who sets one of the three takes `_mutex`, too: when that returns,
+#    no fast put is under way.
+# W2 All that can fail: the checks, the number of the unique key, the room below `reserved`, memory for the result. A
+#    None from here on has changed nothing, but that a number of `keys` may stay unused.
+# W3 Store the bytes of the record from `_wrote` on. Nobody reads there, and the disk has the blocks, so that no store
+#    meets a full disk. Nothing fails from here on.
+# W4 Take the queue offset: `place.next`. Writers alone read it.
+# W5 Publish `_wrote`: readers of this file may read the record.
+# W6 `last_time`, then `end`: only now does the record count. Flush, dispatch and commit go up to `end`.
+# W7 Wake who works on it next: a put that waits does so by the flusher (its W1), any other by `after_put`, if that
+#    `_needs_wake`. Who sleeps sets the flag, fences, and looks at the log once more; here the order is W6, then the
+#    flag. So one of the two sees the other. Without a GIL that holds on x86, where unlocking `_mutex` is a full fence;
+#    nothing says so on ARM. A wake-up that is missed costs a sleep (dispatch 50 ms), never a record.
+#
+# Fences: with a GIL its release after W6, and its being taken before R1, order all of this on x86 and on ARM. Without
+# one, a release comes before `_wrote` and one before `end`; on x86 these keep the compiler from moving stores, and the
+# processor moves none. On ARM they are barriers.
+#
+# Reader algorithm
+#
+# R1 Read the bound first. Of one file: `wrote`, which acquires. Of the log: `end`; dispatch takes what is flushed under
+#    SYNC_FLUSH, and what is committed with a pool (store/assembly.py, `_confirmed`). Who needs the time too reads
+#    `last_time` before `end`, so that it is not too young; without a GIL it may be that of the next record.
+# R2 Then read bytes below the bound, which do not change any more, and none above it.
+# R3 The bytes stay mapped while the file is held (MappedFile.hold), or as long as `_p` is set and the reader keeps the
+#    GIL; without a GIL it is in a critical section of the file, for which `detach` waits.
+# R4 Readers in other processes see none of these fields. They judge the bytes (kernels/walk.py), and wait for a last
+#    record that has not come whole (store/commitlog/arrivals.py).
+#
+# `end` is read without an acquire. With a GIL, and on x86, R2 holds all the same. On ARM without a GIL it holds for
+# readers of `wrote`, and is not proved for dispatch, which reads `end` alone. It has never been tried there.
+#
+# What a crash may show
+#
+# With the transient pool W3 stores into memory of this process: kernels/ring.py says what is left of that.
+#
+# C1 A kill before W3: nothing.
+# C2 A kill amid W3: some bytes of a record, above the end, then zeros. The next start finds a torn tail, ends the log
+#    before it, and zeroes it before the first put (store/recovery/find_end.py, truncate.py).
+# C3 A kill after W3, before or after anything else: the whole record. The next start keeps it and counts queue offsets
+#    from the records, so that W4 need not be on disk. If nobody was answered, the put may have happened or not.
+# C4 A power cut: above what is flushed any sector may be missing, whatever was stored first. W3 to W6 order memory, and
+#    nothing on the disk. The log then ends before the first record that is not whole or not the next of its queue
+#    (store/recovery/torn_record.py); whole records after that go to quarantine/.
+
 import os
 import sys
 
@@ -27,6 +80,8 @@ if not cython.compiled:  # the fast way is the compiled one
     from flintmq.kernels.message import Message, PutResult, _wide
     from flintmq.kernels.unique_keys import Numbers
 
+    # Compiled, fast_append.pxd cimports these: functions of C, and of other kernels. Uncompiled nobody calls them,
+    # because `append` returns first; the names are here for linters, and for functions that are made and never called.
     PyBytes_AS_STRING = PyBytes_CheckExact = PyBytes_GET_SIZE = PyDict_CheckExact = PyDict_Next = None
     PyLong_AsLongLongAndOverflow = PyLong_CheckExact = PyObject = None
     PyUnicode_CheckExact = PyUnicode_GET_LENGTH = any_below = clock_ms = copy_bytes = None
@@ -98,7 +153,8 @@ class AppendTarget:
 
     def detach(self) -> None:
         """Forget the address: the bytes are unmapped next."""
-        with cython.critical_section(self):  # a fast get may read there
+        # R3: a fast get reads in such a section, and finds no address once this is over.
+        with cython.critical_section(self):
             if cython.compiled:
                 self._p = cython.NULL
 
@@ -106,12 +162,14 @@ class AppendTarget:
     def wrote(self) -> int:
         """Position after the last byte put."""
         if cython.compiled:
+            # R1: acquires, so that no byte is read before it.
             return observe(cython.address(self._wrote))
         return self._wrote
 
     @wrote.setter
     def wrote(self, position: cython.longlong) -> None:
         if cython.compiled:
+            # W5, of the slow ways: releases, so that the bytes are there before it.
             publish(cython.address(self._wrote), position)
         else:
             self._wrote = position
@@ -216,6 +274,7 @@ class Appender:
     def held(self, value: cython.bint) -> None:
         if cython.compiled:
             if self._has_lock():
+                # W1: waits for the fast put under way; the next one finds the flag.
                 with self._mutex:
                     self._held = value
                 return
@@ -300,6 +359,8 @@ class Appender:
         if not self._has_lock():
             return None
         keys: Numbers = self.keys
+        # W1, without a GIL. Whether the way is open is asked with the lock held: before it, `held` could be set amid
+        # the put.
         with self._mutex:
             if not self._is_open():
                 return None
@@ -351,6 +412,7 @@ class Appender:
 
         Everything that can fail comes before the record is written.
         """
+        # W2, down to the result's memory.
         file: AppendTarget = self.target
         topic: Topic = self._find(m.topic)
         body: cython.pointer(PyObject) = cython.cast(cython.pointer(PyObject), m.body)
@@ -399,6 +461,7 @@ class Appender:
             if overflow != 0:
                 return None
         result: PutResult = PutResult.__new__(PutResult)
+        # W3
         put_record(
             file._p, file._place(at), file.start + at,
             cython.cast(cython.p_uchar, PyBytes_AS_STRING(body)), 0, body_size,
@@ -416,13 +479,13 @@ class Appender:
             result._own = cython.cast(object, self._own)
         else:
             result._own = m.properties_bytes
-        # Publish. The bytes of the record are in the map before any of these assignments, and no other thread runs
-        # before the GIL is released. Releasing it orders these stores for the thread that takes it next, so a reader
-        # that sees the new `end` (or `wrote`) also sees the record, whatever the order of the lines below. Without a
-        # GIL the fences order them.
+        # W4. With a GIL no thread sees anything of this before W6, whatever the order of the lines; without one the
+        # fences order them.
         place.next += 1
+        # W5
         fence_release()
         publish(cython.address(file._wrote), at + size)
+        # W6
         self.last_time = now
         fence_release()
         self.end = file.start + at + size
@@ -515,6 +578,7 @@ class PutListener:
     def needs_wake(self, value: cython.bint) -> None:
         self._needs_wake = value
         if cython.compiled:
+            # W7, and R9 of flusher.py: the flag is seen by all before its owner looks for records.
             fence_full()
 
     def wake(self) -> None:
@@ -588,6 +652,7 @@ class Putter:
             if result is not None:
                 if self.waits and message.wait:
                     return self._durable(result)
+                # W7: after the record is published, never before.
                 if self.after_put._needs_wake:
                     self.after_put.wake()
                 return result

@@ -14,6 +14,60 @@ Uncompiled, and where the system has no futex, `native` returns False and no flu
 then syncs in a Python thread.
 """
 
+# Shared are `_appended`, `_begun`, `_done`, `_flushed`, `_words`, `_sleepers`, `_bell`, `_idle`, `_failed` and
+# `_ended`, and `want` of a loop. All loads and stores of them are sequentially consistent (flusher.h), so that all
+# threads see them in one order, on x86 and on ARM, with and without a GIL. "Later" below means later in that order.
+#
+# Writer algorithm: who puts, and waits
+#
+# W1 The record counts (fast_append.py, W6). Raise `_appended` to its end, then store `_appended_time`.
+# W2 Wait for group n = `_begun` + 1. This load did not see n, so the thread stores `_begun` = n later (R2), and reads
+#    `_appended` later still (R3): group n covers W1. Group n - 1 need not.
+# W3 Count in as a sleeper of n, then read the word of n.
+# W4 Ring: raise `_bell`, and wake the thread if it is `_idle`. It stores `_idle` and then looks at `_bell` (R1), so one
+#    of the two sees the other.
+# W5 Sleep while `_done` is below n and the word is as in W3; the kernel compares it once more as it puts the thread to
+#    sleep. R7 changes the word of n after `_done` = n, and looks for sleepers after that: who missed R7 had not counted
+#    in, and reads the new `_done` here. There are four words in turn, so that R7 wakes nobody of group n + 1. A word
+#    changes for n only after all of n - 4 is over, because the groups come one by one.
+# W6 Look: `_flushed` reaches the record: durable. `_failed`: not known to be. `_ended`: the caller syncs itself.
+# W7 An event loop sets `want` of n instead of W3, rings, and looks at `_done`: R8 takes `want` after `_done` = n, so
+#    one of the two rings the loop's event. Whoever takes the wish rings, so it is rung once.
+#
+# Reader algorithm: the thread, which reads how far was put
+#
+# R1 `_idle` = 1, then sleep if the bell did not ring since.
+# R2 `_begun` = n.
+# R3 Read `_appended_time`, then `_appended`, against the order of W1: the time is that of a record below the end.
+# R4 Sync the files with bytes below that end, oldest first, and note each file's `flushed` after its sync. A file that
+#    is flushed so far is not touched: retention may have closed it.
+# R5 Compare the names of lock and newest file: what lies in a file without a name is not in the store.
+# R6 `_time`, then `_flushed`, last of all that promises something. Not if `_failed` was set meanwhile by whomever.
+# R7 `_done` = n, the word of n, then wake its sleepers, if there are any.
+# R8 Ring the events of loops that want n, under the mutex, for which who closes an event waits.
+# R9 Wake dispatch, which takes flushed records only: so this thread does it, and no put. `_needs_wake` is the address
+#    of dispatch's flag (`Flusher.__init__`), read without the GIL; the GIL is taken only if it is set. Dispatch sets
+#    the flag, fences fully, then looks at `_flushed` (dispatch_service.py, `_run`). Here the flag is read after R6: on
+#    x86 because R6 is an exchange, on ARM because the load of `_sleepers` in R7 comes after R6 and before all later
+#    loads. So one of the two sees the other.
+#
+# Others read `_flushed` as `flushed_where`, with the GIL or without: it only grows, and the disk has all below it.
+#
+# What a crash may show
+#
+# C1 A kill, at any step: the page cache has every record (fast_append.py, C2 and C3), synced or not. Who waited was not
+#    answered.
+# C2 A power cut amid R4: of what lies above `_flushed` any sector may be there or missing, in each file, also what came
+#    after R3, because a sync takes all that a file has. Nobody was answered. The next start reads from the disk and
+#    ends the log as fast_append.py says in C4.
+# C3 A power cut after R4 and before R7: more is durable than anybody knows.
+# C4 `flintmq.mark` never says more than the disk has: it is written from a `flushed_where` that was read before
+#    (store/services/checkpointer.py).
+# C5 A sync fails: the kernel may have dropped the pages, and would answer the next sync with success. So none is tried
+#    again. The owner hears of it first: it refuses puts, and has `abort` say that this page cache is not to be believed
+#    (store/layout/small_files.py, `distrust_page_cache`), so that the next start takes it for a power cut. Only then
+#    `_failed` is set, and puts are answered.
+
 import cython
 
 if not cython.compiled:
@@ -110,6 +164,7 @@ class Flusher(DurableWait):
         self._log, self._owner, self._after_flush, self._kept = log, owner, after_flush, []
         self._flushed = cython.address(log.flushed_where)
         if after_flush is not None:
+            # R9. `_after_flush` is kept for as long as this address is used.
             self._needs_wake = cython.address(self._after_flush._needs_wake)
         self._timeout = cython.cast(cython.longlong, timeout_s * 1e9)
         self._interval = cython.cast(cython.longlong, interval_s * 1e9)
@@ -214,7 +269,7 @@ class Flusher(DurableWait):
 
     def _publish(self, appended, time):
         """Publish a log's end that is beyond the published one."""
-        # The end first: the thread reads the time first, so it never has a time of a record beyond the end.
+        # W1. The end first: the thread reads the time first, so it never has a time of a record beyond the end.
         if raise64(cython.address(self._appended), appended):
             store64(cython.address(self._appended_time), time)
 
@@ -262,17 +317,22 @@ class Flusher(DurableWait):
         known: cython.int
         error: cython.int
         while True:
+            # W6. A failure before the rest: the page cache is not to be believed any more.
             if load32(cython.address(self._failed)):
                 return _FAILED
             if load64(self._flushed) >= end:
                 return _DURABLE
             if load32(cython.address(self._ended)):
                 return _STOPPED
+            # W2
             n = load64(cython.address(self._begun)) + 1  # the next group to begin reads what was published before
+            # W3: counted in before `_done` is looked at, else R7 might find nobody to wake.
             add32(cython.address(self._sleepers[n & 3]), 1)
             known = load32(cython.address(self._words[n & 3]))
+            # W4
             self._ring()
             error = 0
+            # W5
             while load64(cython.address(self._done)) < n and not load32(cython.address(self._ended)):
                 error = fmq_sleep(cython.address(self._words[n & 3]), known, deadline)
                 if error == ETIMEDOUT or error == EINTR:
@@ -316,6 +376,7 @@ class Flusher(DurableWait):
             if load32(cython.address(self._stopping)):
                 break
             self._touch_ahead()
+            # R1: idle before the look at the bell; who rings does both the other way round.
             store32(cython.address(self._idle), 1)
             error = 0
             if load32(cython.address(self._bell)) == seen:
@@ -327,22 +388,29 @@ class Flusher(DurableWait):
 
     def _group(self):
         """Sync for everybody who published before, and answer them."""
+        # R2
         n: cython.longlong = self._begun + 1
         store64(cython.address(self._begun), n)
+        # R3
         time: cython.longlong = load64(cython.address(self._appended_time))
         target: cython.longlong = load64(cython.address(self._appended))
         if target > load64(self._flushed) and not load32(cython.address(self._failed)):
+            # R4 and R5. Then the failure once more: another service may have met one while this thread synced.
             if self._sync(target) and not load32(cython.address(self._failed)):
+                # R6
                 self._grown = target - load64(self._flushed)
                 store64(cython.address(self._time), time)
                 store64(self._flushed, target)
             else:
                 store32(cython.address(self._failed), 1)
+        # R7
         store64(cython.address(self._done), n)
         store32(cython.address(self._words[n & 3]), cython.cast(cython.int, n & 0x3FFFFFFF))
         if load32(cython.address(self._sleepers[n & 3])) > 0:
             fmq_wake(cython.address(self._words[n & 3]))
+        # R8
         self._notify(n)
+        # R9: without the GIL, and after `_flushed` is published.
         if self._needs_wake != cython.NULL and self._needs_wake[0]:
             _ask(cython.cast(cython.p_void, self), _WAKE, 0)
 
@@ -367,7 +435,9 @@ class Flusher(DurableWait):
             if error != 0:  # the kernel may have dropped the pages: never tried again
                 _ask(cython.cast(cython.p_void, self), _ERROR, error)
                 return False
+            # After the sync: whoever reads it (MappedFile.flush) takes the bytes below for durable.
             store64(self._files[i].flushed, upto)
+        # R5: last, because a name that is lost amid the syncs must be seen, too.
         return self._is_ours()
 
     def _touch_ahead(self):
@@ -412,6 +482,7 @@ class Flusher(DurableWait):
         """Answer everybody who still waits, or is about to."""
         i: cython.int
         node: cython.pointer(fmq_loop)
+        # Before the words: who wakes by them and does not find it sleeps again.
         store32(cython.address(self._ended), 1)
         for i in range(4):
             store32(cython.address(self._words[i]), -1)
@@ -426,6 +497,7 @@ class Flusher(DurableWait):
     def _asked(self, what, number):
         """Ask the owner, with the GIL."""
         if what == _FILES:
+            # All anew: the owner names those that are not wholly on disk, so files that were closed since are left out.
             self._forget_files()
             self._owner.log_files()
             return self._covered >= number
@@ -436,6 +508,7 @@ class Flusher(DurableWait):
         elif what == _LOOK:
             self._owner.look()
         elif what == _WAKE:
+            # R9
             self._after_flush.wake()
         return True
 
@@ -497,6 +570,7 @@ class Flusher(DurableWait):
 
     def _want(self, node):
         """Have the loop's event rung once what was published is on disk, or cannot be."""
+        # W2, then W7: the wish before the look at `_done`.
         n: cython.longlong = load64(cython.address(self._begun)) + 1
         store32(cython.address(node.want[n & 3]), 1)
         self._ring()

@@ -10,6 +10,45 @@ Nobody waits for another thread's work. The lock is held for one write; whoever 
 the files, writes the next piece itself. So no order of events can hang; tests/storage/test_ring_model.py explores them.
 """
 
+# Writer algorithm: who puts (fast_append.py, W1 to W7; here is what the ring adds)
+#
+# W1 Room. `drained` (which acquires) says what the files have; bytes may be stored below it + `size`. Where this is too
+#    little, the put writes the next piece itself (R1 to R8), and looks again.
+# W2 Move the file's `reserved` (storage/mapped_file.py, `reserve`) as far as there is room, with the put lock. The fast
+#    way stores below it and asks nobody.
+# W3 Store the record at `offset % size`; it goes on in the second mapping, if it is longer than what is left there.
+# W4 If the file is full: `filler`, then `_wrote`. Who sees a full file knows which of its bytes nobody stored.
+# W5 Publish `_wrote`, which releases.
+#
+# Reader algorithm: who writes to the files; any thread, without the GIL
+#
+# R1 Take `_lock`: one piece at a time, and no file leaves the ring meanwhile (MappedFile._leave).
+# R2 Is `_drained` in this file, and the file in the ring? If not, there is nothing to do here.
+# R3 Read `_wrote`, which acquires; then take `filler` off if the file is full, and go no further than was asked.
+# R4 Write the piece. A refusal is noted in `error` before `_lock` is free: nothing is written any more.
+# R5 Publish `_drained`, which releases: the loads of R4 are over, so W1 may give the memory away.
+# R6 Publish `_committed`: the highest end of a record that is known here and not above `_drained`. A piece ends
+#    anywhere, and `_mark` keeps the end of a record until `_drained` has passed it.
+# R7 A full file without its filler is drained to its end: the rest is zeros, which a new file has.
+# R8 Release `_lock`.
+#
+# Readers of the store see no byte above `committed`, and read it from the file: nobody reads the ring but R4.
+#
+# Publish and observe are a release and an acquire on all processors, and need no GIL: R3 sees the bytes of W3, and W3
+# comes after the loads of R4. All other fields change under `_lock`, or with the put lock while nobody drains.
+#
+# What a crash may show
+#
+# C1 A kill: what is not drained is lost, for it lies in memory of this process. These are whole records at the end, and
+#    perhaps the begin of one in the file (R6: `committed` never covered it), which the next start cuts as a torn tail.
+#    With default intervals that is 200 ms; a put that waits for the disk has everything committed first.
+# C2 A kill amid R4: a part of the piece, from its begin on; as C1. If only the call is interrupted, the same bytes are
+#    written again to the same place.
+# C3 A power cut: what is drained is in the page cache. Only a sync makes it durable; any sector above the last one may
+#    be missing (fast_append.py, C4).
+# C4 A write is refused: part of the piece may be in the file. No more is written and no more put, for a later piece
+#    after a gap would be damage. The store is started anew, from what the files have.
+
 import cython
 
 if not cython.compiled:
@@ -134,6 +173,7 @@ class Ring:
     @property
     def room_end(self) -> int:
         """Log offset below which bytes may be stored."""
+        # W1
         return self.drained + self.size
 
     def piece(self, file: AppendTarget, until: cython.longlong) -> int:
@@ -191,9 +231,11 @@ class Ring:
             raise NotImplementedError
         with cython.nogil:
             while True:
+                # R1, R2. For each piece anew: a put that needs room must not wait for more than one write.
                 PyThread_acquire_lock(self._lock, 1)
                 count = self._piece(file, until) if self._is_here(file) else 0
                 error = self._write(file, fd, count)
+                # R8
                 PyThread_release_lock(self._lock)
                 if count == 0 or error != 0:
                     break
@@ -241,12 +283,14 @@ class Ring:
 
     def _piece(self, file, until):
         at: cython.longlong = self._drained - file.start
+        # R3
         if cython.compiled:
             stored: cython.longlong = observe(cython.address(file._wrote))
         else:
             stored = file._wrote
         if self.error != 0 or at < 0:
             return 0
+        # For R6: both are ends of records, as the writer had published `stored`, and as `until` was the log's end once.
         self._note(file.start + (until if until < stored else stored))
         if stored == file.size:
             stored -= file.filler
@@ -268,8 +312,10 @@ class Ring:
             stored: cython.longlong = observe(cython.address(file._wrote))
         else:
             stored = file._wrote
+        # R7
         if stored == file.size and end >= file.start + file.size - file.filler:
             end = file.start + file.size  # the rest is zeros, which a new file has
+        # R5
         if cython.compiled:
             publish(cython.address(self._drained), end)
         else:
@@ -278,6 +324,7 @@ class Ring:
 
     def _note(self, end):
         """Move `committed`, if it may be moved; `end` is the end of a record that is stored."""
+        # R6
         committed: cython.longlong = self._committed
         if committed < self._mark <= self._drained:
             committed = self._mark
@@ -293,6 +340,7 @@ class Ring:
 
     def _write(self, file, fd, count):
         """Write the next piece; return 0 or the errno."""
+        # R4: after a refusal never again, for what comes later would leave a gap.
         if self.error == 0 and count > 0:
             at: cython.longlong = self._drained - file.start
             self.error = write_all(fd, self._p + (self._drained & (self.size - 1)), count, at)

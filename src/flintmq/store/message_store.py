@@ -173,6 +173,8 @@ class MessageStore(Putter):
                 raise
             raise NotAStoreError(f"{self.root}: is a file; give a directory, which is made if it is missing") from None
         self.config, self.recovered, self.ha = parts.config, parts.recovered, parts.ha
+        # Fields of Putter, which the compiled `put` reads: declared in kernels/fast_append.pxd, explained in class
+        # Putter of kernels/fast_append.py. `flusher` is set last, once its thread runs.
         self.waits = parts.puts.waits
         self.after_put, self.flusher, self.loop_puts = parts.puts.after_put, None, None
         # The fast way is closed for a slave, which accepts no puts, and if each put must wake the flush service. To

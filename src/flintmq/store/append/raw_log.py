@@ -7,6 +7,40 @@ after a kill. Upstream: DefaultMessageStore.appendToCommitLog, which checks noth
 that begins anywhere).
 """
 
+# Writer algorithm: the follower, one thread
+#
+# W1 Refuse what is not the next byte: `offset` is `_received`, and the range ends in the same file.
+# W2 Take the put lock and set `held` (CommitLog.locked). A slave takes no puts; retention and `close` have the same
+#    lock.
+# W3 The file and its blocks: it exists after a power cut before a byte is in it, and no store meets a full disk.
+# W4 Copy the bytes to the master's place, above `wrote`, front to back, a page at a time: a kill comes mostly where a
+#    page is missing, and what lies there then is a begin of the master's bytes, and zeros.
+# W5 `_received`. Only this class reads it. An interrupt before it has the same bytes copied again.
+# W6 Walk from `end` to `_received`, checksums compared: each record whole, each blank to the end of the file.
+# W7 `_last_record`, the file's `wrote`, then `last_time` and `end` (fast_append.py, W5 and W6): the records count.
+#    Bytes of a record that is not whole stay above.
+# W8 Free the lock, then wake dispatch or flush. After that the follower may report `end` to the master, and with SYNC
+#    only what `flush` made durable.
+# W9 If the line is lost, or W6 found bytes that do not count: zero from `_received` down to `end`, back to front, then
+#    `_received` = `end`. So at each moment there are bytes of the master, then zeros. The master sends them again.
+#
+# Reader algorithm
+#
+# R1 Readers of this process: as in fast_append.py (R1 to R3). They never see less than a record.
+# R2 Readers of other processes have the files alone, and see W4 and W9 under way. They leave out a last record with a
+#    zero byte in its texts (store/commitlog/arrivals.py), which its body's checksum does not cover.
+#
+# What a crash may show
+#
+# C1 A kill amid W4 or before W7: the begin of a transfer, whole records in it or not. The start keeps the whole ones
+#    that count, and zeroes the rest without a copy in quarantine/: it comes again (truncate.py, `comes_again`).
+# C2 A kill amid W9: the same, only shorter.
+# C3 A power cut: above what is flushed any sector may be missing, also what W9 zeroed may be back. The log ends before
+#    the first record that is not whole or not the next of its queue, and what follows is zeroed; damage above the mark
+#    is no reason to refuse, for the master sends it again (find_end.py).
+# C4 Then the copy is shorter than before. Without SYNC it may be shorter than what was reported; the next line begins
+#    at its end, whatever was reported (ha/overlap.py compares the last record first).
+
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
@@ -178,18 +212,22 @@ class RawLog:
         Durability: the kernel has the bytes on return; `flush` makes the records durable.
         """
         size = len(data)
+        # W1
         if offset != self._received:
             raise UsageError(f"offset {offset} was given, and {self._received} is the next")
         if size > self.file_size - offset % self.file_size:
             raise UsageError(f"{size} bytes from offset {offset} cross the end of a file of {self.file_size} bytes")
         self._check_disk()
         before = self.end
+        # W2
         try:
             if not self._log.locked(lambda: self._store(data, size), False):
                 raise UsageError(CLOSED)
         except ReplicationError:
+            # W9, before the error is raised: the next line must not go on after these bytes.
             self.discard()
             raise
+        # W8: without the lock, because `wake` waits a moment for a dispatch that lags far.
         if self.end > before and self._after_put.needs_wake:
             self._after_put.wake(self.end - before)
         return self.end
@@ -225,18 +263,21 @@ class RawLog:
     def _store(self, data: bytes | bytearray | memoryview, size: int) -> bool:
         """Copy the bytes into the last file and publish what is whole."""
         if size:
+            # W3
             file = self._file()
             at = self._received - file.start
             if at + size > file.reserved:
                 self._reserve(file, at + size)
             with file.room(at) as room, memoryview(data) as given:
-                # Page by page: a copy may store its first bytes last, and a kill comes where a page is missing.
+                # W4. Page by page: a copy may store its first bytes last, and a kill comes where a page is missing.
                 begin, end = 0, min(size, PAGESIZE - at % PAGESIZE)
                 while begin < size:
                     room[begin:end] = given[begin:end]
                     begin, end = end, min(size, end + PAGESIZE)
             self._log.effects.wrote(file.fd, at, size)
+            # W5: after the bytes. Before them, an interrupt would leave a gap that nobody fills.
             self._received += size
+        # W6, and W7 for what is whole. Also without new bytes: an interrupt may have come before it.
         self._publish()
         return True
 
@@ -288,6 +329,7 @@ class RawLog:
     def _count(self, file: MappedFile, end: int, time: int) -> None:
         """Publish all bytes of a file below a position; the order is that of CommitLog.count_record."""
         assert file is self._files.last and end >= file.wrote
+        # W7
         file.wrote = end
         self._log.appender.last_time, self._log.appender.end = time, file.start + end
 
@@ -300,10 +342,12 @@ class RawLog:
         if file is not None:
             at, size = file.wrote, self._received - file.end
             with file.room(at) as room:
+                # W9: in sectors from the back; one large copy would store its first bytes first.
                 for begin in range((size - 1) // SECTOR * SECTOR, -1, -SECTOR):
                     count = min(SECTOR, size - begin)
                     room[begin : begin + count] = bytes(count)
                     self._log.effects.wrote(file.fd, at + begin, count)
+        # Last: an interrupt before it has the rest zeroed again.
         self._received = self.end
         return True
 

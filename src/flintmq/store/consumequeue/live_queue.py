@@ -4,6 +4,52 @@ Files are read with pread, so that a reader sees all that is written and no map 
 BatchConsumeQueue (getIndexBuffer, getBatchMsgIndexBuffer).
 """
 
+# Writer algorithm: dispatch, one thread at a time (DispatchService has a lock for it), or recovery before there is one
+#
+# W1 Index items first (dispatch_service.py, `_write`): a message that a reader can get can be found by its key.
+# W2 Write the units to their places (QueueWriter.place): the kernel has them. They are above `max_offset`, unless a
+#    queue was moved back (`rewind`) or began at 0 again.
+# W3 `min_offset`, if these are the first units: before W5, or readers would be sent to the pre-blank units below.
+# W4 If units below `max_offset` were rewritten: raise `forgotten` and drop all `blocks`, in one step under the lock of
+#    KeptUnits. After W2, so that who reads the file from now on finds the new units.
+# W5 `max_offset`: only now do readers ask for the units.
+# W6 `arrivals`, and wake who waits (ConsumeQueues.wake), with the lock of `changed`: a reader compares `arrivals` with
+#    that lock before it sleeps.
+# W7 The units are synced later, once a second (OpenFiles.flush); then the mark says that they are on disk.
+#
+# `min_offset` is also raised by retention (`raise_minimum`), which runs beside: never above `max_offset`, and the
+# records of the units below are gone. Whoever of the two comes last, no unit of a kept record is below it.
+#
+# Reader algorithm: a get, in any thread
+#
+# R1 Read `min_offset`, then `max_offset`. Between W3 and W5 a reader may see the new begin and the old end: a queue
+#    that ends at 0 has no message, whatever its begin. Without a GIL he may see the old begin and the new end: he is
+#    sent to pre-blank units, finds no record, and steps over them.
+# R2 Take the block of the offset from `blocks`, if it is long enough: a block is kept as it was read, and the queue may
+#    have grown since.
+# R3 Else read `forgotten`, then the file, never above `max_offset`.
+# R4 Keep the block only if `forgotten` is the same as before R3, under the lock of W4: it was either read after W2, or
+#    is dropped by W4, or not kept.
+# R5 Compare each unit with its record (kernels/fetch.py): between W2 and W4 a reader may have an old unit. A unit is a
+#    hint, the record decides.
+#
+# The two offsets are plain numbers: with a GIL it orders them, and W2 and R3 are calls of the system, whose own locks
+# order the bytes of the file. Without a GIL only these order W2 and W5.
+#
+# What a crash may show
+#
+# C1 A kill amid W2: some units, perhaps the begin of one that crosses a page. The next start takes the last unit that
+#    its record confirms, and zeroes what follows (load_queues.py); the log is dispatched again from where a queue lacks
+#    units.
+# C2 A kill between W2 and W5: units that no reader knows of. They are right, and the start keeps them; where they are
+#    written again, the same bytes go to the same place, because the log alone decides both.
+# C3 A kill after W1: items without units. The units are made again; items are not doubled, because the index knows the
+#    last one that it has (store/index/index_service.py).
+# C4 A power cut: any sector since the last W7 may be missing, also amid older units. So the start reads the queues from
+#    the disk, and writes units again from the mark on (store/recovery/derived.py).
+# C5 A power cut, ASYNC_FLUSH: units may be on disk whose records are not. They point after the log's end, and the start
+#    zeroes them. Under SYNC_FLUSH only flushed records are dispatched.
+
 from __future__ import annotations
 
 import itertools
@@ -48,6 +94,7 @@ class KeptUnits:
         `forgotten` is that of the queue before the read: units that were rewritten meanwhile are not kept.
         """
         with self._lock:
+            # R4: compared under the lock, else W4 could come between this and the entry.
             if queue.forgotten != forgotten:
                 return
             self._kept[queue, first] = None
@@ -71,6 +118,7 @@ class KeptUnits:
     def forget(self, queue: RunningQueue) -> None:
         """Drop the blocks of one queue, whose units change."""
         with self._lock:
+            # W4. The number before the blocks does not matter here, the lock does.
             queue.forgotten += 1
             for first in queue.blocks:
                 self._kept.pop((queue, first), None)
@@ -113,6 +161,7 @@ class RunningQueue(ReadableQueue):
 
         Readers see the old units meanwhile.
         """
+        # `max_offset` stays: W5 raises it only, and the records of the old units are there.
         self.writer.rewind(offset, self._addresses_from(offset))
         self.min_offset = min(self.min_offset, offset)
 
@@ -142,11 +191,15 @@ class RunningQueue(ReadableQueue):
         writer = self.writer
         begun = writer.next < 0
         first += begun and offset_is_implausible(block.offsets, first, end, -1)
+        # W2
         least = writer.place(block.offsets, block.times, block.units, first, end)
+        # W3
         if begun and least >= 0:
             self.min_offset = least
+        # W4
         if block.offsets[first] < self.max_offset:
             self.forget()
+        # W5. Never lower: where units are written again, readers go on with the old ones until they are.
         self.max_offset = max(writer.next, self.max_offset)
 
     @property
@@ -164,6 +217,7 @@ class RunningQueue(ReadableQueue):
     def raise_minimum(self, offset: int) -> None:
         """Note that the log begins after the records of units below this queue offset."""
         if offset > self.min_offset:
+            # The last unit may have expired, too: then the queue is empty, and begins where it ends.
             self.min_offset = min(offset, self.max_offset)
 
     def recompute_minimum(self, log_begin: int) -> None:
@@ -179,6 +233,7 @@ class RunningQueue(ReadableQueue):
 
     def bounds(self, log_begin: int) -> tuple[int, int]:
         """Return the smallest queue offset and the one after the largest."""
+        # R1
         return self.min_offset, self.max_offset
 
     def entries(self, offset: int, count: int) -> Iterator[Entry]:
@@ -199,6 +254,7 @@ class RunningQueue(ReadableQueue):
         if count <= 0:
             return b""
         first = self.block_of(offset)
+        # R2
         block = self.blocks.get(first, b"")
         if len(block) < (offset - first + count) * UNIT_SIZE:
             block = self.read_block(offset, count)
@@ -211,6 +267,7 @@ class RunningQueue(ReadableQueue):
         What is returned is longer than what is kept if it must hold `count` units from there on: what a store keeps is
         bounded by a number of blocks.
         """
+        # R3: the number before the file is read.
         first, forgotten = self.block_of(offset), self.forgotten
         block = self._read(first, max(offset + count, first + self.units_per_block))
         self.kept.keep(self, first, block[: self.units_per_block * UNIT_SIZE], forgotten)
