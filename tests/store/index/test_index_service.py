@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import random
 from array import array
@@ -264,6 +265,66 @@ def test_a_kill_between_any_two_stores_of_an_insertion(tmp_path: Path, stops: in
     insert(found, [key for key in keys if key[1] > found.end_offset])
     found.close()
     assert list(files(tmp_path / "killed").values()) == list(whole.values())
+
+
+class _Killed(BaseException):
+    """No code of the engine goes on after it."""
+
+
+class _MortalMap:
+    """A map that takes so many stores; at the next one the process is killed."""
+
+    def __init__(self, whole: mmap.mmap, stores: int) -> None:
+        self.whole, self.left = whole, stores
+
+    def __getitem__(self, part: slice) -> bytes:
+        return self.whole[part]
+
+    def __setitem__(self, part: slice, data: bytes) -> None:
+        if not self.left:
+            raise _Killed
+        self.left -= 1
+        self.whole[part] = data
+
+
+@pytest.mark.parametrize("log_end", [1050, 1150, 1250])
+def test_a_kill_between_any_two_stores_of_a_removal(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, log_end: int
+) -> None:
+    """Of a log whose first records have expired. The header counted items that were zero: the index went on from
+    offset 0, and later keys were entered twice."""
+    keys, log_begin, kills = keys_of(12, seed=3), 100, 0
+    [(name, before)] = never_stopped(tmp_path / "origin", keys).items()
+    whole = never_stopped(tmp_path / "whole", [key for key in keys if key[1] < log_end])
+    remove = KeyIndex._remove_items
+    for stores in range(100):
+        root = tmp_path / str(stores)
+        (root / "index").mkdir(parents=True)
+        (root / "index" / name).write_bytes(before)
+
+        def killed(writer: IndexFileWriter, low: int, newest: int, stores: int = stores) -> int | None:
+            with monkeypatch.context() as patch:
+                patch.setattr(writer, "map", _MortalMap(writer.map, stores))
+                return remove(writer, low, newest)
+
+        with monkeypatch.context() as patch:
+            patch.setattr(KeyIndex, "_remove_items", staticmethod(killed))
+            found = KeyIndex(str(root), CONFIG, REAL)
+            try:
+                found.recover(log_end, StoreFiles(str(root), REAL), log_begin)
+            except _Killed:
+                kills += 1
+        found.close_without_flush()
+        again = KeyIndex(str(root), CONFIG, REAL)
+        again.recover(log_end, StoreFiles(str(root), REAL), log_begin)
+        again.check_invariants()
+        if rest := [key for key in keys if again.end_offset < key[1] < log_end]:
+            insert(again, rest)
+        again.close()
+        assert files(root) == whole, f"killed at store {stores}"
+        if kills == stores:
+            break
+    assert kills > 5, "the removal has more steps than that"
 
 
 @pytest.mark.parametrize("clean", [True, False])

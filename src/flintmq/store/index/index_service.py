@@ -273,10 +273,14 @@ class KeyIndex:
             slot = SLOT.unpack(writer.map[place : place + SLOT.size])
             if slot.item == number:  # otherwise the process was killed before the slot was set, and the slot is right
                 writer.map[place : place + SLOT.size] = SLOT.pack(index.Slot(item.previous))
-        for number in range(low, min(newest + 1, writer.items)):  # of the last one perhaps only the hash was written
+        # The count before the items: a kill in between leaves items after the count, which the next start removes. The
+        # other way round the header would count zeros, which name no record.
+        writer.shorten(low)
+        # The newest first, so that a kill amid them leaves no gap: the next start goes on to the first that is zero.
+        # Of the last perhaps only the hash was written.
+        for number in range(min(newest, writer.items - 1), low - 1, -1):
             place = index.item_position(number, slots)
             writer.map[place : place + ITEM.size] = bytes(ITEM.size)
-        writer.shorten(low)
         return removed_from
 
     def confirm_complete(self) -> None:
