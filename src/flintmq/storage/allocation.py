@@ -176,6 +176,7 @@ class AllocationService:
             return True
         log.info("made %s in %d ms", file.path, (self.effects.monotonic() - began) * 1000)
         self._failing = False
+        # The file before the latch: who is woken looks for it.
         with self._lock:
             request.file = file
         request.done.open()
@@ -205,6 +206,7 @@ class AllocationService:
                 del self._table[one.start]
             if request not in failed:  # nobody asks for it any more
                 failed.append(request)
+        # Out of the table first, so that a writer who asks again makes a new request.
         for one in failed:
             one.error = error
             one.done.open()
@@ -240,6 +242,7 @@ class AllocationService:
         while self._full:
             self._full.pop().release()
         with self._lock:
+            # The last one first: a kill amid this leaves no gap.
             left = sorted(self._table.values(), key=lambda request: -request.start)
             self._table = {}
         for request in left:

@@ -150,6 +150,8 @@ class StoreLock:
         """Release the store to others. The file stays, as RocketMQ leaves it."""
         if self.held:
             with _table:
+                # Out of the table first: once unlocked, the file may be another process's, and `holds` must not name
+                # it.
                 _held.discard(self)
                 # A child between fork and exec has the open file too, so closing alone would not unlock.
                 if _OFD is not None:

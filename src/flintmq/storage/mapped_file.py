@@ -75,6 +75,7 @@ class MappedFile(AppendTarget):
         try:
             if first:
                 effects.allocate(fd, 0, first)
+            # Size and name are on disk before a record is in the file: a later sync is of its bytes alone.
             effects.sync(fd)
             effects.sync_dir(os.path.dirname(path))
             file = MappedFile(path, start, size, fd, effects)
@@ -162,6 +163,7 @@ class MappedFile(AppendTarget):
             self.leave_ring()
         elif pool is not None:
             room = pool.reserve(self, position)
+        # Last: below it the fast way stores without asking anybody.
         self.reserved = min(self.allocated, room)
         if self.asked is not None:
             self.asked(self, position)
@@ -172,6 +174,7 @@ class MappedFile(AppendTarget):
         Raises:
             OSError: no space.
         """
+        # Also the thread that goes ahead of the writer allocates: two at once would each count the same window.
         with self._grow:
             if self.allocated < min(position, self.size):
                 step = min(WINDOW, self.size - self.allocated)
@@ -285,6 +288,7 @@ class MappedFile(AppendTarget):
         """
         if target > self.flushed:
             assert target <= self.committed, "the file does not have yet what would be called durable"
+            # In this order. Bytes stored meanwhile may be durable too, and are not counted.
             (sync or self.effects.sync)(self.fd)
             self.flushed = target
 
@@ -308,6 +312,8 @@ class MappedFile(AppendTarget):
             self._holders -= 1
             last = self._holders == 0
         if last:
+            # The address goes first: a fast get that found it reads mapped bytes (kernels/fast_append.py, R3). All
+            # without the lock: nobody can hold the file any more, and unmapping a gigabyte takes long.
             self.detach()
             self.map.close()
             self.effects.close(self.fd)

@@ -149,8 +149,11 @@ class MappedFileQueue(LogWatermark):
                     file.enter_ring(self.pool)
             if self.last is not None:
                 self.allocation.full(self.last)
+        # Before the file can be found: its readers and flush ask the ring how much of it is committed.
         if file.pool is not None and (self.last is None or self.last.pool is None):
             file.pool.ring.begin(start)
+        # One store, so that a reader finds all files or all but this one. An interrupt after it is mended by the next
+        # call, which drops the request first.
         self.files = (*self.files, file)
         self._making.discard(file.path)
         if self.allocation is not None:
@@ -166,6 +169,7 @@ class MappedFileQueue(LogWatermark):
         """
         path = self._unused.get(start) or self._path(start)
         there = self._unused.pop(start, None) is not None and self.effects.size(path) == self.file_size
+        # Left by a try that an interrupt ended. It is nobody's: a file in use was taken out of `_making`.
         if path in self._making and self.effects.size(path) is not None:
             self.effects.unlink(path)
         self._making.add(path)
@@ -214,6 +218,8 @@ class MappedFileQueue(LogWatermark):
         """
         assert len(self.files) > 1, "the last file is the writer's"
         first, *rest = self.files
+        # Out of the list before it is closed: who has an older list cannot hold the file any more, and takes it for
+        # gone.
         self.files = tuple(rest)
         first.close()
         return first
@@ -250,6 +256,7 @@ class MappedFileQueue(LogWatermark):
             if file.start >= target:
                 break
             file.flush(min(target - file.start, self.file_size), self._sync)
+            # File by file: if the next sync fails, this much is durable all the same.
             self.flushed_where = min(target, file.start + self.file_size)
 
     def _sync(self, fd: int) -> None:
@@ -337,6 +344,7 @@ class MappedFileQueue(LogWatermark):
 
     def close(self) -> None:
         """Close all files, and remove those made in advance and never used."""
+        # Nobody finds a file from here on; who holds one keeps it mapped.
         files, self.files = self.files, ()
         self._remove_unused()
         if self.allocation is not None:

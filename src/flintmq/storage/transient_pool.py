@@ -167,6 +167,8 @@ class TransientStorePool:
                     with self.part(file.place(at), count) as piece:
                         self.effects.pwrite(fd, piece, at)
                 except OSError as error:
+                    # With the ring's lock held: the next who takes it must find the failure, and write nothing after
+                    # the gap.
                     if error.errno is not None:  # a signal handler's own, such as TimeoutError, has none
                         ring.fail(error.errno)
                     raise
@@ -192,6 +194,7 @@ class TransientStorePool:
     def close(self) -> None:
         """Free the memory. No file uses it any more."""
         with self._lock:
+            # The address before the memory that it names.
             self.ring.detach()
             if self.view is not None and self._memory is not None:
                 self.view.release()

@@ -28,6 +28,7 @@ def replace_file(path: str, data: bytes, effects: Effects) -> None:
     Durability: on return.
     """
     temporary = path + NEW
+    # Left by a process that died before its rename.
     if effects.size(temporary) is not None:
         effects.unlink(temporary)
     fd = effects.create(temporary, 0)

@@ -147,6 +147,7 @@ def _append(log: CommitLog, batch: Batch) -> list[PutResult]:
         return [PutResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)] * len(batch.messages)
     at = file.wrote
     nexts = ((topic, first.queue_id, offset + len(batch.messages)),)
+    # One note for all: after a signal amid them all records are whole and count, or none does.
     begun = log.begin(PendingAppend(file, at, at + batch.size, nexts, now, len(batch.messages)))
     results = []
     for number, (message, properties) in enumerate(zip(batch.messages, batch.properties, strict=True)):
@@ -156,6 +157,7 @@ def _append(log: CommitLog, batch: Batch) -> list[PutResult]:
         common = file.start + at, end - at, now, log.host, None, properties
         results.append(PutResult(PutMessageStatus.PUT_OK, offset + number, *common))
         at = end
+    # All at once: no reader, and no flush, finds a part of the batch. Only a crash may leave one.
     log.count_record(begun, at)
     log.open_fast_way(file)
     return results

@@ -86,6 +86,7 @@ def _append(commit_log: CommitLog, topic: Topic, columns: kernel.Columns, queue_
     now, appender = commit_log.settle_and_next_time(), commit_log.appender
     places = {q: topic.places.get(q) or QueueCounter(0) for q in queue_ids}
     first = {q: place.next for q, place in places.items()}
+    # Before a row is written: the kernel counts in these objects, and a queue that has a record must be known.
     topic.places.update(places)
     next_offsets = array("q", bytes(8 * (max(queue_ids, default=0) + 1)))
     row, begin, status, changed, room = 0, -1, PutMessageStatus.PUT_OK, None, AT_ONCE

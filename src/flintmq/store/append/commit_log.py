@@ -255,6 +255,8 @@ class CommitLog:
         # Lock order: the put lock first, then `held`, which closes the fast way. A context manager of our own could be
         # interrupted by a signal between the two; the lock's own `with` cannot.
         with self.lock:
+            # Asked with the lock held: `close` sets it with the same lock, and after that nothing is added to what it
+            # flushes.
             if self.appender.closed or self.appender.forked:
                 return refused
             self.appender.held = True
@@ -381,6 +383,7 @@ class CommitLog:
             if file is None:
                 return PutResult(PutMessageStatus.CREATE_MAPPED_FILE_FAILED)
             at = file.wrote
+            # Noted before the first byte: wherever a signal falls, the next put knows how far to look, and to zero.
             begun = PendingAppend(file, at, min(at + room, file.size), took.nexts, now)
             self.appender.begun = begun
             end = self.encode(file, at, message, topic, took.properties, hosts, took.offset, now)
@@ -392,6 +395,7 @@ class CommitLog:
                 self.appender.begun = None
                 continue
             self.count_record(begun, end)
+            # Now that it is the last file, and its blocks are there: plain messages go on in it.
             self.appender.target = file if self.fast else None
             return PutResult(
                 PutMessageStatus.PUT_OK, took.offset, file.start + at, end - at, now, self.host, None, took.properties
@@ -448,14 +452,18 @@ class CommitLog:
         file = begun.file
         self.effects.wrote(file.fd, begun.position, end - begun.position)
         assert end >= file.wrote  # readers and the disk may have what lies below
+        # fast_append.py, W5. The queue offsets come after it, unlike there: no other writer is here before the lock is
+        # free.
         file.wrote = end
         for topic, queue_id, following in begun.nexts:
             topic.places.setdefault(queue_id, QueueCounter(0)).next = following
+        # W6. `begun` goes last: until then an exception from a signal has `_settle` do all of this once more.
         self.appender.last_time, self.appender.end = begun.time, file.start + end
         self.appender.begun = None
 
     def close(self) -> None:
         """Refuse every later put, after settling an interrupted append. The put lock is held."""
+        # First: no put may come between what is settled here and the last flush.
         self.appender.closed = True
         if self.appender.begun is not None:
             self._settle(self.appender.begun)
@@ -475,6 +483,8 @@ class CommitLog:
                 if error.kind == "BLANK":
                     self._rolled(file, at)
                 else:
+                    # Back to zeros up to the bound: what follows the log's end must be zeros, also if nothing is ever
+                    # put again.
                     with file.room(begun.position) as room:
                         room[: begun.bound - begun.position] = bytes(begun.bound - begun.position)
                 self.appender.begun = None
@@ -522,6 +532,7 @@ class CommitLog:
         """Publish the blank record at `at`: the file is full."""
         assert file is self.files.last
         self.effects.wrote(file.fd, at, 8)
+        # In this order: who sees a full file must know which of its bytes nobody stored (kernels/ring.py, W4).
         file.end_here(at + 8)
         file.wrote = file.size
         self.appender.end = file.start + file.size
@@ -532,6 +543,7 @@ class CommitLog:
         last = self.files.last
         if last is not None and last.wrote < last.size:
             return last
+        # Before a name is made: in a store that was taken over, the other process makes the file of this name.
         if not self.ours():
             return None
         start = last.start + last.size if last is not None else self.end - self.end % self.files.file_size

@@ -45,6 +45,8 @@ class DiskFailure:
 
     def set(self, reason: str) -> None:
         """Refuse all puts from now on."""
+        # The first one stays: what fails later is mostly its consequence. It is set before anybody hears of it, so that
+        # each listener finds the store failed.
         self.reason = self.reason or reason
         self.tell()
 
@@ -53,6 +55,7 @@ class DiskFailure:
         if self.reason and not self._is_told:  # or an exception of other code cut an earlier call short
             for listener in self._listeners:
                 listener()
+            # After the last listener: if one raises, the next call begins anew.
             self._is_told = True
             text = "%s: %s; the store refuses puts from now on: restart it, which recovers the messages on disk"
             log.error(text, self.root, self.reason)

@@ -118,6 +118,7 @@ class FlushService(AfterPut):
         """
         if self.flusher is not None and not self.flusher.has_ended:
             return self._flush_natively(self.flusher)
+        # Before the target is read: only what the files have can be synced.
         if self.commits is not None and least_pages == 0:
             self.commits.commit_once()
         with self._step:
@@ -131,10 +132,14 @@ class FlushService(AfterPut):
                 return False
             if waiting < least_pages and not self.files.rolled_since(self.files.flushed_where, target):
                 return False
+            # Asked after the sync, so that a loss amid it shows. It sets the failure, by which all who wait for this
+            # flush are answered.
             if not self._sync(target) or not self.ours():
                 return False
             assert self.files.flushed_where == target  # whoever waits for less is answered
             self._flushed_time = time
+        # Without the lock, for `wake` waits a moment for a dispatch that lags far. After `flushed_where` has moved:
+        # dispatch sets its flag before it looks there (kernels/flusher.py, R9).
         if self.after_flush is not None and self.after_flush.needs_wake:
             self.after_flush.wake()
         return True
@@ -229,6 +234,7 @@ class FlushService(AfterPut):
 
     def stop(self) -> None:
         """Stop the thread after a last flush of everything."""
+        # The native thread first: it answers all who wait, and whoever comes later finds that it has ended.
         if self._native is not None:
             time = self.commit_log.last_time
             self._native.flusher.publish(self.commit_log.end, time)

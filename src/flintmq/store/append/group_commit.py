@@ -58,6 +58,7 @@ class WaitingPuts:
         Returns:
             The latches of the threads, to be opened.
         """
+        # All answers before any latch opens: a thread that is woken reads its answer at once.
         for request in self.requests:
             request.flushed = request.end <= durable
         for loop, group in self.loops.items():
@@ -109,5 +110,7 @@ class Waiters:
     def take(self) -> WaitingPuts:
         """Take all requests so far; later ones go to the next group."""
         with self._lock:
+            # Before the flush reads the log's end: what is added later may be of a record that this flush does not
+            # cover.
             group, self._group = self._group, WaitingPuts()
         return group

@@ -66,9 +66,12 @@ class NativeFlush:
         Raises:
             RuntimeError: no thread can be started.
         """
+        # Before the thread runs, and after all other listeners: who is answered FAILED must find a store that refuses
+        # puts, and an `abort` that says so to the next start (kernels/flusher.py, C5).
         self._flush.failure.on_set(self.flusher.poison)
         if self._flush.failure:  # set before anybody listened
             self.flusher.poison()
+        # Before the thread runs: an interpreter that ends meanwhile must find it here, or the process crashes.
         _running.add(self._flush)
         self.flusher.start()
 
@@ -95,6 +98,7 @@ class NativeFlush:
 
     def look(self) -> None:
         """Publish records that nobody published: the put was interrupted after it stored them."""
+        # The time before the end: a put in between must not make the time too young.
         time = self._flush.commit_log.last_time
         end = self._flush.commit_log.end
         if end > self._flush.files.flushed_where and not self._flush.failure:

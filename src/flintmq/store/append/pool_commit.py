@@ -94,7 +94,9 @@ class CommitService(AfterPut):
                 return False
             if not self._write(lambda: self.files.commit(target)):
                 return False
+            # After the write, and as one tuple: a flush takes both, and calls what is below durable as of that time.
             self.done = time, target
+        # Without the lock: a listener may wait, and others may commit meanwhile.
         for listener in self._listeners:
             listener()
         return True

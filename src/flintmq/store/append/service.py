@@ -193,6 +193,7 @@ class PutService:
         if replicas is not None and replicas.exchange(end):  # which it does only under ASYNC_FLUSH
             self._carry_on()
             return OK
+        # Before the flush: an acknowledgement that comes while the disk syncs must find the request.
         request = replicas.request(end) if replicas is not None else None
         status = OK
         if self.flush.sync:

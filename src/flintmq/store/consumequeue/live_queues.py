@@ -276,6 +276,8 @@ class ConsumeQueues:
     def wake(self) -> None:
         """Wake everybody who waits for messages, or for dispatch."""
         with self.changed:
+            # live_queue.py, W6: a reader compares the number with this lock before he waits, so no wake-up falls
+            # between.
             self.arrivals += 1
             self.changed.notify_all()
 

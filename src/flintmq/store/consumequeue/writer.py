@@ -270,6 +270,7 @@ class OpenFiles:
                 return
             kept = self.open.get(path, -1)
             fd = kept if kept >= 0 else self.effects.open_write(path)
+            # Clean before the sync, not after: a write while it runs makes the file dirty again, for the next flush.
             self.dirty.discard(path)
             self._syncing = path
         try:  # without the lock: a write meanwhile marks the file dirty again, so no bytes are missed

@@ -110,6 +110,8 @@ class IndexMark:
             due = before is None or closing or position - before.offset >= self._every
             if not due or self.effects.size(reached.path) is None:  # the file has expired
                 return
+            # Later items may be synced, too. The header is that of `reached`, taken before, so that the mark counts
+            # none of them.
             sync_file(reached.path, self.effects)
             self.effects.sync_dir(self.folder)
         assert before is None or name >= before.name  # an older file cannot be the newest one
@@ -160,6 +162,7 @@ def restore_to_mark(file: IndexFileReader, indexed: Indexed) -> bool:
         count = indexed.header.next_item
         if count > 1 and writer.item(count - 1).physical_offset != indexed.header.end_physical_offset:
             return False
+        # On disk before the index goes on: the next power cut finds the mark, and a file of that state or a later one.
         writer.restore_header(indexed.header)
         effects.sync(writer.fd)
     finally:

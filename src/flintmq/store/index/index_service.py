@@ -88,6 +88,7 @@ def remove_unsynced(
     kept = known_whole(found, on_disk, indexed)
     if indexed is not None and kept < len(found) and durable_point.restore_to_mark(found[kept], indexed):
         kept += 1
+    # The newest first: after a kill amid this the rest is still the oldest files, without a gap.
     for file in reversed(found[kept:]):
         effects.unlink(file.path)
     if found[kept:]:
@@ -341,6 +342,7 @@ class KeyIndex:
         while self.writer.full:
             path = self.writer.full[0]
             if self.effects.size(path) is not None:  # otherwise it has expired
+                # Its time counts in the checkpoint only after the sync, and the path stays in `full` until then.
                 sync_file(path, self.effects)
                 header = index_header(path, self.effects)
                 last = max(last, header.end_timestamp if header is not None else 0)

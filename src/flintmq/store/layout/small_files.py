@@ -74,6 +74,7 @@ def fsync_and_drop_cache(path: str, position: int, count: int, effects: Effects)
     Raises:
         OSError: the disk refused.
     """
+    # Synced first: a page that is not on disk cannot be dropped, and would be read again from memory.
     fd = effects.open_write(path)
     try:
         effects.sync(fd)
@@ -177,6 +178,7 @@ class StoreFiles:
         """Write `abort`: the store runs. Durability: on return, before the first put."""
         path, boot = os.path.join(self.root, "abort"), page_cache_id(self.root, self.effects)
         text = f"{self.effects.process_id()}\n{boot}".strip().encode()
+        # The file before the map: the old map is of a file whose name is gone, and a store there would reach nobody.
         replace_file(path, text, self.effects)
         self.close()
         if boot:

@@ -177,6 +177,8 @@ class Recovery:
         truncate_log(self.root, self.files, self.end, self.effects, self.decisions, comes_again=again)
 
     def _leave_derived(self) -> None:
+        # Before the store is open: the other process may be killed amid a unit, and no mark of ours must call it
+        # durable.
         self.small.retreat(self.small.mark.with_units_below(-1))
         self.small.retreat(self.small.mark.without_index())
         self.next_offsets = offsets_of_log(self.root, self.files, self.dispatcher, self.end)

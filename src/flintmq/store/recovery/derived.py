@@ -72,6 +72,7 @@ class DerivedLoader:
         if lost:
             shown = ", ".join(lost[:3])
             self.report(f"{len(lost)} queues lost files ({shown}); their units are rebuilt from the log")
+        # On disk before a unit is written again: a power cut amid that may take any sector of the queue's files.
         self._lower_mark(log_begin if lost else dispatched)
         keys_to = None if indexed is None else self._keys_to(indexed, end, clean)
         start = dispatch_start(log_begin, dispatched, begin, lost=bool(lost), keys_to=keys_to)
@@ -80,6 +81,7 @@ class DerivedLoader:
             self._lower_mark(log_begin)
             records = self._dispatch(log_begin, end, check_crc=log_begin < compared)
         assert records is not None
+        # Only now: until here units on disk may be torn, and smallest offsets found among them wrong.
         self.queues.finish_loading(log_begin)
         if indexed is not None and (indexed.marked or not clean or not indexed.had_files):
             assert self.index is not None
@@ -122,6 +124,7 @@ class DerivedLoader:
         def take(block: UnitBlock) -> bool:
             if queues.replay_from(block, dispatcher) and start > files.min_offset:
                 return False
+            # Unlike dispatch's, this order does not matter: the store answers nobody before both are done.
             queues.take(block, dispatcher)
             if index is not None:
                 index.insert(block.key_hashes, block.key_offsets, block.key_times, block.keys)

@@ -187,6 +187,7 @@ class EndSearch:
         for file in self.files.files:
             if file.start + file.size <= begin:
                 continue
+            # Below the mark the disk has what the page cache shows. From there on, by whole pages, the disk is asked.
             durable = max(mark - file.start, 0) // PAGE * PAGE
             fsync_and_drop_cache(file.path, durable, max(file.size - durable, 0), self.effects)
         for folder in sorted({os.path.dirname(file.path) for file in self.files.files}):

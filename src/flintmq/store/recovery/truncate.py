@@ -48,6 +48,7 @@ def truncate_log(
         if file in stay:
             continue
         if file.start > end:
+            # Durable one by one: of two names that go, a power cut could keep the later one, which is a gap.
             effects.unlink(file.path)
             effects.sync_dir(os.path.dirname(file.path))
             decisions.add(f"removed {file.path}, which begins after the log's end")
@@ -108,5 +109,7 @@ def _quarantine(root: str, files: LogFiles, end: int, effects: Effects, decision
             line = {"offset": offset, "size": message.size, "topic": message.topic, "cut_at": end}
             decisions.add(f"quarantine: {json.dumps(line)}")
         offset = next_record(files, offset + message.size)
+    # Also if nothing was copied now: an earlier start may have died between a rename and this, and the originals go
+    # next.
     if effects.is_dir(folder):
         effects.sync_dir(folder)

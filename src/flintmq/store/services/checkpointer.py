@@ -73,6 +73,7 @@ class Checkpointer:
 
         Durability: on return.
         """
+        # All four before the syncs: what is dispatched or flushed while they run need not be on disk when they end.
         dispatched, reached = self._dispatch.last_time, self._dispatch.reached
         flushed, time = self._files.flushed_where, self._flushed_time()
         try:
@@ -85,6 +86,7 @@ class Checkpointer:
         except OSError as error:
             self._failure.set(f"the consume queues or the index could not be flushed ({error.strerror})")
             raise
+        # Written only now that all of it is on disk: a mark that came earlier could outlive what it vouches for.
         before = self._small.checkpoint
         logics = min(dispatched, time) if dispatched else before.logics_timestamp
         self._small.write(

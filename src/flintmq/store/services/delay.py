@@ -104,6 +104,7 @@ class DelayService:
         for unit in units:
             if not self._is_done(unit, level, delay, offset):
                 return False
+            # After the put: a crash in between delivers twice; the other way round it would deliver never.
             offset += 1
             self._note(level, offset)
         return len(units) > 0 and offset < queue.max_offset

@@ -208,6 +208,7 @@ class DispatchService(AfterPut):
         """Write one block, again if it was interrupted."""
         if self._is_cut_short:
             self.queues.replay_from(block, self.dispatcher)
+        # Items before units (consumequeue/live_queue.py, W1): what a reader can get, he can find by its key.
         if self.index is not None:
             self.index.insert(block.key_hashes, block.key_offsets, block.key_times, block.keys)
             self.index.begin(block.last_time)
@@ -216,6 +217,7 @@ class DispatchService(AfterPut):
 
     def _reached(self, position: int) -> None:
         assert position >= self.position  # units and items below are written, and would be written twice
+        # After the units are written, and before the mark is: what `reached` names, a checkpoint syncs and vouches for.
         self.position = position
         self._note_reached()
         self._is_cut_short = False
@@ -269,6 +271,7 @@ class DispatchService(AfterPut):
         self._retry_at = 0.0  # what it waited for may be there by now
         while self.dispatch_once():
             pass
+        # After the last step, and before the wake-up: who waits for dispatch looks at both.
         self._is_stopped = True
         self.queues.wake()
 
@@ -283,6 +286,8 @@ class DispatchService(AfterPut):
             if looks < LINGERS:
                 self._wake.wait(LINGER_S)
             else:
+                # The flag, then the look (kernels/fast_append.py, W7; kernels/flusher.py, R9): a put before the look is
+                # seen by it, and one after it sees the flag.
                 self.needs_wake = True
                 if self.confirmed() <= self.position or self.held or self.stopped_at is not None:
                     self._wake.wait(IDLE_S)

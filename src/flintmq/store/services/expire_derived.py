@@ -49,6 +49,7 @@ class Expiry:
             if queue is not None:
                 name = QueueName(os.fsdecode(topic), queue_id)
                 units = plain_queue(self.root, name, self.effects)
+                # The bound before the files: no reader is sent to one that goes next.
                 queue.raise_minimum(units.first_kept(log_begin, queue.max_offset))
                 self._delete(units, log_begin)
                 self._delete_ext(queue, name)
@@ -73,6 +74,7 @@ class Expiry:
             self._remove(file.path, f"its keys were before log offset {log_begin}")
 
     def _remove(self, path: str, rule: str) -> None:
+        # The descriptor first: else the next checkpoint would look for a file that is gone.
         self.queues.files.forget(path)
         remove(path, rule, self.effects)
 

@@ -42,6 +42,7 @@ class Ownership:
             reason = f"{gone} was removed or replaced while the store writes it"
         else:
             return True
+        # Puts first: from here on none is accepted, whatever the listeners take to end.
         self._failure.set(reason)
         error = StoreLockedError(reason)
         for listener in self._listeners:

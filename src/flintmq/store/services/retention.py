@@ -139,6 +139,8 @@ class Retention:
                     log.warning("%s: %s, and no file can be deleted", self.root, verdict.reason)
             self._unlink_hanging()
             begin = self.hanging[0].file.start if self.hanging else self.files.min_offset
+            # After the log's files. The other way round a crash leaves records without units, which a start makes
+            # again.
             if begin != self._followed:
                 self.follow(begin)
                 self._followed = begin
@@ -174,6 +176,7 @@ class Retention:
                 break
             if deleted:
                 self.effects.sleep(self.config.delete_commit_log_files_interval / 1000)
+            # A put that makes a file replaces the same tuple: without the lock one of the two changes would be lost.
             with self.commit_log.lock:
                 file = self.files.drop_first()
             assert not self.hanging or self.hanging[-1].file.start < file.start  # their names go in this order
@@ -190,6 +193,7 @@ class Retention:
     def _may_go(self) -> bool:
         """Return whether the first file is not the last, and it and its queue units are on disk."""
         files = self.files.files
+        # Units that are not on disk can be made from the log alone, so the log waits for them.
         safe = min(self.files.flushed_where, self.dispatched())
         return bool(files) and may_go(len(files), files[0].start + files[0].size, safe)
 
@@ -206,6 +210,8 @@ class Retention:
             if (held and self.effects.monotonic() - hanging.since < limit) or kept:  # in order: a gap is damage
                 kept.append(hanging)
                 continue
+            # Each name is durably gone before the next one goes: a power cut must not bring back a file and leave a gap
+            # after it.
             remove(file.path, hanging.rule + ", still held" * held, self.effects)
             self.effects.sync_dir(os.path.dirname(file.path))
         self.hanging = kept
