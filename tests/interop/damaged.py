@@ -26,7 +26,7 @@ from flintmq.store.message_store import MessageStore
 from flintmq.testing.damage import random_damage
 from tests.interop.java import VERSIONS, Java, home
 from tests.robustness.hostile.judge import Whole, written
-from tests.robustness.torture import report
+from tests.robustness.torture import figures, report
 from tests.support.crashed import Clock, small_and_quick
 from tests.support.engine import units
 
@@ -154,13 +154,12 @@ def go_on(java: Java, state: report.State, stores: int, until: float) -> None:
             print(f"{known['done']} stores, {len(known['wrong'])} differ without a reason", flush=True)
 
 
-def table(state: report.State) -> list[str]:
-    """The lines of the report."""
-    peers = state["peers"]
+def series(state: report.State) -> figures.Series:
+    """What the run has counted: a row for each peer and reason."""
     texts = REASONS | {"-": "any other difference"}
-    rows = [[text, *(known["reasons"].get(name, 0) for known in peers.values())] for name, text in texts.items()]
-    rows.insert(0, ["all", *(known["done"] for known in peers.values())])
-    return [f"{report.commits(state['commits'])}:", "", *report.table(["stores", *peers], rows)]
+    rows = [[peer, text, known["reasons"].get(name, 0), known["reasons"].get("-", 0) if name == "-" else 0]
+            for peer, known in state["peers"].items() for name, text in texts.items()]  # fmt: skip
+    return figures.Series(["peer", "what came of it", "stores", "wrong"], rows, state["commits"])
 
 
 def main() -> int:
@@ -184,9 +183,9 @@ def main() -> int:
         return 0
     state = report.State(words.state, peers={}, commits=[])
     go_on(java, state, words.stores, time.monotonic() + words.seconds)
-    print(*table(state), sep="\n")
+    print(*figures.shown("damaged", series(state)), sep="\n")
     if words.report is not None:
-        report.write(words.report, "damaged", table(state))
+        figures.record(words.report, "damaged", series(state))
     known = state["peers"][words.peer]
     return 1 if known["wrong"] else 0 if known["done"] >= words.stores else 3
 

@@ -16,6 +16,7 @@ import argparse
 import sys
 from pathlib import Path
 
+from tests.robustness.torture import figures
 from tests.sim import long_run, pair_faults, pair_long_run
 from tests.sim.disk import MODELS
 from tests.sim.explorer import Explorer, shrunk
@@ -37,7 +38,7 @@ def parsed() -> argparse.Namespace:
     parser.add_argument("--pairs", action="store_true", help="cases of a master and its follower")
     parser.add_argument("--jobs", type=int, default=1, help="processes (with --states)")
     parser.add_argument("--state-file", type=Path, help="keeps the progress of --states")
-    parser.add_argument("--report", type=Path, help="a page to write the table into (with --states)")
+    parser.add_argument("--report", type=Path, help="the page with the marks of the sums (with --states)")
     parser.add_argument("--model", choices=MODELS, default="ext4", help="of the disk (with --seed)")
     parser.add_argument("--cut", type=int, help="only this call (with --seed)")
     parser.add_argument("--state", type=int, help="only this state there (with --cut)")
@@ -55,9 +56,9 @@ def main() -> int:
         return _pairs(words)
     if words.states is not None:
         sums = long_run.go_on(words.states, max(words.jobs, 1), words.state_file or STATE)
-        print(long_run.table(sums), *sums["failed"][:5], sep="\n")
+        print(*figures.shown(long_run.NAME, long_run.series(sums)), *sums["failed"][:5], sep="\n")
         if words.report is not None:
-            long_run.write(words.report, long_run.table(sums))
+            figures.record(words.report, long_run.NAME, long_run.series(sums))
         return 1 if sums["failed"] else 0
     case = Case.of(words.seed, words.model)
     if words.faults:
@@ -82,9 +83,9 @@ def _pairs(words: argparse.Namespace) -> int:
     if words.states is not None:
         path = words.state_file or PAIRS_STATE
         sums = long_run.go_on(words.states, max(words.jobs, 1), path, pair_long_run.explored)
-        print(pair_long_run.table(sums), *sums["failed"][:5], sep="\n")
+        print(*figures.shown(pair_long_run.NAME, pair_long_run.series(sums)), *sums["failed"][:5], sep="\n")
         if words.report is not None:
-            long_run.write(words.report, pair_long_run.table(sums), pair_long_run.BEGIN, pair_long_run.END)
+            figures.record(words.report, pair_long_run.NAME, pair_long_run.series(sums))
         return 1 if sums["failed"] else 0
     if words.faults:
         return _swept(pair_faults.sweep(PairCase.of(words.seed, words.model)))

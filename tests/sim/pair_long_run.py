@@ -1,4 +1,4 @@
-"""Runs the crash explorer of pairs over many cases, resumes, makes the table."""
+"""Runs the crash explorer of pairs over many cases, resumes, tells what was counted."""
 
 from __future__ import annotations
 
@@ -7,14 +7,14 @@ import json
 from dataclasses import asdict
 from typing import Any, Final
 
+from tests.robustness.torture import figures
 from tests.sim import pair_faults
 from tests.sim.disk import MODELS
-from tests.sim.long_run import SWEEP_EACH, silenced, total
+from tests.sim.long_run import SWEEP_EACH, commits, silenced
 from tests.sim.pair_explorer import PairExplorer
 from tests.sim.pair_run import PairCase
 
-BEGIN: Final = "<!-- crash-sim-pairs: begin -->"
-END: Final = "<!-- crash-sim-pairs: end -->"
+NAME: Final = "crash-sim-pairs"
 
 
 @silenced()
@@ -42,26 +42,26 @@ def explored(number: int) -> dict[str, Any]:
     }
 
 
-def table(sums: dict[str, Any]) -> str:
-    """Format the sums for a report."""
-    kills = sum(depths.get("0", 0) for depths in sums["sums"].values())
-    commits = ", ".join(f"{commit} ({cases:,} cases)" for commit, cases in sums["commits"].items())
-    rows = [
-        f"{total(sums):,} states of power cuts and {kills:,} of kills of the follower, of {sums['next']:,} cases: "
-        f"{len(sums['failed'])} wrong, {len(sums['mended'])} led to a mend. {sums['followed']:,} were followed on to "
-        f"the end, {sums['others']:,} had to refuse the master that there was by then, {sums['mastered']:,} were "
-        "opened as a master. "
-        f"{sums.get('resynced', 0):,} went on with --resync (looked at since November 26), of which "
-        f"{sums.get('resyncs_stopped', 0):,} had been stopped amid it; {sums.get('without', 0):,} had no record in "
-        "common with their master. "
-        f"{sums['refusals']:,} refusals in the cases themselves. In {sums['torn']:,} states a record above what was on "
-        f"disk had bytes that no checksum covers. {sums.get('runs', 0):,} runs with a call of the follower's disk that "
-        f"failed, {sums.get('after_faults', 0):,} states after them, not among these. With the package of {commits}; "
-        f"{sums['seconds'] / 60:,.0f} minutes.",
-        "",
-        "| model | kill -9 | power cut | recovery stopped, too |",
-        "|---|---|---|---|",
-    ]
+def series(sums: dict[str, Any]) -> figures.Series:
+    """What the run has counted; resyncs since 26 November 2026.
+
+    Told apart: after a power cut a record above what was on disk may differ in bytes that no checksum covers. Where it
+    is the last one, comparing with the master refuses it as diverged, and `flintmq follow --resync` mends it.
+    """
+    told = {
+        "cases": sums["next"], "wrong": len(sums["failed"]), "led to a mend": len(sums["mended"]),
+        "followed to the end": sums["followed"], "had to refuse the master that there was by then": sums["others"],
+        "opened as a master": sums["mastered"], "went on with --resync": sums.get("resynced", 0),
+        "stopped amid it": sums.get("resyncs_stopped", 0),
+        "no record in common with the master": sums.get("without", 0),
+        "refusals in the cases themselves": sums["refusals"],
+        "states with a record above what was on disk whose bytes no checksum covers": sums["torn"],
+        "runs with a call that failed": sums.get("runs", 0), "states after them": sums.get("after_faults", 0),
+        "minutes": round(sums["seconds"] / 60), "cases of a commit": sums["commits"],
+    }  # fmt: skip
+    rows = []
     for model, depths in sorted(sums["sums"].items()):
-        rows.append(f"| {model} | {' | '.join(f'{depths.get(str(depth), 0):,}' for depth in (0, 1, 2))} |")
-    return "\n".join(rows)
+        numbers = [depths.get(str(depth), 0) for depth in (0, 1, 2, 3)]
+        rows.append([model, *numbers[:3], sum(numbers[1:])])
+    columns = ["model", "states after kill -9", "power cut", "recovery stopped, too", "states of power cuts"]
+    return figures.Series(columns, rows, commits(NAME, sums), told)

@@ -1,4 +1,4 @@
-"""The long run: it goes on where it was stopped, and writes its table."""
+"""The long run: it goes on where it was stopped, and keeps what it counted."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.robustness.torture import figures
+from tests.robustness.torture.report import today
 from tests.sim import long_run
 from tests.sim.disk import MODELS
 from tests.sim.run import SHORT
 
 
-def test_it_goes_on_and_writes_its_table(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+def test_it_goes_on_and_keeps_what_it_counted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setattr(long_run, "commit_now", lambda: "abc1234")
     monkeypatch.setattr(long_run, "AHEAD", 1)
     path = tmp_path / "state" / "crash-sim.json"
@@ -23,12 +25,14 @@ def test_it_goes_on_and_writes_its_table(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setattr(long_run, "commit_now", lambda: "def5678")
     again = long_run.go_on(long_run.total(first) + 1, 1, path)
     assert again["next"] > first["next"] and set(again["commits"]) == {"abc1234", "def5678"}
-    report = tmp_path / "report.md"
-    report.write_text(f"before\n{long_run.BEGIN}\nan earlier table\n{long_run.END}\nafter\n")
-    long_run.write(report, long_run.table(again))
-    text = report.read_text()
-    assert text.startswith("before\n") and text.endswith("after\n") and "earlier" not in text
-    assert "abc1234" in text and "def5678" in text and f"{long_run.total(again):,} states of power cuts" in text
+    monkeypatch.setattr(figures, "TESTS", tmp_path)
+    counted = long_run.series(again)
+    assert sum(counted.values("states of power cuts")) == long_run.total(again)
+    assert counted.done == [f"commit {commit}, {today()}" for commit in ("abc1234", "def5678")]
+    counted.done[0] = "commit abc1234, 1 May 2026"
+    (tmp_path / "sim").mkdir()
+    figures.save("crash-sim", [counted])
+    assert long_run.series(again).done == counted.done, "a commit keeps the day on which it was first reported"
 
 
 def test_what_kills_leave_is_not_among_the_states_of_power_cuts():

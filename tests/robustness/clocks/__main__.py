@@ -23,7 +23,7 @@ from tests.robustness.clocks.doors import ask_all, java_differs, java_rows, subj
 from tests.robustness.clocks.lives import FLUSHES, STEPS, Life, broker, lives, make
 from tests.robustness.matrix import truth
 from tests.robustness.matrix.truth import Row
-from tests.robustness.torture import report
+from tests.robustness.torture import figures, report
 
 STATE = Path("tests/robustness/torture/state/clocks.json")
 RECORDED = Path(__file__).with_name("recorded.json")
@@ -102,12 +102,12 @@ def main() -> int:
             line = {"messages": messages, "asked": asked, "wrong": len(wrong), "commit": commit}
             state["lives"] = {**state["lives"], name: line}
             state.save()
-            report.write(given.report, "clocks", table(state["lives"]))
+            figures.record(given.report, "clocks", series(state["lives"]))
     return 1 if bad else 0
 
 
-def table(done: dict[str, dict[str, object]]) -> list[str]:
-    """The lines of the report: a row for each step and way to end."""
+def series(done: dict[str, dict[str, object]]) -> figures.Series:
+    """What was counted: a row for each step and way to end."""
     sums: dict[tuple[str, str], Counter[str]] = {}
     for life in lives():
         line = done.get(" ".join(life))
@@ -115,16 +115,11 @@ def table(done: dict[str, dict[str, object]]) -> list[str]:
             row = sums.setdefault((life.step, life.stop), Counter())
             row.update(brokers=1, **{name: int(str(line[name])) for name in ("messages", "asked", "wrong")})
     rows = [
-        [step, stop, *(row[name] for name in ("brokers", "messages", "asked"))]
+        [step, stop, *(row[name] for name in ("brokers", "messages", "asked", "wrong"))]
         for (step, stop), row in sorted(sums.items())
     ]
-    wrong = sum(row["wrong"] for row in sums.values())
-    told = report.commits(list(dict.fromkeys(str(line["commit"]) for line in done.values())))
-    return [
-        f"{told}, {wrong} answers wrong:",
-        "",
-        *report.table(["clock", "broker", "brokers", "messages", "questions"], rows),
-    ]
+    commits = list(dict.fromkeys(str(line["commit"]) for line in done.values()))
+    return figures.Series(["clock", "broker", "brokers", "messages", "questions", "wrong"], rows, commits)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ from flintmq.store.message_store import MessageStore
 from tests.robustness.crash.disks import DROP_JOURNAL, FLUSH_JOURNAL, Disk, pull_plug, tidy, why_not
 from tests.robustness.crash.lives import KEYS, THREADS, Life, PutLedger, puts
 from tests.robustness.crash.verdict import COUNTS, ContractReport, discount, judge, read_ledger, there
-from tests.robustness.torture import report
+from tests.robustness.torture import figures, report
 from tests.support.faults import Faulty
 
 PER_DISK = 8
@@ -195,12 +195,11 @@ def one_disk(number: int, folder: Path, most: int = PER_DISK, add: Any = lambda 
     return len(cuts[:most])
 
 
-def lines(state: report.State) -> list[str]:
-    """What the run writes into the page."""
+def series(state: report.State) -> figures.Series:
+    """What the run has counted."""
     names = ("cuts", *HEAD, *COUNTS)
     rows = [[row, *(int(sums.get(name, 0)) for name in names)] for row, sums in sorted(state["sums"].items())]
-    sums = ["all", *(sum(row[n] for row in rows) for n in range(1, len(names) + 1))]
-    return [f"{state['cuts']:,} cuts, {report.commit()}:", "", *report.table(["disk", *names], [*rows, sums])]
+    return figures.Series(["disk", *names], rows, [report.commit()], run=state["begun"])
 
 
 def main() -> int:
@@ -217,7 +216,7 @@ def main() -> int:
             print(f"power cuts cannot be tried here: {why_not(kind)}", file=sys.stderr)
             return 4
     until = time.monotonic() + words.seconds
-    state = report.State(words.state, cuts=0, disks=0, sums={})
+    state = report.State(words.state, cuts=0, disks=0, sums={}, begun=figures.begun())
     folder = words.state / "disk"
     tidy(folder)
     try:
@@ -234,8 +233,8 @@ def main() -> int:
         return 1
     shutil.rmtree(folder, ignore_errors=True)
     if words.report is not None and state["cuts"]:
-        report.write(words.report, NAME, lines(state))
-    print(*lines(state), sep="\n")
+        figures.record(words.report, NAME, series(state))
+    print(*figures.shown(NAME, series(state)), sep="\n")
     return 0 if state["cuts"] >= words.cuts else 3
 
 

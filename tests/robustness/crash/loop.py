@@ -1,4 +1,4 @@
-"""The long form of the kill loop: `make crash CYCLES=1000`. It goes on where it was stopped, and writes its table.
+"""The long form of the kill loop: `make crash CYCLES=1000`. It goes on where it was stopped, and keeps what it counted.
 
     python -m tests.robustness.crash.loop --cycles 1000 [--state artifacts/crash] [--report
     docs/internals/reliability.md]
@@ -13,14 +13,15 @@ import argparse
 import json
 import random
 import shutil
-import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 from flintmq.format.index import PEERS
 from flintmq.testing.contract import ContractReport, check_contract, read_ledger
 from tests.robustness.crash.lives import Life, live
+from tests.robustness.torture import figures, report
 
 LIVES = 10  # of one store
 KINDS = (("ASYNC_FLUSH", False), ("SYNC_FLUSH", False), ("SYNC_FLUSH", True), ("ASYNC_FLUSH", True))
@@ -37,7 +38,7 @@ COUNTS = (
     "derived",
     "unserved",
 )
-HEAD = "| cycles | of them while opening | disk, pool | " + " | ".join(COUNTS) + " | commit |"
+NAME = "kills"
 
 
 def kind_of(number: int) -> tuple[str, bool, str]:
@@ -87,7 +88,8 @@ def main() -> int:
         print(found)
         return 1 if found.wrong else 0
     words.state.mkdir(parents=True, exist_ok=True)
-    state = json.loads(state_file.read_text()) if state_file.exists() else {"stores": 0, "sums": {}}
+    state = {"stores": 0, "sums": {}, "begun": figures.begun()}
+    state |= json.loads(state_file.read_text()) if state_file.exists() else {}
     began = time.monotonic()
     while state["stores"] * (LIVES + 1) < words.cycles:
         if time.monotonic() - began > words.seconds:
@@ -115,35 +117,20 @@ def main() -> int:
         shutil.rmtree(root)
         if number % 10 == 9:
             print(f"{state['stores'] * (LIVES + 1)} cycles, {time.monotonic() - began:.0f} s", flush=True)
-    rows = [table_row(disk, sums) for disk, sums in sorted(state["sums"].items())]
-    print(HEAD, *rows, sep="\n")
+    found_all = series(state)
+    print(*figures.shown(NAME, found_all), sep="\n")
     if words.report is not None:
-        append(words.report, rows)
+        figures.record(words.report, NAME, found_all)
         state_file.unlink()
     return 0
 
 
-def table_row(disk: str, sums: dict[str, int]) -> str:
-    """One line of the table."""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
-    words = (
-        f"{sums['cycles']:,}",
-        f"{sums['opening']:,}",
-        disk,
-        *(f"{sums[name]:,}" for name in COUNTS),
-        commit or "-",
-    )
-    return f"| {' | '.join(words)} |"
-
-
-def append(report: Path, rows: list[str]) -> None:
-    """Put the rows at the end of the report's table; a report without one gets it."""
-    text = report.read_text()
-    if HEAD not in text:
-        text = f"{text.rstrip()}\n\n{HEAD}\n|{'---|' * (len(COUNTS) + 4)}\n"
-    before, after = text.split(HEAD)
-    table, gap, rest = after.partition("\n\n")
-    report.write_text(before + HEAD + "\n".join([table.rstrip("\n"), *rows]) + (gap + rest if gap else "\n"))
+def series(state: dict[str, Any]) -> figures.Series:
+    """What the run has counted: a row for each kind of store."""
+    columns = ["cycles", "of them while opening", "disk, pool", *COUNTS]
+    rows = [[sums["cycles"], sums["opening"], kind, *(sums[name] for name in COUNTS)]
+            for kind, sums in sorted(state["sums"].items())]  # fmt: skip
+    return figures.Series(columns, rows, [report.commit()], run=state["begun"])
 
 
 if __name__ == "__main__":

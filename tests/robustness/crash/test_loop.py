@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.robustness.crash.loop import COUNTS, KINDS, LIVES, kind_of, one_store, table_row
+from tests.robustness.crash.loop import COUNTS, KINDS, LIVES, kind_of, one_store, series
 
 
 @pytest.mark.parametrize("number", [*range(len(KINDS)), 2 * len(KINDS) + 1])  # the last follows 5.5.0
@@ -15,4 +15,5 @@ def test_ten_lives_in_a_row_keep_the_contract(tmp_path: Path, number: int):
     found = one_store(number, tmp_path)
     assert found.wrong == {} and found.stored > 0, found
     sums = dict.fromkeys(("cycles", "opening", *COUNTS), 0) | {"cycles": LIVES + 1, "stored": found.stored}
-    assert table_row("X", sums).startswith(f"| {LIVES + 1} | 0 | X | 0 | 0 | 0 | {found.stored:,} | 0 |")
+    [row] = series({"begun": "", "sums": {"X": sums}}).rows
+    assert row[:8] == [LIVES + 1, 0, "X", 0, 0, 0, found.stored, 0]

@@ -59,7 +59,7 @@ from tests.robustness.failing_calls.call_cases import (
 )  # fmt: skip
 from tests.robustness.failing_calls.refusing import CALLS, MEMORY, NOT_YET, Answer, Call, Watch, send, why_not
 from tests.robustness.failing_calls.sites import Sites, kind_of
-from tests.robustness.torture import report
+from tests.robustness.torture import figures, report
 from tests.support.engine import tree
 
 NAME = "syscalls"
@@ -255,22 +255,19 @@ def counts(folder: Path) -> dict[str, End]:
     return found
 
 
-def lines(state: report.State, total: int, told: list[Class]) -> list[str]:
-    """What the run writes into the page."""
+def series(state: report.State, total: int, told: list[Class]) -> figures.Series:
+    """What the run has counted, and how far it came."""
     rows = [[row, *(sums.get(name, 0) for name in SUMS)] for row, sums in sorted(state["sums"].items())]
-    sums = ["all", *(sum(row[n] for row in rows) for n in range(1, len(SUMS) + 1))]
     calls, done = Counter[str](), bits(state["done"])
     for key, count in most(state["seen"]).items():
         calls[key.rsplit(" ", 1)[1]] += count
-    text = ", ".join(f"{call} {count}" for call, count in sorted(calls.items()))
     whole, sites = {told[n] for n in done}, {one[:3] for one in told}
-    head = (
-        f"{len(done):,} of {total:,} cases, {len(state['wrong'])} of them wrong; {report.commits(state['commits'])}. "
-        f"{len(sites):,} classes of calls (thread, lines of the sources, kind of file), "
-        f"{len(whole):,} of their {len(set(told)):,} faults tried with one call at least. "
-        f"Calls of a life, at most: {text}."
-    )
-    return [head, "", *report.table(["error", *SUMS], [*rows, sums])]
+    more = {
+        "cases tried": len(done), "of": total, "wrong": len(state["wrong"]), "classes of calls": len(sites),
+        "faults of classes tried": len(whole), "of so many": len(set(told)),
+        "calls of a life, at most": dict(sorted(calls.items())),
+    }  # fmt: skip
+    return figures.Series(["error", *SUMS], rows, state["commits"], more)
 
 
 def main() -> int:
@@ -304,8 +301,8 @@ def main() -> int:
     finally:
         shutil.rmtree(folder, ignore_errors=True)
     if words.report is not None:
-        report.write(words.report, NAME, lines(state, len(found), told))
-    print(*lines(state, len(found), told), sep="\n")
+        figures.record(words.report, NAME, series(state, len(found), told))
+    print(*figures.shown(NAME, series(state, len(found), told)), sep="\n")
     if state["wrong"]:
         return 1
     return 0 if len(bits(state["done"])) == len(found) else 3

@@ -161,21 +161,25 @@ def test_a_child_that_does_not_end_is_told(tmp_path: Path):
     os.waitpid(child, 0)
 
 
-def test_the_table_tells_how_far_it_came(tmp_path: Path):
+def test_a_run_tells_how_far_it_came(tmp_path: Path):
     seen = {"0 closes": {"main fsync": 2}, "1 closes": {"main fsync": 1}}
     state = report.State(tmp_path, done="a1", seen=seen, sums={}, commits=["commit 1, 1 May 2026"], wrong=[])
     state.add("EIO once", cases=2, struck=1, acknowledged=50)
     assert syscalls.bits("a1") == {0, 5, 7} and syscalls.bits("0") == set()
     told = [("main", "fsync", "a b"[n % 3], "EIO", "once") for n in range(9)]
-    head, _, names, _, row, both, _, zeros = syscalls.lines(state, 30, told)
-    assert head == (
-        "3 of 30 cases, 0 of them wrong; commit 1, 1 May 2026. "
-        "3 classes of calls (thread, lines of the sources, kind of file), "
-        "3 of their 3 faults tried with one call at least. Calls of a life, at most: fsync 2."
-    )
-    assert names == "| error | cases | struck | acknowledged |"
-    assert row == "| EIO once | 2 | 1 | 50 |" and both == "| all | 2 | 1 | 50 |"
-    assert zeros.startswith("0 in every row: refused, ") and "lost, phantom, altered" in zeros
+    found = syscalls.series(state, 30, told)
+    assert found.done == ["commit 1, 1 May 2026"] and found.told == {
+        "cases tried": 3, "of": 30, "wrong": 0, "classes of calls": 3, "faults of classes tried": 3, "of so many": 3,
+        "calls of a life, at most": {"fsync": 2},
+    }  # fmt: skip
+    [row] = [dict(zip(found.columns, row, strict=True)) for row in found.rows]
+    assert {name: n for name, n in row.items() if n} == {
+        "error": "EIO once",
+        "cases": 2,
+        "struck": 1,
+        "acknowledged": 50,
+    }
+    assert row["refused"] == row["lost"] == 0
 
 
 def test_a_run_goes_on_and_tries_again_what_was_wrong(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -40,7 +40,7 @@ from flintmq.store.message_store import MessageStore
 from flintmq.store.recovery.decisions import Decisions
 from flintmq.store.recovery.find_end import EndSearch
 from tests.robustness.hostile.bits_stores import CLEAN, FILE_SIZE, KILLED, RECORDS, STOPS, Quick, Store, make
-from tests.robustness.torture import report
+from tests.robustness.torture import figures, report
 from tests.support.crashed import small_and_quick
 
 ENGINE = 100  # the whole engine is opened at each so-manieth flip
@@ -289,18 +289,17 @@ def run(
     return tally
 
 
-def table(state: report.State) -> list[str]:
-    """The lines of the report."""
+def series(state: report.State) -> figures.Series:
+    """What the run has counted: a row for each thing that the engine does, a column for each kind of stop."""
     done = state["stores"].values()
-    wrong = sum(len(one["wrong"]) for one in done)
-    head = (
-        f"{sum(one['flips'] for one in done):,} bits of {sum(one['records'] for one in done)} records in {len(done)} "
-        f"stores, {report.commits(state['commits'])}; {wrong} wrong:"
-    )
+    told = {
+        "bits": sum(one["flips"] for one in done), "records": sum(one["records"] for one in done), "stores": len(done),
+        "wrong": sum(len(one["wrong"]) for one in done),
+    }  # fmt: skip
     rows = []
     for name, text in OUTCOMES.items():
         rows.append([text, *(sum(one["outcomes"].get(f"{stop}/{name}", 0) for one in done) for stop in STOPS)])
-    return [head, "", *report.table(["what the engine does", *STOPS], rows)]
+    return figures.Series(["what the engine does", *STOPS], rows, state["commits"], told)
 
 
 def go_on(state: report.State, stores: int, until: float) -> None:
@@ -356,9 +355,9 @@ def main() -> int:
         return try_places(words.stores, words.places)
     state = report.State(words.state, stores={}, commits=[])
     go_on(state, words.stores, time.monotonic() + words.seconds)
-    print(*table(state), sep="\n")
+    print(*figures.shown("bits", series(state)), sep="\n")
     if words.report is not None:
-        report.write(words.report, "bits", table(state))
+        figures.record(words.report, "bits", series(state))
     if any(one["wrong"] for one in state["stores"].values()):
         return 1
     return 0 if len(state["stores"]) >= words.stores else 3

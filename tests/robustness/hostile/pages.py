@@ -26,7 +26,7 @@ from flintmq.format import checkpoint, flintmq_mark
 from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
 from tests.robustness.hostile.judge import Whole, judge, written
-from tests.robustness.torture import report
+from tests.robustness.torture import figures, report
 from tests.support.crashed import Clock, small_and_quick
 from tests.support.engine import tree
 
@@ -285,13 +285,13 @@ def go_on(name: str, state: report.State, until: float) -> None:
     state.save()
 
 
-def table(state: report.State) -> list[str]:
-    """The lines of the report."""
+def series(state: report.State) -> figures.Series:
+    """What the run has counted."""
     rows = []
     for name in KINDS:
         known = state["kinds"].get(name, {"done": 0, "wrong": [], "all": False})
         rows.append([name, known["done"], "all" if known["all"] else "not all", len(known["wrong"])])
-    return [f"{report.commits(state['commits'])}:", "", *report.table(["what was done", "cases", "", "wrong"], rows)]
+    return figures.Series(["what was done", "cases", "whole", "wrong"], rows, state["commits"])
 
 
 def main() -> int:
@@ -308,9 +308,9 @@ def main() -> int:
     for number, name in enumerate(KINDS):
         if words.only in (None, number) and not state["kinds"].get(name, {}).get("all"):
             go_on(name, state, until)
-    print(*table(state), sep="\n")
+    print(*figures.shown("pages", series(state)), sep="\n")
     if words.report is not None:
-        report.write(words.report, "pages", table(state))
+        figures.record(words.report, "pages", series(state))
     kinds = state["kinds"].values()
     if any(known["wrong"] for known in kinds):
         return 1

@@ -43,11 +43,10 @@ def test_a_run_goes_on_with_the_next_store(tmp_path: Path, monkeypatch: pytest.M
     assert made == [0, 1], "the time was up"
     bits.go_on(state(), 3, time.monotonic() + 60)
     assert made == [0, 1, 2]
-    head, _, names, _, refused, *_ = bits.table(state())
-    assert head.startswith("240 bits of 30 records in 3 stores, commit 1, 1 May 2026; commit") and head.endswith(
-        "; 1 wrong:"
-    )
-    assert names.endswith("| clean |") and refused.endswith("| 21 |"), "kinds of stops without a flip are named below"
+    found = bits.series(state())
+    assert found.told == {"bits": 240, "records": 30, "stores": 3, "wrong": 1}
+    assert found.done[0] == "commit 1, 1 May 2026" and len(found.done) == 2
+    assert list(found.values("clean"))[:2] == [21, 0] and set(found.values("flushed")) == {0}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ import tempfile
 from pathlib import Path
 
 from tests.robustness.matrix.run import run_share, share
-from tests.robustness.torture import report
+from tests.robustness.torture import figures, report
 
 STATE = Path("tests/robustness/torture/state/matrix.json")
 
@@ -46,29 +46,21 @@ def main() -> int:
             line = {"store": store, "kind": kind, "cells": counted[store], "wrong": len(wrong), "commit": commit}
             state["stores"] = {**state["stores"], f"{store} {kind}": line}
             state.save()
-            report.write(given.report, "matrix", table(list(state["stores"].values())))
+            figures.record(given.report, "matrix", series(list(state["stores"].values())))
     print(f"{asked} questions, {bad} answers wrong")
     return 1 if bad else 0
 
 
-def table(lines: list[dict[str, object]]) -> list[str]:
-    """The lines of the report: a row for all stores that have the same figures."""
+def series(lines: list[dict[str, object]]) -> figures.Series:
+    """What was counted: a row for each store."""
     rows: dict[str, list[object]] = {}
     for line in lines:
-        row = rows.setdefault(str(line["store"]), [line["store"], 0, 0, 0])
-        row[2 if line["kind"] == "with Spark" else 1] = line["cells"]
-        row[3] = int(str(row[3])) + int(str(line["wrong"]))
-    sums = ["all", *(sum(int(str(row[at])) for row in rows.values()) for at in (1, 2, 3))]
-    told = report.commits(list(dict.fromkeys(str(line["commit"]) for line in lines)))
-    alike: dict[tuple[object, ...], list[str]] = {}
-    for store, *figures in rows.values():
-        alike.setdefault(tuple(figures), []).append(str(store))
-    head = ["store", "questions without Spark", "with Spark", "wrong"]
-    return [
-        f"{told}:",
-        "",
-        *report.table(head, [*(["; ".join(names), *figures] for figures, names in alike.items()), sums]),
-    ]
+        row = rows.setdefault(str(line["store"]), [line["store"], 1, 0, 0, 0])
+        row[3 if line["kind"] == "with Spark" else 2] = line["cells"]
+        row[4] = int(str(row[4])) + int(str(line["wrong"]))
+    commits = list(dict.fromkeys(str(line["commit"]) for line in lines))
+    columns = ["store", "stores", "questions without Spark", "questions with Spark", "wrong"]
+    return figures.Series(columns, list(rows.values()), commits)
 
 
 if __name__ == "__main__":

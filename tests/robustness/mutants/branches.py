@@ -2,7 +2,7 @@
 
     python -m tests.robustness.mutants.branches [--write] [format|storage|recovery ...]       (make branches)
 
-Fails below 95 % of any of the three. `--write` puts the table into docs/internals/reliability.md. Other tests, of
+Fails below 95 % of any of the three. `--write` puts the sums into docs/internals/reliability.md. Other tests, of
 whatever else uses these modules, cover more; what stands here is what is tried on purpose.
 """
 
@@ -15,8 +15,10 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
-from tests.robustness.mutants.scores import ROOT, modules, part_of, put_between, tests_of
+from tests.robustness.mutants.scores import PAGE, ROOT, modules, part_of, tests_of
+from tests.robustness.torture import figures, report
 
 LEAST = 95.0  # percent
 OTHERS = {
@@ -49,19 +51,22 @@ def measure(part: str, folder: Path) -> dict[str, dict[str, int]]:
     return {module: found[f"src/flintmq/{module}.py"]["summary"] for module in mine}
 
 
-def row(part: str, found: dict[str, dict[str, int]]) -> tuple[str, float]:
-    """A line of the table, and the percentage."""
+def series(kept: dict[str, dict[str, dict[str, int]]]) -> figures.Series:
+    """What was measured, a row for each part."""
     names = ("num_statements", "num_branches", "missing_branches", "covered_branches")
-    statements, branches, missing, taken = (sum(one[name] for one in found.values()) for name in names)
-    percent = 100 * taken / branches
-    return f"| {part} | {len(found)} | {statements} | {branches} | {missing} | {percent:.1f} % |", percent
+    rows: list[list[Any]] = []
+    for part in [part for part in OTHERS if part in kept]:
+        statements, branches, missing, taken = (sum(one[name] for one in kept[part].values()) for name in names)
+        rows.append([part, len(kept[part]), statements, branches, missing, round(100 * taken / branches, 1)])
+    columns = ["part", "modules", "statements", "branches", "not taken", "% taken"]
+    return figures.Series(columns, rows, [report.commit()])
 
 
 def main(words: list[str]) -> int:
     """Run from the command line."""
     parser = argparse.ArgumentParser("python -m tests.robustness.mutants.branches", description=__doc__.splitlines()[0])
     parser.add_argument("parts", nargs="*", choices=[*OTHERS, []], help="only these; the others' last sums stand")
-    parser.add_argument("--write", action="store_true", help="put the table into docs/internals/reliability.md")
+    parser.add_argument("--write", action="store_true", help="put the sums into docs/internals/reliability.md")
     given = parser.parse_args(words)
     KEPT.parent.mkdir(parents=True, exist_ok=True)
     kept = json.loads(KEPT.read_text(encoding="utf-8")) if KEPT.exists() else {}
@@ -71,13 +76,12 @@ def main(words: list[str]) -> int:
             KEPT.write_text(json.dumps(kept), encoding="utf-8")
             worst = {m: one["missing_branches"] for m, one in kept[part].items() if one["missing_branches"]}
             print(f"{part}: branches not taken: {worst}")
-    rows = [row(part, kept[part]) for part in OTHERS if part in kept]
-    head = ["| part | modules | statements | branches | not taken | taken |", "|---|---|---|---|---|---|"]
-    text = "\n".join([*head, *(line for line, _ in rows)]) + "\n"
-    print(text)
+    found = series(kept)
+    print(*figures.shown("branches", found), sep="\n")
     if given.write:
-        put_between("branches", text)
-    return 1 if any(percent < LEAST for _, percent in rows) else 0
+        figures.record(PAGE, "branches", found)
+    counts = zip(found.values("branches"), found.values("not taken"), strict=True)
+    return 1 if any(100 * (1 - missing / branches) < LEAST for branches, missing in counts) else 0
 
 
 if __name__ == "__main__":

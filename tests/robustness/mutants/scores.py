@@ -4,7 +4,7 @@
     python -m tests.robustness.mutants.scores format/record          these
     python -m tests.robustness.mutants.scores --again  after tests were added: the survivors of what was tried before
     python -m tests.robustness.mutants.scores --survivors            what lives, as diffs
-    python -m tests.robustness.mutants.scores --write                the table into docs/internals/reliability.md
+    python -m tests.robustness.mutants.scores --write                the sums into docs/internals/reliability.md
 
 A mutant is tried with the tests of its module alone, those that mirror it (tests/robustness/mutants/forked.py). The
 figures stand in tests/robustness/torture/state/mutmut.json, with hashes of the module and of its tests: where both are
@@ -30,6 +30,7 @@ from typing import Any
 from mutmut.mutation.file_mutation import MutatedFile
 
 from tests.robustness.mutants.forked import BASELINE_FAILED, ROOT, mutated
+from tests.robustness.torture import figures, report
 
 WORK = ROOT / "build" / "mutmut"
 KEPT = ROOT / "tests" / "robustness" / "torture" / "state" / "mutmut.json"
@@ -212,38 +213,19 @@ def score(module: str, result: dict[str, Any], given: list[Equivalent]) -> Score
     return Score(result["mutants"], alive, len(survivors) - len(alive))
 
 
-def table(scores: dict[str, Score]) -> str:
-    """For docs/internals/reliability.md: the modules with survivors, and the sums of all."""
-    lines = ["| module | mutants | killed | equivalent | alive | score |", "|---|---|---|---|---|---|"]
-    parts: dict[str, list[Score]] = {}
-    for module, one in scores.items():
-        parts.setdefault(part_of(module), []).append(one)
-        if one.alive:
-            lines.append(_row(f"`{module}`", one))
-    for part, ones in parts.items():
-        alive = [one for s in ones for one in s.alive]
-        total = Score(sum(s.mutants for s in ones), alive, sum(s.equivalent for s in ones))
-        lines.append(_row(f"**{part}**", total))
-    return "\n".join(lines) + "\n"
-
-
-def left_out(untried: list[str]) -> str:
-    """For docs/internals/reliability.md, after the table: modules without a figure; empty if each has one."""
-    names = ", ".join(f"`{module}`" for module in untried)
-    return f"\nNot in the sums, as they changed since they were tried: {names}.\n" if untried else ""
-
-
-def _row(name: str, one: Score) -> str:
-    return f"| {name} | {one.mutants} | {one.killed} | {one.equivalent} | {len(one.alive)} | {one.percent:.1f} % |"
-
-
-def put_between(name: str, text: str) -> None:
-    """Write between the marks of this name in docs/internals/reliability.md."""
-    begin, end = f"<!-- {name}: begin -->\n", f"<!-- {name}: end -->"
-    page = PAGE.read_text(encoding="utf-8")
-    assert begin in page and end in page, f"{PAGE} lacks {begin!r} or {end!r}"
-    before, after = page.partition(begin)[0], page.partition(end)[2]
-    PAGE.write_text(before + begin + text + end + after, encoding="utf-8")
+def series(scores: dict[str, Score], untried: list[str]) -> figures.Series:
+    """What was counted, a row for each module; which have survivors, and which have no figure."""
+    rows = [
+        [module, part_of(module), one.mutants, one.killed, one.equivalent, len(one.alive), round(one.percent, 1)]
+        for module, one in scores.items()
+    ]
+    lives = [f"`{module}`" for module, one in scores.items() if one.alive]
+    notes = [f"Some are alive in {', '.join(lives)}."] if lives else []
+    if untried:
+        names = ", ".join(f"`{module}`" for module in untried)
+        notes.append(f"Not in the sums, as they changed since they were tried: {names}.")
+    columns = ["module", "part", "mutants", "killed", "equivalent", "alive", "score"]
+    return figures.Series(columns, rows, [report.commit()], note=" ".join(notes))
 
 
 def main(words: list[str]) -> int:
@@ -252,7 +234,7 @@ def main(words: list[str]) -> int:
     parser.add_argument("modules", nargs="*", help="only these, as format/record")
     parser.add_argument("--survivors", action="store_true", help="print what lives; try nothing")
     parser.add_argument(
-        "--write", action="store_true", help="put the table into docs/internals/reliability.md; try nothing"
+        "--write", action="store_true", help="put the sums into docs/internals/reliability.md; try nothing"
     )
     parser.add_argument("--again", action="store_true", help="tests were only added: try only survivors again")
     given = parser.parse_args(words)
@@ -279,7 +261,7 @@ def main(words: list[str]) -> int:
         for lives in one.alive if given.survivors else ():
             print(f"    {lives['function']}\n      - {lives['old']}\n      + {lives['new']}")
     if given.write:
-        put_between("mutmut", table(scores) + left_out(untried))
+        figures.record(PAGE, "mutmut", series(scores, untried))
     return 0
 
 

@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from tests.robustness.mutants import scores
-from tests.robustness.mutants.scores import ROOT, Equivalent, Score, equivalents, modules, part_of, table
+from tests.robustness.mutants.scores import ROOT, Equivalent, Score, equivalents, modules, part_of
+from tests.robustness.torture import figures
 
 
 def test_every_module_has_the_tests_that_it_is_tried_with():
@@ -36,19 +37,14 @@ def test_equivalents_do_not_count_and_survivors_do():
     assert Score(1, [], 1).percent == 100.0
 
 
-def test_the_table_sums_each_part():
+def test_each_module_has_a_row_and_the_page_names_those_with_survivors():
     lives = {"name": "b", "function": "f", "old": "", "new": ""}
-    text = table(
-        {
-            "format/text": Score(10, [lives], 0),
-            "format/record": Score(40, [], 2),
-            "store/recovery/torn_record": Score(5, [], 0),
-        }
-    )
-    assert "| `format/text` | 10 | 9 | 0 | 1 | 90.0 % |" in text
-    assert "format/record" not in text, "it has no survivors"
-    assert "| **format** | 50 | 47 | 2 | 1 | 97.9 % |" in text
-    assert "| **recovery** | 5 | 5 | 0 | 0 | 100.0 % |" in text
+    found = scores.series({"format/text": Score(10, [lives], 0), "format/record": Score(40, [], 2)}, [])
+    assert found.rows == [
+        ["format/text", "format", 10, 9, 0, 1, 90.0],
+        ["format/record", "format", 40, 38, 2, 0, 100.0],
+    ]
+    assert found.note == "Some are alive in `format/text`."
 
 
 def test_modules_that_changed_since_are_named_and_not_summed(
@@ -57,15 +53,17 @@ def test_modules_that_changed_since_are_named_and_not_summed(
     page, kept = tmp_path / "page.md", tmp_path / "kept.json"
     page.write_text("<!-- mutmut: begin -->\nold\n<!-- mutmut: end -->\n")
     of = scores.fingerprint("format/text")
-    figures = {"format/text": of | {"mutants": 7, "survivors": []}}
-    figures["format/record"] = {"source": "another", "tests": "", "mutants": 99, "survivors": []}
-    kept.write_text(json.dumps(figures))
+    results = {"format/text": of | {"mutants": 7, "survivors": []}}
+    results["format/record"] = {"source": "another", "tests": "", "mutants": 99, "survivors": []}
+    kept.write_text(json.dumps(results))
     monkeypatch.setattr(scores, "PAGE", page)
     monkeypatch.setattr(scores, "KEPT", kept)
+    monkeypatch.setattr(figures, "TESTS", tmp_path)
+    figures.place("mutmut").parent.mkdir(parents=True)
     assert scores.main(["--write", "format/text", "format/record"]) == 0
     assert "format/record" not in capsys.readouterr().out
     text = page.read_text()
-    assert "| **format** | 7 | 7 | 0 | 0 | 100.0 % |" in text
+    assert "\n7 mutants, 7 killed, 0 equivalent, 0 alive. " in text
     assert "Not in the sums, as they changed since they were tried: `format/record`.\n<!--" in text
     assert scores.main(["--write", "format/text"]) == 0
     assert "Not in the sums" not in page.read_text()

@@ -31,7 +31,7 @@ from flintmq.format import config_json
 from tests.interop.broker_process import OK, Admin, Broker, body_of, header
 from tests.interop.running_broker import free_ports
 from tests.robustness.replication.sides import FollowerProcess
-from tests.robustness.torture import report
+from tests.robustness.torture import figures, report
 
 VERSIONS, OTHERS = ("5.3.3", "5.4.0"), {"5.3.3": "5.5.0", "5.4.0": "5.3.3"}
 KEYS: dict[str, object] = {
@@ -330,9 +330,16 @@ def one_copy(seed: int) -> list[Tally]:
         return tallies
 
 
-def table(tallies: list[Tally]) -> list[str]:
-    """The rows of the report."""
-    columns = ["master", "carried on by", "copies", "with files deleted", "next offsets compared", "differing"]
+def series(tallies: list[Tally], told: dict[str, Any], begun: str) -> figures.Series:
+    """What the run has counted."""
+    columns = [
+        "master",
+        "carried on by",
+        "times carried on",
+        "with files deleted",
+        "next offsets compared",
+        "differing",
+    ]
     rows: dict[str, list[Any]] = {}
     for tally in tallies:
         row = rows.setdefault(tally.row, [0] * 6)
@@ -340,9 +347,8 @@ def table(tallies: list[Tally]) -> list[str]:
             (1, tally.expired, tally.queues, len(tally.differ), tally.messages, len(tally.missed))
         ):
             row[n] += more
-    return report.table(
-        [*columns, "messages of groups", "missed"], [[*name.split(" | "), *row] for name, row in rows.items()]
-    )
+    cells = [[*name.split(" | "), *row] for name, row in rows.items()]
+    return figures.Series([*columns, "messages of groups", "missed"], cells, [report.commit()], told, begun)
 
 
 def main() -> int:
@@ -352,17 +358,17 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--report", type=Path, help="write the table between its marks in this page")
     words = parser.parse_args()
-    tallies: list[Tally] = []
+    begun, tallies, told = figures.begun(), list[Tally](), {"first seed": words.seed, "masters": 0}
     for seed in range(words.seed, words.seed + words.copies):
         for tally in one_copy(seed):
             tallies.append(tally)
             print(f"seed {seed}: {tally.row}: {tally.queues} next offsets, {tally.messages} messages of groups; "
                   f"differing {tally.differ[:5]}, missed {tally.missed[:5]}", flush=True)  # fmt: skip
+        told["masters"] += 1
         if words.report is not None:  # after each copy, so that a run that is cut leaves what it has
-            done = f"`python -m tests.robustness.promotion --copies {seed + 1 - words.seed} --seed {words.seed}`"
-            report.write(words.report, "promotion", [f"{done}, {report.today()}:", "", *table(tallies)])
+            figures.record(words.report, "promotion", series(tallies, told, begun))
     wrong = sum(len(tally.differ) + len(tally.missed) for tally in tallies)
-    print("\n".join(table(tallies)), f"{wrong} wrong", sep="\n")
+    print(*figures.shown("promotion", series(tallies, told, begun)), sep="\n")
     return int(wrong > 0)
 
 

@@ -24,12 +24,13 @@ import tempfile
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from flintmq.config.keys import StoreConfig
 from flintmq.forensics.verify.run import verify
 from flintmq.testing.contract import check_contract, read_book
 from tests.robustness.soak.processes import KEYS, READERS
-from tests.robustness.torture import report
+from tests.robustness.torture import figures, report
 from tests.robustness.torture.awake import Awake
 
 SAMPLE_S = 5.0
@@ -210,23 +211,23 @@ def grown(samples: list[Sample], seconds: float) -> list[str]:
     return wrong
 
 
-def table(found: Outcome) -> list[str]:
-    """The lines of the report."""
-    lines = [
-        f"On {report.today()}: {found.seconds / 60:.1f} minutes, {found.starts} starts, {found.kills} kills, "
-        f"{found.stops} clean stops, {found.acknowledged:,} messages acknowledged, {found.expired_files} log files "
-        f"expired; {len(found.wrong)} wrong. Messages and answers that the readers checked: "
-        + ", ".join(f"{kind} {count:,}" for kind, count in found.counts.items()) + ".",
-        "", "| process | figure | first fifth | second | third | fourth | last |", "|---|---|---|---|---|---|---|",
-    ]  # fmt: skip
+def series(found: Outcome, begun: str) -> figures.Series:
+    """What the run has counted, and the greatest value of each process's figures in each fifth of the time."""
+    told = {
+        "minutes": round(found.seconds / 60, 1), "starts": found.starts, "kills": found.kills,
+        "clean stops": found.stops, "messages acknowledged": found.acknowledged,
+        "log files expired": found.expired_files, "wrong": len(found.wrong), "checked by readers": found.counts,
+    }  # fmt: skip
+    rows: list[list[Any]] = []
     for who in ("writer", *READERS):
         for name in FIGURES:
-            fifths = []
+            fifths: list[int | str] = []
             for n in range(5):
                 part = [s for s in found.samples if s.who == who and n <= 5 * s.at / found.seconds < n + 1]
-                fifths.append(f"{max(getattr(s, name) for s in part):,}" if part else "-")
-            lines.append(f"| {who} | {name.replace('_kib', ', KiB')} | {' | '.join(fifths)} |")
-    return lines
+                fifths.append(max(getattr(s, name) for s in part) if part else "-")
+            rows.append([who, name.replace("_kib", ", KiB"), *fifths])
+    columns = ["process", "figure", "first fifth", "second", "third", "fourth", "last"]
+    return figures.Series(columns, rows, [report.commit()], told, run=begun)
 
 
 def main() -> int:
@@ -236,16 +237,16 @@ def main() -> int:
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--report", type=Path)
     words = parser.parse_args()
-    folder = Path(tempfile.mkdtemp(prefix="flintmq-soak-"))
+    begun, folder = figures.begun(), Path(tempfile.mkdtemp(prefix="flintmq-soak-"))
     found = Soak(folder, words.seed).run(words.minutes * 60)
-    print(*table(found), "", found.contract, *found.wrong, sep="\n")
+    print(*figures.shown("soak", series(found, begun)), "", found.contract, *found.wrong, sep="\n")
     (folder / "samples.json").write_text(json.dumps([vars(s) for s in found.samples]))
     if found.wrong:
         print(f"kept in {folder}")
         return 1
     shutil.rmtree(folder)
     if words.report is not None:
-        report.write(words.report, "soak", table(found))
+        figures.record(words.report, "soak", series(found, begun))
     return 0
 
 

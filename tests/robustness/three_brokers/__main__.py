@@ -34,7 +34,7 @@ from tests.interop.running_broker import free_ports
 from tests.robustness.replication.sides import FollowerProcess
 from tests.robustness.three_brokers.check import WRONG, Found, check_broker
 from tests.robustness.three_brokers.ledger import Producer, read_ledger
-from tests.robustness.torture import report
+from tests.robustness.torture import figures, report
 
 BROKERS = ("broker-a", "broker-b", "broker-c")
 LOG_SIZE = 4 << 20
@@ -216,16 +216,16 @@ def _sleep_until(moment: float) -> None:
     time.sleep(max(0.0, moment - time.monotonic()))
 
 
-def table(version: str, minutes: float, seed: int, run: Run, found: Found) -> list[str]:
-    """The lines of the report."""
+def series(version: str, minutes: float, seed: int, run: Run, found: Found, begun: str) -> figures.Series:
+    """What the run has counted."""
     done = ("brokers killed", "moved", "follower killed")
     told = ("acknowledged", "unknown fate", "of them stored", "lost by killed masters", "in the copies")
     compared = ("log files", "log bytes compared")
-    row = [version, f"{minutes:g}", *(run.done[name] for name in done)]
+    row = [version, seed, minutes, *(run.done[name] for name in done)]
     row += [found.counted[name] for name in (*told, *compared)]
-    row += [f"{run.slowest_s:.0f}", *(found.counted[name] for name in WRONG)]
-    head = ["RocketMQ", "minutes", *done, *told, *compared, "slowest to catch up, s", *WRONG]
-    return [f"Seed {seed}, {report.commit()}:", "", *report.table(head, [row])]
+    row += [round(run.slowest_s), *(found.counted[name] for name in WRONG)]
+    head = ["RocketMQ", "seed", "minutes", *done, *told, *compared, "slowest to catch up, s", *WRONG]
+    return figures.Series(head, [row], [report.commit()], run=begun)
 
 
 def _bounded(seconds: float) -> None:
@@ -251,7 +251,7 @@ def main() -> int:
     parser.add_argument("--report", type=Path)
     words = parser.parse_args()
     _bounded(words.minutes * 60 + FINISH_S)
-    folder = Path(tempfile.mkdtemp(prefix="flintmq-three-"))
+    begun, folder = figures.begun(), Path(tempfile.mkdtemp(prefix="flintmq-three-"))
     run = Run(folder, words.version, words.seed, words.rate)
     try:
         run.start()
@@ -262,14 +262,14 @@ def main() -> int:
         raise
     finally:
         run.close()
-    lines = table(words.version, words.minutes, words.seed, run, found)
-    print(*lines, *found.wrong, sep="\n")
+    counted = series(words.version, words.minutes, words.seed, run, found, begun)
+    print(*figures.shown("three-brokers", counted), *found.wrong, sep="\n")
     if found.wrong:
         print(f"kept in {folder}")
         return 1
     shutil.rmtree(folder)
     if words.report is not None:
-        report.write(words.report, "three-brokers", lines)
+        figures.record(words.report, "three-brokers", counted)
     return 0
 
 

@@ -20,7 +20,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from tests.robustness.torture import report
+from tests.robustness.torture import figures, report
 from tests.robustness.torture.runs import RUNS, Run, environment
 
 NAME = "torture"
@@ -66,11 +66,16 @@ def told(run: Run, known: dict[str, Any] | None) -> list[Any]:
             known["commit"]]  # fmt: skip
 
 
-def lines(state: report.State) -> list[str]:
-    """What is written into the page."""
-    head = ["run", "parts through", "seconds", "result", "last with"]
-    rows = [told(run, state["runs"].get(run.name)) for run in RUNS]
-    return report.table(head, [[name, *rest] for name, _, *rest in rows])  # --list prints the commands
+def series(state: report.State) -> figures.Series:
+    """What was run; --list prints the commands."""
+    rows = []
+    for run in RUNS:
+        known = state["runs"].get(run.name)
+        name, _, _, seconds, result, last = told(run, known)
+        wrong = int(known is not None and known["code"] not in (THROUGH, LACKING, GOES_ON))
+        rows.append([name, 1, 0 if known is None else known["done"], run.parts, seconds, result, wrong, last])
+    columns = ["run", "runs", "parts through", "parts in all", "seconds", "result", "wrong", "last with"]
+    return figures.Series(columns, rows, sorted({row[-1] for row in rows if row[-1] != "-"}))
 
 
 def torture(runs: list[Run], state: report.State, folder: Path, seconds: float) -> int:
@@ -101,13 +106,14 @@ def main() -> int:
     words = parser.parse_args()
     state = report.State(words.state, runs={})
     if words.list:
-        print(*lines(state), sep="\n")
+        print(*report.table(["run", "command", "parts through", "seconds", "result", "last with"],
+                            [told(run, state["runs"].get(run.name)) for run in RUNS]), sep="\n")  # fmt: skip
         return 0
     runs = [run for run in RUNS if words.only in (None, run.name)]
     words.work.mkdir(parents=True, exist_ok=True)
     code = torture(runs, state, words.work, words.seconds)
     if words.report is not None:
-        report.write(words.report, NAME, lines(state))
+        figures.record(words.report, NAME, series(state))
     print(f"details: {words.work}/log.txt")
     return code
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from flintmq.store.message_store import MessageStore
-from tests.robustness.torture import report
+from tests.robustness.torture import figures, report
 
 NAME = "recovery-time"
 ROWS, BODY = 8192, 920  # with its header and properties a record has some 1,020 bytes
@@ -87,7 +87,7 @@ def measured(root: Path, keys: str, mib: int) -> list[Any]:
         took, decisions = opening(root)
         times.append(took)
     size = sum(path.stat().st_blocks * 512 for path in (root / "commitlog").iterdir())
-    row = [f"{size / (1 << 30):.1f} GiB", f"{mib} MiB", f"{statistics.median(times):.2f}",
+    row = [f"{size / (1 << 30):.1f} GiB", f"{mib} MiB", round(statistics.median(times), 2),
            f"{min(times):.2f} to {max(times):.2f}", int(decisions[-1].split()[0])]  # fmt: skip
     print(keys, *row, decisions, flush=True)
     return row
@@ -113,10 +113,10 @@ def main() -> int:
     finally:
         shutil.rmtree(words.folder, ignore_errors=True)
     head = ["keys", "log before", "log after", "not flushed", "seconds to open, median of 3", "of", "dispatched again"]
-    lines = [f"Measured with {report.commit()}:", "", *report.table(head, rows)]
-    print(*lines, sep="\n")
+    found = figures.Series(head, rows, [report.commit()])
+    print(*figures.shown(NAME, found), sep="\n")
     if words.report is not None:
-        report.write(words.report, NAME, lines)
+        figures.record(words.report, NAME, found)
     return 0
 
 

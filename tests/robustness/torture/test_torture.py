@@ -55,15 +55,25 @@ def test_no_time_begins_nothing_and_goes_on_later(tmp_path: Path):
     assert run(tmp_path, Run("later", "ends 0"))[0] == main.THROUGH
 
 
-def test_the_table_stands_between_its_marks(tmp_path: Path):
+def test_lines_stand_between_their_marks(tmp_path: Path):
     page = tmp_path / "page.md"
     page.write_text("a\n<!-- torture: begin -->\nold\n<!-- torture: end -->\nb\n")
-    report.write(page, "torture", main.lines(report.State(tmp_path, runs={})))
-    text = page.read_text()
-    assert text.startswith("a\n<!-- torture: begin -->\n| run |") and text.endswith("<!-- torture: end -->\nb\n")
-    assert "old" not in text and all(f"| {run.name} |" in text for run in RUNS)
+    report.write(page, "torture", ["new", "lines"])
+    assert page.read_text() == "a\n<!-- torture: begin -->\nnew\nlines\n<!-- torture: end -->\nb\n"
     with pytest.raises(AssertionError, match="has no"):
         report.write(page, "other", [])
+
+
+def test_each_run_is_counted(tmp_path: Path):
+    state = report.State(tmp_path, runs={})
+    state["runs"]["soak"] = {"done": 1, "seconds": 61.7, "code": 0, "commit": "commit 1, 1 May 2026"}
+    state["runs"]["fuzz"] = {"done": 3, "seconds": 9.0, "code": 1, "commit": "commit 2, 2 May 2026"}
+    found = main.series(state)
+    rows = {row[0]: row[1:] for row in found.rows}
+    assert rows.keys() == {run.name for run in RUNS} and found.done == ["commit 1, 1 May 2026", "commit 2, 2 May 2026"]
+    assert rows["soak"] == [1, 1, 1, 62, "nothing wrong", 0, "commit 1, 1 May 2026"]
+    assert rows["fuzz"] == [1, 3, 420, 9, "**WRONG**", 1, "commit 2, 2 May 2026"]
+    assert rows["salvage"] == [1, 0, 10, 0, "not begun", 0, "-"]
 
 
 def test_every_declared_run_is_there():

@@ -15,7 +15,6 @@ import json
 import random
 import shutil
 import signal
-import subprocess
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -24,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from tests.interop.java import Java, home
-from tests.robustness.torture.report import table, write
+from tests.robustness.torture import figures, report
 from tests.robustness.torture_spark.actors import Engine, Exporter, Oracle, Writer
 from tests.robustness.torture_spark.check import Verdict, check_table, count, queued, records
 
@@ -42,6 +41,7 @@ class State:
     Attributes:
         seed: of everything that is random.
         kills: so far.
+        begun: tells this run from others.
         round: number of the present round; in_round: kills in it so far; starts: of its writer.
         sums: per kind of round: kills of each victim, and the figures of the checks.
     """
@@ -51,6 +51,7 @@ class State:
     round: int = 0
     in_round: int = 0
     starts: int = 0
+    begun: str = field(default_factory=figures.begun)
     sums: dict[str, dict[str, int]] = field(default_factory=dict)
 
     def add(self, kind: str, name: str, number: int = 1) -> None:
@@ -229,14 +230,11 @@ def run(
     return state
 
 
-def table_of(state: State, more: Sequence[str] = ()) -> list[str]:
-    """The lines of the report's table; `more`: further things that were counted."""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True).stdout.strip()
+def series(state: State, more: Sequence[str] = ()) -> figures.Series:
+    """What the run has counted; `more`: further things than kills and what the checks found."""
     names = ("kills", *VICTIMS, "in a task", "gave up", *more, *FIGURES)
     rows = [[kind, *(sums.get(name, 0) for name in names)] for kind, sums in sorted(state.sums.items())]
-    return [
-        f"Seed {state.seed}, {state.kills} kills, commit {commit or '-'}:", "", *table(["table, writer", *names], rows)
-    ]  # fmt: skip
+    return figures.Series(["table, writer", *names], rows, [report.commit()], {"seed": state.seed}, state.begun)
 
 
 def main(
@@ -259,10 +257,10 @@ def main(
     if state is None:
         print(f"time is up; the same command goes on ({words.state})")
         return 3
-    lines = table_of(state, more)
-    print(*lines, sep="\n")
+    found = series(state, more)
+    print(*figures.shown(name, found), sep="\n")
     if words.report is not None:
-        write(words.report, name, lines)
+        figures.record(words.report, name, found)
         shutil.rmtree(words.state)
     return 0
 
