@@ -1,4 +1,4 @@
-"""Tables that long runs write into a page, each between two marks of its own."""
+"""What long runs write into a page, between two marks of their own, and what they remember of themselves."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 
 
 def marks(name: str) -> tuple[str, str]:
-    """What stands before and behind the table of a run."""
+    """What stands before and behind the lines of a run."""
     return f"<!-- {name}: begin -->", f"<!-- {name}: end -->"
 
 
@@ -42,23 +42,14 @@ def table(head: list[str], rows: list[list[Any]]) -> list[str]:
 
 
 def today() -> str:
-    """The day, for the line above a table."""
+    """The day, for what a run has counted."""
     return f"{date.today():%d %B %Y}"
 
 
 def commit() -> str:
-    """The commit and the day, for the line above a table."""
+    """The commit and the day, for what a run has counted."""
     done = subprocess.run(["git", "rev-parse", "--short", "HEAD"], capture_output=True, text=True)
     return f"commit {done.stdout.strip() or '-'}, {today()}"
-
-
-def commits(told: list[str]) -> str:
-    """Several that `commit` gave, the day of each once."""
-    days: dict[str, list[str]] = {}
-    for one in told:
-        name, _, day = one.removeprefix("commit ").partition(", ")
-        days.setdefault(day, []).append(name)
-    return "; ".join(f"commit{'s' * (len(names) > 1)} {', '.join(names)}, {day}" for day, names in days.items())
 
 
 def memory() -> str | None:

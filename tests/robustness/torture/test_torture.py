@@ -95,12 +95,6 @@ def test_time_in_which_the_process_stood_still_does_not_count(monkeypatch: pytes
     assert [round(clock(), 6) for _ in range(3)] == [0.2, 1.2, 1.7]
 
 
-def test_the_day_of_several_commits_is_told_once():
-    told = ["commit a, 1 May 2026", "commit b, 1 May 2026", "commit c, 2 May 2026"]
-    assert report.commits(told) == "commits a, b, 1 May 2026; commit c, 2 May 2026"
-    assert report.commits([report.commit()]) == report.commit()
-
-
 def test_columns_of_zeros_are_named_after_the_table():
     assert report.table(["run", "done", "lost", "wrong"], [["a", 1200, 0, 0], ["b", 0, 0, 0]]) == [
         "| run | done |",
