@@ -80,13 +80,6 @@ def test_the_measure_of_what_is_wrong(exported):
     assert check_table(store, table, places).unqueued == 1
 
 
-def test_the_report_needs_its_marks(tmp_path: Path):
-    page = tmp_path / "page.md"
-    page.write_text("nothing")
-    with pytest.raises(AssertionError, match="has no <!-- torture-spark"):
-        loop.write(page, "torture-spark", [])
-
-
 def test_a_broken_line_of_a_ledger_is_no_answer(tmp_path: Path):
     from tests.robustness.torture_spark.actors import Engine
 
