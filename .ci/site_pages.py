@@ -25,7 +25,10 @@ REFERENCE: dict[str, tuple[str, list[str]]] = {
             "flintmq.StoredMessage",
             "flintmq.Messages",
             "flintmq.tabular.Tabular",
+            "flintmq.inner_messages",
             "flintmq.Report",
+            "flintmq.Damage",
+            "flintmq.LogNote",
         ],
     ),
     "writing": (
@@ -47,8 +50,21 @@ REFERENCE: dict[str, tuple[str, list[str]]] = {
     ),
     "tables": (
         "Stores as tables",
-        ["flintmq.scan_arrow", "flintmq.dataset", "flintmq.scan_polars", "flintmq.COLUMNS", "flintmq.arrow.schema"],
+        [
+            "flintmq.scan_arrow",
+            "flintmq.dataset",
+            "flintmq.scan_polars",
+            "flintmq.COLUMNS",
+            "flintmq.SCHEMA",
+            "flintmq.VIEW_SCHEMA",
+            "flintmq.arrow.schema",
+        ],
     ),
+    "exports": (
+        "Exports",
+        ["flintmq.export", "flintmq.export_stream", "flintmq.partition_value", "flintmq.compare_table"],
+    ),
+    "tools": ("Tools", ["flintmq.verify", "flintmq.compare", "flintmq.copy_whole", "flintmq.copy_some"]),
     "metrics": ("Metrics", ["flintmq.store_metrics", "flintmq.engine_metrics"]),
     "spark": (
         "Spark",
