@@ -83,7 +83,7 @@ def hundred(context: Context) -> str:
 
 def c2(context: Context) -> list[Result]:
     """Processor seconds of planning: a read, the first micro-batch of a stream, and one with nothing new."""
-    from flintmq.lake.read.members import plans_of
+    from flintmq.lake.read.members import plan_members
     from flintmq.lake.read.options import ReadOptions
     from flintmq.lake.stream.members import StoresStream
     from flintmq.lake.stream.options import StreamOptions
@@ -100,7 +100,7 @@ def c2(context: Context) -> list[Result]:
         return answer
 
     for _ in range(context.rounds):
-        timed("read", lambda: plans_of(options, Report()))
+        timed("read", lambda: plan_members(options, Report()))
         stream = StoresStream(StreamOptions(options))
         begin = stream.initial()
         end = timed("first", lambda begin=begin, stream=stream: stream.next_end(begin))

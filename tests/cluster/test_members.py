@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from flintmq import Message, MessageStore
+from flintmq.cluster.member import ONLY, Member
 from flintmq.cluster.members import NO_STORE, SAME_STORE, find_members, names_many, only_named
 from flintmq.cluster.same_log import ONE_LOG
 from flintmq.errors import NotAStoreError, UsageError
@@ -20,9 +21,10 @@ def names(found: object) -> list[str]:
     return [member.broker for member in found]
 
 
-def test_one_store_is_no_list(brokers: Path) -> None:
-    assert find_members(brokers / "broker-a" / "store") is None
-    assert find_members(str(brokers / "nothing")) is None, "whether it is there is told when it is read"
+def test_one_store_is_a_list_of_one_without_a_name(brokers: Path) -> None:
+    for path in (brokers / "broker-a" / "store", brokers / "nothing"):  # whether it is there is told when it is read
+        (only,) = find_members(path)
+        assert (only.path, only.broker, only.words) == (str(path), ONLY, {})
     assert not names_many(brokers / "broker-a" / "store")
 
 
@@ -38,7 +40,7 @@ def test_a_pattern_leaves_out_what_is_no_store_and_says_so(brokers: Path) -> Non
 
 def test_a_directory_with_a_star_in_its_name(brokers: Path) -> None:
     shutil.move(brokers / "broker-b", brokers / "b*")
-    assert find_members(f"{brokers}/b*/store") is None
+    assert find_members(f"{brokers}/b*/store") == (Member(f"{brokers}/b*/store", ONLY),)
 
 
 def test_a_list_has_each_store_once(brokers: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -173,20 +173,20 @@ def test_a_store_with_its_marks_goes_on(place):
 
 def test_the_offset_of_a_query_goes_on_and_names_its_record(place):
     """The checkpoint of a Spark query, read as Spark hands it over, without Spark."""
+    from flintmq.lake.stream.members import StoresStream
     from flintmq.lake.stream.options import StreamOptions
-    from flintmq.lake.stream.reader import StoreStream
 
     start = json.loads((place / "query" / "offsets" / "0").read_text().splitlines()[-1])
     assert "@format" not in start and start["B/1"] == 10
-    stream = StoreStream(StreamOptions.parse({"path": str(place / "store")}))
+    stream = StoresStream(StreamOptions.parse({"path": str(place / "store")}))
     assert stream.tasks(start, stream.next_end(start)) == []
     put(place / "store", "A", [b"new"])
-    end = StoreStream(StreamOptions.parse({"path": str(place / "store")})).next_end(start)
+    end = StoresStream(StreamOptions.parse({"path": str(place / "store")})).next_end(start)
     assert (end["@format"], end["@flintmq"], end["A/0"]) == (2, "0.2.0", 6) and end["@size"] > 0
     shutil.rmtree(place / "store")
     put(place / "store", "A", [b"another"] * 100)
     with pytest.raises(FlintError, match="topic 'B'|is another record"):
-        StoreStream(StreamOptions.parse({"path": str(place / "store")})).next_end(start)
+        StoresStream(StreamOptions.parse({"path": str(place / "store")})).next_end(start)
 
 
 def test_a_dispatch_and_a_copy_are_read(place):

@@ -20,13 +20,13 @@ from flintmq.store.commitlog.predicate import Predicate  # noqa: E402
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], Predicate]]:
     """What the scan is asked for."""
     calls: list[tuple[list[str], Predicate]] = []
-    real = module.open_reader
+    real = module.read_members
 
-    def spy(path: Any, schema: Any, predicate: Predicate, *options: Any) -> Any:
+    def spy(members: Any, schema: Any, predicate: Predicate, *options: Any) -> Any:
         calls.append((schema.names, predicate))
-        return real(path, schema, predicate, *options)
+        return real(members, schema, predicate, *options)
 
-    monkeypatch.setattr(module, "open_reader", spy)
+    monkeypatch.setattr(module, "read_members", spy)
     return calls
 
 

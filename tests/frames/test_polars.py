@@ -26,13 +26,13 @@ PUSHES_NUMBERS = int(pl.__version__.split(".")[0]) >= 2  # a list of numbers has
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[tuple[list[str], Predicate]]:
     """What the scan is asked for."""
     calls: list[tuple[list[str], Predicate]] = []
-    real = dataset.open_reader
+    real = dataset.read_members
 
-    def spy(path: Any, schema: Any, predicate: Predicate, *options: Any) -> Any:
+    def spy(members: Any, schema: Any, predicate: Predicate, *options: Any) -> Any:
         calls.append((schema.names, predicate))
-        return real(path, schema, predicate, *options)
+        return real(members, schema, predicate, *options)
 
-    monkeypatch.setattr(dataset, "open_reader", spy)
+    monkeypatch.setattr(dataset, "read_members", spy)
     return calls
 
 

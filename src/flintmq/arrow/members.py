@@ -1,4 +1,4 @@
-"""Reads several stores as one, store by store, with the columns broker and store."""
+"""Reads stores as one, store by store; of several with the columns broker and store."""
 
 from __future__ import annotations
 
@@ -15,10 +15,10 @@ from flintmq.storage.store_url import is_utf8
 
 
 class MemberColumns:
-    """Adds the columns that name a member to batches of its rows.
+    """Adds the columns that name a member to batches of its rows; to those of an only store none.
 
     Args:
-        schema: the columns wanted, from flintmq.arrow.schema, of rows of many stores.
+        schema: the columns wanted, from flintmq.arrow.schema.
         member: the store.
 
     Attributes:
@@ -34,9 +34,9 @@ class MemberColumns:
     def __init__(self, schema: pa.Schema, member: Member) -> None:
         self.schema = schema
         own = [field for field in schema if field.name not in MEMBER_COLUMNS]
-        self.inner: pa.Schema = pa.schema(own) if own else narrow(["queue_id"])
+        self.inner: pa.Schema = pa.schema(own).with_metadata(schema.metadata) if own else narrow(["queue_id"])
         self._only = not own
-        self._values = {"broker": member.broker, "store": member.path}
+        self._values = member.words
         self._added = [(at, field) for at, field in enumerate(schema) if field.name in MEMBER_COLUMNS]
         self._made: dict[str, pa.Array[Any]] = {}
 

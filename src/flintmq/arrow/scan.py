@@ -5,7 +5,6 @@ Both use the one walker, so their batches hold exactly the valid records, and st
 
 from __future__ import annotations
 
-import os
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import UTC, datetime, timedelta
@@ -45,28 +44,6 @@ Queue = int | tuple[str, int] | tuple[str, int, int, int | None]
 """A queue id of any topic; a topic and a queue id; or these, the least queue offset and the one to stop before."""
 
 
-def open_reader(
-    path: str | os.PathLike[str],
-    schema: pa.Schema,
-    predicate: Predicate,
-    options: ScanOptions,
-    config: StoreConfig,
-    report: Report | None = None,
-    progress: Progress | None = None,
-) -> pa.RecordBatchReader:
-    """Read a store's log as scan_arrow does, by a schema and a predicate.
-
-    `progress` is called from time to time with the bytes of log done and in all, where one thread reads.
-
-    Raises:
-        UsageError: the options begin within a record.
-    """
-    snapshot = Snapshot.open(path, config)
-    _check_begin(snapshot, options.begin)
-    found = _batches_of(snapshot, schema, predicate, options, report, progress)
-    return pa.RecordBatchReader.from_batches(schema, found)
-
-
 def read_members(
     members: Sequence[Member],
     schema: pa.Schema,
@@ -76,17 +53,24 @@ def read_members(
     report: Report | None = None,
     progress: Progress | None = None,
 ) -> pa.RecordBatchReader:
-    """Read the logs of several stores as one stream, as open_reader reads one.
+    """Read the logs of stores as one stream, as scan_arrow does, by a schema and a predicate.
 
-    All stores are opened before the first row, so one that cannot be read fails the call.
+    All stores are opened before the first row, so one that cannot be read fails the call. `progress` is called from
+    time to time with the bytes of log done and in all, where one thread reads.
+
+    Raises:
+        UsageError: the options begin within a record.
     """
     opened = {member: Snapshot.open(member.path, config) for member in members}
+    for snapshot in opened.values():
+        _check_begin(snapshot, options.begin)
     total = sum(map(_span, opened.values()))
     before = dict(zip(opened, accumulate((_span(one) for one in opened.values()), initial=0), strict=False))
 
     def rows_of(member: Member, inner: pa.Schema) -> Iterator[pa.RecordBatch]:
         done = None if progress is None else lambda read, _: progress(before[member] + read, total)
-        return _batches_of(opened[member], inner, predicate, options, report, done)
+        snapshot = opened[member]
+        return batches(snapshot.log, inner, predicate, options, facts=snapshot.facts, report=report, progress=done)
 
     return pa.RecordBatchReader.from_batches(schema, rows_of_members(members, schema, rows_of))
 
@@ -121,17 +105,6 @@ _BEFORE = (1 << 16, 1 << 20, MAX_RECORD)  # bytes of the log before an offset in
 def _span(snapshot: Snapshot) -> int:
     """Return the bytes from the begin of a log to the end of its files."""
     return snapshot.log.limit - snapshot.log.min_offset
-
-
-def _batches_of(
-    snapshot: Snapshot,
-    schema: pa.Schema,
-    predicate: Predicate,
-    options: ScanOptions,
-    report: Report | None,
-    progress: Progress | None,
-) -> Iterator[pa.RecordBatch]:
-    return batches(snapshot.log, schema, predicate, options, facts=snapshot.facts, report=report, progress=progress)
 
 
 def batches(

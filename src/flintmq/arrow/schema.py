@@ -71,9 +71,14 @@ _MANY = {
 }
 
 
-def of_many(schema: pa.Schema) -> pa.Schema:
-    """Add the columns of several stores, broker and store, to SCHEMA or one of its kin."""
-    return _MANY[schema]
+def of_many(schema: pa.Schema, many: bool) -> pa.Schema:
+    """Return SCHEMA or one of its kin for rows of stores; of several (`many`) with their columns broker and store."""
+    return _MANY[schema] if many else schema
+
+
+def member_columns(many: bool) -> list[str]:
+    """Return the names of the columns that rows of several stores have besides those of an only one."""
+    return of_many(SCHEMA, many).names[len(SCHEMA) :]
 
 
 FIRST_COLUMNS = COLUMNS[: COLUMNS.index("body_crc") + 1]

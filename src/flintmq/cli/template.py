@@ -18,7 +18,6 @@ from flintmq.errors import UsageError
 from flintmq.message import COLUMNS
 
 if TYPE_CHECKING:
-    from flintmq.cluster.member import Member
     from flintmq.message import StoredMessage
 
 _TIMES = ("born_timestamp", "store_timestamp")
@@ -34,29 +33,31 @@ _ESCAPES = (("\\t", "\t"), ("\\n", "\n"))
 Part = Callable[["StoredMessage", bytes], str]
 
 
-def message_writer(template: str | None, as_json: bool, member: Member | None = None) -> Part:
+def message_writer(template: str | None, as_json: bool, **member: str) -> Part:
     """Return the function that formats a message: as JSON, by a template, or for people.
 
     Args:
         template: the value of --format.
         as_json: whether JSON is wanted.
-        member: the message's store, if there are several: its broker and its path are shown too.
+        member: the message's store among several (Member.words): its broker and its path are shown too.
 
     Raises:
         UsageError: both are wanted, or the template has unknown fields.
     """
     if template is None:
-        return (json_line if as_json else line) if member is None else _of_member(member, as_json)
+        if member:
+            return _of_member(as_json, **member)
+        return json_line if as_json else line
     if as_json:
         raise UsageError("--format and --json exclude each other; --json always prints the whole schema")
-    return compile_template(template, {} if member is None else {"broker": member.broker, "store": member.path})
+    return compile_template(template, member)
 
 
-def _of_member(member: Member, as_json: bool) -> Part:
+def _of_member(as_json: bool, broker: str, store: str) -> Part:
     if as_json:
-        end = json_member(member.broker, member.path)
+        end = json_member(broker, store)
         return lambda message, body: json_line(message, body)[:-1] + end
-    begin = f"{shorten_text(printable(member.broker), _BROKER_CHARS)}  "
+    begin = f"{shorten_text(printable(broker), _BROKER_CHARS)}  "
     return lambda message, body: begin + line(message, body)
 
 

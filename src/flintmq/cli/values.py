@@ -46,8 +46,7 @@ def paths_of(stores: Stores, config: StoreConfig) -> list[str]:
     """
     from flintmq.cluster.members import find_members
 
-    members = find_members(stores, config, strict=False)
-    return [str(stores)] if members is None else [member.path for member in members]
+    return [member.path for member in find_members(stores, config, strict=False)]
 
 
 def store_config(settings: Sequence[str] | None, broker_conf: str | None = None) -> StoreConfig:

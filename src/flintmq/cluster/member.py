@@ -1,4 +1,4 @@
-"""Names one store among several."""
+"""Names a store: one among several, or an only one."""
 
 from __future__ import annotations
 
@@ -7,14 +7,18 @@ from dataclasses import dataclass
 MASTER = 0
 """The broker id of a master; slaves have other ids."""
 
+ONLY = ""
+"""The broker of an only store, which nobody named."""
+
 
 @dataclass(frozen=True, slots=True)
 class Member:
-    """One store among several.
+    """One store among several, or an only one.
 
     Attributes:
-        path: its directory, absolute, or its URL.
-        broker: the broker's name: the value of the column `broker`.
+        path: its directory, absolute, or its URL; of an only store as it was given.
+        broker: the broker's name: the value of the column `broker`; ONLY for an only store, whose rows have no such
+            column.
         broker_id: 0 for a master, more for a slave; None where nobody said.
         cluster: the cluster's name; empty where nobody said.
     """
@@ -23,3 +27,8 @@ class Member:
     broker: str
     broker_id: int | None = None
     cluster: str = ""
+
+    @property
+    def words(self) -> dict[str, str]:
+        """The columns that name it among several, and their values; none of an only store."""
+        return {"broker": self.broker, "store": self.path} if self.broker else {}

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from flintmq.cluster.manifest import is_manifest, read_manifest
-from flintmq.cluster.member import Member
+from flintmq.cluster.member import ONLY, Member
 from flintmq.cluster.pattern import is_pattern, matches
 from flintmq.cluster.same_log import one_of_each
 from flintmq.config.keys import StoreConfig
@@ -74,8 +74,8 @@ def find_members(
     strict: bool = True,
     slaves: bool = False,
     report: Report | None = None,
-) -> tuple[Member, ...] | None:
-    """Find the stores that a list, a pattern or a manifest names; None if `given` is the path of a single store.
+) -> tuple[Member, ...]:
+    """Find the stores that a list, a pattern or a manifest names; a single path is that of an only store, as given.
 
     Of a master and its slaves, which have one broker name, the store counts whose log goes further. A directory that a
     pattern matches and that is no store is left out, and noted: an unmounted disk looks like that. So is a directory
@@ -99,7 +99,7 @@ def find_members(
     """
     config, report = config or StoreConfig(), report if report is not None else Report()
     if isinstance(given, _ONE) and not names_many(given, config):
-        return None
+        return (Member(path_text(given), ONLY),)
     listing = list_members(given, config, report)
     if listing.gone and strict:
         raise NotAStoreError(not_there(listing.gone[0]))

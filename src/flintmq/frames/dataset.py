@@ -16,8 +16,9 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from flintmq.arrow.options import ScanOptions
-from flintmq.arrow.scan import Progress, Queue, open_reader, predicate_of, read_members
+from flintmq.arrow.scan import Progress, Queue, predicate_of, read_members
 from flintmq.arrow.schema import SCHEMA, VIEW_SCHEMA, dated, narrow, of_many
+from flintmq.cluster.member import ONLY
 from flintmq.cluster.members import Stores, find_members, only_named
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError, UsageError
@@ -87,7 +88,7 @@ class StoreDataset(Tabular, ds.Dataset):
     Attributes:
         path: what names the store, or the stores: a pattern is looked at again for each read.
         many: whether it names several stores; the columns broker and store are there then.
-        predicate, options, config, report, progress: as for open_reader, for each read.
+        predicate, options, config, report, progress: as for read_members, for each read.
         history: the stores with their table, if rows come from both; None otherwise.
         failure: the error that ended the last read, as it was raised: engines in between turn it into text.
     """
@@ -107,7 +108,7 @@ class StoreDataset(Tabular, ds.Dataset):
         in_years: bool = False,
     ) -> None:
         if many is None:
-            many = find_members(path, config, strict=options.strict) is not None
+            many = find_members(path, config, strict=options.strict)[0].broker != ONLY
         self.many, self._views, self.history, self._in_years = many, views, history, in_years
         self.path, self.predicate, self.options, self.config = path, predicate, options, config
         self.report, self.progress, self._wanted = report, progress, wanted
@@ -133,10 +134,8 @@ class StoreDataset(Tabular, ds.Dataset):
         if self.history is not None:
             return self.history.read(schema, predicate, self.report)
         rest = predicate, self.options, self.config, self.report, self.progress
-        if isinstance(self.path, (str, os.PathLike)) and not self.many:
-            return open_reader(self.path, schema, *rest)
         members = find_members(self.path, self.config, strict=self.options.strict, report=self.report)
-        return read_members(only_named(members or (), limits), schema, *rest)
+        return read_members(only_named(members, limits), schema, *rest)
 
     @property
     def schema(self) -> pa.Schema:
@@ -157,7 +156,7 @@ class StoreDataset(Tabular, ds.Dataset):
 
     def _of(self, whole: pa.Schema) -> pa.Schema:
         whole = dated(whole) if self._in_years else whole
-        return of_many(whole) if self.many else whole
+        return of_many(whole, self.many)
 
     @property
     def partition_expression(self) -> Any:
@@ -244,11 +243,8 @@ class StoreDataset(Tabular, ds.Dataset):
         Raises:
             FlintError: as `dataset` raises it.
         """
-        if isinstance(self.path, (str, os.PathLike)) and not self.many:
-            yield os.fspath(self.path), {}
-            return
-        for member in find_members(self.path, self.config, strict=self.options.strict) or ():
-            yield member.path, {"broker": member.broker, "store": member.path}
+        for member in find_members(self.path, self.config, strict=self.options.strict):
+            yield member.path, member.words
 
     def _changed(self, wanted: Any, views: bool, in_years: bool = False) -> StoreDataset:
         """Return the same dataset with another filter and other types of columns."""

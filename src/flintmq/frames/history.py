@@ -69,12 +69,7 @@ class HistoryFrame:
             UsageError: (strict) neither a store nor the table has a topic.
             StoreAccessError: a store or the table cannot be read.
         """
-        members = find_members(self.path, self.config, strict=self.options.strict)
-        if members is None:
-            assert isinstance(self.path, (str, os.PathLike)), "a list is never a single store"
-            paths = [os.fspath(self.path)]
-        else:
-            paths = [member.path for member in members]
+        paths = [member.path for member in find_members(self.path, self.config, strict=self.options.strict)]
         refuse_unknown_topics(paths, predicate, self.config, self.options.strict, report, self._has_topic)
 
     def _has_topic(self, topic: str) -> bool:

@@ -57,7 +57,7 @@ def scan_polars(path: Stores, **options: Any) -> polars.LazyFrame:
     source = dataset(path, **options)
     copied = source.copied_schema
     empty: Any = polars.from_arrow(copied.empty_table())
-    viewed_schema = of_many(VIEW_SCHEMA) if source.many else VIEW_SCHEMA
+    viewed_schema = of_many(VIEW_SCHEMA, source.many)
     rows_schema = viewed_schema if empty.schema == _with_views(polars, viewed_schema) else copied
 
     def frames(

@@ -9,8 +9,9 @@ from datetime import datetime
 import pyarrow as pa
 
 from flintmq.arrow.options import BATCH_BYTES, ScanOptions
-from flintmq.arrow.scan import Queue, open_reader, predicate_of, read_members
+from flintmq.arrow.scan import Queue, predicate_of, read_members
 from flintmq.arrow.schema import SCHEMA, VIEW_SCHEMA, narrow, of_many
+from flintmq.cluster.member import ONLY
 from flintmq.cluster.members import Stores, find_members
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
@@ -119,11 +120,8 @@ def scan_arrow(
         with_history.refuse_unknown_topics(predicate, report)
         return with_history.read(narrow(columns, with_history.schema), predicate, report)
     members = find_members(path, checked, strict=strict, report=report)
-    if members is None:
-        assert isinstance(path, (str, os.PathLike)), "a list is never a single store"
-        refuse_unknown_topics([os.fspath(path)], predicate, checked, strict, report)
-        return open_reader(path, narrow(columns, whole), predicate, options, checked, report)
-    if begin is not None or end is not None:
+    many = members[0].broker != ONLY
+    if many and (begin is not None or end is not None):
         raise UsageError("begin and end are log offsets of one store; read several by since and until")
     refuse_unknown_topics([member.path for member in members], predicate, checked, strict, report)
-    return read_members(members, narrow(columns, of_many(whole)), predicate, options, checked, report)
+    return read_members(members, narrow(columns, of_many(whole, many)), predicate, options, checked, report)

@@ -18,12 +18,11 @@ from typing import Any
 import pyarrow as pa
 
 from flintmq.arrow.members import member_text
-from flintmq.arrow.schema import narrow
+from flintmq.arrow.schema import member_columns, narrow
 from flintmq.config.text import check_integer
 from flintmq.errors import CorruptStoreError, MissingExtraError, UsageError
 from flintmq.frames.dataset import StoreDataset
 from flintmq.frames.statements import DENIED, FREE, LOCKED, close, refuse_lost_answers
-from flintmq.message import MEMBER_COLUMNS
 from flintmq.store.commitlog.report import LOST
 from flintmq.store.layout.config_reader import absent_text, offsets_outside
 from flintmq.store.view import StoreView, open_store
@@ -206,7 +205,7 @@ def _tables(messages: StoreDataset, question: str) -> Iterator[tuple[str, pa.Tab
                 found["queues"] += [{**queue._asdict(), **words} for queue in view.queues()]
             if "offsets" in named:
                 found["offsets"] += [{**row, **words} for row in _offsets(view)]
-    members = [(name, pa.string()) for name in MEMBER_COLUMNS] if messages.many else []
+    members = [(name, pa.string()) for name in member_columns(messages.many)]
     for name, rows in found.items():
         yield name, pa.Table.from_pylist(rows, pa.schema([*(QUEUES if name == "queues" else OFFSETS), *members]))
 

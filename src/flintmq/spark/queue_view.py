@@ -6,13 +6,12 @@ most such queries without the log.
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from flintmq.errors import UsageError
-from flintmq.message import MEMBER_COLUMNS
 from flintmq.spark.failing import rows_from_one_frame
 
 if TYPE_CHECKING:
@@ -29,8 +28,10 @@ def queue_schema(many: bool = False) -> StructType:
     """Return the schema of the view; of several stores with the columns broker and store."""
     from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
+    from flintmq.arrow.schema import member_columns
+
     types = {"string": StringType, "int": IntegerType, "bigint": LongType}
-    columns = ", ".join([COLUMNS, *(f"{name} string" for name in MEMBER_COLUMNS)]) if many else COLUMNS
+    columns = ", ".join([COLUMNS, *(f"{name} string" for name in member_columns(many))])
     return StructType([StructField(name, types[kind]()) for name, kind in map(str.split, columns.split(", "))])
 
 
@@ -57,29 +58,19 @@ class QueueReader(DataSourceReader):
         import pyarrow as pa
         from pyspark.sql.pandas.types import to_arrow_schema
 
-        from flintmq.lake.read.members import lacked_by_all
+        from flintmq.lake.read.members import broker_members, lacked_by_all
+        from flintmq.store.commitlog.report import Report
 
         rows: list[dict[str, object]] = []
         lacking: list[dict[str, UsageError]] = []
-        for options, words in self._stores():
-            found, missing = _rows(options, words)
+        for member in broker_members(self.options, Report()):
+            found, missing = _rows(self.options.of(member), member.words)
             rows += found
             lacking.append(missing)
         for error, _ in lacked_by_all(lacking) if self.options.fail_on_data_loss else ():
             raise error
         schema = to_arrow_schema(queue_schema(self.options.many), timezone="UTC")
         yield pa.RecordBatch.from_pylist(rows, schema=schema)
-
-    def _stores(self) -> Iterator[tuple[ReadOptions, dict[str, str]]]:
-        """Yield the options of each store, and what the columns broker and store say of it."""
-        from flintmq.lake.read.members import broker_members
-        from flintmq.store.commitlog.report import Report
-
-        if not self.options.many:
-            yield self.options, {}
-            return
-        for member in broker_members(self.options, Report()):
-            yield self.options.of(member), {"broker": member.broker, "store": member.path}
 
 
 def _rows(options: ReadOptions, words: dict[str, str]) -> tuple[list[dict[str, object]], dict[str, UsageError]]:

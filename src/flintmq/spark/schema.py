@@ -26,7 +26,7 @@ def spark_schema(columns: Sequence[str] | None = None, many: bool = False) -> St
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    return from_arrow_schema(narrow(columns, of_many(SPARK_SCHEMA) if many else SPARK_SCHEMA))
+    return from_arrow_schema(narrow(columns, of_many(SPARK_SCHEMA, many)))
 
 
 def check_schema(schema: StructType, columns: Sequence[str] | None, many: bool = False) -> pa.Schema:

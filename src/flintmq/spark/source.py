@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     from flintmq.lake.read.splits import LogRange
     from flintmq.store.commitlog.predicate import Predicate
     from flintmq.store.commitlog.pushdown import Comparison
-    from flintmq.store.commitlog.report import Report
 
 log = logging.getLogger("flintmq.spark")
 
@@ -159,9 +158,9 @@ class FlintMQSource(DataSource):
 class Split(InputPartition):
     """The part of one task: a range of the plan's log."""
 
-    def __init__(self, plan: ScanPlan, part: LogRange, member: Member | None = None) -> None:
+    def __init__(self, plan: ScanPlan, part: LogRange, member: Member) -> None:
         super().__init__((part.begin, part.end))
-        self.plan, self.part, self.member = plan, part, member  # member: one of several stores
+        self.plan, self.part, self.member = plan, part, member
 
 
 class BatchReader(DataSourceReader):
@@ -178,29 +177,22 @@ class BatchReader(DataSourceReader):
             NotAStoreError, UnsupportedFormatError, StoreAccessError: the store cannot be read.
             UsageError, StoreError: (failOnDataLoss) the store does not have a named topic, queue, offset or time.
         """
+        from flintmq.lake.read.members import plan_members
         from flintmq.spark.stream import lines_of
         from flintmq.store.commitlog.report import Report
 
         report = Report()
-        plans = self._plans(report)
+        plans = plan_members(self.options, report, self._narrowed, self._limits())
         for line in lines_of(report):
             log.warning("%s", line)
         whole = sum(plan.end - plan.begin for _, plan in plans)
         return [split for member, plan in plans for split in self._splits(member, plan, whole)]
 
-    def _plans(self, report: Report) -> list[tuple[Member | None, ScanPlan]]:
-        from flintmq.lake.read.members import plan_members
-        from flintmq.lake.read.scan import plan_scan
-
-        if not self.options.many:
-            return [(None, plan_scan(self.options, report, self._narrowed))]
-        return [*plan_members(self.options, report, self._narrowed, self._limits())]
-
-    def _splits(self, member: Member | None, plan: ScanPlan, whole: int) -> list[Split]:
+    def _splits(self, member: Member, plan: ScanPlan, whole: int) -> list[Split]:
         """Cut the plan of one store into splits.
 
         Args:
-            member: the store, if there are several.
+            member: the store.
             plan: its plan.
             whole: bytes of log of all stores: each gets its share of the splits, and one at least.
         """
@@ -258,11 +250,10 @@ class BatchReader(DataSourceReader):
             return
         freeze_once()
         report = Report()
-        wanted = check_schema(self.wanted, None, partition.member is not None)
-        columns = None if partition.member is None else MemberColumns(wanted, partition.member)
-        batches = scan_range(partition.plan, partition.part, wanted if columns is None else columns.inner, report)
+        columns = MemberColumns(check_schema(self.wanted, None, self.options.many), partition.member)
+        batches = scan_range(partition.plan, partition.part, columns.inner, report)
         try:
-            yield from batches if columns is None else map(columns.add_to, batches)
+            yield from map(columns.add_to, batches)
         finally:
             batches.close()
             if report.damage_count:

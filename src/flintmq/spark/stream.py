@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from flintmq.lake.stream.members import StoresStream
-from flintmq.lake.stream.reader import StoreStream, log_line
+from flintmq.lake.stream.reader import log_line
 from flintmq.spark.failing import from_one_frame, rows_from_one_frame
 from flintmq.store.commitlog.report import KEPT, LOST, Report
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
 
 
 class StreamPartition(InputPartition):
-    """The part of one task in a micro-batch; member: of one of several stores."""
+    """The part of one task in a micro-batch, of one store."""
 
-    def __init__(self, part: StreamTask, member: Member | None = None) -> None:
+    def __init__(self, part: StreamTask, member: Member) -> None:
         super().__init__((part.begin, part.end))
         self.part, self.member = part, member
 
@@ -36,7 +36,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: StreamOptions, schema: StructType) -> None:
         self.options, self.wanted = options, schema
-        self.stream: StoreStream | StoresStream = (StoresStream if options.read.many else StoreStream)(options)
+        self.stream: Any = StoresStream(options)
 
     @from_one_frame
     def initialOffset(self) -> dict[str, Any]:
@@ -77,7 +77,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         `lagMessages` is exact, `lagBytes` (of the commit log) is estimated if it is more than a few megabytes.
         """
-        return self.stream.progress()
+        return dict(self.stream.progress())
 
     @from_one_frame
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[StreamPartition]:
@@ -87,8 +87,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             StoreError: (failOnDataLoss) messages of the batch no longer exist, or a store of it is gone.
             StoreAccessError: a file may not be read.
         """
-        if isinstance(self.stream, StoreStream):
-            return [StreamPartition(task) for task in self.stream.tasks(start, end)]
         return [StreamPartition(task, member) for member, task in self.stream.tasks(start, end)]
 
     @rows_from_one_frame
@@ -109,11 +107,10 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return
         freeze_once()
         report = Report()
-        wanted = check_schema(self.wanted, None, partition.member is not None)
-        columns = None if partition.member is None else MemberColumns(wanted, partition.member)
-        rows = read_part(partition.part, wanted if columns is None else columns.inner, report)
+        columns = MemberColumns(check_schema(self.wanted, None, self.options.read.many), partition.member)
+        rows = read_part(partition.part, columns.inner, report)
         try:
-            yield from rows if columns is None else map(columns.add_to, rows)
+            yield from map(columns.add_to, rows)
         finally:
             rows.close()
             for line in lines_of(report):

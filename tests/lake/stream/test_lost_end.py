@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -59,6 +60,11 @@ def store(tmp_path: Path) -> Path:
     return tmp_path / "store"
 
 
+def end_of(stream: StoreStream, start: Mapping[str, Any]) -> Mapping[str, Any]:
+    """Return the end of the next micro-batch."""
+    return stream.end_after(stream.available(start))
+
+
 @DAMAGES
 def test_a_stream_stops_or_says_so_once(store: Path, damage: Callable[[Path], None]) -> None:
     whole = StoreStream(StreamOptions(ReadOptions(str(store))))
@@ -67,12 +73,12 @@ def test_a_stream_stops_or_says_so_once(store: Path, damage: Callable[[Path], No
     strict = StoreStream(StreamOptions(ReadOptions(str(store))))
     for _ in range(2):
         with pytest.raises(CorruptStoreError, match=f"{store}/commitlog"):
-            strict.next_end(strict.initial())
+            end_of(strict, strict.initial())
     said = list[str]()
     lenient = StoreStream(StreamOptions(ReadOptions(str(store), fail_on_data_loss=False)), lose=said.append)
     begin = lenient.initial()
     there = lenient.available(begin)
-    assert lenient.next_end(begin) and 0 < there.messages < COUNT
+    assert end_of(lenient, begin) and 0 < there.messages < COUNT
     assert len(said) == 1 and str(store / "commitlog") in said[0] and said[0].endswith("(now going on)")
 
 
@@ -100,11 +106,11 @@ def test_a_stream_that_goes_on(store: Path, damage: Callable[[Path], None]) -> N
     """The damage comes between two micro-batches."""
     stream = StoreStream(StreamOptions(ReadOptions(str(store))))
     begin = stream.initial()
-    end = stream.next_end(begin)
+    end = end_of(stream, begin)
     put(store, 200)
     damage(store / "commitlog")
     with pytest.raises(CorruptStoreError):
-        stream.next_end(end)
+        end_of(stream, end)
 
 
 @DAMAGES
@@ -116,9 +122,9 @@ def test_a_copy_of_a_store_that_is_written_elsewhere(store: Path, damage: Callab
     said = list[str]()
     stream = StoreStream(StreamOptions(ReadOptions(str(store))), lose=said.append)
     begin = stream.initial()
-    end = stream.next_end(begin)
+    end = end_of(stream, begin)
     assert 0 < stream.available(begin).messages < COUNT
-    assert stream.next_end(end) == end
+    assert end_of(stream, end) == end
     assert len(said) == 1 and f"{store}/commitlog" in said[0] and said[0].endswith("may still grow)")
     name.write_bytes(saved)
     assert stream.available(begin).messages == COUNT

@@ -59,7 +59,7 @@ def command(stores: StoresArgument, settings: SetOption = None, as_json: JsonOpt
     members = find_members(stores_given(stores), config, report=report)
     for note in report.notes:
         out.note(note.text)
-    if members is None:
+    if not members[0].words:
         found = inspect(stores[0], config)
         out.result(found, _render)
         return _exit_code([found])

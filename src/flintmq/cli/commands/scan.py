@@ -187,8 +187,8 @@ def command(
     members = find_members(stores_given(stores), config, strict=not skip_damage, report=report)
     for note in report.notes:
         out.note(note.text)
-    paths = [stores[0]] if members is None else [member.path for member in members]
-    writers = [message_writer(template, as_json, member) for member in members or (None,)]
+    paths = [member.path for member in members]
+    writers = [message_writer(template, as_json, **member.words) for member in members]
     with out.progress("scanning") as progress:
         scans = [
             MessageScan(path, selection, config, bodies, skip_damage, part, report)

@@ -94,7 +94,7 @@ def command(
     for note in report.notes:
         out.note(note.text)
     with signals.waiting() as stop:
-        if members is None:
+        if not members[0].words:
             return _verify(stores[0], begin, end, stop, progress, access, config, out)
         if begin is not None or end is not None:
             raise UsageError("--from and --to are of one store; give one")

@@ -3,7 +3,6 @@
 export         continues after the last export: begins, writes, publishes
 export_once    exports what is new
 export_stream  exports what is new, and goes on
-stream_source  plans the micro-batches of an export
 compact        combines small files up to a target size
 checkpoint     keeps a copy of the progress of an export
 workers        runs the tasks of an export

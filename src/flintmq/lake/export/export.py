@@ -11,10 +11,9 @@ from dataclasses import asdict, dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
-from flintmq.arrow.members import MemberColumns
-from flintmq.arrow.schema import SPARK_SCHEMA, of_many
-from flintmq.cluster.member import Member
-from flintmq.cluster.members import Stores, names_many, text_of
+from flintmq.arrow.schema import SPARK_SCHEMA
+from flintmq.cluster.member import ONLY, Member
+from flintmq.cluster.members import Stores
 from flintmq.config.keys import StoreConfig
 from flintmq.config.text import check_choice, short
 from flintmq.errors import CorruptStoreError, StoreError, UsageError
@@ -30,7 +29,7 @@ from flintmq.lake.shape.parquet import PARTITIONS
 from flintmq.lake.table.bucket_target import BucketTarget
 from flintmq.lake.table.table_rows import is_missing
 from flintmq.lake.table.target import CHOICES, NAMES, ExportTarget, Manifest, StagedFile, StoreProgress, now
-from flintmq.storage.store_url import absolute, is_remote
+from flintmq.storage.store_url import is_remote
 from flintmq.store.commitlog.anchor import KnownLog, LogAnchor, why_lost
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.report import LOST, VANISHED, Report
@@ -38,6 +37,9 @@ from flintmq.store.commitlog.walk import LogWalk
 
 if TYPE_CHECKING:
     import pyarrow as pa
+
+    from flintmq.lake.stream.members import StoresStream
+    from flintmq.lake.stream.plan import StreamTask
 
 LOSSES = (VANISHED, LOST)  # notes of a lenient read that the answer repeats
 ABSENT = "missing_exports"  # code of the note on directories of earlier exports that are gone
@@ -133,7 +135,7 @@ class ExportOptions:
         unknown = choices.keys() - ExportChoices.__annotations__.keys()
         if unknown:
             raise TypeError(f"an export has no keyword {min(unknown)!r}")
-        topics, many = choices.get("topics"), names_many(root, config)
+        topics = choices.get("topics")
         body = BodyForm.parse(
             choices.get("body", "bytes"),
             choices.get("body_schema"),
@@ -144,23 +146,22 @@ class ExportOptions:
         dead_letters = choices.get("dead_letters")
         if dead_letters is not None and body is None:
             raise UsageError("dead letters are bodies that do not decode; give --body text, json, avro or protobuf")
-        files = FileOptions(
-            choices.get("compression", "snappy"),
-            choices.get("target_file_size"),
-            ExportColumns.parse(choices.get("properties"), body, many),
-            tuple(choices.get("partition_by", PARTITIONS)),
-            dead_letters is not None,
-        )
-        read = ReadOptions(
-            path=text_of(root) if many else absolute(str(root)),
-            stores=root if many else None,
+        read = ReadOptions.of_stores(
+            root,
+            config,
             predicate=Predicate(topics=None if topics is None else frozenset(topics)),
             fail_on_data_loss=choices.get("fail_on_data_loss", True),
             skip_option="--skip-damage",
-            decompress=choices.get("decompress", False) or files.shape.decompresses,
+            decompress=choices.get("decompress", False) or body is not None,
             explode=choices.get("explode", False),
             access=choices.get("access", "pread"),
-            config=config or StoreConfig(),
+        )
+        files = FileOptions(
+            choices.get("compression", "snappy"),
+            choices.get("target_file_size"),
+            ExportColumns.parse(choices.get("properties"), body, read.many),
+            tuple(choices.get("partition_by", PARTITIONS)),
+            dead_letters is not None,
         )
         return cls(
             read, files, choices.get("to", "parquet"), choices.get("checkpoint"), choices.get("catalog"), dead_letters
@@ -221,6 +222,11 @@ class Exported:
         kept = [*self.note_texts.get(code, ()), *texts]
         self.note_texts[code] = list(dict.fromkeys(kept))[:TEXTS_KEPT]
 
+    def set_spans(self, stores: Mapping[str, StoreProgress]) -> None:
+        """Set the log offsets: those of an only store are `begin` and `end`."""
+        self.brokers = {broker: (one.begin, one.end) for broker, one in stores.items()}
+        self.begin, self.end = self.brokers.pop(ONLY, (0, 0))
+
 
 def note_absent(done: Exported, target: ExportTarget, last: Manifest | None) -> None:
     """Add a note on earlier exports whose directories are gone; no data file is looked at."""
@@ -268,9 +274,7 @@ def target_of(options: ExportOptions, out: str) -> Callable[[Any], ExportTarget]
     return BucketTarget if is_remote(out) else ExportTarget
 
 
-def next_begin(
-    root: object, last: StoreProgress | None, plan: ScanPlan, report: Report, broker: str | None = None
-) -> int:
+def next_begin(root: object, last: StoreProgress | None, plan: ScanPlan, report: Report, broker: str = ONLY) -> int:
     """Return the log offset at which the next export of a store begins.
 
     Args:
@@ -279,7 +283,7 @@ def next_begin(
         plan: the read of the store.
         report: receives the notes of check_log, and a note `lost` if the next messages to export have expired, and
             failOnDataLoss is not set.
-        broker: whose store it is, of several.
+        broker: whose store it is.
 
     Raises:
         UsageError: the directory has exports of another store.
@@ -298,6 +302,17 @@ def next_begin(
             raise StoreError(f"{what}; {plan.options.skip_option} continues without them")
         report.note(LOST, f"{what}, and no export has them")
     return max(last.next, log.min_offset)
+
+
+def check_kind(table: str, choice: Mapping[str, Any], read: ReadOptions) -> None:
+    """Refuse to read a table of one store with several, or the reverse.
+
+    Raises:
+        UsageError: `read` is of the other kind than the table, whose options are `choice`.
+    """
+    if read.many != choice["many"]:
+        held = "several stores; give a list, a pattern or a manifest of these" if choice["many"] else "one store"
+        raise UsageError(f"{table} is a table of {held}")
 
 
 def check_same(target: ExportTarget, last: Manifest, choice: Mapping[str, Any]) -> None:
@@ -333,7 +348,7 @@ def check_same(target: ExportTarget, last: Manifest, choice: Mapping[str, Any]) 
 
 
 def check_log(
-    root: object, last: StoreProgress, log: KnownLog, report: Report | None = None, broker: str | None = None
+    root: object, last: StoreProgress, log: KnownLog, report: Report | None = None, broker: str = ONLY
 ) -> None:
     """Check that the last export was of this log, by all that its progress holds.
 
@@ -342,7 +357,7 @@ def check_log(
         last: progress of the last export.
         log: the log.
         report: receives a note `unchecked` where the progress does not tell.
-        broker: whose store it is, of several.
+        broker: whose store it is.
 
     Raises:
         UsageError: it was of another log, or the log was cut and written again since.
@@ -352,15 +367,15 @@ def check_log(
     if not why and not last.at_end and not streamed:
         why = _why_no_begin(log, last.end)
     if why:
-        whose = "" if broker is None else f"broker {short(broker)}: "
-        ways = "" if broker is None else "leave the broker out, or give its store the name of a new one, "
+        whose = f"broker {short(broker)}: " if broker else ""
+        ways = "leave the broker out, or give its store the name of a new one, " if broker else ""
         raise UsageError(
             f"{root}: {whose}{why}; it is not the log of the table's last export, up to offset {last.end}: bring that "
             f"log back, {ways}or export into a new directory"
         )
     if report is None or last.end < log.files.min_offset:  # that loss is reported
         return
-    of = "" if broker is None else f" of broker {short(broker)}"
+    of = f" of broker {short(broker)}" if broker else ""
     if anchor is not None and log.has_expired(anchor):
         report.note(UNCHECKED, f"{root}: the record at the end of the last export{of} has expired: nothing else shows")
     elif not last.at_end and not streamed and last.end > log.files.min_offset:
@@ -369,6 +384,18 @@ def check_log(
             f"{root}: the last export{of} names no record at its end, as FlintMQ 0.1 did; what it names was found, and "
             "the next export with messages names one",
         )
+
+
+def check_logs(root: object, last: Manifest, logs: Mapping[str, KnownLog], report: Report) -> None:
+    """Check that stores are those of the last export: by `check_log` each, then by `check_renamed`.
+
+    Raises:
+        UsageError: as these two.
+    """
+    for broker, log in logs.items():
+        if broker in last.stores:
+            check_log(root, last.stores[broker], log, report, broker)
+    check_renamed(root, last, logs)
 
 
 def _why_no_begin(log: KnownLog, offset: int) -> str:
@@ -385,7 +412,7 @@ def _why_no_begin(log: KnownLog, offset: int) -> str:
     return ""
 
 
-def check_renamed(root: object, last: Manifest, logs: Mapping[str | None, KnownLog]) -> None:
+def check_renamed(root: object, last: Manifest, logs: Mapping[str, KnownLog]) -> None:
     """Refuse a store that the table knows by the name of a broker which is not given now.
 
     All of its messages would come again, as those of another broker. Only brokers that are new to the table are looked
@@ -399,10 +426,10 @@ def check_renamed(root: object, last: Manifest, logs: Mapping[str | None, KnownL
     Raises:
         UsageError: a broker has another name in the table.
     """
-    known = last.members or {}
+    known = last.stores
     gone = [(name, one.anchor) for name, one in sorted(known.items()) if name not in logs and one.anchor is not None]
     for broker, log in logs.items():
-        if broker is None or broker in known:
+        if broker in known:
             continue
         for name, anchor in gone:
             if not log.has_expired(anchor) and not why_lost(log, anchor):
@@ -450,26 +477,58 @@ class RangeTask:
 
     Attributes:
         name: begins the names of its files; unique in an export, in the order of the rows.
-        member: the store among several; None for an only one.
+        member: the store.
         plan: the read of that store.
         part: the range.
     """
 
     name: str
-    member: Member | None
+    member: Member
     plan: ScanPlan
     part: LogRange
 
 
-def task_name(store: int, member: Member | None, begin: int) -> str:
+@dataclass(frozen=True)
+class PartTask:
+    """A part of a micro-batch that one task exports.
+
+    Attributes:
+        name, member: as in RangeTask.
+        part: the part.
+    """
+
+    name: str
+    member: Member
+    part: StreamTask
+
+
+def task_name(store: int, member: Member, begin: int) -> str:
     """Return the beginning of the names of a task's files.
 
     Args:
         store: number of the store among those of the export.
-        member: None for an only store.
+        member: the store; files of an only one do not say which it is.
         begin: log offset.
     """
-    return f"{begin:020d}" if member is None else f"{store:05d}-{begin:020d}"
+    return f"{store:05d}-{begin:020d}" if member.broker else f"{begin:020d}"
+
+
+def part_tasks(stream: StoresStream, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[PartTask]:
+    """Plan the tasks of a micro-batch.
+
+    Raises:
+        As StoresStream.tasks.
+    """
+    numbers = {broker: number for number, broker in enumerate(sorted(stream.by_broker(end)))}
+    return [
+        PartTask(task_name(numbers[one.broker], one, part.begin), one, part) for one, part in stream.tasks(start, end)
+    ]
+
+
+def with_news(stores: Mapping[str, StoreProgress], tasks: Iterable[RangeTask | PartTask]) -> dict[str, StoreProgress]:
+    """Return the progress of the stores that tasks read, and always that of an only store."""
+    told = {ONLY, *(task.member.broker for task in tasks)}
+    return {broker: progress for broker, progress in stores.items() if broker in told}
 
 
 def export_range(tasks: TaskFolders, files: FileOptions, task: RangeTask) -> dict[str, Any]:
@@ -483,12 +542,7 @@ def export_range(tasks: TaskFolders, files: FileOptions, task: RangeTask) -> dic
     """
     report = Report()
     batches = scan_range(task.plan, task.part, SPARK_SCHEMA, report, SCAN_BYTES, apart=True)
-    return write_files(named(batches, task.member), tasks, files, task.name, report)
-
-
-def named(batches: Iterable[pa.RecordBatch], member: Member | None) -> Iterable[pa.RecordBatch]:
-    """Add the columns that name a store among several."""
-    return batches if member is None else map(MemberColumns(of_many(SPARK_SCHEMA), member).add_to, batches)
+    return write_files(files.shape.named(batches, task.member), tasks, files, task.name, report)
 
 
 def write_files(
@@ -544,7 +598,7 @@ def publish(
     last: Manifest | None,
     done: Exported,
     choice: dict[str, Any],
-    stores: Mapping[str | None, StoreProgress],
+    stores: Mapping[str, StoreProgress],
     parts: Sequence[PartFile],
     shape: ExportColumns,
     letters: DeadLetters,
@@ -554,7 +608,7 @@ def publish(
     Args:
         target, last, choice, shape: of the export.
         done: receives number, files and bytes.
-        stores: the progress of each store, by broker; None names an only one.
+        stores: the progress of each store, by broker.
         parts: files that the tasks wrote.
         letters: receives the dead letters of the tasks, before the files are published.
 
@@ -571,23 +625,22 @@ def publish(
     done.number = target.number_after(last)
     done.files = len(moves)
     assert done.begin <= done.end and (last is None or done.number > last.number)
-    only = stores.get(None)
-    members = {broker: progress for broker, progress in stores.items() if broker is not None}
+    only = stores.get(ONLY, StoreProgress(0, 0, None))
     manifest = Manifest(
         number=done.number,
-        begin=only.begin if only else 0,
-        end=only.end if only else 0,
+        begin=only.begin,
+        end=only.end,
         rows=done.rows,
         files=[file.place for file in moves],
         bytes=done.bytes,
-        anchor=only.anchor if only else None,
-        at_end=only.at_end if only else False,
+        anchor=only.anchor,
+        at_end=only.at_end,
         choice=choice,
         lost_bytes=done.lost_bytes,
         made=now(),
-        offsets=only.offsets if only else None,
+        offsets=only.offsets,
         names=NAMES,
-        members=None if only else {**((last and last.members) or {}), **members},
+        members=None if ONLY in stores else {**(last.stores if last is not None else {}), **stores},
         body_source=None if shape.body is None else shape.body.source_kept(),
         added=None if last is None else last.with_columns(_property_columns(choice), _property_columns(last.choice)),
     )

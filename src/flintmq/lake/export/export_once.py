@@ -8,7 +8,6 @@ published. The next export begins, in each store, where the last one ended in it
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Unpack
@@ -33,9 +32,10 @@ from flintmq.lake.export.export import (
     publish,
     target_of,
     task_name,
+    with_news,
 )
 from flintmq.lake.export.workers import Progress, Threads, Workers
-from flintmq.lake.read.members import logs_of, plans_of
+from flintmq.lake.read.members import logs_of, plan_members
 from flintmq.lake.read.scan import ScanPlan
 from flintmq.lake.read.splits import shares, split_count
 from flintmq.lake.shape.dead_letters import DeadLetters
@@ -78,7 +78,7 @@ def export(
     """
     options, workers = ExportOptions.of(root, config, choices), workers or Threads()
     files, report = options.files, Report()
-    plans = plans_of(options.read, report)
+    plans = plan_members(options.read, report)
     for _, plan in plans:
         outside_store(out, plan.options.path, config, urls=True)
         for place in filter(None, (options.checkpoint, options.dead_letters)):
@@ -100,8 +100,8 @@ def export(
         work = [task for number, lot in enumerate(lots) for task in lot.tasks(number, workers.count)]
         answers = workers.run(partial(export_range, tasks, files), work, progress)
         done.count(answers)
-        stores = _progress(lots, last, work) or _begun(lots, last)
-        _tell(done, lots, stores)
+        stores = with_news({lot.member.broker: lot.progress for lot in lots}, work)
+        done.set_spans(stores)
         if done.rows or last is None:  # the first export makes a table, also of an empty store
             letters.collect(answers)
             parts = [PartFile(*part) for answer in answers for part in answer["files"]]
@@ -117,32 +117,31 @@ class _Lot:
     """The part of an export that is of one store.
 
     Attributes:
-        member: the store among several; None for an only one.
+        member: the store.
         plan: the read of the store.
+        before: its progress; None: nothing of it was exported.
         begin, end: log offsets of what is new.
         anchor: the last record before `end`; None if there is none, or it was deleted meanwhile.
     """
 
-    member: Member | None
+    member: Member
     plan: ScanPlan
+    before: StoreProgress | None
     begin: int
     end: int
     anchor: LogAnchor | None
 
     @property
-    def broker(self) -> str | None:
-        """Name of the broker; None for an only store."""
-        return None if self.member is None else self.member.broker
+    def progress(self) -> StoreProgress:
+        """The progress of the store after the export."""
+        return advanced(self.before, self.begin, self.end, self.anchor)
 
     @classmethod
-    def of(
-        cls, target: ExportTarget, last: Manifest | None, member: Member | None, plan: ScanPlan, report: Report
-    ) -> _Lot:
-        broker = None if member is None else member.broker
-        before = None if last is None else last.progress(broker)
-        begin = next_begin(target.where, before, plan, report, broker)
+    def of(cls, target: ExportTarget, last: Manifest | None, member: Member, plan: ScanPlan, report: Report) -> _Lot:
+        before = None if last is None else last.stores.get(member.broker)
+        begin = next_begin(target.where, before, plan, report, member.broker)
         anchor = None if plan.last is None else anchor_at(plan.log, plan.last, plan.known.end)
-        return cls(member, plan, begin, max(begin, plan.end), anchor)
+        return cls(member, plan, before, begin, max(begin, plan.end), anchor)
 
     def tasks(self, number: int, workers: int) -> list[RangeTask]:
         """Divide what is new among tasks."""
@@ -152,31 +151,3 @@ class _Lot:
             for part in ranges
             if part.begin < part.end
         ]
-
-
-def _progress(
-    lots: Sequence[_Lot], last: Manifest | None, work: Sequence[RangeTask]
-) -> dict[str | None, StoreProgress]:
-    """Return the progress of each store that has something new."""
-    found = {}
-    for lot in lots:
-        if any(task.member == lot.member for task in work):
-            before = None if last is None else last.progress(lot.broker)
-            found[lot.broker] = advanced(before, lot.begin, lot.end, lot.anchor)
-    return found
-
-
-def _begun(lots: Sequence[_Lot], last: Manifest | None) -> dict[str | None, StoreProgress]:
-    """Return the progress of the only store if it has nothing, and nothing was exported yet."""
-    return {
-        lot.broker: advanced(None, lot.begin, lot.end, lot.anchor)
-        for lot in lots
-        if last is None and lot.member is None
-    }
-
-
-def _tell(done: Exported, lots: Sequence[_Lot], stores: Mapping[str | None, StoreProgress]) -> None:
-    """Set the log offsets of the result."""
-    if len(lots) == 1 and lots[0].member is None:
-        done.begin, done.end = lots[0].begin, lots[0].end
-    done.brokers = {broker: (one.begin, one.end) for broker, one in stores.items() if broker is not None}

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, Unpack
 
 from flintmq.arrow.schema import SPARK_SCHEMA
-from flintmq.cluster.members import Stores, find_members
+from flintmq.cluster.members import Stores
 from flintmq.config.keys import StoreConfig
 from flintmq.lake.export.checkpoint import ExportCheckpoint
 from flintmq.lake.export.compact import FileOptions, PartFile, combined
@@ -24,23 +24,25 @@ from flintmq.lake.export.export import (
     ExportChoices,
     Exported,
     ExportOptions,
+    PartTask,
     advanced,
-    check_log,
+    check_logs,
     check_renamed,
     check_same,
     choice_of,
-    named,
     note_absent,
+    part_tasks,
     publish,
     target_of,
+    with_news,
     write_files,
 )
-from flintmq.lake.export.stream_source import Offsets, PartTask, StreamSource
 from flintmq.lake.export.workers import Threads, Workers
 from flintmq.lake.files.task_folders import TaskFolders
-from flintmq.lake.read.options import ReadOptions
+from flintmq.lake.read.members import members_of
 from flintmq.lake.shape.dead_letters import DeadLetters
 from flintmq.lake.stream.anchor import anchor_in
+from flintmq.lake.stream.members import BrokerOffsets, Offset, StoresStream
 from flintmq.lake.stream.options import StreamOptions
 from flintmq.lake.stream.reader import log_line
 from flintmq.lake.stream.scan import read_part
@@ -87,10 +89,10 @@ def export_stream(
     options = ExportOptions.of(root, config, choices)
     files = options.files
     stop = stop or StopEvent()
-    for path in places_of(options.read):
-        outside_store(out, path, config, urls=True)
+    for member in members_of(options.read, Report()):
+        outside_store(out, member.path, config, urls=True)
         for place in filter(None, (options.checkpoint, options.dead_letters)):
-            outside_store(place, path, config)
+            outside_store(place, member.path, config)
     out = absolute(out)
     with locked(out, target_of(options, out), options.read.config.s3) as target:
         total = Exported()
@@ -100,18 +102,18 @@ def export_stream(
             total.add_note(LOST, 1, [text])
 
         stream_options = StreamOptions(options.read, max_offsets=max_offsets, max_bytes=max_bytes)
-        source = StreamSource(stream_options, lose=lose)
+        stream = StoresStream(stream_options, lose=lose)
         copy = ExportCheckpoint.at(options.checkpoint, target.where)
         letters = DeadLetters.at(options.dead_letters, target.where, target.folder.s3)
-        query = _Query(workers or Threads(), source, target, files, copy, letters)
+        query = _Query(workers or Threads(), stream, target, files, copy, letters)
         if once:
-            source.stream.end_now()
+            stream.end_now()
         total.begin = total.end = query.end
         total.notes = {**target.notes, **total.notes, **query.report.note_counts}
         total.note_texts |= query.report.texts()
         note_absent(total, target, query.last)
         _run(query, total, on_batch, interval_s, once, stop)
-        for text in source.left_out:  # at the end: a store that came back has all of its messages in the table
+        for text in stream.left_out:  # at the end: a store that came back has all of its messages in the table
             total.add_note(LOST, 1, [text])
     return total
 
@@ -135,39 +137,28 @@ def _run(
             return
 
 
-def places_of(read: ReadOptions) -> list[str]:
-    """Return the directories of the stores that a read names, as far as they are there."""
-    if read.stores is None:
-        return [read.path]
-    members = find_members(read.stores, read.config, strict=read.fail_on_data_loss) or ()
-    return [member.path for member in members]
-
-
 class _Query:
     """One streaming export: the published exports, and the next micro-batch."""
 
     def __init__(
         self,
         workers: Workers,
-        source: StreamSource,
+        stream: StoresStream,
         target: ExportTarget,
         files: FileOptions,
         copy: ExportCheckpoint,
         letters: DeadLetters,
     ) -> None:
-        self.workers, self.source, self.target, self.files, self.copy = workers, source, target, files, copy
+        self.workers, self.stream, self.target, self.files, self.copy = workers, stream, target, files, copy
         self.letters = letters
-        self.choice = choice_of(source.read, files, stream=True)
+        self.choice = choice_of(stream.options.read, files, stream=True)
         self.report = Report()
         self.last: Manifest | None = target.last()
-        self.offsets: Offsets = source.stream.initial()
+        self.offsets: Offset = stream.initial()
         if self.last is not None:
             check_same(target, self.last, self.choice)
-            for broker, log in source.logs().items():
-                before = self.last.progress(broker)
-                if before is not None:
-                    check_log(target.where, before, log, self.report, broker)
-            self.offsets = source.offsets(self.last)
+            check_logs(target.where, self.last, stream.logs(), self.report)
+            self.offsets = stream.offset_of(self.last.ends)
         copy.check(self.last)
         target.check(self.last, files.shape.schema(), files.partition_by)
         copy.keep(self.last)
@@ -180,22 +171,20 @@ class _Query:
 
     def batch(self) -> Exported | None:
         """Export the next micro-batch; return None if there is nothing new."""
-        end = self.source.stream.next_end(self.offsets)
-        self.behind = bool(self.source.stream.progress()["lagMessages"])
+        end = self.stream.next_end(self.offsets)
+        self.behind = bool(self.stream.progress()["lagMessages"])
         if end == self.offsets and self.last is not None:
             return None
-        if self.last is not None and self.source.read.many and end.keys() - self.offsets.keys():  # a broker begins
-            check_renamed(self.target.where, self.last, self.source.logs())
-        parts = self.source.tasks(self.offsets, end)
+        ends = self.stream.by_broker(end)
+        if self.last is not None and ends.keys() - self.stream.by_broker(self.offsets).keys():  # a broker begins
+            check_renamed(self.target.where, self.last, self.stream.logs())
+        parts = part_tasks(self.stream, self.offsets, end)
         tasks = self.target.stage(self.last, self.files.target_bytes is None)
         answers = self.workers.run(partial(export_part, tasks, self.files), parts)
         done = Exported()
         done.count(answers)
-        stores = self._progress(parts, end)
-        if None in stores:
-            done.begin, done.end = stores[None].begin, stores[None].end
-        read = {task.member.broker for task in parts if task.member is not None}
-        done.brokers = {name: (one.begin, one.end) for name, one in stores.items() if name is not None and name in read}
+        stores = self._progress(parts, ends)
+        done.set_spans(with_news(stores, parts))
         if done.rows or self.last is None:  # the first export makes a table, also of an empty store
             self.letters.collect(answers)
             made = [PartFile(*part) for answer in answers for part in answer["files"]]
@@ -207,12 +196,12 @@ class _Query:
         self.offsets = end
         return done
 
-    def _progress(self, parts: Sequence[PartTask], end: Offsets) -> dict[str | None, StoreProgress]:
+    def _progress(self, parts: Sequence[PartTask], ends: BrokerOffsets) -> dict[str, StoreProgress]:
         """Return the progress of each store after a micro-batch."""
         found = {}
-        for broker, offsets in self.source.by_store(end).items():
-            before = None if self.last is None else self.last.progress(broker)
-            own = [task.part for task in parts if task.broker == broker]
+        for broker, offsets in ends.items():
+            before = None if self.last is None else self.last.stores.get(broker)
+            own = [task.part for task in parts if task.member.broker == broker]
             begin, stop = (before.end, before.end) if before is not None else (0, 0)
             if own:
                 begin, stop = own[0].begin, own[-1].end
@@ -231,7 +220,7 @@ def export_part(tasks: TaskFolders, files: FileOptions, task: PartTask) -> dict[
     """
     report = Report()
     batches = read_part(task.part, SPARK_SCHEMA, report, SCAN_BYTES, apart=True)
-    return write_files(named(batches, task.member), tasks, files, task.name, report)
+    return write_files(files.shape.named(batches, task.member), tasks, files, task.name, report)
 
 
 def _add(total: Exported, done: Exported) -> None:

@@ -18,21 +18,19 @@ import pyarrow.compute as pc
 
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.cluster.member import Member
-from flintmq.cluster.members import Stores, find_members, names_many, text_of
+from flintmq.cluster.members import Stores, find_members
 from flintmq.config.keys import StoreConfig
-from flintmq.errors import UsageError
 from flintmq.forensics.diff.differences import Difference, Differences, Kind
 from flintmq.format.record import TRANSACTION_PREPARED
-from flintmq.lake.export.export import check_log, check_renamed, named
+from flintmq.lake.export.export import check_kind, check_log, check_renamed
 from flintmq.lake.export.workers import Progress, Threads, Workers
-from flintmq.lake.read.members import logs_of, plans_of
+from flintmq.lake.read.members import logs_of, plan_members
 from flintmq.lake.read.options import ReadOptions
 from flintmq.lake.read.scan import ScanPlan, scan_range
 from flintmq.lake.read.splits import LogRange, shares
 from flintmq.lake.shape.columns import ExportColumns, columns_of
 from flintmq.lake.table.table_rows import TableVersion, below, is_exported, keys, milliseconds, open_table
 from flintmq.lake.table.target import CHOICES, Manifest, StoreProgress, stray_text
-from flintmq.storage.store_url import absolute
 from flintmq.store.commitlog.predicate import MOST, Predicate
 from flintmq.store.commitlog.report import VANISHED, Report
 from flintmq.store.commitlog.snapshot import Snapshot
@@ -145,22 +143,17 @@ def compare_table(
     """
     manifest, version = open_table(table, catalog, (config or StoreConfig()).s3, whole=False)
     choice, report = CHOICES | manifest.choice, Report()
-    many = names_many(stores, config)
-    if many != choice["many"]:
-        held = "several stores; give a list, a pattern or a manifest of these" if choice["many"] else "one store"
-        raise UsageError(f"{table} is a table of {held}")
-    if many:
-        find_members(stores, config)  # strict: a comparison without one of the named stores would say that all is equal
     topics = choice["topics"]
-    read = ReadOptions(
-        path=text_of(stores) if many else absolute(str(stores)),
-        stores=stores if many else None,
+    read = ReadOptions.of_stores(
+        stores,
+        config,
         predicate=Predicate(topics=None if topics is None else frozenset(topics)),
         fail_on_data_loss=False,
         decompress=choice["decompress"],
         explode=choice["explode"],
-        config=config or StoreConfig(),
     )
+    check_kind(table, choice, read)
+    find_members(stores, config)  # strict: a comparison without one of the named stores would say that all is equal
     columns, left_out = columns_of(choice, manifest.body_source)
     version = version.without_lost()
     found = TableComparison(table, version.to, manifest.number, lost_files=len(version.lost))
@@ -175,19 +168,19 @@ def compare_table(
     if left_out is not None:
         found.notes.append(f"bodies were exported as {left_out}: they are not compared")
     workers = workers or Threads()
-    plans = plans_of(read, report)
+    plans = plan_members(read, report)
     check_renamed(table, manifest, logs_of(plans))
     lots = list(_lots(table, manifest, plans, found, report))
     tasks = [
         task
         for member, plan, there in lots
-        for task in _tasks(member, plan, there, left_out is None, _added(manifest, member), choice["stream"])
+        for task in _tasks(member, plan, there, left_out is None, _added(manifest, member.broker), choice["stream"])
     ]
     for answer in workers.run(partial(compare_range, version, columns), tasks, progress):
         _add(found, answer)
     for member, plan, _ in lots:
-        found.expired += version.count_before(plan.log.min_offset, None if member is None else member.broker)
-    absent = (manifest.members or {}).keys() - {member.broker for member, _, _ in lots if member is not None}
+        found.expired += version.count_before(plan.log.min_offset, member.broker)
+    absent = manifest.stores.keys() - {member.broker for member, _, _ in lots}
     found.left_alone = sum(version.count_before(MOST, broker) for broker in absent)
     found.strangers = version.count() - found.rows - found.expired - found.left_alone
     found.notes += [note.text for note in report.notes]
@@ -199,7 +192,7 @@ class DiffTask:
     """A range of a log to compare with its rows.
 
     Attributes:
-        member: the store among several; None for an only one.
+        member: the store.
         plan: the read of the store.
         part: the range.
         last: whether it is the last one of the log; rows after it are compared as well.
@@ -210,7 +203,7 @@ class DiffTask:
             first message of each queue. Otherwise None.
     """
 
-    member: Member | None
+    member: Member
     plan: ScanPlan
     part: LogRange
     last: bool
@@ -220,14 +213,14 @@ class DiffTask:
     begins: Mapping[QueueName, int] | None
 
 
-Lot = tuple[Member | None, ScanPlan, StoreProgress]
+Lot = tuple[Member, ScanPlan, StoreProgress]
 _Places = dict[tuple[int, int], list[int]]  # numbers of the rows of a message
 
 
 def _lots(
     table: str,
     manifest: Manifest,
-    plans: Sequence[tuple[Member | None, ScanPlan]],
+    plans: Sequence[tuple[Member, ScanPlan]],
     found: TableComparison,
     report: Report,
 ) -> Iterator[Lot]:
@@ -237,28 +230,25 @@ def _lots(
         UsageError: the table has rows of another store.
     """
     for member, plan in plans:
-        broker = None if member is None else member.broker
-        there = manifest.progress(broker)
+        there = manifest.stores.get(member.broker)
         if there is None:
             found.notes.append(f"nothing of {plan.options.path} is exported yet")
         else:
-            check_log(table, there, plan.known, report, broker)
+            check_log(table, there, plan.known, report, member.broker)
             yield member, plan, there
-    seen = {member.broker for member, _ in plans if member is not None}
     found.notes += [
         f"broker {broker} is in the table and not among the stores: its rows are not compared"
-        for broker in sorted((manifest.members or {}).keys() - seen)
+        for broker in sorted(manifest.stores.keys() - logs_of(plans).keys())
     ]
 
 
-def _added(manifest: Manifest, member: Member | None) -> dict[str, int]:
+def _added(manifest: Manifest, broker: str) -> dict[str, int]:
     """Return the property columns that early rows of a store lack, and up to which log offset."""
-    broker = "" if member is None else member.broker
     return {column: ends[broker] for column, ends in (manifest.added or {}).items() if broker in ends}
 
 
 def _tasks(
-    member: Member | None, plan: ScanPlan, there: StoreProgress, bodies: bool, added: Mapping[str, int], streamed: bool
+    member: Member, plan: ScanPlan, there: StoreProgress, bodies: bool, added: Mapping[str, int], streamed: bool
 ) -> list[DiffTask]:
     begins = _begins(plan) if streamed else None
     begin, end = plan.log.min_offset, max(plan.end, plan.log.min_offset)
@@ -290,8 +280,7 @@ def compare_range(table: TableVersion, columns: ExportColumns, task: DiffTask) -
     report = Report()
     whole = _messages(columns, task, report)
     end = None if task.last else task.part.end
-    broker = None if task.member is None else task.member.broker
-    rows = table.rows(whole.schema, task.part.begin, end, broker)
+    rows = table.rows(whole.schema, task.part.begin, end, task.member.broker)
     rows = rows.filter(pc.is_valid(rows["queue_offset"]))  # the others are strangers
     wanted, exported = whole, is_exported(whole, task.progress)
     if task.begins is not None:
@@ -324,7 +313,7 @@ def compare_range(table: TableVersion, columns: ExportColumns, task: DiffTask) -
 def _messages(columns: ExportColumns, task: DiffTask, report: Report) -> pa.Table:
     """Read the messages of a range as the export shaped them, without what cannot be compared."""
     columns.keep_undecoded(report)
-    batches = named(scan_range(task.plan, task.part, SPARK_SCHEMA, report), task.member)
+    batches = columns.named(scan_range(task.plan, task.part, SPARK_SCHEMA, report), task.member)
     shaped = [columns.shaped(batch, report).rows for batch in batches]
     table = pa.Table.from_batches(shaped, columns.schema())
     left_out = [*NO_PLACE, *(() if task.bodies else ("body",))]

@@ -11,31 +11,38 @@ Everything is planned as tasks, which run in the caller's thread or on Spark.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 
 import pyarrow as pa
 
 from flintmq.arrow.schema import SPARK_SCHEMA
-from flintmq.cluster.member import Member
-from flintmq.cluster.members import Stores, names_many, text_of
+from flintmq.cluster.members import Stores
 from flintmq.config.keys import StoreConfig
 from flintmq.config.text import short
 from flintmq.errors import StoreError, UsageError
-from flintmq.lake.export.export import RangeTask, check_log, check_renamed, named, next_begin, task_name
-from flintmq.lake.export.stream_source import PartTask, StreamSource
+from flintmq.lake.export.export import (
+    PartTask,
+    RangeTask,
+    check_kind,
+    check_logs,
+    check_renamed,
+    next_begin,
+    part_tasks,
+    task_name,
+)
 from flintmq.lake.read.members import logs_of, plan_members
 from flintmq.lake.read.options import ReadOptions
-from flintmq.lake.read.scan import ScanPlan, plan_scan, scan_range
+from flintmq.lake.read.scan import scan_range
 from flintmq.lake.read.splits import files_of, shares
 from flintmq.lake.shape.columns import ExportColumns, columns_of
+from flintmq.lake.stream.members import StoresStream
 from flintmq.lake.stream.options import StreamOptions
 from flintmq.lake.stream.scan import read_part
 from flintmq.lake.table.row_mask import mask_of
 from flintmq.lake.table.table_rows import TableVersion, open_table
 from flintmq.lake.table.target import CHOICES, Manifest
-from flintmq.storage.store_url import absolute
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.report import LOST, NOT_IN_STORES, OF_STREAM, Report
 
@@ -115,26 +122,22 @@ class History:
         """
         manifest, version = open_table(table, catalog, (config or StoreConfig()).s3)
         choice = CHOICES | manifest.choice
-        many = names_many(stores, config)
-        if many != choice["many"]:
-            held = "several stores; give a list, a pattern or a manifest of these" if choice["many"] else "one store"
-            raise UsageError(f"{table} is a table of {held}")
+        read = ReadOptions.of_stores(
+            stores,
+            config,
+            fail_on_data_loss=fail_on_data_loss,
+            skip_option=skip_option,
+            decompress=choice["decompress"],
+            explode=choice["explode"],
+            access=access,
+        )
+        check_kind(table, choice, read)
         shape, form = columns_of(choice, manifest.body_source)
         if form is not None:
             raise UsageError(
                 f"{table}: bodies were exported as {form}, whose schema is not in the table, so the log "
                 "cannot be read in its form; read the table and the store each by itself"
             )
-        read = ReadOptions(
-            path=text_of(stores) if many else absolute(str(stores)),
-            stores=stores if many else None,
-            fail_on_data_loss=fail_on_data_loss,
-            skip_option=skip_option,
-            decompress=choice["decompress"],
-            explode=choice["explode"],
-            access=access,
-            config=config or StoreConfig(),
-        )
         exported = None if choice["topics"] is None else frozenset(choice["topics"])
         return cls(table, catalog, read, _within(predicate, exported, table), shape, manifest, version)
 
@@ -229,18 +232,11 @@ class History:
 
     def _ranges(self, read: ReadOptions, report: Report, count: Callable[[int], int]) -> Iterator[RangeTask]:
         """Plan the ranges of the logs after the progress of a table of single exports."""
-        plans: Iterable[tuple[Member | None, ScanPlan]]
-        if read.many:
-            plans = plan_members(read, report, lambda _: self.predicate)
-        else:
-            plans = [(None, plan_scan(read, report, lambda _: self.predicate))]
-        plans = list(plans)
+        plans = plan_members(read, report, lambda _: self.predicate)
         check_renamed(self.table, self.manifest, logs_of(plans))
-        seen = set()
         for number, (member, plan) in enumerate(plans):
-            broker = None if member is None else member.broker
-            seen.add(broker)
-            begin = next_begin(self.table, self.manifest.progress(broker), plan, report, broker)
+            before = self.manifest.stores.get(member.broker)
+            begin = next_begin(self.table, before, plan, report, member.broker)
             begin, end = max(begin, plan.begin), plan.end
             for part in shares(plan.log, begin, end, count(end - begin)) if begin < end else ():
                 if part.begin < part.end:
@@ -248,28 +244,24 @@ class History:
                     options = replace(plan.options, fail_on_data_loss=self.read.fail_on_data_loss)
                     small = replace(plan, log=files_of(plan.log, part), options=options)
                     yield RangeTask(task_name(number, member, part.begin), member, small, part)
-        self._note_absent(seen, report)
+        self._note_absent(logs_of(plans), report)
 
     def _parts(self, read: ReadOptions, report: Report) -> Iterator[PartTask]:
         """Plan what the queues have after the progress of a table of a streaming export."""
-        source = StreamSource(StreamOptions(read), partial(report.note, OF_STREAM), partial(report.note, LOST))
-        for broker, log in source.logs().items():
-            before = self.manifest.progress(broker)
-            if before is not None:
-                check_log(self.table, before, log, report, broker)
-        check_renamed(self.table, self.manifest, source.logs())
-        source.stream.end_now()
-        offsets = source.offsets(self.manifest)
-        while (end := source.stream.next_end(offsets, limits=False)) != offsets:
-            for task in source.tasks(offsets, end):
+        stream = StoresStream(StreamOptions(read), partial(report.note, OF_STREAM), partial(report.note, LOST))
+        check_logs(self.table, self.manifest, stream.logs(), report)
+        stream.end_now()
+        offsets = stream.offset_of(self.manifest.ends)
+        while (end := stream.next_end(offsets, limits=False)) != offsets:
+            for task in part_tasks(stream, offsets, end):
                 options = replace(task.part.options, fail_on_data_loss=self.read.fail_on_data_loss)
                 yield replace(task, part=replace(task.part, options=options))
             offsets = end
-        for text in source.left_out:
+        for text in stream.left_out:
             report.note(LOST, text)
 
-    def _note_absent(self, seen: set[str | None], report: Report) -> None:
-        absent = sorted((self.manifest.members or {}).keys() - seen)
+    def _note_absent(self, seen: Mapping[str, object], report: Report) -> None:
+        absent = sorted(self.manifest.stores.keys() - seen.keys())
         if absent:
             more = f" and {len(absent) - 1} more" if absent[1:] else ""
             report.note(
@@ -318,7 +310,7 @@ def task_rows(
     else:
         batches = _masked(read_part(task.part, SPARK_SCHEMA, report), predicate)
     shape.keep_undecoded(report)
-    for batch in named(batches, task.member):
+    for batch in shape.named(batches, task.member):
         shaped = shape.shaped(batch, report).rows
         yield pa.RecordBatch.from_arrays([shaped.column(name) for name in schema.names], schema=schema)
 

@@ -19,10 +19,9 @@ from typing import Any
 
 from flintmq.config.text import short
 from flintmq.errors import NotAStoreError, StoreError, UsageError
-from flintmq.lake.export.export import check_log, check_renamed
-from flintmq.lake.export.stream_source import Offsets, StreamSource
+from flintmq.lake.export.export import check_logs, part_tasks
 from flintmq.lake.history.history import FilesTask, History, HistoryTask
-from flintmq.lake.read.options import ONE_OF
+from flintmq.lake.stream.members import Offset, StoresStream
 from flintmq.lake.stream.options import StreamOptions
 from flintmq.lake.stream.reader import log_line
 from flintmq.lake.table.table_rows import TableVersion
@@ -47,10 +46,10 @@ class Backfill:
     version: int
     after: int | None
     files: int
-    then: Offsets
+    then: Offset
 
     @classmethod
-    def of(cls, offset: Offsets) -> Backfill | None:
+    def of(cls, offset: Offset) -> Backfill | None:
         """Return the place that an offset names; None if it is one of the stores alone.
 
         Raises:
@@ -88,8 +87,9 @@ class HistoryStream:
         self.options = options
         self.history = History.of_options(options.read)
         live = live_options(options, self.history)
-        self.source = StreamSource(live, tell)
-        self._strict = StreamSource(strict_options(live), tell)  # shows a loss that a later version may make up for
+        self.stream = StoresStream(live, tell)
+        strict = replace(live, read=replace(live.read, fail_on_data_loss=True))
+        self._strict = StoresStream(strict, tell)  # shows a loss that a later version may make up for
 
     def initial(self) -> dict[str, Any]:
         """Return the offset at which a new stream begins: before the first file.
@@ -104,9 +104,9 @@ class HistoryStream:
 
     def end_now(self) -> None:
         """Set the target of the stream to the present ends of the stores."""
-        self.source.stream.end_now()
+        self.stream.end_now()
 
-    def next_end(self, start: Offsets, limits: bool = True) -> Offsets:
+    def next_end(self, start: Offset, limits: bool = True) -> Offset:
         """Return the end of the next micro-batch; `start` itself if there is not enough to read.
 
         Args:
@@ -119,8 +119,7 @@ class HistoryStream:
         """
         at = Backfill.of(start)
         if at is None:
-            found: Offsets = self.source.stream.next_end(start, limits)
-            return found
+            return self.stream.next_end(start, limits)
         files = self._files(at)
         admitted = self._admitted(self._version(at.version), files[at.files :]) if limits else len(files) - at.files
         if at.files + admitted < len(files):
@@ -129,10 +128,9 @@ class HistoryStream:
 
     def progress(self) -> dict[str, Any]:
         """Return the end of the stores, and the lag of the stream there."""
-        found: dict[str, Any] = self.source.stream.progress()
-        return found
+        return self.stream.progress()
 
-    def tasks(self, start: Offsets, end: Offsets) -> list[HistoryTask]:
+    def tasks(self, start: Offset, end: Offset) -> list[HistoryTask]:
         """Plan the tasks of a micro-batch.
 
         Raises:
@@ -141,7 +139,7 @@ class HistoryStream:
         """
         at, stop = Backfill.of(start), Backfill.of(end)
         if at is None:
-            return [*self.source.tasks(start, end)]
+            return [*part_tasks(self.stream, start, end)]
         files, last = self._files(at), None
         if stop is not None and (stop.version, stop.after) == (at.version, at.after):
             last = stop.files
@@ -170,10 +168,10 @@ class HistoryStream:
                 return number
         return len(files)
 
-    def _after_table(self, at: Backfill) -> Offsets:
+    def _after_table(self, at: Backfill) -> Offset:
         """Return the offset after the last file: in the stores, or in a later version of the table."""
         try:
-            self._strict.stream.next_end(at.then)
+            self._strict.next_end(at.then)
         except StoreError:
             newer = self.history.newest()
             if newer.version.version != at.version:
@@ -183,7 +181,7 @@ class HistoryStream:
                 raise
         return at.then
 
-    def _open(self, history: History) -> tuple[History, Offsets]:
+    def _open(self, history: History) -> tuple[History, Offset]:
         """Return a version of the table, and the offset of the stores where it ends.
 
         Where the stores lost messages after it, the present version is tried.
@@ -196,35 +194,30 @@ class HistoryStream:
                 return self._open(newer)
             if self.options.read.fail_on_data_loss:
                 raise
-            return history, _then(self.source, history)
+            return history, _then(self.stream, history)
 
 
-def _then(source: StreamSource, history: History) -> Offsets:
+def _then(stream: StoresStream, history: History) -> Offset:
     """Return the offset of the stores where a version of the table ends.
 
     Raises:
         As HistoryStream.initial.
     """
-    manifest, stream, report = history.manifest, source.stream, Report()
-    for broker, log in source.logs().items():
-        before = manifest.progress(broker)
-        if before is not None:
-            check_log(history.table, before, log, report, broker)
-    check_renamed(history.table, manifest, source.logs())
+    manifest, report = history.manifest, Report()
+    logs = stream.logs()
+    check_logs(history.table, manifest, logs, report)
     for note in report.notes:
-        source.stream.tell(note.text)
+        stream.tell(note.text)
     if (CHOICES | manifest.choice)["stream"]:
-        known: Offsets = stream.selected(source.offsets(manifest))
+        known = stream.selected(stream.offset_of(manifest.ends))
         stream.next_end(known)  # raises if messages after it are gone
-    elif source.read.many:
-        _check_there(history, {broker for broker in source.logs() if broker is not None})
-        known = stream.initial_at({broker: one.next for broker, one in (manifest.members or {}).items()})
     else:
-        known = stream.initial_at(manifest.only.next)
-    return {**stream.initial(), **known} if source.read.many else known
+        _check_there(history, logs)
+        known = stream.initial_at({broker: one.next for broker, one in manifest.stores.items()})
+    return stream.with_others(known)
 
 
-def _check_there(history: History, there: set[str]) -> None:
+def _check_there(history: History, there: Mapping[str, object]) -> None:
     """Refuse to begin without a store of the table.
 
     Its log offset does not say how far its queues were exported.
@@ -232,7 +225,7 @@ def _check_there(history: History, there: set[str]) -> None:
     Raises:
         NotAStoreError: the store of a broker is not there.
     """
-    absent = sorted((history.manifest.members or {}).keys() - there)
+    absent = sorted(history.manifest.stores.keys() - there.keys())
     if absent:
         raise NotAStoreError(
             f"{history.table} has rows of broker {short(absent[0])}, whose store is not there; begin when it is"
@@ -241,20 +234,6 @@ def _check_there(history: History, there: set[str]) -> None:
 
 def live_options(options: StreamOptions, history: History) -> StreamOptions:
     """Return the options of the stream of the stores: they read what the table has."""
-    read, own = options.read, history.read
-    read = replace(read, history=None, catalog=None, decompress=own.decompress, explode=own.explode)
-    read = replace(read, predicate=history.predicate)
-    if not read.many:
-        return replace(options, read=read)
-    given = {name: value for name, value in options.given.items() if name not in ("history", "catalog")}
-    given |= {"decompress": str(own.decompress).lower(), "explode": str(own.explode).lower()}
-    topics = history.predicate.topics
-    if topics is not None and not any(name in given for name in ONE_OF):
-        given["subscribe"] = ",".join(sorted(topics))
-    return replace(options, read=replace(read, given=given), given=given)
-
-
-def strict_options(options: StreamOptions) -> StreamOptions:
-    """Return the same options for a stream that fails at a loss."""
-    given = {**options.given, "failOnDataLoss": "true"} if options.given else {}
-    return replace(options, read=replace(options.read, fail_on_data_loss=True, given=given), given=given)
+    own = history.read
+    read = replace(options.read, history=None, catalog=None, decompress=own.decompress, explode=own.explode)
+    return replace(options, read=replace(read, predicate=history.predicate))

@@ -1,4 +1,6 @@
-"""Plans a read of several stores: each by itself, with the offsets of its broker.
+"""Plans a read of stores: each by itself, with the offsets of its broker.
+
+An only store is a list of one, whose broker has no name (ONLY).
 
 A topic, a queue or a time that one store does not have may be in another one: it is missing if all stores lack it.
 """
@@ -7,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from flintmq.cluster.member import Member
+from flintmq.cluster.member import ONLY, Member
 from flintmq.cluster.members import find_members, only_named
 from flintmq.config.text import short
 from flintmq.errors import FlintError, UsageError
@@ -23,16 +25,9 @@ from flintmq.store.commitlog.report import Report
 from flintmq.store.read.known_topics import NOT_THERE
 
 
-def plans_of(read: ReadOptions, report: Report) -> list[tuple[Member | None, ScanPlan]]:
-    """Plan the read of one store, without a member, or of several."""
-    if not read.many:
-        return [(None, plan_scan(read, report))]
-    return [(member, plan) for member, plan in plan_members(read, report)]
-
-
-def logs_of(plans: Iterable[tuple[Member | None, ScanPlan]]) -> dict[str | None, KnownLog]:
-    """Return the log of each broker; that of an only store by None."""
-    return {None if member is None else member.broker: plan.known for member, plan in plans}
+def logs_of(plans: Iterable[tuple[Member, ScanPlan]]) -> dict[str, KnownLog]:
+    """Return the log of each broker."""
+    return {member.broker: plan.known for member, plan in plans}
 
 
 def plan_members(
@@ -41,10 +36,10 @@ def plan_members(
     narrow_to: Callable[[Predicate], Predicate] = lambda predicate: predicate,
     limits: Iterable[Comparison] = (),
 ) -> list[tuple[Member, ScanPlan]]:
-    """Plan a read of several stores, on threads, in the order of their brokers' names.
+    """Plan a read of stores, on threads, in the order of their brokers' names.
 
     Args:
-        options: options of the read, of many stores.
+        options: options of the read.
         report: receives notes, in a lenient read also on anything missing.
         narrow_to: adds the filters that Spark pushes to the predicate; called on several threads at once.
         limits: comparisons that Spark applies as well; a store whose rows cannot pass them is not planned.
@@ -59,7 +54,8 @@ def plan_members(
     lacking: list[dict[str, FlintError]] = [{} for _ in wanted]
 
     def plan(number: int) -> ScanPlan:
-        return plan_scan(options.of(wanted[number]), reports[number], narrow_to, lacking[number])
+        others = lacking[number] if wanted[1:] else None  # what a store alone lacks is missing at once
+        return plan_scan(options.of(wanted[number]), reports[number], narrow_to, others)
 
     plans = of_each(plan, range(len(wanted)))
     for one in reports:
@@ -84,14 +80,13 @@ def lacked_by_all(lacking: Sequence[Mapping[str, FlintError]]) -> Iterator[tuple
 
 
 def broker_members(options: ReadOptions, report: Report) -> tuple[Member, ...]:
-    """Find the stores of a read of many; the brokers that options name must be there.
+    """Find the stores of a read; the brokers that options name must be there.
 
     Raises:
         UsageError: (failOnDataLoss) an option names a broker of which there is no store.
         The errors of find_members.
     """
-    assert options.stores is not None
-    members = find_members(options.stores, options.config, strict=options.fail_on_data_loss, report=report) or ()
+    members = members_of(options, report)
     unknown = sorted(brokers_named(options.given) - {member.broker for member in members})
     if unknown:
         known = ", ".join(short(member.broker) for member in members[:5])
@@ -100,3 +95,14 @@ def broker_members(options: ReadOptions, report: Report) -> tuple[Member, ...]:
             raise UsageError(text, advice=go_on(options))
         report.note(NOT_THERE, text)
     return members
+
+
+def members_of(options: ReadOptions, report: Report) -> tuple[Member, ...]:
+    """Find the stores of a read; whether an only one is there shows when it is read.
+
+    Raises:
+        The errors of find_members.
+    """
+    if options.stores is None:
+        return (Member(options.path, ONLY),)
+    return find_members(options.stores, options.config, strict=options.fail_on_data_loss, report=report)

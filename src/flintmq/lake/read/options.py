@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from flintmq.cluster.member import Member
 from flintmq.cluster.members import Stores, names_many, text_of
@@ -22,7 +23,7 @@ from flintmq.kernels.select import ANY_QUEUE
 from flintmq.lake.read.broker_options import ANY_STORE, brokers_named, options_of_broker
 from flintmq.lake.read.offsets import Queue, parse_assignment, parse_offsets, parse_timestamps, queue_ranges
 from flintmq.lake.read.option_text import OptionNames, choice, flag, names, number, time_ms
-from flintmq.storage.store_url import local_only, store_path
+from flintmq.storage.store_url import absolute, local_only, store_path
 from flintmq.store.commitlog.predicate import Predicate
 
 OWN_NAMES = {
@@ -131,14 +132,35 @@ class ReadOptions:
         return self.stores is not None
 
     def of(self, member: Member) -> ReadOptions:
-        """Return the options for one of several stores: its path, and the offsets of its broker.
+        """Return the options for one of the stores: its path, and the offsets of its broker.
 
         Raises:
             UsageError: as `parse`.
         """
-        if not self.given:  # an export's, which name no broker
-            return replace(self, path=member.path, stores=None)
-        return ReadOptions.parse(options_of_broker(self.given, member.broker, member.path))
+        own = ReadOptions.parse(options_of_broker(self.given, member.broker, member.path)) if self.given else self
+        predicate = replace(self.predicate, offsets=own.predicate.offsets)
+        return replace(self.at(member), predicate=predicate, since_of=own.since_of, until_of=own.until_of)
+
+    def at(self, member: Member) -> ReadOptions:
+        """Return the options for one of the stores, with the offsets of all."""
+        return replace(self, path=member.path, stores=None, given={})
+
+    @classmethod
+    def of_stores(cls, stores: Stores, config: StoreConfig | None, **more: Any) -> ReadOptions:
+        """Make options for what a user named: one store, or several.
+
+        Args:
+            stores: a directory or URL; or a list, a pattern, a manifest.
+            config: RocketMQ's keys.
+            more: other attributes.
+
+        Raises:
+            The errors of names_many.
+        """
+        config = config or StoreConfig()
+        if names_many(stores, config):
+            return cls(text_of(stores), stores, config=config, **more)
+        return cls(absolute(str(stores)), config=config, **more)
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ReadOptions:

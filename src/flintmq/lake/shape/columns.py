@@ -6,14 +6,16 @@ A body that does not decode is never lost: its bytes are in the column `body_raw
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from flintmq.arrow.members import MemberColumns
 from flintmq.arrow.schema import SPARK_SCHEMA, of_many
+from flintmq.cluster.member import Member
 from flintmq.errors import UsageError
 from flintmq.lake.shape.bodies.failure import NOT_COMPRESSED
 from flintmq.lake.shape.bodies.form import BodyForm, decoded
@@ -54,7 +56,7 @@ class ExportColumns:
             UsageError: a property or its column is impossible; the text names it.
         """
         pairs = None if properties is None else tuple(_pair(text) for text in properties)
-        taken = {name.casefold() for name in (*_rows(many).names, *OWN_NAMES)}
+        taken = {name.casefold() for name in (*of_many(SPARK_SCHEMA, many).names, *OWN_NAMES)}
         for name, column in pairs or ():
             if column.casefold() in taken:
                 raise UsageError(f"property {name[:60]!r}: column {column!r} exists already; give NAME:COLUMN")
@@ -81,7 +83,7 @@ class ExportColumns:
     def schema(self) -> pa.Schema:
         """Return the schema of a row."""
         fields: list[pa.Field[Any]] = []
-        for field in _rows(self.many):
+        for field in of_many(SPARK_SCHEMA, self.many):
             if field.name == "properties" and self.properties is not None:
                 fields += [pa.field(column, pa.string()) for _, column in self.properties]
             elif field.name == "body" and self.body is not None:
@@ -89,6 +91,10 @@ class ExportColumns:
             else:
                 fields.append(field)
         return pa.schema(fields)
+
+    def named(self, batches: Iterable[pa.RecordBatch], member: Member) -> Iterable[pa.RecordBatch]:
+        """Add the columns that name a store among several to batches of the scan's columns."""
+        return map(MemberColumns(of_many(SPARK_SCHEMA, self.many), member).add_to, batches)
 
     def keep_undecoded(self, report: Report) -> None:
         """Have a scan with this report go on at bodies that do not decompress, if there is a place.
@@ -173,11 +179,6 @@ def _undecoded(batch: pa.RecordBatch, report: Report | None) -> set[int]:
 
 def _mask(rows: set[int], count: int) -> list[bool]:
     return [row in rows for row in range(count)]
-
-
-def _rows(many: bool) -> pa.Schema:
-    """Return the columns that a scan gives."""
-    return of_many(SPARK_SCHEMA) if many else SPARK_SCHEMA
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -23,12 +23,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from flintmq.arrow.schema import SPARK_SCHEMA, of_many
+from flintmq.arrow.schema import SPARK_SCHEMA, member_columns, of_many
 from flintmq.config.s3 import S3Options
 from flintmq.errors import StoreAccessError, UsageError
 from flintmq.lake.files.failed_file import give_up, naming
 from flintmq.lake.files.table_format import EXPORT_FOLDER
-from flintmq.message import MEMBER_COLUMNS
 from flintmq.objects.object_file import fetch
 from flintmq.storage import full_disk
 from flintmq.storage.filesystem import REAL
@@ -56,8 +55,7 @@ _NAMES = (
 
 def letter_schema(many: bool) -> pa.Schema:
     """Return the columns of dead letters; of several stores also broker and store."""
-    whole = of_many(SPARK_SCHEMA) if many else SPARK_SCHEMA
-    kept = [whole.field(name) for name in (*_NAMES, *(MEMBER_COLUMNS if many else ()))]
+    kept = [of_many(SPARK_SCHEMA, many).field(name) for name in (*_NAMES, *member_columns(many))]
     return pa.schema([*kept, pa.field("reason", pa.string()), pa.field("body", pa.binary())])
 
 

@@ -1,6 +1,7 @@
-"""Streams several stores as one: a StoreStream for each broker, and one offset of all.
+"""Streams stores as one: a StoreStream for each broker, and one offset of all.
 
-The offset names the brokers: `{"broker-a": {"Orders/0": 185}, "broker-b": {"Orders/0": 90}}`. What names the stores is
+The offset of an only store is that of its StoreStream, `{"Orders/0": 185}`. That of several names the brokers:
+`{"broker-a": {"Orders/0": 185}, "broker-b": {"Orders/0": 90}}`. What names the stores is
 looked at again for each micro-batch. A broker that comes is taken up at its first message: one offset contains its
 begin, and the next one what was read of it. A broker that goes keeps its offset, and goes on there when it returns. Of
 a master and its slaves the one is read whose log goes further, so the store of a broker may change; the anchor in its
@@ -13,6 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
+from flintmq.cluster.member import ONLY
 from flintmq.config.text import short
 from flintmq.errors import NotAStoreError, StoreError
 from flintmq.lake.stream.reader import Available, StoreStream, log_line
@@ -23,16 +25,19 @@ if TYPE_CHECKING:
     from flintmq.lake.stream.plan import StreamTask
     from flintmq.store.commitlog.anchor import KnownLog
 
+Offset = Mapping[str, Any]
+"""An offset as it is kept: of an only store in the form of StoreStream, of several by broker."""
+
 BrokerOffsets = Mapping[str, Mapping[str, int]]
 """The offset of each broker, in the form of StoreStream."""
 
 
 class StoresStream:
-    """Plans the micro-batches of several stores.
+    """Plans the micro-batches of stores.
 
     Args:
-        options: options of the stream, of many stores.
-        tell: receives lines for the user, about brokers that are gone.
+        options: options of the stream.
+        tell: receives lines for the user, such as those about brokers that are gone.
         lose: receives those about messages that are lost, and the reader goes on without; None: `tell`.
 
     Attributes:
@@ -54,29 +59,47 @@ class StoresStream:
 
     # -- micro-batches -------------------------------------------------------------------------------------------------
 
-    def initial(self) -> dict[str, dict[str, int]]:
+    def by_broker(self, offset: Offset) -> BrokerOffsets:
+        """Divide an offset among the brokers."""
+        return offset if self.options.read.many else {ONLY: offset}
+
+    @staticmethod
+    def offset_of(parts: BrokerOffsets) -> Offset:
+        """Return the offset of these of each broker."""
+        return parts.get(ONLY, parts)
+
+    def initial(self) -> Offset:
         """Return the offset at which a new stream begins, in each store.
 
         Raises:
             UsageError: an option names a broker or a queue that does not exist.
             The other errors of StoreStream.initial and find_members.
         """
-        return {broker: stream.initial() for broker, stream in self._look(check=True)}
+        return self.offset_of({broker: stream.initial() for broker, stream in self._look(check=True)})
 
-    def initial_at(self, positions: Mapping[str, int]) -> dict[str, dict[str, int]]:
-        """Return the offset of each broker from which on messages begin at a log offset.
+    def initial_at(self, positions: Mapping[str, int]) -> Offset:
+        """Return the offset from which on messages begin at a log offset of each broker.
 
         Brokers that are not there are left out.
 
         Raises:
             The errors of StoreStream.initial_at and find_members.
         """
-        return {broker: stream.initial_at(positions[broker]) for broker, stream in self._look() if broker in positions}
+        there = self._look()
+        return self.offset_of({name: one.initial_at(positions[name]) for name, one in there if name in positions})
 
-    def selected(self, offset: BrokerOffsets) -> dict[str, Mapping[str, int]]:
+    def with_others(self, offset: Offset) -> Offset:
+        """Return an offset with the brokers that it lacks, each at its begin.
+
+        Raises:
+            As `initial`.
+        """
+        return {**self.initial(), **offset} if self.options.read.many else offset
+
+    def selected(self, offset: Offset) -> Offset:
         """Return the part of an offset that is of queues which the options select."""
-        there = dict(self._look())
-        return {broker: there[broker].selected(one) if broker in there else one for broker, one in offset.items()}
+        parts = dict(self.by_broker(offset))
+        return self.offset_of(parts | {name: one.selected(parts[name]) for name, one in self._look() if name in parts})
 
     def end_now(self) -> None:
         """Set the target of the stream to the present ends of the stores."""
@@ -84,7 +107,7 @@ class StoresStream:
         for _, stream in self._look():
             stream.end_now()
 
-    def next_end(self, start: BrokerOffsets, limits: bool = True) -> BrokerOffsets:
+    def next_end(self, start: Offset, limits: bool = True) -> Offset:
         """Return the end of the next micro-batch; `start` itself if there is not enough to read.
 
         Args:
@@ -96,17 +119,17 @@ class StoresStream:
             NotAStoreError: (failOnDataLoss) a store of a list or a manifest is not there.
             StoreAccessError: a file may not be read.
         """
-        streams = dict(self._look())
-        self._tell_gone(start, streams)
-        there = {broker: stream.available(start[broker]) for broker, stream in streams.items() if broker in start}
+        streams, known = dict(self._look()), self.by_broker(start)
+        self._tell_gone(known, streams)
+        there = {broker: stream.available(known[broker]) for broker, stream in streams.items() if broker in known}
         if limits:
             messages = sum(one.messages for one in there.values())
             if streams and all(stream.too_few(messages) for stream in streams.values()):
                 return start
             there = self._limited(there)
-        begins = {broker: self._begin(stream) for broker, stream in streams.items() if broker not in start}
+        begins = {broker: self._begin(stream) for broker, stream in streams.items() if broker not in known}
         ends = {broker: streams[broker].end_after(one) for broker, one in there.items()}
-        return dict(sorted({**start, **begins, **ends}.items()))
+        return self.offset_of(dict(sorted({**known, **begins, **ends}.items())))
 
     def progress(self) -> dict[str, Any]:
         """Return the ends of the stores, and the lag of the stream over all of them."""
@@ -115,33 +138,34 @@ class StoresStream:
         ends = {
             broker: {name: number for name, number in one.items() if name not in _LAGS} for broker, one in found.items()
         }
-        return {
+        several = {
             **sums,
             "minOffsetsBehindLatest": min((one["minOffsetsBehindLatest"] for one in found.values()), default=0),
             "maxOffsetsBehindLatest": max((one["maxOffsetsBehindLatest"] for one in found.values()), default=0),
             **ends,
         }
+        return found.get(ONLY, several)
 
-    def tasks(self, start: BrokerOffsets, end: BrokerOffsets) -> list[tuple[Member, StreamTask]]:
+    def tasks(self, start: Offset, end: Offset) -> list[tuple[Member, StreamTask]]:
         """Plan the tasks of a micro-batch, each of one store.
 
         Raises:
             StoreError: (failOnDataLoss) messages of the batch no longer exist, or a store of it is not there.
             StoreAccessError: a file may not be read.
         """
-        streams = dict(self._look())
-        parts = []
-        for broker, offset in sorted(end.items()):
-            if broker not in start or start[broker] == offset:
+        streams, known = dict(self._look()), self.by_broker(start)
+        parts: list[tuple[Member, StreamTask]] = []
+        for broker, offset in sorted(self.by_broker(end).items()):
+            if broker not in known or known[broker] == offset:
                 continue
             if broker not in streams:
                 self._lost_broker(broker)
                 continue
             member, stream = self._streams[broker]
-            parts += [(member, task) for task in stream.tasks(start[broker], offset)]
+            parts += [(member, task) for task in stream.tasks(known[broker], offset)]
         return parts
 
-    def logs(self) -> dict[str | None, KnownLog]:
+    def logs(self) -> dict[str, KnownLog]:
         """Return the log of each broker that is there."""
         return {broker: stream.log for broker, stream in self._look()}
 
@@ -153,17 +177,12 @@ class StoresStream:
         Args:
             check: compare the brokers that options name with the stores.
         """
-        from flintmq.cluster.members import find_members
-        from flintmq.lake.read.members import broker_members
+        from flintmq.lake.read.members import broker_members, members_of
         from flintmq.store.commitlog.report import LOST, Report
 
         read, report = self.options.read, Report()
-        assert read.stores is not None
         try:
-            if check:
-                members = broker_members(read, report)
-            else:
-                members = find_members(read.stores, read.config, strict=read.fail_on_data_loss, report=report) or ()
+            members = (broker_members if check else members_of)(read, report)
         except NotAStoreError:
             if check or read.fail_on_data_loss:
                 raise

@@ -37,14 +37,13 @@ class StreamOptions:
     given: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, member: Member) -> StreamOptions:
-        """Return the options for one of several stores: its path, and where its broker begins.
+        """Return the options for one of the stores: its path, and where its broker begins.
 
         Raises:
             UsageError: as `parse`.
         """
-        if not self.given:  # an export's, which name no broker
-            return replace(self, read=self.read.of(member))
-        return StreamOptions.parse(options_of_broker(self.given, member.broker, member.path))
+        own = StreamOptions.parse(options_of_broker(self.given, member.broker, member.path)) if self.given else self
+        return replace(self, read=replace(self.read.at(member), since_of=own.read.since_of), start=own.start, given={})
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> StreamOptions:

@@ -192,29 +192,12 @@ class StoreStream:
         queues.settle(SETTLE_SECONDS)
         self._target = dict(queues.highs)
 
-    def next_end(self, start: Mapping[str, Any], limits: bool = True) -> Mapping[str, Any]:
-        """Return the end of the next micro-batch; `start` itself if there is not enough to read.
-
-        Args:
-            start: an offset.
-            limits: whether the options' limits apply.
-
-        Raises:
-            StoreError: (failOnDataLoss) messages from `start` on have expired or were truncated.
-            StoreAccessError: a file may not be read.
-        """
-        there = self.available(start)
-        if limits:
-            if self.too_few(there.messages):
-                return start
-            there = there.limited(self.options.max_offsets, self.options.max_bytes)
-        return self.end_after(there)
-
     def available(self, start: Mapping[str, Any]) -> Available:
         """Look at the store, and return what it has from an offset on.
 
         Raises:
-            As next_end.
+            StoreError: (failOnDataLoss) messages from `start` on have expired or were truncated.
+            StoreAccessError: a file may not be read.
         """
         begin, anchor = self._parse(start)
         queues, differing = self._settled(begin)

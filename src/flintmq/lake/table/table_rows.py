@@ -14,7 +14,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
-from flintmq.arrow.schema import FIRST_COLUMNS, SPARK_SCHEMA
+from flintmq.arrow.schema import FIRST_COLUMNS, SPARK_SCHEMA, member_columns
+from flintmq.cluster.member import ONLY
 from flintmq.config.s3 import S3Options
 from flintmq.errors import FlintError, StoreAccessError, UsageError
 from flintmq.lake.files.table_folder import BucketFolder, TableFolder, folder_at
@@ -25,7 +26,6 @@ from flintmq.lake.table.bucket_target import BucketTarget
 from flintmq.lake.table.iceberg_catalog import TableName, in_one_line
 from flintmq.lake.table.row_mask import COLUMNS, columns_of, mask_of
 from flintmq.lake.table.target import MOST_LOST, ExportTarget, Manifest, StoreProgress
-from flintmq.message import MEMBER_COLUMNS
 from flintmq.objects.object_file import readable
 from flintmq.objects.opening import bucket_of
 from flintmq.storage.store_url import absolute, is_remote
@@ -76,13 +76,13 @@ class TableVersion:
     lost: frozenset[str] = frozenset()
     columns: frozenset[str] = frozenset()
 
-    def rows(self, schema: pa.Schema, begin: int, end: int | None, broker: str | None = None) -> pa.Table:
+    def rows(self, schema: pa.Schema, begin: int, end: int | None, broker: str = ONLY) -> pa.Table:
         """Read the rows of messages in a range of a log, in the order of the log.
 
         Args:
             schema: the columns; one that the table does not have is null.
             begin, end: log offsets [begin, end); None: no end.
-            broker: of a table of several stores, the broker.
+            broker: the broker.
 
         Raises:
             StoreAccessError: a file of the table is damaged.
@@ -178,7 +178,7 @@ class TableVersion:
         except FileNotFoundError as error:
             raise self.missing(file) from error
 
-    def count_before(self, offset: int, broker: str | None = None) -> int:
+    def count_before(self, offset: int, broker: str = ONLY) -> int:
         """Count the rows of messages before a log offset."""
         if self.to == "iceberg":
             return int(_snapshot(self).rows(["physical_offset"], None, offset, broker).num_rows)
@@ -189,7 +189,7 @@ class TableVersion:
     def count(self) -> int:
         """Count all rows, also those that name no message."""
         if self.to == "iceberg":
-            return int(_snapshot(self).rows(["physical_offset"], None, None, None).num_rows)
+            return int(_snapshot(self).rows(["physical_offset"], None, None, ONLY).num_rows)
         return sum(self.footer(path).num_rows for path in self.files)
 
     def target(self) -> ExportTarget:
@@ -309,7 +309,7 @@ def written_columns(manifest: Manifest) -> list[str]:
         *own,
         *(column for _, column in properties or ()),
         *([] if choice.get("body", "bytes") == "bytes" else [RAW]),
-        *(MEMBER_COLUMNS if choice.get("many") else []),
+        *member_columns(choice.get("many", False)),
     ]
 
 
@@ -368,7 +368,7 @@ def _footer_of(path: str, s3: S3Options, time: int, size: int) -> Any:
 
 
 def _read(
-    table: TableVersion, path: str, schema: pa.Schema, begin: int | None, end: int | None, broker: str | None
+    table: TableVersion, path: str, schema: pa.Schema, begin: int | None, end: int | None, broker: str
 ) -> pa.Table | None:
     """Read a file as `_of_file` does.
 
@@ -384,7 +384,7 @@ def _read(
 
 
 def _of_file(
-    table: TableVersion, path: str, schema: pa.Schema, begin: int | None, end: int | None, broker: str | None
+    table: TableVersion, path: str, schema: pa.Schema, begin: int | None, end: int | None, broker: str
 ) -> pa.Table | None:
     """Read the rows of a range from one file; None if its statistics show that it has none.
 
@@ -402,12 +402,17 @@ def _of_file(
         return None
     with readable(path, table.s3) as source, pq.ParquetFile(source, metadata=footer) as file:
         known = set(file.schema_arrow.names)
-        wanted = {*schema.names, "physical_offset", *(() if broker is None else ("broker",))}
+        wanted = {*schema.names, "physical_offset", *_named(broker)}
         rows = file.read_row_groups(groups, sorted(wanted & known), use_threads=False)
     mask = _within(rows["physical_offset"], begin, end)
-    if broker is not None:
-        mask = pc.and_(mask, pc.equal(rows["broker"].cast(pa.string()), pa.scalar(broker)))
+    for column, value in _named(broker).items():
+        mask = pc.and_(mask, pc.equal(rows[column].cast(pa.string()), pa.scalar(value)))
     return fitted(rows, schema).filter(mask)
+
+
+def _named(broker: str) -> dict[str, str]:
+    """Return the column that names the broker of a row; a table of an only store has none."""
+    return {"broker": broker} if broker else {}
 
 
 def _batches(table: TableVersion, path: str, names: Sequence[str], predicate: Predicate) -> Iterator[pa.RecordBatch]:
@@ -494,7 +499,7 @@ class _Snapshot:
         more = {} if filter is None else {"row_filter": filter}
         return self._table.scan(selected_fields=fields, snapshot_id=self._id, **more)
 
-    def rows(self, names: Sequence[str], begin: int | None, end: int | None, broker: str | None) -> pa.Table:
+    def rows(self, names: Sequence[str], begin: int | None, end: int | None, broker: str) -> pa.Table:
         """Read the rows of messages in a range of a log.
 
         Raises:
@@ -502,9 +507,7 @@ class _Snapshot:
         """
         from pyiceberg import expressions
 
-        if lacking := [
-            name for name in ("physical_offset", *(() if broker is None else ("broker",))) if name not in self._known
-        ]:
+        if lacking := [name for name in ("physical_offset", *_named(broker)) if name not in self._known]:
             raise _lacks(f"{self._version.root}: the table", lacking, "iceberg")
 
         made: Any = expressions
@@ -512,7 +515,7 @@ class _Snapshot:
         for part in (
             None if begin is None else made.GreaterThanOrEqual("physical_offset", begin),
             None if end is None else made.LessThan("physical_offset", end),
-            None if broker is None else made.EqualTo("broker", broker),
+            *(made.EqualTo(column, value) for column, value in _named(broker).items()),
         ):
             wanted = wanted if part is None else made.And(wanted, part)
         from pyiceberg.io.pyarrow import ArrowScan
@@ -592,9 +595,9 @@ def has_rows_of(version: TableVersion, made: Manifest, before: Manifest | None) 
         StoreAccessError, OSError: a file of the table cannot be read.
     """
     schema = pa.schema([field for field in SPARK_SCHEMA if field.name in _PLACES])
-    for broker in made.members or (None,):
-        progress, earlier = made.progress(broker), None if before is None else before.progress(broker)
-        if progress is None or progress == earlier:
+    for broker, progress in made.stores.items():
+        earlier = None if before is None else before.stores.get(broker)
+        if progress == earlier:
             continue
         rows = version.rows(schema, 0, None, broker)
         fresh = rows if earlier is None else rows.filter(pc.invert(is_exported(rows, earlier)))

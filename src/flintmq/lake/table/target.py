@@ -32,6 +32,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from flintmq.cluster.member import ONLY
 from flintmq.config.s3 import S3Options
 from flintmq.errors import FlintError, StoreAccessError, UsageError
 from flintmq.lake.files.failed_file import naming
@@ -133,8 +134,8 @@ class Manifest:
         members: of several stores, the progress of each broker, also of those that this export has nothing of.
         body_source: schema of Avro's or Protobuf's bodies (see BodyForm.source_kept); None: there is none, or it is not
             kept.
-        added: property columns that the first export had not: column -> broker ("" for an only store) -> log offset up
-            to which the table has no value in it. None: there is none, or an earlier FlintMQ wrote the manifest.
+        added: property columns that the first export had not: column -> broker -> log offset up to
+            which the table has no value in it. None: there is none, or an earlier FlintMQ wrote the manifest.
     """
 
     number: int
@@ -154,14 +155,17 @@ class Manifest:
     added: dict[str, dict[str, int]] | None = None
     at_end: bool = False
 
-    def progress(self, broker: str | None) -> StoreProgress | None:
-        """Return the progress of a store, None for an only one; None if nothing of it was exported."""
-        return self.only if broker is None else (self.members or {}).get(broker)
+    @property
+    def stores(self) -> Mapping[str, StoreProgress]:
+        """The progress of each broker of which something was exported; that of an only store by ONLY."""
+        if self.members is not None:
+            return self.members
+        return {ONLY: StoreProgress(self.begin, self.end, self.anchor, self.offsets, self.at_end)}
 
     @property
-    def only(self) -> StoreProgress:
-        """The progress of the only store."""
-        return StoreProgress(self.begin, self.end, self.anchor, self.offsets, self.at_end)
+    def ends(self) -> dict[str, dict[str, int]]:
+        """Of streaming exports, the offset of each broker at which the next one begins."""
+        return {broker: one.offsets for broker, one in self.stores.items() if one.offsets is not None}
 
     def with_columns(self, columns: Iterable[str], earlier: Iterable[str]) -> dict[str, dict[str, int]] | None:
         """Return `added` for the next manifest.
@@ -169,7 +173,7 @@ class Manifest:
         Args:
             columns, earlier: the property columns of the next export, and those of this one.
         """
-        stores = {"": self.end} if self.members is None else {name: one.end for name, one in self.members.items()}
+        stores = {broker: one.end for broker, one in self.stores.items()}
         known = frozenset(earlier)
         fresh = {column: stores for column in columns if column not in known}
         return {**(self.added or {}), **fresh} or None

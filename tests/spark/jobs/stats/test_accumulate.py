@@ -14,7 +14,7 @@ pytest.importorskip("pandas", reason="pandas is not installed")
 from flintmq.lake.read.options import ReadOptions
 from flintmq.lake.read.scan import plan_scan
 from flintmq.lake.read.splits import LogRange, equal_ranges
-from flintmq.spark.jobs.stats.accumulate import LONGEST_MS, SEPARATOR, Tally
+from flintmq.spark.jobs.stats.accumulate import LONGEST_MS, SEPARATOR, Tally, queue_key
 from flintmq.spark.jobs.stats.job import StoreCount, count_task
 from flintmq.store.commitlog.report import Report
 from tests.compat.stores import Golden
@@ -54,11 +54,11 @@ def test_as_java_has_it(golden_store: Golden, parts: int) -> None:
     rows, found = golden_store.live, tally_of(golden_store, parts)
     assert (found.messages, found.bytes) == (len(rows), sum(row["size"] for row in rows))
     assert {name: row[0] for name, row in found.queues.rows.items()} == Counter(
-        f"{row['topic']}{SEPARATOR}{row['queue_id']}" for row in rows
+        queue_key(row["topic"], row["queue_id"]) for row in rows
     )
     ends: dict[str, int] = {}
     for row in rows:
-        name = f"{row['topic']}{SEPARATOR}{row['queue_id']}"
+        name = queue_key(row["topic"], row["queue_id"])
         ends[name] = max(ends.get(name, row["queue_offset"]), row["queue_offset"])
     assert {name: row[2] for name, row in found.queues.rows.items()} == ends
     hosts = Counter(ipaddress.ip_address(row["born_host"].rpartition(":")[0].strip("[]")) for row in rows)

@@ -10,7 +10,7 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
 import numpy as np
 
-from flintmq.spark.jobs.stats.accumulate import SEPARATOR, Tally
+from flintmq.spark.jobs.stats.accumulate import Tally, queue_key
 from flintmq.spark.jobs.stats.lag import Lag
 from flintmq.spark.jobs.stats.statistics import BUCKETS, ms_text, statistics, time_text
 
@@ -19,7 +19,7 @@ def tally(*queues: tuple[str, int, int], times: tuple[int, ...] = (), late: int 
     """A tally of queues with so many messages of 100 bytes; one message at each time."""
     found = Tally()
     for topic, queue, messages in queues:
-        found.queues.add(f"{topic}{SEPARATOR}{queue}", [messages, 100 * messages, messages - 1, late])
+        found.queues.add(queue_key(topic, queue), [messages, 100 * messages, messages - 1, late])
         found.messages += messages
         found.bytes += 100 * messages
     for time in times:

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute
 
+from flintmq.cluster.member import ONLY
 from flintmq.spark.jobs.stats.sketches import WIDTHS, Histogram, Numbers, Repeats, Series, Top
 
 pc: Any = pyarrow.compute  # its stubs know one array type a call
@@ -32,16 +33,16 @@ CELL_FOLDS = "++++>"  # messages, bytes, sum and number of latencies, largest la
 NO_LATENCY = -1
 
 
-def queue_key(topic: str, queue: int, broker: str | None = None) -> str:
-    """Return the name of a queue in the counts; `broker` is one of several."""
-    return f"{topic}{SEPARATOR}{queue}" if broker is None else f"{topic}{SEPARATOR}{broker}/{queue}"
+def queue_key(topic: str, queue: int, broker: str = ONLY) -> str:
+    """Return the name of a queue in the counts."""
+    return f"{topic}{SEPARATOR}{broker}/{queue}"
 
 
-def queue_of(key: str) -> tuple[str, int, str | None]:
+def queue_of(key: str) -> tuple[str, int, str]:
     """Return topic, queue id and broker of a queue_key."""
     topic, _, place = key.rpartition(SEPARATOR)
-    broker, many, queue = place.rpartition("/")
-    return topic, int(queue), broker if many else None
+    broker, _, queue = place.rpartition("/")
+    return topic, int(queue), broker
 
 
 class Values:
@@ -102,8 +103,8 @@ class Tally:
         parts: the summaries by name.
     """
 
-    def __init__(self, broker: str | None = None) -> None:
-        """Begin with nothing; `broker` names the queues of one of several stores."""
+    def __init__(self, broker: str = ONLY) -> None:
+        """Begin with nothing; `broker` is that of the queues."""
         self._broker = broker
         self.messages = self.bytes = self.ahead = self.undated = 0
         self.first: int | None = None

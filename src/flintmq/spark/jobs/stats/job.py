@@ -13,11 +13,11 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from flintmq.arrow.schema import SPARK_SCHEMA, narrow
-from flintmq.cluster.member import Member
-from flintmq.cluster.members import Stores, names_many, text_of
+from flintmq.cluster.member import ONLY, Member
+from flintmq.cluster.members import Stores
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
-from flintmq.lake.read.members import plans_of
+from flintmq.lake.read.members import plan_members
 from flintmq.lake.read.options import ReadOptions
 from flintmq.lake.read.scan import ScanPlan, scan_range
 from flintmq.lake.read.splits import LogRange, equal_ranges, split_count
@@ -27,7 +27,7 @@ from flintmq.spark.jobs.stats.page import MARK, page, templates_page
 from flintmq.spark.jobs.stats.statistics import Statistics, statistics
 from flintmq.spark.jobs.tasks import Progress, parallelism, run_tasks
 from flintmq.storage.full_disk import naming
-from flintmq.storage.store_url import absolute, effects_for, outside_store
+from flintmq.storage.store_url import effects_for, outside_store
 from flintmq.storage.whole_file import new_file
 from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.commitlog.predicate import Predicate
@@ -75,18 +75,16 @@ def stats(
         StoreError: a log file was deleted during the job (and fail_on_data_loss); or Spark gave up.
         OSError: the page cannot be written.
     """
-    many = names_many(root, config)
-    options = ReadOptions(
-        path=text_of(root) if many else absolute(str(root)),
-        stores=root if many else None,
+    options = ReadOptions.of_stores(
+        root,
+        config,
         predicate=Predicate(topics=None if topics is None else frozenset(topics), since=since, until=until),
         fail_on_data_loss=fail_on_data_loss,
         skip_option="--skip-damage",
         access=access,
-        config=config or StoreConfig(),
     )
     report = Report()
-    parts = [StoreCount(member, plan) for member, plan in plans_of(options, report)]
+    parts = [StoreCount(member, plan) for member, plan in plan_members(options, report)]
     for part in parts:
         if out is not None:
             check_target(out, part.plan.options.path, config)
@@ -99,14 +97,12 @@ def stats(
     for (part, _), answer in zip(tasks, answers, strict=True):
         part.count(answer["tally"])
         tally.merge(Tally.of(answer["tally"]))
-    lags = [lag for part in parts for lag in part.lags(tally, report)]
-    lags = merged(lags) if many else lags
+    lags = merged(lag for part in parts for lag in part.lags(tally, report))
     found = statistics(tally, [lag for lag in lags if topics is None or lag.topic in topics])
     found.store, found.live = options.path, any(part.is_live for part in parts)
-    if many:
-        found.brokers = [part.line() for part in parts]
-    else:
-        found.begin, found.end = parts[0].plan.begin, parts[0].plan.end
+    found.brokers = [part.line() for part in parts if part.member.broker]
+    spans = {part.member.broker: (part.plan.begin, part.plan.end) for part in parts}
+    found.begin, found.end = spans.get(ONLY, (0, 0))
     found.damages = sum(answer["damages"] for answer in answers)
     found.lost_bytes = sum(answer["lost_bytes"] for answer in answers)
     found.notes, found.note_texts = dict(report.note_counts), report.texts()
@@ -120,20 +116,15 @@ class StoreCount:
     """The part of the statistics that is of one store.
 
     Attributes:
-        member: the store among several; None for an only one.
+        member: the store.
         plan: the read of the store.
         messages, bytes: counted in it.
     """
 
-    member: Member | None
+    member: Member
     plan: ScanPlan
     messages: int = 0
     bytes: int = 0
-
-    @property
-    def broker(self) -> str | None:
-        """Name of the broker; None for an only store."""
-        return None if self.member is None else self.member.broker
 
     @property
     def is_live(self) -> bool:
@@ -157,14 +148,17 @@ class StoreCount:
         ends = tally.queues.rows
         read = self.plan.options
         return consumer_lag(
-            read.path, read.config, lambda topic, queue: _end(ends.get(queue_key(topic, queue, self.broker))), report
+            read.path,
+            read.config,
+            lambda topic, queue: _end(ends.get(queue_key(topic, queue, self.member.broker))),
+            report,
         )
 
     def line(self) -> dict[str, Any]:
         """Return the line of the table of brokers."""
         return {
-            "broker": self.broker, "store": self.plan.options.path, "live": self.is_live, "begin": self.plan.begin,
-            "end": self.plan.end, "messages": self.messages, "bytes": self.bytes,
+            **self.member.words, "live": self.is_live, "begin": self.plan.begin, "end": self.plan.end,
+            "messages": self.messages, "bytes": self.bytes,
         }  # fmt: skip
 
 
@@ -179,7 +173,7 @@ def count_task(task: tuple[StoreCount, LogRange]) -> dict[str, Any]:
         CorruptStoreError: the range has damage, and fail_on_data_loss is set.
     """
     store, part = task
-    report, tally = Report(), Tally(store.broker)
+    report, tally = Report(), Tally(store.member.broker)
     for batch in scan_range(store.plan, part, narrow(COLUMNS, SPARK_SCHEMA), report, BATCH_BYTES):
         tally.add(batch)
     return {"tally": tally.state(), "damages": report.damage_count, "lost_bytes": report.lost_bytes}

@@ -201,7 +201,7 @@ def _topics(tally: Tally) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
                 "bytes": size,
                 "share": round(messages / total[topic], 4),
                 "last_offset": last,
-                **({} if broker is None else {"broker": broker}),
+                **({"broker": broker} if broker else {}),
             }
         )
     return topics, hot
