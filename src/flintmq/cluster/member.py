@@ -11,6 +11,11 @@ ONLY = ""
 """The broker of an only store, which nobody named."""
 
 
+def broker_words(broker: str) -> dict[str, str]:
+    """Return the column that names a broker, and its value; an only store has none."""
+    return {"broker": broker} if broker else {}
+
+
 @dataclass(frozen=True, slots=True)
 class Member:
     """One store among several, or an only one.

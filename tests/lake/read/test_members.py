@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -13,7 +14,7 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 from flintmq import Message, MessageStore
 from flintmq.errors import UsageError
 from flintmq.lake.read import members
-from flintmq.lake.read.members import plan_members
+from flintmq.lake.read.members import AT_ONCE, of_each, plan_members
 from flintmq.lake.read.options import ReadOptions
 from flintmq.store.commitlog.report import Report
 from flintmq.store.read.known_topics import NOT_THERE
@@ -99,3 +100,29 @@ def test_each_store_may_have_something_to_say(data: Path, monkeypatch: pytest.Mo
 
     monkeypatch.setattr(members, "plan_scan", planned)
     assert [note.text for note in plan(data)[1].notes] == [str(data / "a"), str(data / "b")]
+
+
+def test_answers_are_in_the_order_of_the_items() -> None:
+    def slow_first(number: int) -> int:
+        time.sleep(0.05 * (number == 0))
+        return number * number
+
+    assert of_each(slow_first, range(20)) == [number * number for number in range(20)]
+    assert of_each(slow_first, []) == [] and of_each(slow_first, [3]) == [9]
+
+
+def test_the_first_error_is_raised_and_the_rest_is_not_begun() -> None:
+    begun = []
+
+    def failing(number: int) -> int:
+        begun.append(number)
+        if number == 1:
+            time.sleep(0.05)
+        if number in (1, 2):
+            raise ValueError(number)
+        time.sleep(0.05)
+        return number
+
+    with pytest.raises(ValueError, match="1"):
+        of_each(failing, range(50 * AT_ONCE))
+    assert len(begun) < 25 * AT_ONCE

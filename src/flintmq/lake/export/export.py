@@ -363,19 +363,20 @@ def check_log(
         UsageError: it was of another log, or the log was cut and written again since.
     """
     anchor, streamed = last.anchor, last.offsets is not None
+    whose, ways, of = "", "", ""
+    if broker:
+        whose, of = f"broker {short(broker)}: ", f" of broker {short(broker)}"
+        ways = "leave the broker out, or give its store the name of a new one, "
     why = "" if anchor is None else why_lost(log, anchor)
     if not why and not last.at_end and not streamed:
         why = _why_no_begin(log, last.end)
     if why:
-        whose = f"broker {short(broker)}: " if broker else ""
-        ways = "leave the broker out, or give its store the name of a new one, " if broker else ""
         raise UsageError(
             f"{root}: {whose}{why}; it is not the log of the table's last export, up to offset {last.end}: bring that "
             f"log back, {ways}or export into a new directory"
         )
     if report is None or last.end < log.files.min_offset:  # that loss is reported
         return
-    of = f" of broker {short(broker)}" if broker else ""
     if anchor is not None and log.has_expired(anchor):
         report.note(UNCHECKED, f"{root}: the record at the end of the last export{of} has expired: nothing else shows")
     elif not last.at_end and not streamed and last.end > log.files.min_offset:

@@ -8,6 +8,5 @@ asked           compares the topics, offsets and times of a read with the store
 splits          cuts a log into ranges at record starts
 scan            plans a read, and scans one range of it into batches
 members         plans a read of several stores
-each_store      plans several stores at the same time
 explode         turns the messages of inner batches into rows
 """

@@ -8,6 +8,8 @@ A topic, a queue or a time that one store does not have may be in another one: i
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import TypeVar
 
 from flintmq.cluster.member import ONLY, Member
 from flintmq.cluster.members import find_members, only_named
@@ -15,7 +17,6 @@ from flintmq.config.text import short
 from flintmq.errors import FlintError, UsageError
 from flintmq.lake.read.asked import go_on
 from flintmq.lake.read.broker_options import brokers_named
-from flintmq.lake.read.each_store import of_each
 from flintmq.lake.read.options import ReadOptions
 from flintmq.lake.read.scan import ScanPlan, plan_scan
 from flintmq.store.commitlog.anchor import KnownLog
@@ -23,6 +24,11 @@ from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.pushdown import Comparison
 from flintmq.store.commitlog.report import Report
 from flintmq.store.read.known_topics import NOT_THERE
+
+Item = TypeVar("Item")
+Answer = TypeVar("Answer")
+
+AT_ONCE = 4  # plans; one waits for its disk or server, and walks the last file of a log without the GIL
 
 
 def logs_of(plans: Iterable[tuple[Member, ScanPlan]]) -> dict[str, KnownLog]:
@@ -65,6 +71,18 @@ def plan_members(
             raise error
         report.note(NOT_THERE, text)
     return list(zip(wanted, plans, strict=True))
+
+
+def of_each(function: Callable[[Item], Answer], items: Sequence[Item]) -> list[Answer]:
+    """Call function(item) for each item, on threads, and return the answers in their order.
+
+    Raises:
+        The error of the first item, in this order, that has one; items that were not begun then are not begun.
+    """
+    if len(items) < 2:
+        return [function(item) for item in items]
+    with ThreadPoolExecutor(min(AT_ONCE, len(items)), "flintmq-plan") as pool:
+        return list(pool.map(function, items))
 
 
 def lacked_by_all(lacking: Sequence[Mapping[str, FlintError]]) -> Iterator[tuple[FlintError, str]]:

@@ -94,7 +94,9 @@ class StoresStream:
         Raises:
             As `initial`.
         """
-        return {**self.initial(), **offset} if self.options.read.many else offset
+        parts, there = self.by_broker(offset), self._look(check=True)
+        begins = {name: parts[name] if name in parts else stream.initial() for name, stream in there}
+        return self.offset_of({**begins, **parts})
 
     def selected(self, offset: Offset) -> Offset:
         """Return the part of an offset that is of queues which the options select."""

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
 
 from flintmq.cluster.member import Member
 from flintmq.errors import UsageError
@@ -25,7 +24,6 @@ class StreamOptions:
         max_offsets, max_bytes: of a micro-batch; None for no limit.
         min_offsets: of a micro-batch, unless max_delay_ms have passed since the last one.
         max_delay_ms: see min_offsets.
-        given: of several stores, all options with their right names.
     """
 
     read: ReadOptions
@@ -34,7 +32,6 @@ class StreamOptions:
     max_bytes: int | None = None
     min_offsets: int = 0
     max_delay_ms: int = 15 * 60_000
-    given: Mapping[str, str] = field(default_factory=dict)
 
     def of(self, member: Member) -> StreamOptions:
         """Return the options for one of the stores: its path, and where its broker begins.
@@ -42,8 +39,9 @@ class StreamOptions:
         Raises:
             UsageError: as `parse`.
         """
-        own = StreamOptions.parse(options_of_broker(self.given, member.broker, member.path)) if self.given else self
-        return replace(self, read=replace(self.read.at(member), since_of=own.read.since_of), start=own.start, given={})
+        given = self.read.given
+        own = StreamOptions.parse(options_of_broker(given, member.broker, member.path)) if given else self
+        return replace(self, read=replace(self.read.at(member), since_of=own.read.since_of), start=own.start)
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> StreamOptions:
@@ -67,16 +65,18 @@ class StreamOptions:
             raise UsageError(f"option minOffsetsPerTrigger ({least}) is larger than maxOffsetsPerTrigger ({most})")
         if "maxTriggerDelay" in given and not least:
             raise UsageError("option maxTriggerDelay has no effect without minOffsetsPerTrigger; give both")
-        shared: dict[str, Any] = {"given": dict(given)} if read.many else {}
-        return cls(
-            read=replace(read, predicate=predicate, **shared),
-            start=_start_of_each(given) if read.many else _start(given, read),
+        checked = cls(
+            read=replace(read, predicate=predicate),
             max_offsets=most,
             max_bytes=options_of_limits["maxBytesPerTrigger"],
             min_offsets=least,
             max_delay_ms=duration_ms(given, "maxTriggerDelay", "15m"),
-            **shared,
         )
+        if not read.many:
+            return replace(checked, start=_start(given, read))
+        for broker in sorted(brokers_named(given)):
+            cls.parse(options_of_broker(given, broker, ANY_STORE))
+        return replace(checked, read=replace(checked.read, given=given))
 
 
 def _history_begins(given: Mapping[str, str]) -> None:
@@ -96,13 +96,6 @@ def is_stream(options: Mapping[str, str]) -> bool:
         return True
     text = given.get("startingOffsets", "earliest")
     return not any(name in given for name in BATCH_ONLY) and any(map(means_latest, (text, *texts_by_broker(text))))
-
-
-def _start_of_each(given: Mapping[str, str]) -> str:
-    """Check where the brokers begin; `StreamOptions.of` returns where each does."""
-    for broker in sorted(brokers_named(given)):
-        StreamOptions.parse(options_of_broker(given, broker, ANY_STORE))
-    return "earliest"
 
 
 def _start(given: Mapping[str, str], read: ReadOptions) -> str | int | dict[Queue, int]:

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from flintmq.arrow.schema import FIRST_COLUMNS, SPARK_SCHEMA, member_columns
-from flintmq.cluster.member import ONLY
+from flintmq.cluster.member import ONLY, broker_words
 from flintmq.config.s3 import S3Options
 from flintmq.errors import FlintError, StoreAccessError, UsageError
 from flintmq.lake.files.table_folder import BucketFolder, TableFolder, folder_at
@@ -402,17 +402,12 @@ def _of_file(
         return None
     with readable(path, table.s3) as source, pq.ParquetFile(source, metadata=footer) as file:
         known = set(file.schema_arrow.names)
-        wanted = {*schema.names, "physical_offset", *_named(broker)}
+        wanted = {*schema.names, "physical_offset", *broker_words(broker)}
         rows = file.read_row_groups(groups, sorted(wanted & known), use_threads=False)
     mask = _within(rows["physical_offset"], begin, end)
-    for column, value in _named(broker).items():
+    for column, value in broker_words(broker).items():
         mask = pc.and_(mask, pc.equal(rows[column].cast(pa.string()), pa.scalar(value)))
     return fitted(rows, schema).filter(mask)
-
-
-def _named(broker: str) -> dict[str, str]:
-    """Return the column that names the broker of a row; a table of an only store has none."""
-    return {"broker": broker} if broker else {}
 
 
 def _batches(table: TableVersion, path: str, names: Sequence[str], predicate: Predicate) -> Iterator[pa.RecordBatch]:
@@ -507,7 +502,7 @@ class _Snapshot:
         """
         from pyiceberg import expressions
 
-        if lacking := [name for name in ("physical_offset", *_named(broker)) if name not in self._known]:
+        if lacking := [name for name in ("physical_offset", *broker_words(broker)) if name not in self._known]:
             raise _lacks(f"{self._version.root}: the table", lacking, "iceberg")
 
         made: Any = expressions
@@ -515,7 +510,7 @@ class _Snapshot:
         for part in (
             None if begin is None else made.GreaterThanOrEqual("physical_offset", begin),
             None if end is None else made.LessThan("physical_offset", end),
-            *(made.EqualTo(column, value) for column, value in _named(broker).items()),
+            *(made.EqualTo(column, value) for column, value in broker_words(broker).items()),
         ):
             wanted = wanted if part is None else made.And(wanted, part)
         from pyiceberg.io.pyarrow import ArrowScan

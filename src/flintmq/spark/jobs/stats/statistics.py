@@ -8,6 +8,7 @@ from collections import defaultdict
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from flintmq.cluster.member import broker_words
 from flintmq.config.text import DAY_MS
 from flintmq.spark.jobs.stats.accumulate import SEPARATOR, Tally, Values, queue_of
 from flintmq.spark.jobs.stats.lag import Lag
@@ -201,7 +202,7 @@ def _topics(tally: Tally) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
                 "bytes": size,
                 "share": round(messages / total[topic], 4),
                 "last_offset": last,
-                **({"broker": broker} if broker else {}),
+                **broker_words(broker),
             }
         )
     return topics, hot
