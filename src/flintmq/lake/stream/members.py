@@ -1,11 +1,11 @@
 """Streams stores as one: a StoreStream for each broker, and one offset of all.
 
 The offset of an only store is that of its StoreStream, `{"Orders/0": 185}`. That of several names the brokers:
-`{"broker-a": {"Orders/0": 185}, "broker-b": {"Orders/0": 90}}`. What names the stores is
-looked at again for each micro-batch. A broker that comes is taken up at its first message: one offset contains its
-begin, and the next one what was read of it. A broker that goes keeps its offset, and goes on there when it returns. Of
-a master and its slaves the one is read whose log goes further, so the store of a broker may change; the anchor in its
-offset shows whether that is the same log.
+`{"broker-a": {"Orders/0": 185}, "broker-b": {"Orders/0": 90}}`. What names the stores is looked at again for each
+micro-batch. A broker that comes is taken up at its first message: one offset contains its begin, and the next one what
+was read of it. A broker that goes keeps its offset, and goes on there when it returns. Of a master and its slaves the
+one is read whose log goes further, so the store of a broker may change; the anchor in its offset shows whether that is
+the same log.
 """
 
 from __future__ import annotations
