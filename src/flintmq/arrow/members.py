@@ -15,7 +15,7 @@ from flintmq.storage.store_url import is_utf8
 
 
 class MemberColumns:
-    """Adds the columns that name a member to batches of its rows; to those of an only store none.
+    """Adds the columns that name a member to batches of its rows; an only store has none.
 
     Args:
         schema: the columns wanted, from flintmq.arrow.schema.

@@ -72,12 +72,12 @@ _MANY = {
 
 
 def of_many(schema: pa.Schema, many: bool) -> pa.Schema:
-    """Return SCHEMA or one of its kin for rows of stores; of several (`many`) with their columns broker and store."""
+    """Return SCHEMA or one of its kin; for many stores with the columns broker and store."""
     return _MANY[schema] if many else schema
 
 
 def member_columns(many: bool) -> list[str]:
-    """Return the names of the columns that rows of several stores have besides those of an only one."""
+    """Return the names of the columns that rows of several stores have in addition."""
     return of_many(SCHEMA, many).names[len(SCHEMA) :]
 
 

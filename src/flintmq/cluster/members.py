@@ -75,11 +75,12 @@ def find_members(
     slaves: bool = False,
     report: Report | None = None,
 ) -> tuple[Member, ...]:
-    """Find the stores that a list, a pattern or a manifest names; a single path is that of an only store, as given.
+    """Find the stores that a list, a pattern or a manifest names, or a single path: an only one.
 
-    Of a master and its slaves, which have one broker name, the store counts whose log goes further. A directory that a
-    pattern matches and that is no store is left out, and noted: an unmounted disk looks like that. So is a directory
-    that another name, such as a link, has named before: its rows would come twice.
+    An only store has its path as given, and is not looked for. Of a master and its slaves, which have one broker name,
+    the store counts whose log goes further. A directory that a pattern matches and that is no store is left out, and
+    noted: an unmounted disk looks like that. So is a directory that another name, such as a link, has named before: its
+    rows would come twice.
 
     Args:
         given: what the user gave.

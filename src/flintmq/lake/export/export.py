@@ -388,7 +388,7 @@ def check_log(
 
 
 def check_logs(root: object, last: Manifest, logs: Mapping[str, KnownLog], report: Report) -> None:
-    """Check that stores are those of the last export: by `check_log` each, then by `check_renamed`.
+    """Check that stores are those of the last export, as `check_log` and `check_renamed` do.
 
     Raises:
         UsageError: as these two.

@@ -157,7 +157,7 @@ class Manifest:
 
     @property
     def stores(self) -> Mapping[str, StoreProgress]:
-        """The progress of each broker of which something was exported; that of an only store by ONLY."""
+        """The progress of each broker of which something was exported, ONLY that of an only store."""
         if self.members is not None:
             return self.members
         return {ONLY: StoreProgress(self.begin, self.end, self.anchor, self.offsets, self.at_end)}
