@@ -15,6 +15,7 @@ from tests.compat.stores import GOLDEN_NAMES
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
 
+from flintmq.cluster.member import ONLY
 from flintmq.lake.read.offsets import MARKS, flat
 from flintmq.lake.stream import reader
 from flintmq.lake.stream.anchor import marks
@@ -313,9 +314,10 @@ def test_what_a_micro_batch_ends_with_is_not_parsed_again(writer, monkeypatch):
     query = Query(writer.path, columns="body")
     next(query.bites())
     monkeypatch.setattr("flintmq.lake.stream.reader.parse_flat", None)
-    query.reader.stream._names.clear()
+    _, stream = query.reader.stream._streams[ONLY]
+    stream._names.clear()
     writer.put_all(20)
     assert len(next(query.bites())) == 20
-    assert flat(query.reader.stream._parse(query.offset)[0]) == {
+    assert flat(stream._parse(query.offset)[0]) == {
         name: number for name, number in query.offset.items() if not name.startswith("@")
     }
