@@ -42,9 +42,9 @@ def test_what_is_refused(golden, options, complaint):
         queues(golden("basic").path, **options)
 
 
-def test_it_is_told_what_is_read(golden, capsys):
+def test_it_is_told_what_is_read(golden, caplog):
     partitions(golden("basic").path, subscribe="Orders", verbose="true")
-    assert capsys.readouterr().err.endswith("; records with topic in ('Orders')\n")
+    assert caplog.messages[-1].endswith("; records with topic in ('Orders')")
 
 
 def test_errors_bring_one_frame(golden):

@@ -29,13 +29,13 @@ def test_new_queues_and_topics_are_found(writer):
     assert sorted(numbers(got)) == list(range(200))
 
 
-def test_a_topic_that_is_not_there_yet_is_told(golden, writer, capsys):
+def test_a_topic_that_is_not_there_yet_is_told(golden, writer, caplog):
     """A stream waits for it, an export of a misspelled topic likewise: whoever starts it is told."""
     Query(golden("basic").path, subscribe="Order,Orders")
-    (line,) = capsys.readouterr().err.splitlines()
+    (line,) = caplog.messages
     assert "the store has no topic 'Order'; did you mean 'Orders'?; it is read once it exists" in line
     query = Query(writer.path, columns="body", subscribe="Later,Never")
-    assert "(and 1 other topics)" in capsys.readouterr().err
+    assert "(and 1 other topics)" in caplog.text
     writer.put_all(5, ["Later"])
     assert sorted(numbers(row for bite in query.bites() for row in bite)) == list(range(5))
 

@@ -90,16 +90,17 @@ def test_no_task_has_more_records(golden):
     assert max(counts) <= 130 and sum(counts) == len(in_queues(store.live)) and len(counts) < 40
 
 
-def test_times_that_nothing_was_stored_at(golden, capsys):
+def test_times_that_nothing_was_stored_at(golden, caplog):
     store = golden("basic")
     by_queue = {"assign": '{"Orders": [1]}', "startingOffsetsByTimestamp": '{"Orders": {"1": 99999999999999}}'}
     for options in ({"startingTimestamp": 10**14}, by_queue):
         with pytest.raises(StoreError, match="nothing was stored at"):
             Query(store.path, **options)
         assert list(Query(store.path, **options, startingOffsetsByTimestampStrategy="latest").bites()) == []
-        assert not capsys.readouterr().err
+        assert not caplog.records
         assert list(Query(store.path, **options, failOnDataLoss="false").bites()) == []
-        assert "nothing was stored at" in capsys.readouterr().err
+        assert "nothing was stored at" in caplog.text
+        caplog.clear()
     with pytest.raises(UsageError, match="startingOffsetsByTimestamp: the store has no queue 9 of topic 'Orders'"):
         Query(store.path, startingOffsetsByTimestamp='{"Orders": {"9": 1700000000000}}')
 
@@ -221,7 +222,7 @@ def expire(path, count):
     return int(sorted((path / "commitlog").iterdir())[0].name)
 
 
-def test_retention_overtook_the_reader(golden, tmp_path, capsys):
+def test_retention_overtook_the_reader(golden, tmp_path, caplog):
     store = golden("basic")
     path = store.copy(tmp_path)
     query = Query(path, subscribe="Orders", maxOffsetsPerTrigger=10)
@@ -237,7 +238,7 @@ def test_retention_overtook_the_reader(golden, tmp_path, capsys):
     orders = in_queues(row for row in store.rows if row["topic"] == "Orders")
     assert sorted(rest) == [offset for offset in orders if offset >= first]
     assert orders[: len(got)] == [row["physical_offset"] for row in got]
-    told = [line for line in capsys.readouterr().err.splitlines() if "expired" in line]
+    told = [line for line in caplog.messages if "expired" in line]
     assert len(told) == 1, "one line for all four queues"
     assert "have expired and were not read" in told[0] and told[0].endswith("(now going on); and 3 more losses")
 

@@ -86,7 +86,7 @@ def test_decompression(golden, mode, tmp_path):
     assert {0x101, 0x201, 0x301} <= kinds and len(kinds) >= 4
 
 
-def test_a_topic_that_is_misspelled(golden, mode, tmp_path, capsys):
+def test_a_topic_that_is_misspelled(golden, mode, tmp_path, caplog):
     """Once: refused, and nothing is made. As a stream the topic may come yet: told, and the target has no rows."""
     store = golden("basic")
     config = StoreConfig.from_keys(store.config)
@@ -96,7 +96,7 @@ def test_a_topic_that_is_misspelled(golden, mode, tmp_path, capsys):
         assert not (tmp_path / "out").exists()
     else:
         run(mode, store.path, tmp_path / "out", config, topics=["Ordres"])
-        assert "no topic 'Ordres'" in capsys.readouterr().err
+        assert "no topic 'Ordres'" in caplog.text
         assert [pq.read_metadata(path).num_rows for path in (tmp_path / "out").rglob("*.parquet")] == [0]
 
 
