@@ -116,7 +116,7 @@ class Around:
         self.places: list[tuple[bytes, int]] = []
         self.flushes, self.new, self.disk = True, [], Still()
         self.delay: Any = SimpleNamespace(deliver_once=lambda: False)
-        self.retention: Any = SimpleNamespace(clean_once=lambda: False)
+        self.retention: Any = SimpleNamespace(clean_once=lambda: False, root=str(root))
         config = StoreConfig().with_keys(keys)
         self.keeping = Housekeeping(
             config,
