@@ -70,6 +70,19 @@ def test_a_topic_that_is_gone(store: Path) -> None:
     assert (counts(found), found.equal, found.waiting, found.unqueued) == ({}, True, 0, 0)
 
 
+def test_a_topic_that_was_made_again_and_has_no_message_yet(store: Path) -> None:
+    """RocketMQ makes the first file of a queue when somebody asks for a message of it."""
+    queue = store / "consumequeue" / "T"
+    put(store, "Other", 2)
+    shutil.rmtree(queue)
+    carried_on(store)  # the stream forgets the queue
+    (queue / "0").mkdir(parents=True)
+    (queue / "0" / f"{0:020d}").write_bytes(bytes(6_000_000))
+    found = compared(store)
+    assert (found.messages, found.rows) == (READ + 5,) * 2
+    assert (counts(found), found.equal, found.waiting, found.unqueued) == ({}, True, 0, 0)
+
+
 def test_what_no_stream_came_to_is_in_no_queue(store: Path) -> None:
     """Five messages were put after the last export, before the topic was deleted."""
     put(store, "T", 5)

@@ -257,7 +257,7 @@ def _tasks(
 
 
 def _begins(plan: ScanPlan) -> dict[QueueName, int]:
-    """Return the log offset of the first message of each queue of a store.
+    """Return the log offset of the first message of each queue of a store that has messages.
 
     What lies before is of an earlier queue of that name, whose topic was deleted: no unit leads to it, and its queue
     offset says nothing of the queue that there is now.
@@ -265,8 +265,10 @@ def _begins(plan: ScanPlan) -> dict[QueueName, int]:
     lookup = QueueLookup(Snapshot.open(plan.options.path, plan.options.config))
     begins = dict.fromkeys(lookup.without_files, 0)  # its files are lost: damage, no deletion
     for name in lookup.names():
-        first = lookup.message(name, lookup.bounds(name).min)
-        begins[name] = 0 if first is None else first.physical_offset
+        bounds = lookup.bounds(name)
+        if bounds.min < bounds.max:
+            first = lookup.message(name, bounds.min)
+            begins[name] = 0 if first is None else first.physical_offset
     return begins
 
 
