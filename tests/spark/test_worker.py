@@ -10,6 +10,7 @@ import pytest
 
 import flintmq.spark
 from flintmq.lake.history.history import History
+from flintmq.lake.read import members
 from flintmq.spark.history import HistoryReader
 from flintmq.spark.source import BatchReader
 from flintmq.spark.worker import expect_hanging_up
@@ -81,7 +82,7 @@ def test_a_plan_tells_notes_of_one_kind_in_one_line(reader, caplog, monkeypatch)
         given.note(LOST, "store b is left out")
         return []
 
-    monkeypatch.setattr(BatchReader, "_plans", lambda self, given: plan(given))
+    monkeypatch.setattr(members, "plan_members", lambda options, report, *_: plan(report))
     monkeypatch.setattr(History, "of_options", lambda options: SimpleNamespace(tasks=plan))
     one = reader.__new__(reader)
     one.options = SimpleNamespace(least_splits=1)
