@@ -17,7 +17,8 @@ import pytest
 from flintmq.errors import ReplicationError
 from flintmq.ha import metadata, name_server
 from flintmq.ha.registration import Registration
-from flintmq.remoting.client import ROCKETMQ, RemotingClient, RemotingFrame, decode_frame, encode_frame
+from flintmq.remoting.client import RemotingClient
+from flintmq.remoting.frames import ROCKETMQ, RemotingFrame, decode_frame, encode_frame
 from flintmq.store.layout.config_reader import read_config
 from flintmq.store.view import open_store
 from tests.compat.replication import GoldenMaster
