@@ -62,6 +62,20 @@ def test_every_link_within_the_page_leads_somewhere() -> None:
     assert links and set(links) <= headings
 
 
+def test_links_to_the_keys_of_json_lead_somewhere() -> None:
+    headings = {
+        re.sub(r"[^a-z -]", "", line.lower()).replace(" ", "-") for line in re.findall(r"(?m)^## (.*)", JSON_PAGE)
+    }
+    links = re.findall(r"\]\(json\.md#([^)]+)\)", PAGE)
+    assert len(links) > 20 and set(links) <= headings
+
+
+def test_what_no_other_page_tells_is_told_in_full() -> None:
+    of = {part.partition("\n")[0]: " ".join(part.split()) for part in PAGE.split("### flintmq ")[1:]}
+    assert "Prints everything unless limited" in of["scan"] and "More: " not in of["scan"]
+    assert "exit code 1 if they contradict" in of["verify"] and "More: [verify](verify.md)." in of["verify"]
+
+
 def parameters() -> list[object]:
     """The examples; of each Spark job only the first, since each makes a session of its own."""
     jobs = [line for line in EXAMPLES if line.startswith("flintmq spark ")][::2]

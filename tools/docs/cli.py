@@ -1,42 +1,43 @@
 """Writes docs/operations/cli.md from the commands: `python -m tools.docs.cli --write`.
 
-`--check` compares the page for tests. The page cannot drift: synopsis, options and examples come from the declarations
-that parse the command line, the exit codes from the error classes.
+`--check` compares the page for tests. The page says what each command is for, and where its own page and its JSON are
+described; options are in `flintmq COMMAND --help` alone. It cannot drift: purpose, exit codes and examples come from
+the declarations that parse the command line, the table of exit codes from the error classes, links from what is there.
 """
 
 from __future__ import annotations
 
+import re
 import sys
 import textwrap
-from collections import Counter
 from collections.abc import Iterator
 from importlib import import_module
 from pathlib import Path
 
-from flintmq.cli.declare import REQUIRED, Parameter, parameters
 from flintmq.cli.help_topics import TIMES, exit_code_rows
 from flintmq.cli.names import COMMANDS
 from flintmq.cli.parser import load, paragraphs, synopsis
 
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = Path("docs/operations/cli.md")
 
 INTRODUCTION = """\
 # The command `flintmq`
 
-Made from the commands by `python -m tools.docs.cli --write`; do not edit. The output of `--json` is described in
-[json.md](json.md).
-
-    pip install flintmq
+Made from the commands by `python -m tools.docs.cli --write`; do not edit. **`flintmq COMMAND --help` has all options of
+a command**, and more about it.
 
 Only `put`, `recover`, `salvage --in-place`, `follow`, `spark dispatch`, `spark sink --forget` and `spark replay` write
 to an existing store. The other commands take no lock of a broker, and need none to be stopped. `STORE` is the directory
 that holds `commitlog/`: a broker's `storePathRootDir`, a copy of it, or a directory with only `commitlog/` in it.
+Commands that read take a [URL](object-storage.md) too; those with `STORE...` take several stores, a pattern or a
+manifest ([scale](../spark/scale.md)).
 
 File sizes come from the existing files, else RocketMQ's defaults hold. `--set KEY=VALUE` gives settings that the files
 do not record, with the names of `broker.conf`.
 
 Text from a store is escaped: control characters, bidi controls and bytes that are no UTF-8 appear as `\\x1b`,
-`\\u202e`, `\\xff`. With `--json` every line is ASCII and has the exact values.
+`\\u202e`, `\\xff`. With `--json` every line is ASCII and has the exact values ([json.md](json.md)).
 
 {times}
 
@@ -45,25 +46,23 @@ turns them off. A closed pipe (`flintmq scan ... | head`) is no error; a stdout 
 ends a command before it does anything. An error is one line on stderr, with `--json` a JSON object; `FLINTMQ_DEBUG=1`
 adds the traceback.
 
-`scan` and `sql` keep [zone maps](../internals/format/zone-map.md) of logs of 64 MiB and more in the user's cache, some
-two thousandths of the log, so that the next question for a topic, a time or a key reads only the parts that may hold an
-answer. Damage in a part that is not read is not reported: `verify` looks for it. `FLINTMQ_ZONE_MAPS=off` turns them
-off; `rm -r ~/.cache/flintmq/zones` removes them.
+`scan` and `sql` keep [zone maps](../internals/format/zone-map.md) of logs of 64 MiB and more in
+`~/.cache/flintmq/zones`, and skip parts of the log that cannot hold an answer. Damage in a part that is not read is not
+reported: `verify` looks for it. `FLINTMQ_ZONE_MAPS=off` turns them off.
 
-Ctrl-C, SIGTERM (systemd, `docker stop`, `timeout`) and SIGHUP end a command in the same way: unfinished work is
-removed, and the exit code is 130, 143 or 129. After `kill -9` a hidden directory may stay beside the target
-(`.NAME.flintmq-copy`, `.NAME.flintmq-salvage`, `NAME/.flintmq-rebuild`); the next run with the same target removes it.
-Numbers are written in digits alone; those beyond 64 bits count as the largest of 64 bits, but for the place that `get`
-reads. An empty value (of a variable that is not set) and a second value of an option that has one are refused. Topics,
-tags, keys and SQL are UTF-8 in any locale.
+Ctrl-C, SIGTERM and SIGHUP end a command in the same way: unfinished work is removed, and the exit code is 130, 143 or
+129. After `kill -9` a hidden directory may stay beside the target (`.NAME.flintmq-copy`, `.NAME.flintmq-salvage`,
+`NAME/.flintmq-rebuild`); the next run with the same target removes it. Numbers are written in digits alone; those
+beyond 64 bits count as the largest of 64 bits, but for the place that `get` reads. An empty value (of a variable that
+is not set) and a second value of an option that has one are refused.
 
-Completion by the Tab key of commands, options, their values, and topics of the store on the line, in bash, zsh or fish:
-put this into the shell's start-up file.
+The Tab key completes commands, options, their values, and topics of the store on the line, in bash, zsh or fish, with
+this line in the shell's start-up file:
 
     eval "$(flintmq completion bash)"
 """
 TEMPLATES = """\
-Fields of `--format` are the names of the schema in braces. A field may name its format:
+Fields of `--format`, of `tail` too, are the names of the schema in braces. A field may name its format:
 
 | field | value |
 |---|---|
@@ -79,69 +78,50 @@ Fields of `--format` are the names of the schema in braces. A field may name its
 """
 
 
-FOUND = (
-    "`verify` found defects (notes alone are 0).",
-    "`--skip-damage` skipped damage.",
-    "`--decompress` met bodies that cannot be decompressed; they are shown as stored.",
-    "`doctor` found something that must be repaired.",
-)
-"""Reasons for exit code 1 without an error."""
 WIDTH = 120
-SHARED = 4  # an option of at least this many commands is listed once
+PLACES = ("docs/operations", "docs/spark", "docs/guide")
+"""Where a command may have a page of its own; the first one with its name is it."""
 
 
 def page() -> str:
     """Return the whole of docs/operations/cli.md."""
-    parts = [INTRODUCTION.replace("{times}", TIMES), "## Commands\n", *_contents(), ""]
-    shared = _shared()
-    parts += ["## Options of many commands\n", "| argument or option | meaning |", "|---|---|", *shared, ""]
+    parts = [INTRODUCTION.replace("{times}", TIMES), "## Commands\n"]
+    links = (f"[{name}](#flintmq-{name.replace(' ', '-')})" for name in COMMANDS)
+    parts += [textwrap.fill(" · ".join(links), WIDTH, break_on_hyphens=False) + "\n"]
     for name in COMMANDS:
-        parts += [*_section(name, shared), *([TEMPLATES] if name == "scan" else [])]
+        parts += [*_section(name), *([TEMPLATES] if name == "scan" else [])]
     parts += ["## Exit codes\n", "| code | error | meaning |", "|---|---|---|", *exit_code_rows(), ""]
     return "\n".join(parts)
 
 
-def _contents() -> Iterator[str]:
-    yield "| command | purpose |"
-    yield "|---|---|"
-    for name in COMMANDS:
-        link = f"flintmq-{name.replace(' ', '-')}"
-        yield f"| [`flintmq {name}`](#{link}) | {paragraphs(load(name))[0]} |"
-
-
-def _shared() -> list[str]:
-    """Return the rows of arguments and options that at least SHARED commands have."""
-    counts = Counter(_row(one) for name in COMMANDS for one in parameters(load(name)))
-    return [row for row, count in counts.items() if count >= SHARED]
-
-
-def _section(name: str, shared: list[str]) -> Iterator[str]:
+def _section(name: str) -> Iterator[str]:
+    """Yield what a command is for; all of its text if no page tells more, else what it says of exit codes."""
     command = load(name)
     yield f"### flintmq {name}\n"
-    yield f"    {synopsis(name, command)}\n"
-    for paragraph in paragraphs(command):
-        yield textwrap.fill(paragraph, WIDTH) + "\n"
-    rows = [_row(one) for one in parameters(command)]
-    own = [row for row in rows if row not in shared]
-    if own:
-        yield from ["| argument or option | meaning |", "|---|---|", *own, ""]
-    also = ", ".join(row.split(" | ")[0].removeprefix("| ") for row in rows if row in shared)
-    if also:
-        yield f"{'Also' if own else 'Options'}: {also} ([above](#options-of-many-commands)).\n"
-    yield "Examples:\n"
+    purpose, *texts = paragraphs(command)
+    sentences = [line for text in texts for line in re.split(r"(?<=\.) (?=[A-Z-])", text)]
+    if home := _home(name):
+        sentences = [line for line in sentences if "exit code" in line.lower()]
+    links = [f"More: [{Path(home).stem}]({home.replace('docs/operations/', '').replace('docs/', '../')})."] * bool(home)
+    yield textwrap.fill(" ".join([purpose, *sentences, *links, *_json(name)]), WIDTH, break_on_hyphens=False) + "\n"
     lines = import_module(command.__module__).EPILOG.splitlines()
-    yield "\n".join(f"    {line.strip()}" for line in lines if line.startswith("  flintmq ")) + "\n"
+    examples = [line.strip() for line in lines if line.startswith("  flintmq ")]
+    yield "\n".join(f"    {line}" for line in [synopsis(name, command), *examples]) + "\n"
 
 
-def _row(one: Parameter) -> str:
-    """Return the line of a table about a parameter."""
-    declared = one.declared
-    if not declared.names:
-        return f"| `{declared.metavar}` | {declared.help} |"
-    names = ", ".join(f"`{name} {declared.metavar}`".replace(" `", "`") for name in declared.names)
-    default = f" Default: `{one.usual}`." if one.usual else ""
-    required = " Required." if one.default is REQUIRED else ""
-    return f"| {names} | {declared.help.replace('|', chr(92) + '|')}{default}{required} |"
+def _home(name: str) -> str:
+    """Return the page about a command; empty if there is none."""
+    folders = ("docs/spark", *PLACES) if name.startswith("spark ") else PLACES
+    homes = [f"{folder}/{name.removeprefix('spark ').partition(' ')[0]}.md" for folder in folders]
+    return next((path for path in homes if (ROOT / path).is_file()), "")
+
+
+def _json(name: str) -> Iterator[str]:
+    """Yield the link to the keys of a command's JSON, if the page of them has some."""
+    headings = re.findall(r"^## (.*)$", (ROOT / "docs/operations/json.md").read_text(encoding="utf-8"), re.MULTILINE)
+    names = (name, name.removeprefix("spark "), f"spark {name}")
+    if of := [heading for known in names for heading in headings if f"`{known}`" in heading]:
+        yield f"[JSON](json.md#{re.sub(r'[^a-z -]', '', of[0].lower()).replace(' ', '-')})."
 
 
 def main(words: list[str]) -> int:

@@ -28,7 +28,7 @@ def help_text(topic: str) -> str | None:
 flintmq help times         the format of times
 flintmq help COMMAND       the same as flintmq COMMAND --help
 
-The full reference, and the findings of verify (verify.md): {PAGES}/cli.md"""
+All commands, and the findings of verify (verify.md): {PAGES}/cli.md"""
     if topic == "exit-codes":
         rows = [[cell.strip().strip("`") for cell in row.split("|")[1:4]] for row in exit_code_rows()]
         width = max(len(name) for _, name, _ in rows)

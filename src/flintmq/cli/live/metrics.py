@@ -36,7 +36,7 @@ def command(
     They have RocketMQ's names where it has them: lag of each group, messages that go next and are unread, the
     largest queue of each topic, begin and end of the log, damage. With --listen each request looks anew, at what
     changed since the last one, for 8 seconds at most; a store that is gone or does not answer has flintmq_store_up 0.
-    Without it the text is printed once, and a store that cannot be read also sets the exit code.
+    Without --listen the text is printed once, and a store that cannot be read also sets the exit code.
     """
     from flintmq.metrics.stores import StoresWatch
 
