@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import re
 import subprocess
@@ -103,3 +104,29 @@ def test_the_jobs_of_spark_are_public_names():
 
     assert [name for name in flintmq.spark.__all__ if not callable(getattr(flintmq.spark, name))] == []
     assert {"dispatch", "export", "rebuild", "replay", "stats", "verify"} <= set(flintmq.spark.__all__)
+
+
+def documented(one: object) -> bool:
+    """Whether a name of ours says what it is: compiled and inherited ones say it, too."""
+    return bool((inspect.getdoc(one) or "").strip())
+
+
+@pytest.mark.parametrize("home", ["flintmq", "flintmq.ha", "flintmq.spark", "flintmq.testing"])
+def test_public_names_and_their_methods_are_documented(home: str):
+    """Docstrings are asked for here, not of private code."""
+    if home == "flintmq.spark":
+        pytest.importorskip("pyspark", reason="pyspark is not installed")
+    module, silent, found = importlib.import_module(home), [], 0
+    for name in getattr(module, "__all__", ()):
+        one = getattr(module, name)
+        if not getattr(one, "__module__", "").startswith("flintmq"):
+            continue
+        members = inspect.getmembers_static(one) if inspect.isclass(one) else []
+        for label, value in [(name, one), *((f"{name}.{member}", value) for member, value in members)]:
+            inner = label.rpartition(".")[2]
+            ours = inspect.isroutine(value) or inspect.isclass(value) or isinstance(value, property | classmethod)
+            if inner.startswith("_") or not ours:
+                continue
+            found += 1
+            silent += [] if documented(value) else [label]
+    assert silent == [] and found > 0

@@ -15,7 +15,6 @@ class ClusterTopic:
     """A topic on all brokers.
 
     Attributes:
-        brokers, queues, messages: their numbers.
         largest: messages of its largest queue on any broker.
     """
 
@@ -32,8 +31,6 @@ class ClusterGroup:
 
     Attributes:
         name: of the group; None for topics for which no group has an offset.
-        brokers: brokers where it has committed an offset.
-        lag: messages that it has not consumed.
         oldest_ms: store time of the oldest of them; None if there are none, or if it cannot be read.
         goes: of them, those that the next deletion of each broker removes.
     """

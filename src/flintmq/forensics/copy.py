@@ -81,7 +81,6 @@ class Copied:
     damages: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields as a dictionary, for JSON."""
         return asdict(self)
 
 
@@ -178,9 +177,6 @@ def _wanted(salvage: Salvage, predicate: Predicate) -> Salvaged:
     """Run the salvage of the wanted messages.
 
     Topics are looked for afterwards: a log alone names them only in its records.
-
-    Raises:
-        MessageNotFoundError: nothing was found of a wanted topic, and the store has none of its name.
     """
     done = salvage.run()
     missing = (predicate.topics or frozenset()) - {topic for topic, _ in salvage.queues.maps}
@@ -235,13 +231,11 @@ class _Halves:
         self._progress, self._total = progress, 0
 
     def first(self, done: int, total: int) -> None:
-        """Report bytes of log copied."""
         self._total = total
         if self._progress is not None:
             self._progress(done, 2 * total)
 
     def second(self, done: int, total: int) -> None:
-        """Report bytes of files put."""
         if self._progress is not None and total:
             self._progress(self._total + self._total * done // total, 2 * self._total)
 

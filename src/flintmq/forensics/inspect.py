@@ -46,7 +46,6 @@ class Folder:
     """The files of one kind.
 
     Attributes:
-        files: number of files.
         bytes: their sizes; sparse files count in full.
         on_disk: bytes that the disk allocates for them; None on object storage.
     """
@@ -62,9 +61,6 @@ class LogSummary:
     """The commit log.
 
     Attributes:
-        directories: the directories of its files.
-        files: number of files.
-        file_size: bytes of one.
         begin, end: log offsets of the first byte and after the last record.
         ending: the reason why the log ends there (the names of end_of_log.Verdict, in lower case).
         first_time, last_time: store time in ms of the first and the last record; None without records.
@@ -97,10 +93,7 @@ class TopicSummary:
     """One topic, configured or only found in the store.
 
     Attributes:
-        type: SimpleCQ or BatchCQ.
         configured: whether topics.json has it; None if there is no topics.json.
-        messages: messages of all queues.
-        queues: ordered by queue id.
     """
 
     name: str
@@ -115,7 +108,6 @@ class OffsetSummary:
     """Progress of a group, or of the delivery of a delay level, in one queue.
 
     Attributes:
-        offset: next queue offset to consume.
         max_offset: queue offset after the last message.
         lag: messages still to consume.
     """
@@ -155,10 +147,7 @@ class TimerSummary:
     """The state of the timer store.
 
     Attributes:
-        log_files: number of files of the timer log.
-        log_flushed_position: bytes of the timer log that are on disk.
         last_read_time: time in ms up to which messages were delivered.
-        queue_offset: next queue offset to read of the timer topic.
     """
 
     log_files: int
@@ -174,7 +163,6 @@ class CopySummary:
     Attributes:
         master: address of the master's replication port.
         promotable: who carries on here goes on at the offsets at which the master would.
-        lacks: why that is not so, or not known; None if it is.
     """
 
     master: str
@@ -197,11 +185,8 @@ class Inspection:
     Attributes:
         clean: whether the store stopped cleanly (no `abort`).
         live: whether a process is writing it now.
-        folders: files by kind.
-        messages: messages of all topics.
         delays: delay levels and the messages still to be delivered; `queue_id` is the level - 1.
         checkpoint: its six numbers; None without a usable file.
-        timer: None without a timer store.
         undelivered: messages that nobody delivers, by kind; each has a note too.
         copy: None if the store is no copy, or was opened as a master since.
     """
@@ -234,24 +219,13 @@ def inspect(
     """Summarize the content of a store.
 
     Args:
-        root: the store's directory.
-        config: RocketMQ's keys for settings that the files do not record.
         effects: the disk; None chooses it by the path.
-
-    Raises:
-        NotAStoreError: root is no store.
-        UnsupportedFormatError: the log is a DLedger log.
-        StoreAccessError: the root, a directory or a file of the log may not be read.
     """
     return _Inspector(QueueLookup(Snapshot.open(root, config, effects))).run()
 
 
 def inspect_messages(lookup: QueueLookup) -> Inspection:
-    """Summarize log, topics and groups of an open store; not its files, index and timer.
-
-    Raises:
-        StoreAccessError: a directory or a file of the log may not be read.
-    """
+    """Summarize log, topics and groups of an open store; not its files, index and timer."""
     return _Inspector(lookup).run(files=False)
 
 

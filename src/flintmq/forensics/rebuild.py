@@ -47,10 +47,6 @@ class Rebuilt:
     """The result of a rebuild.
 
     Attributes:
-        records, units, keys: records read, queue units and index items that the files have.
-        queues: number of queues.
-        index_files: number of index files.
-        log_bytes: bytes of log read.
         notes: counts by code (repeats, holes, queues begun again, tails).
     """
 
@@ -63,7 +59,6 @@ class Rebuilt:
     notes: dict[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields as a dictionary, for JSON."""
         return asdict(self)
 
 
@@ -72,12 +67,7 @@ class RebuildPlan:
     """The input of a rebuild, picklable for workers.
 
     Attributes:
-        root: the store.
-        into: directory of the result.
-        log: its log files.
-        facts: state of the last stop.
         rules: how records become units and keys.
-        sizes: of the files that are made.
     """
 
     root: str
@@ -101,13 +91,7 @@ class RebuildPlan:
 def plan_rebuild(
     root: str, into: str, config: StoreConfig | None = None, peer: str = PEER_533, effects: Effects | None = None
 ) -> RebuildPlan:
-    """Check that a rebuild is possible and collect its input.
-
-    Raises:
-        NotAStoreError, UnsupportedFormatError: root is no store that can be read.
-        UsageError: an unknown peer, or `into` is below the store's root or already has queues or an index.
-        ConfigError: an impossible geometry.
-    """
+    """Check that a rebuild is possible and collect its input."""
     plan = plan_of(root, into, config, peer, effects)
     outside_store(into, root, config, root_itself=True)  # the root itself is allowed: a bulk writer rebuilds in place
     into, disk = plan.into, plan.disk
@@ -125,13 +109,7 @@ def plan_rebuild(
 def plan_of(
     root: str, into: str, config: StoreConfig | None = None, peer: str = PEER_533, effects: Effects | None = None
 ) -> RebuildPlan:
-    """Collect the input of a rebuild, whatever `into` holds already.
-
-    Raises:
-        NotAStoreError, UnsupportedFormatError: root is no store that can be read.
-        UsageError: an unknown peer.
-        ConfigError: an impossible geometry.
-    """
+    """Collect the input of a rebuild, whatever `into` holds already."""
     config = config or StoreConfig()
     checked_peer(peer)
     into = local_only(into)
@@ -162,27 +140,12 @@ def rebuild(
     Args:
         root: the store. Its `config/topics.json` gives the queue types; of its own queues and index only the file sizes
             are used.
-        into: directory of the result, outside the store; or the store's root if it has none of these directories.
-        config: RocketMQ's keys for settings that the files do not record.
-        peer: the RocketMQ version whose habits to follow: "5.3.3", "5.4.0" or "5.5.0" (the later two index tags too).
-        progress: called now and then with bytes of log done and in all.
-        access: "pread" or "map".
-
-    Raises:
-        NotAStoreError, UnsupportedFormatError: root is no store that can be read.
-        UsageError: an unknown peer, or `into` is below the store's root or already has queues or an index.
-        ConfigError: an impossible geometry.
-        CorruptStoreError: the log is damaged.
     """
     return run(plan_rebuild(root, into, config, peer), progress, access)
 
 
 def run(plan: RebuildPlan, progress: Progress | None = None, access: str = "pread") -> Rebuilt:
-    """Rebuild queues and index by a plan.
-
-    Raises:
-        CorruptStoreError: the log is damaged.
-    """
+    """Rebuild queues and index by a plan."""
     report = Report()
     with making(plan):
         builder = Builder(plan, report)
@@ -232,7 +195,6 @@ class Builder:
         self.keys = 0
 
     def take(self, block: UnitBlock, dispatcher: Dispatcher) -> None:
-        """Write one block."""
         for number, first, end in block.queues:
             writer = self._plain(number, dispatcher)
             if writer is not None:

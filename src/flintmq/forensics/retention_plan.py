@@ -43,7 +43,6 @@ class FileFate:
     """A log file, and when retention deletes it.
 
     Attributes:
-        file: its path.
         start, size: log offset of its first byte; bytes.
         written: time of its last write (ms); None if it vanished meanwhile.
         when: time of its deletion (ms); None if nothing known now deletes it.
@@ -63,11 +62,7 @@ class Unread:
     """Messages of a queue that the next deletion removes.
 
     Attributes:
-        topic, queue_id: the queue.
-        messages: number of messages removed.
-        group: consumer group of the topic; None if it has no group, and then `unread` counts all of them.
         committed: next offset that the group will consume; None if it has none in this queue.
-        unread: number of `messages` that the group has not consumed.
     """
 
     topic: str
@@ -83,7 +78,6 @@ class RetentionPlan:
     """The deletions that retention would make.
 
     Attributes:
-        root: of the store.
         at: the moment that the plan is for (ms).
         rules: the settings in force, by name.
         used: percent used of the fuller disk, of the log's and the queues'.
@@ -91,11 +85,8 @@ class RetentionPlan:
         now: reason for deleting files at `at`; empty if retention does not run then.
         files: the log's files, oldest first.
         next_when: time of the next deletion (ms); None if nothing is due.
-        next_files, next_bytes: log files and bytes deleted then.
-        log_begin: log offset where the log begins afterwards.
         queue_files, index_files: numbers of queue and index files deleted after them.
         unread: queues that lose messages then, by group.
-        queues: number of queues that were looked at for `unread`.
         unknown: why `unread` may lack something, one line each.
         undelivered: messages of the whole store that nobody delivers, by kind.
         damaged: log files are missing, or the log's end is damaged, so that files which are not there may be due too;
@@ -129,15 +120,9 @@ def explain(
     """Compute which files of a store retention would delete.
 
     Args:
-        path: the store, which may be in use.
         config: the broker's keys, because its retention is not recorded in the store's files.
         at_ms: the moment (Unix milliseconds); None for now.
         used: percent of the disk in use; None for the measured value.
-        effects: the disk and the clock.
-
-    Raises:
-        UsageError: the store is on object storage, where retention does not delete.
-        NotAStoreError, UnsupportedFormatError, StoreAccessError: as for open_store.
     """
     return plan_of(QueueLookup(Snapshot.open(local_only(path), config, effects)), at_ms, used)
 
@@ -158,16 +143,7 @@ class Known:
 def plan_of(
     lookup: QueueLookup, at_ms: int | None = None, used: int | None = None, known: Known | None = None
 ) -> RetentionPlan:
-    """Compute the same as `explain` for an open store on a local disk.
-
-    Args:
-        lookup: the store.
-        at_ms, used: as for explain.
-        known: where queues are cut, kept by the caller from plan to plan; updated.
-
-    Raises:
-        StoreAccessError: a directory or file may not be read.
-    """
+    """Compute the same as `explain` for an open store on a local disk."""
     root, config, effects = lookup.snapshot.root, lookup.snapshot.config, lookup.snapshot.effects
     rules, at = RetentionRules.of(config), effects.now_ms() if at_ms is None else at_ms
     if used is None:

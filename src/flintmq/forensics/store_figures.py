@@ -67,9 +67,7 @@ class StoreFigures:
     Attributes:
         at_ms: the moment, Unix time in ms.
         seconds: duration of the look.
-        snapshot: the log.
         content: log, topics, groups and notes.
-        lags: of each group and topic, ordered by group.
         flush_behind: bytes not known to be on disk; None if the files do not say it.
         dispatch_behind: bytes after the last dispatched record.
         disk_bytes: bytes in use on the store's file system; None on object storage.
@@ -92,9 +90,6 @@ class StoreFigures:
 class StoreWatch:
     """Looks at one store again and again.
 
-    Args:
-        member: the store.
-        config: the broker's keys, among them those of retention.
 
     Thread: one at a time.
     """
@@ -109,11 +104,6 @@ class StoreWatch:
         self._cuts = Known()
 
     def look(self) -> StoreFigures:
-        """Look at the store as it is now.
-
-        Raises:
-            NotAStoreError, UnsupportedFormatError, StoreAccessError: as for open_store.
-        """
         begin = time.monotonic()
         try:
             lookup, content = self._read(begin)

@@ -48,19 +48,7 @@ LARGEST_CLAIM = 4096
 
 @contextmanager
 def new_store(url: str, config: StoreConfig, source: str, folder: str) -> Iterator[StoreUpload]:
-    """Claim a URL for a new store, and clear it if the block fails.
-
-    Args:
-        url: in the form of store_url.store_path; nothing may be there.
-        config: how to reach object storage.
-        source: the store that is copied, for people.
-        folder: a directory of this machine that a killed run leaves, for people.
-
-    Raises:
-        UsageError: objects are there, or another copy into the URL is being made.
-        StoreAccessError: there is no such bucket; the server refuses or does not answer.
-        MissingExtraError: obstore is not installed.
-    """
+    """Claim a URL for a new store, and clear it if the block fails."""
     # By name, as in store_url: this room must not depend on obstore.
     bucket, key = importlib.import_module("flintmq.objects.opening").bucket_of(url, config.s3)
     target = StoreUpload(url, bucket, key, source, folder)
@@ -79,12 +67,7 @@ def new_store(url: str, config: StoreConfig, source: str, folder: str) -> Iterat
 class StoreUpload:
     """A store on object storage that is being made; `new_store` makes one.
 
-    Args:
-        url, source, folder: as for new_store.
-        bucket, key: of the URL.
-
     Attributes:
-        published: whether the store can be read.
         put_bytes: size of all objects put.
     """
 
@@ -99,11 +82,7 @@ class StoreUpload:
         self._claim = _as_bytes(self._facts | process)
 
     def refuse_taken(self, but: str = "") -> None:
-        """Check that nothing is at the URL, except for the object `but`.
-
-        Raises:
-            UsageError: something is there.
-        """
+        """Check that nothing is at the URL, except for the object `but`."""
         prefix = len(self._key) + 1 if self._key else 0
         found = {one.key[prefix:]: one for one in self._bucket.listed(self._key, False)}
         found.pop(but, None)
@@ -117,11 +96,7 @@ class StoreUpload:
         return one.size is not None or any(self._holds(inner) for inner in self._bucket.listed(one.key, False))
 
     def claim(self) -> None:
-        """Put the claim.
-
-        Raises:
-            UsageError: another copy has it, or objects came meanwhile.
-        """
+        """Put the claim."""
         # A put that was tried again finds its own object.
         if not self._bucket.put_new(self._at(COPYING), self._claim) and not self._ours():
             raise UsageError(self._unfinished())
@@ -131,10 +106,6 @@ class StoreUpload:
         """Put a file of this machine, which must not change meanwhile.
 
         Afterwards it is not needed any more. An error of the server may come from a later call.
-
-        Raises:
-            FileNotFoundError: it is gone.
-            OSError: it cannot be read.
         """
         size, key = os.stat(path).st_size, self._at(name)
         if size <= ONE_PUT:
@@ -175,9 +146,6 @@ class StoreUpload:
     def publish(self) -> None:
         """Let readers see the store.
 
-        Raises:
-            StoreError: it has no log file, or objects came or went meanwhile.
-            UsageError: another copy was published there.
 
         Durability: on return, as the server promises it.
         """
@@ -230,7 +198,6 @@ class StoreUpload:
                     self._bucket.delete([self._at(COPYING)])
 
     def close(self) -> None:
-        """End the threads."""
         self._pool.shutdown()
 
     def _at(self, name: str) -> str:

@@ -32,11 +32,7 @@ def no_such_topic(topics: Collection[str]) -> str:
 
 
 def check_end(view: StoreView) -> None:
-    """Check that the log ends where it was written to, for a command that cannot skip damage.
-
-    Raises:
-        CorruptStoreError: it does not.
-    """
+    """Check that the log ends where it was written to, for a command that cannot skip damage."""
     try:
         view.check_end()
     except CorruptStoreError as error:
@@ -44,12 +40,7 @@ def check_end(view: StoreView) -> None:
 
 
 def must_have(view: StoreView, topics: Iterable[str]) -> None:
-    """Check that a store has all topics that the user named.
-
-    Raises:
-        MessageNotFoundError: a topic has neither queues nor a configuration.
-        CorruptStoreError: so it seems, but the end of the log is missing.
-    """
+    """Check that a store has all topics that the user named."""
     known = view.topics()
     for topic in topics:
         if topic not in known and topic not in view.broker.topics:
@@ -58,12 +49,7 @@ def must_have(view: StoreView, topics: Iterable[str]) -> None:
 
 
 def one_must_have(stores: Iterable[str], topics: Iterable[str], config: StoreConfig) -> None:
-    """Check that each topic that the user named exists in one of the stores.
-
-    Raises:
-        MessageNotFoundError, CorruptStoreError: as must_have, of all of them.
-        The errors of open_store.
-    """
+    """Check that each topic that the user named exists in one of the stores."""
     views = [open_store(store, config=config) for store in stores]
     try:
         for topic in topics:
@@ -86,8 +72,6 @@ class TopicTail:
     """Reads the end of one topic.
 
     Args:
-        view: the store, as it is now.
-        topic: its name.
         queues: only these; None for all.
         tags: only messages with one of these; None for all.
         expected: allow a missing topic, because it may be created later.
@@ -96,11 +80,6 @@ class TopicTail:
         complete: whether `last` found as many messages as asked for, or read all there are.
         report: the places of records that are damaged or missing and may belong to what was read, each once. Complete
             after `last`, and after the last message of `since`.
-
-    Raises:
-        MessageNotFoundError: the store has no such topic, or not these queues.
-        CorruptStoreError: so it seems, but the end of the log is missing.
-        StoreAccessError: (any method) a file may not be read.
     """
 
     def __init__(
@@ -159,7 +138,6 @@ class TopicTail:
         return heapq.merge(*(self._since_of(info, begin, until) for info, begin in begins), key=_place)
 
     def _since_of(self, info: QueueInfo, begin: int, until: int | None) -> Iterator[StoredMessage]:
-        """Yield the messages of one queue from an offset on that were stored before `until`."""
         lost, late = Report(), TO_THE_END  # log offset of the first message that is too late
         for message in self._read(info, begin, info.max_offset, lost):
             if until is not None and message.store_timestamp >= until:
@@ -191,11 +169,7 @@ class TopicTail:
             begin = batch.next_offset
 
     def coming(self, stop: threading.Event, poll_ms: int = 200) -> Iterator[StoredMessage]:
-        """Yield the messages stored after the view's end as they arrive, until `stop` is set.
-
-        Raises:
-            CorruptStoreError: the log is damaged, or was truncated below a message already returned.
-        """
+        """Yield the messages stored after the view's end as they arrive, until `stop` is set."""
         for message in self.view.follow(self.view.max_physical_offset, poll_ms, stop):
             if self._is_here(message) and self._has_tag(message):
                 yield message

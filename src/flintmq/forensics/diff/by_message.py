@@ -53,16 +53,6 @@ def compare_messages(
     """Compare the messages of two logs, and return how many each has.
 
     A message is what has the same topic, queue and queue offset.
-
-    Args:
-        pair: reads both logs.
-        found: receives what differs.
-        reports: receive damage and notes of each.
-        progress: called with bytes done and in all.
-
-    Raises:
-        StoreAccessError: a file may not be read.
-        OSError: the disk fails.
     """
     sums = [pair.sums(number, reports[number], progress) for number in (0, 1)]
     differing = [block for block in {**sums[0], **sums[1]} if sums[0].get(block) != sums[1].get(block)]
@@ -76,7 +66,6 @@ def compare_messages(
 
 
 def sums_of(messages: Iterable[StoredMessage]) -> dict[Block, BlockSum]:
-    """Add up the digests of messages by block."""
     sums: dict[Block, list[int]] = defaultdict(lambda: [0, 0])
     for message in messages:
         one = sums[block_of(message)]
@@ -86,7 +75,6 @@ def sums_of(messages: Iterable[StoredMessage]) -> dict[Block, BlockSum]:
 
 
 def block_of(message: StoredMessage) -> Block:
-    """Return the block of queue offsets of a message."""
     return message.topic, message.queue_id, message.queue_offset // BLOCK
 
 

@@ -17,8 +17,6 @@ OPEN_RUNS = 1_000
 
 
 class Kind(StrEnum):
-    """A way in which two stores differ."""
-
     ALTERED = "altered"  # the same place of a queue, another content
     ONLY_A = "only-in-a"
     ONLY_B = "only-in-b"
@@ -54,13 +52,7 @@ class Difference:
 
 @dataclass
 class Run:
-    """Differences of one kind in one queue whose queue offsets follow each other.
-
-    Attributes:
-        first, last: the ends of the run.
-        count: number of messages.
-        fields: all columns that differ.
-    """
+    """Differences of one kind in one queue whose queue offsets follow each other."""
 
     first: Difference
     last: Difference
@@ -68,17 +60,14 @@ class Run:
     fields: set[str] = field(default_factory=set)
 
     def continues(self, one: Difference) -> bool:
-        """Return whether a difference comes next after the last one."""
         before = self.last.queue_offset
         return before is not None and one.queue_offset == before + 1
 
     def add(self, one: Difference) -> None:
-        """Add the next difference."""
         self.last, self.count = one, self.count + 1
         self.fields |= set(one.fields)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the run for JSON."""
         first, last = self.first, self.last
         return {
             "difference": str(first.kind), "count": self.count, "topic": first.topic, "queue_id": first.queue_id,
@@ -108,7 +97,6 @@ class Differences:
         self._open: dict[tuple[Kind, str | None, int | None], Run] = {}
 
     def add(self, one: Difference) -> None:
-        """Add a difference."""
         self.counts[one.kind] += 1
         if one.store_timestamp is not None:
             earlier = (time for time in (self.first_timestamp, one.store_timestamp) if time is not None)

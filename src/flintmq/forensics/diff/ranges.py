@@ -31,13 +31,11 @@ class LogBytes:
         self._buffer = bytearray(PIECE)
 
     def __enter__(self) -> Self:
-        """Return the reader."""
         return self
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Close the file."""
         self._file = None
         if self._fd >= 0:
             self.log.effects.close(self._fd)
@@ -80,17 +78,6 @@ class LogBytes:
 def ranges_that_differ(
     a: LogFiles, b: LogFiles, begin: int, end: int, progress: Progress | None = None
 ) -> Iterator[tuple[int, int]]:
-    """Yield [begin, end) of the ranges in which two logs differ, as `joined` makes them.
-
-    Args:
-        a, b: the logs.
-        begin, end: log offsets between which they are compared.
-        progress: called with bytes done and in all.
-
-    Raises:
-        StoreAccessError: a file may not be read.
-        OSError: the disk fails.
-    """
     return joined(pieces_that_differ(a, b, begin, end, progress))
 
 

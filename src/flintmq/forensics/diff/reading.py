@@ -35,31 +35,20 @@ class PairReader(MessageReader, Protocol):
 
 
 class OneProcess:
-    """Reads both logs here, one after the other.
-
-    Args:
-        a, b: the stores, whose ends were found.
-
-    Raises:
-        StoreAccessError: (any method) a file may not be read.
-        OSError: (any method) the disk fails.
-    """
+    """Reads both logs here, one after the other."""
 
     def __init__(self, a: Snapshot, b: Snapshot) -> None:
         self.stores = a, b
 
     def ranges_that_differ(self, begin: int, end: int, progress: Progress | None) -> Iterator[tuple[int, int]]:
-        """Yield the ranges in which the bytes differ."""
         a, b = self.stores
         return ranges_that_differ(a.log, b.log, begin, end, progress)
 
     def summary(self, number: int, begin: int, end: int) -> PartSummary:
-        """Count the messages of a part."""
         store = self.stores[number]
         return summary_of(messages(LogWalk(store.log, begin=begin, end=end, strict=False)))
 
     def sums(self, number: int, report: Report, progress: Progress | None) -> dict[Block, BlockSum]:
-        """Add up the blocks of a log."""
         return sums_of(self._messages(number, report, progress))
 
     def messages_of(self, number: int, blocks: frozenset[Block]) -> list[StoredMessage]:
@@ -88,7 +77,6 @@ def messages(walk: LogWalk, reached: Callable[[int], None] | None = None) -> Ite
 
 
 def summary_of(found: Iterable[StoredMessage]) -> PartSummary:
-    """Count messages."""
     count = 0
     first: int | None = None
     last: int | None = None

@@ -22,12 +22,7 @@ Place = tuple[str, int, int]
 
 
 class Side(NamedTuple):
-    """The content of one log in a range.
-
-    Attributes:
-        records: by log offset.
-        damages: places without records.
-    """
+    """The content of one log in a range."""
 
     records: dict[int, StoredMessage]
     damages: list[Damage]
@@ -38,9 +33,7 @@ class RangePairs:
     """The records that differ in one range.
 
     Attributes:
-        pairs: of one message on each side.
         left, right: records without a partner, by log offset.
-        damages: bytes without records.
     """
 
     pairs: list[tuple[StoredMessage, StoredMessage]]
@@ -68,10 +61,6 @@ class RecordsOfRanges:
 
     A range waits for the next one, so that a message that moved from one to the other is named as such; `finish` adds
     the last one.
-
-    Args:
-        a, b: the logs.
-        found: receives what differs.
     """
 
     def __init__(self, a: LogFiles, b: LogFiles, found: Differences) -> None:
@@ -80,12 +69,7 @@ class RecordsOfRanges:
         self._waiting = RangePairs([], {}, {})
 
     def add(self, begin: int, end: int) -> None:
-        """Compare the records that have a byte in [begin, end).
-
-        Raises:
-            StoreAccessError: a file may not be read.
-            OSError: the disk fails.
-        """
+        """Compare the records that have a byte in [begin, end)."""
         first = max(self._done_a, record_before(self.a, begin)), max(self._done_b, record_before(self.b, begin))
         one, other = side(self.a, first[0], end), side(self.b, first[1], end)
         self._done_a, self._done_b = (after(log, start, end) for log, start in ((one, first[0]), (other, first[1])))
@@ -146,7 +130,6 @@ def after(one: Side, begin: int, end: int) -> int:
 
 
 def place_of(message: StoredMessage) -> Place:
-    """Return the place of a message in its queue."""
     return message.topic, message.queue_id, message.queue_offset
 
 
@@ -180,5 +163,4 @@ def pairs_of(
 
 
 def of_pair(a: StoredMessage, b: StoredMessage) -> Difference:
-    """Return the difference of two records that are the same message."""
     return moved(a, b) if content_of(a) == content_of(b) and a.physical_offset != b.physical_offset else altered(a, b)

@@ -108,7 +108,6 @@ class Comparison:
 
     @property
     def exit_code(self) -> int:
-        """0 if the stores are equal, else 1."""
         return 0 if self.equal else 1
 
     def as_dict(self) -> dict[str, Any]:
@@ -175,12 +174,7 @@ def compare(
 
 
 def open_both(a: str, b: str, config: StoreConfig | None = None) -> tuple[Snapshot, Snapshot]:
-    """Open two stores for a comparison.
-
-    Raises:
-        UsageError: both are one store.
-        NotAStoreError, UnsupportedFormatError, StoreAccessError: one is no store, or may not be read.
-    """
+    """Open two stores for a comparison."""
     one, other = Snapshot.open(a, config), Snapshot.open(b, config)
     if not one.effects.remote and not other.effects.remote and os.path.samefile(one.root, other.root):
         raise UsageError(f"{a} and {b} are one store; give two")

@@ -28,18 +28,7 @@ LEFT_OUT = {
 
 
 def carry_config(root: str, into: str, translate: Translate, peer: str, effects: Effects, emit: Emit) -> int:
-    """Write the configuration of a store for a new one; return how many files are lost.
-
-    Args:
-        root, into: the old store and the new one.
-        translate: translates queue offsets.
-        peer: the RocketMQ version whose layout translated files get.
-        effects: the disk of the old store.
-        emit: takes a line for each file and each offset that changed.
-
-    Raises:
-        OSError: the disk is full or fails.
-    """
+    """Write the configuration of a store for a new one; return how many files are lost."""
     folder, out = os.path.join(root, directories.CONFIG), os.path.join(into, directories.CONFIG)
     effects.mkdirs(out)
     lost = 0

@@ -46,7 +46,6 @@ class KeepingVerification(VerifyRun):
     seen: VerifyResult
 
     def look(self, progress: rebuild.Progress | None, access: str) -> VerifyResult:
-        """Verify as VerifyRun.look does, and keep the result."""
         self.seen = super().look(progress, access)
         return self.seen
 
@@ -55,11 +54,7 @@ class Derived:
     """Plans the changes of everything but the log.
 
     Args:
-        root, config, peer: the store, its keys, and the RocketMQ version whose habits queues and index follow.
         overlay: the store as it would be; it grows with the plan.
-        journal: takes the changes.
-        emit: takes a line for each change.
-        write: plans a change inside a log file.
     """
 
     def __init__(
@@ -83,7 +78,6 @@ class Derived:
         """Plan until verify finds nothing more to mend; return the defects left, by code.
 
         Args:
-            damaged: ranges of the log that fillers cover.
             lost_end: files are missing at the end of the log, so that queues and index continue after it.
         """
         wanted = {*self._all_queues(), directories.INDEX} if lost_end else set()

@@ -27,11 +27,8 @@ class Range:
     """Log offsets [begin, end) of one file without an intact record.
 
     Attributes:
-        file: path.
         start: log offset of the file's first byte.
-        begin, end: log offsets.
         file_end: log offset after the file.
-        why: kind of damage.
         time: store time in ms of the record before the range; the filler gets it.
     """
 

@@ -31,12 +31,7 @@ def fill_holes(root: str, made: str, name: QueueName, file_size: int, is_lost: I
     """Point the offsets of lost messages to a neighbour, in a queue rebuilt from the log.
 
     Args:
-        root: the store with the queue as it was.
         made: parent of the rebuilt queue, `made`/consumequeue/TOPIC/ID.
-        name: the queue.
-        file_size: bytes of its files.
-        is_lost: returns whether a log offset is in a damaged range.
-        effects: the disk.
 
     Returns:
         Number of offsets filled.

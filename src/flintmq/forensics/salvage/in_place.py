@@ -60,7 +60,6 @@ class Mended:
     Attributes:
         journal: the directory with the old bytes; empty for a dry run or if there is nothing to do.
         ranges: damaged ranges that are covered, as lines for people and programs.
-        changes: all other changes, one line each.
         left: defects that it cannot mend, by code.
         finished: journals of killed runs that were carried out first.
     """
@@ -73,7 +72,6 @@ class Mended:
     finished: list[str] = field(default_factory=list)
 
     def as_dict(self) -> dict[str, Any]:
-        """For JSON."""
         return asdict(self)
 
 
@@ -91,11 +89,8 @@ def plan_in_place(
     writes nothing into the store: its plan is in the system's temporary directory until the returned object is closed.
 
     Raises:
-        NotAStoreError, UnsupportedFormatError, ConfigError, StoreAccessError: the store cannot be read.
-        StoreLockedError: the store is in use.
         UsageError: damage that must be cleared by hand; the text says how. In a dry run also: a killed run has to be
             finished first.
-        OSError: the disk refused.
     """
     config = config or StoreConfig()
     root = open_root(local_only(root), config, effects)
@@ -163,10 +158,7 @@ def undo_in_place(root: str, config: StoreConfig | None = None, effects: Effects
     """Restore a store as it was before its first salvage in place; return undone journals.
 
     Raises:
-        NotAStoreError, UnsupportedFormatError, ConfigError, StoreAccessError: the store cannot be read.
-        StoreLockedError: the store is in use.
         UsageError: there is nothing to undo, or the store was written since.
-        OSError: the disk refused.
     """
     root = open_root(local_only(root), config or StoreConfig(), effects)
     lock = _taken(root, effects)
@@ -188,9 +180,6 @@ class Mending:
 
     Args:
         lock: the store's; None for a dry run.
-
-    Attributes:
-        mended: the report.
     """
 
     def __init__(
@@ -250,7 +239,6 @@ class Mending:
         """Carry out the plan.
 
         Raises:
-            UsageError: it was planned as a dry run.
             OSError: the disk refused; the next run finishes the work, `undo_in_place` reverts it.
         """
         if self.lock is None:
@@ -441,7 +429,6 @@ class _Ranges(Report):
         self._time, self.first_time = value, self.first_time or value
 
     def damage(self, damage: Damage) -> None:
-        """Keep a damaged range."""
         super().damage(damage)
         self.found.append((damage, self._time))
 
@@ -498,7 +485,6 @@ class FarRecords:
         self._files = _Nowhere()
 
     def take(self, block: UnitBlock, dispatcher: Dispatcher) -> None:
-        """Take the next block of a Dispatcher."""
         for number, first, end in block.queues:
             if number not in self._queues:
                 path = dispatcher.queues.keys[number].path

@@ -84,7 +84,6 @@ class Salvaged:
     notes: dict[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the fields as a dictionary, for JSON."""
         return asdict(self)
 
 
@@ -98,17 +97,9 @@ def salvage_into(
     """Write all intact records of a store into a new one.
 
     Args:
-        root: the store; only read.
         into: the new store's directory; it must be missing or empty.
-        config: RocketMQ's keys for settings that the files do not record; the new store's files have the sizes of the
-            old one's.
-        peer: the RocketMQ version whose habits queues, index and configuration follow: "5.3.3", "5.4.0" or "5.5.0".
-        progress: called now and then with bytes of log done and in all.
 
     Raises:
-        NotAStoreError, UnsupportedFormatError, ConfigError, StoreAccessError: the store cannot be read.
-        UsageError: an unknown peer, or `into` is taken or is inside the store.
-        StoreLockedError: the store is in use.
         OSError: the disk is full or fails; nothing is at `into` then.
     """
     into = os.path.normpath(os.path.abspath(local_only(into)))
@@ -125,12 +116,7 @@ def salvage_into(
 
 
 def check_target(into: str) -> None:
-    """Check that a new store may be made at `into`.
-
-    Raises:
-        UsageError: something is there.
-        OSError: it cannot be listed.
-    """
+    """Check that a new store may be made at `into`."""
     if os.path.lexists(into) and (not os.path.isdir(into) or os.listdir(into)):
         raise UsageError(f"{into}: something is there already; give a directory that is missing or empty")
 
@@ -139,11 +125,7 @@ class Salvage:
     """Makes one salvage, or a filtered copy (forensics/copy.py), in the directory `out`.
 
     Args:
-        plan, config, progress: as for salvage_into.
-        out: the new store's directory, missing.
         predicate: selects the wanted records; None for all.
-        strict: treat damage as an error.
-        report: name of the report file.
     """
 
     def __init__(
@@ -238,11 +220,9 @@ class Lines:
         self.counts: Counter[str] = Counter()
 
     def open(self) -> None:
-        """Create the file."""
         self._file = open(self.path, "x", encoding="ascii")  # noqa: SIM115  (closed by close)
 
     def emit(self, line: dict[str, Any]) -> None:
-        """Write a line."""
         self.counts[line["kind"]] += 1
         self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
 
@@ -263,7 +243,6 @@ class LostReport(Report):
         self.lines = lines
 
     def damage(self, damage: Damage) -> None:
-        """Report a range without intact records."""
         super().damage(damage)
         self.lines.emit({"kind": "lost", "file": os.path.basename(damage.file), "position": damage.position,
                          "offset": damage.offset, "bytes": damage.lost, "why": damage.reason})  # fmt: skip
@@ -284,7 +263,6 @@ class PieceRows:
         self._row, self._made = -1, bytearray()
 
     def take(self, piece: Piece) -> None:
-        """Take the next piece."""
         self.piece, self._row = piece, -1
 
     def finish(self) -> None:
@@ -341,7 +319,6 @@ class MovedRun:
     records: int = 0
 
     def take(self, old: int, new: int, size: int) -> None:
-        """Add the next record."""
         if (old, new) != (self.old + self.size, self.new + self.size):
             self.finish()
             self.old, self.new = old, new
@@ -349,7 +326,6 @@ class MovedRun:
         self.records += 1
 
     def finish(self) -> None:
-        """Report the run."""
         if self.records:
             self.lines.emit({"kind": "log", "old": self.old, "new": self.new, "bytes": self.size,
                              "records": self.records})  # fmt: skip

@@ -36,14 +36,10 @@ class SalvageJournal:
     """One journal.
 
     Attributes:
-        root: the store's root.
-        folder: the journal's directory.
-        effects: the disk.
         state: APPLY, DONE, UNDO or UNDONE.
         changes: in order; each has `op` and the path `file`, below root or absolute:
             create (size), resize (old and new size, before: the bytes cut off), write (position, length, before and
                 after: the bytes), swap (old, new: whether something is there before and after).
-        planned: report of the plan, for people.
         checkpoint: digest of the store's checkpoint once all changes were made.
     """
 
@@ -57,11 +53,7 @@ class SalvageJournal:
 
     @staticmethod
     def all(root: str, effects: Effects) -> list[SalvageJournal]:
-        """Return the journals of a store, oldest first.
-
-        Raises:
-            UsageError: one cannot be read.
-        """
+        """Return the journals of a store, oldest first."""
         base = os.path.join(root, QUARANTINE)
         names = sorted((n for n in effects.listdir(base) if _NAME.fullmatch(n)), key=lambda name: int(name[8:]))
         return [SalvageJournal._read(root, os.path.join(base, name), effects) for name in names]

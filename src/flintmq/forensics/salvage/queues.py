@@ -16,9 +16,7 @@ class QueueMap:
     """The old and new offsets of one queue, as runs.
 
     Attributes:
-        topic, queue_id: the queue.
         emit: takes a line for every run and for every range of old offsets without a message.
-        next: the next new offset.
     """
 
     topic: str
@@ -91,7 +89,6 @@ class QueueMaps:
         self.maps: dict[tuple[str, int], QueueMap] = {}
 
     def of(self, topic: str, queue_id: int) -> QueueMap:
-        """Return the map of a queue."""
         found = self.maps.get((topic, queue_id))
         if found is None:
             found = self.maps[topic, queue_id] = QueueMap(topic, queue_id, self.emit)

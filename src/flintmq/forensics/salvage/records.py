@@ -60,11 +60,7 @@ class Renumber:
     halves: dict[int, int] = field(default_factory=dict)
 
     def record(self, raw: bytes) -> bytearray:
-        """Return the record with its new queue offset and texts; `place` sets its physical offset.
-
-        Raises:
-            FormatError: a text has outgrown its length.
-        """
+        """Return the record with its new queue offset and texts; `place` sets its physical offset."""
         old = split(raw)
         wrong = wrong_of(old)
         if wrong is not None:

@@ -11,8 +11,6 @@ from flintmq.format.start_fields import COSTS, CUT, REFUSED, STUCK
 
 
 class Code(NamedTuple):
-    """One kind of defect."""
-
     meaning: str
     cost: str
     advice: str

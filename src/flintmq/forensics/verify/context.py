@@ -35,7 +35,6 @@ class Ground:
     """The log's bounds, damage and last stop, by which units and items are judged.
 
     Attributes:
-        findings: collects the findings.
         log_begin: log offset of the first byte; units that point before it have expired.
         replay_from: log offset from which the next start dispatches again, None after a clean stop.
         live: whether a process is writing the store now.

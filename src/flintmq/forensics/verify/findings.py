@@ -73,14 +73,12 @@ class Findings:
             self.defects.append(Defect(code, file, position, *texts))
 
     def note(self, code: str, text: str, file: str | None = None, position: int | None = None) -> None:
-        """Add a note."""
         assert code in NOTES, code
         self.note_counts[code] += 1
         if len(self.notes) < KEPT_NOTES:
             self.notes.append(Note(code, shorten_finding(text), file, position))
 
     def forget(self, *codes: str) -> None:
-        """Remove all notes with these codes."""
         self.notes[:] = [note for note in self.notes if note.code not in codes]
         for code in codes:
             self.note_counts.pop(code, None)

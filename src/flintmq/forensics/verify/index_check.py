@@ -45,10 +45,8 @@ class KeyBlock(NamedTuple):
     """Keys of the records of a piece, or of a part of it, in log order.
 
     Attributes:
-        piece: the records.
         last_offset: log offset of the last record that belongs to this block.
         hashes, offsets, times: hash, log offset and store time in ms of each key.
-        keys: number of keys.
     """
 
     piece: Piece
@@ -79,10 +77,6 @@ def record_keys(piece: Piece, at: int) -> RecordKeys:
 
 class IndexCheck:
     """The index of a store under comparison.
-
-    Args:
-        files: the files that hold items, in log order.
-        ground: the context of the checks.
 
     Attributes:
         tags: whether the last items were made by a version that indexes tags. The keys of the next block should be
@@ -359,11 +353,7 @@ class IndexCheck:
     # -- the end ---------------------------------------------------------------------------------------------------
 
     def finish(self, log_end: int) -> None:
-        """Judge the items left when the log has no more keys.
-
-        Args:
-            log_end: log offset after the last record.
-        """
+        """Judge the items left when the log has no more keys."""
         if self._last is not None:
             self._record(self._last, len(self._last.hashes) + self.tags)
         while self._at(log_end) is not None:

@@ -28,12 +28,7 @@ class IndexItems:
     """The items of one index file, and a cursor on them.
 
     Args:
-        path: the file.
-        header: its header.
-        shape: its geometry.
         before: the file before it, if there is one: the seconds of a new file's first item count from its end.
-        disk: reads.
-        ground: the context of the checks.
 
     Attributes:
         number: the item at the cursor; `stop` after the last one.
@@ -92,12 +87,10 @@ class IndexItems:
 
     @property
     def item(self) -> index.Item:
-        """The item at the cursor."""
         return index.ITEM.unpack(self.window()[0])
 
     @property
     def offset(self) -> int:
-        """Log offset of the item at the cursor."""
         return self.item.physical_offset
 
     def peek(self, count: int) -> Iterator[index.Item]:
@@ -171,12 +164,10 @@ class IndexItems:
         self.last_offset = max(self.last_offset, 0)
 
     def place(self) -> tuple[str, int]:
-        """Return file and position of the item at the cursor."""
         return self.path, index.item_position(self.number, self.shape.slots)
 
     @property
     def is_full(self) -> bool:
-        """Return whether no further item fits."""
         return self.stop >= self.shape.items
 
     @property
@@ -195,7 +186,6 @@ class IndexItems:
         self._defect(code, position, f"{field} {expected} in item {self.number}", str(found))
 
     def wrong(self, code: str, expected: str, found: str) -> None:
-        """Report that the item at the cursor is wrong."""
         self._defect(code, self.place()[1], f"{expected} in item {self.number}", found)
 
     # -- the end ---------------------------------------------------------------------------------------------------

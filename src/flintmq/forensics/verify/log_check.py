@@ -39,7 +39,6 @@ class LogReport(Report):
         self.ground = ground
 
     def damage(self, damage: Damage) -> None:
-        """Report a range without intact records."""
         self.damage_count += 1
         self.lost_bytes += damage.lost
         self.ground.lost.add(damage.offset, damage.offset + damage.lost)
@@ -96,10 +95,8 @@ class LogCheck:
     """Checks every piece of a walk: end-of-file records between files, text that is not UTF-8.
 
     Attributes:
-        records: number of records.
         end: log offset after the last one.
         latest_time: the latest store time in ms, 0 without records.
-        multi_dispatch: enableMultiDispatch is on.
     """
 
     def __init__(self, log: LogFiles, ground: Ground, multi_dispatch: bool = False) -> None:
@@ -112,7 +109,6 @@ class LogCheck:
         self._odd = 0
 
     def take(self, piece: Piece) -> None:
-        """Check one piece."""
         if self._file is not None and piece.file.start != self._file.start:
             self._blank(self._file)
         self._file = piece.file

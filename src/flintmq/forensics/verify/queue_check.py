@@ -33,13 +33,6 @@ _KEY: Final = POINTER.size  # a unit is recognized by offset and size of its rec
 class UnitCheck:
     """One queue under comparison.
 
-    Args:
-        name: topic and queue id.
-        files: its units on disk.
-        kind: the kind of queue.
-        ground: the context of the checks.
-        extension: the queue's extension files, if units hold addresses.
-
     Attributes:
         cursor: number of the next unit on disk.
         matched: number of units that agree with their record.
@@ -78,7 +71,6 @@ class UnitCheck:
 
         Args:
             first: queue offset of the first one; the others follow without holes. Unused in a batch queue.
-            units: their bytes.
             times: store time in ms of each one's record.
         """
         count = len(units) // self.kind.width

@@ -34,11 +34,7 @@ class Disk:
         self._open: OrderedDict[str, int] = OrderedDict()
 
     def descriptor(self, path: str, below: str) -> int | None:
-        """Return an open descriptor; None if the file is gone.
-
-        Raises:
-            StoreAccessError: the file may not be read.
-        """
+        """Return an open descriptor; None if the file is gone."""
         fd = self._open.get(path)
         if fd is not None:
             self._open.move_to_end(path)
@@ -53,11 +49,7 @@ class Disk:
         return fd
 
     def pread(self, path: str, below: str, count: int, position: int) -> bytes:
-        """Read bytes of a file; fewer, or none, if it ends or is gone.
-
-        Raises:
-            StoreAccessError: the file may not be read.
-        """
+        """Read bytes of a file; fewer, or none, if it ends or is gone."""
         fd = self.descriptor(path, below)
         if fd is None:
             return b""
@@ -72,7 +64,6 @@ class Disk:
         return None if fd is None else self.effects.next_data(fd, position)
 
     def close(self) -> None:
-        """Close all descriptors."""
         while self._open:
             self.effects.close(self._open.popitem()[1])
 
@@ -90,13 +81,6 @@ def report_stray(path: str, names: list[str], kind: str, findings: Findings, eff
 
     RocketMQ passes over directories, deletes an empty file that is the last one by name, and refuses to start with any
     other (MappedFileQueue.doLoad).
-
-    Args:
-        path: of the file or directory.
-        names: all there.
-        kind: of the files that belong there.
-        findings: receives a defect or a note.
-        effects: the disk.
     """
     size = effects.size(path)
     if size is None or (not size and os.path.basename(path) == max(names)):
@@ -112,13 +96,7 @@ class UnitFiles:
     first one of the first file.
 
     Args:
-        folder: the queue's directory.
-        below: the directory of all queues of its kind.
-        width: bytes of a unit.
         file_size: bytes that a file should have; 0 if unknown.
-        counted: number units by counting, not by file names.
-        disk: reads.
-        findings: takes odd files.
 
     Attributes:
         blocked: unreadable files, reported once.

@@ -23,7 +23,6 @@ class QueueKind:
     """The properties of a queue that the comparison depends on.
 
     Attributes:
-        width: bytes of a unit.
         light: a light queue, whose units may be displaced.
         schedule: SCHEDULE_TOPIC_XXXX, whose tags codes are times of delivery.
         delays_known: messageDelayLevel was given, so another time of delivery is wrong.
@@ -47,8 +46,6 @@ class QueueKind:
 
 @dataclass(slots=True)
 class _UnitRun:
-    """Neighbouring units of one finding."""
-
     first: int = 0
     count: int = 0
     offset: int = (
@@ -59,12 +56,6 @@ class _UnitRun:
 
 class UnitFindings:
     """The findings of one queue.
-
-    Args:
-        name: topic and queue id.
-        files: its units on disk.
-        kind: the kind of queue.
-        ground: the context of the checks.
 
     Attributes:
         passed: units that need no record: code of the note -> number.
@@ -164,7 +155,6 @@ class UnitFindings:
         self._delays[delay] = (count + 1, first)
 
     def settle_extra(self) -> None:
-        """Report the run of extra units, if there is one."""
         run, self._extra = self._extra, _UnitRun()
         if run.count:
             due = f"a record of queue {self.label} for {_units(run.first, run.count)}"
@@ -173,12 +163,7 @@ class UnitFindings:
     # -- at the end ------------------------------------------------------------------------------------------------
 
     def finish(self, cursor: int, matched: int) -> None:
-        """Report everything held back.
-
-        Args:
-            cursor: number of the unit after the last one that agrees with a record.
-            matched: number of units that agree.
-        """
+        """Report everything held back."""
         self.settle_extra()
         if self._missing.count:
             self._report_missing(cursor, hole=False)

@@ -55,8 +55,6 @@ class QueueSet:
     Attributes:
         rules: how records become units, as far as the store shows.
         on_disk: the queues that have a directory, by kind; may be narrowed before anything is taken.
-        none: there were no queues on disk at all.
-        multi_dispatch: enableMultiDispatch is on, by its key or by the queues there are.
         count, matched: queues compared, units that agree with their record.
         begin: log offset where the part of the log begins; None for the log's begin.
     """
@@ -139,7 +137,6 @@ class QueueSet:
     # -- units from the log ---------------------------------------------------------------------------------------
 
     def take(self, block: UnitBlock, dispatcher: Dispatcher) -> None:
-        """Compare the units of one block."""
         for number, first, end in block.queues:
             check = self._check(number, dispatcher)
             while check is not None and first < end:

@@ -96,7 +96,6 @@ class Verification:
 
     @property
     def exit_code(self) -> int:
-        """Exit code: 1 with defects, else 0."""
         return 1 if self.defect_count else 0
 
 
@@ -153,9 +152,7 @@ class VerifyResult:
 
     Attributes:
         records, log_end, latest_time, ending: see Verification; latest_time is the latest store time in ms.
-        queues, units, index_files, index_items: see Verification.
         end_of: queue offset after the last message of a queue; None for a queue that does not exist.
-        part_begin, part_end, stopped: see Verification.
     """
 
     records: int
@@ -178,11 +175,7 @@ def _no_end(topic: str, queue_id: int) -> int:
 
 
 def _first_record(log: LogFiles, begin: int) -> int:
-    """Return the log offset of the first intact record at `begin` or later.
-
-    Raises:
-        UsageError: there is none.
-    """
+    """Return the log offset of the first intact record at `begin` or later."""
     found = next_record(log, begin)
     if found is None:
         files = f"its files have offsets from {log.min_offset} up to {log.limit}"
@@ -191,11 +184,7 @@ def _first_record(log: LogFiles, begin: int) -> int:
 
 
 class VerifyRun:
-    """One verification, in order. The job on Spark replaces `look`.
-
-    Attributes:
-        begin, end, stop: see `verify`.
-    """
+    """One verification, in order. The job on Spark replaces `look`."""
 
     begin: int | None = None
     end: int | None = None
@@ -210,7 +199,6 @@ class VerifyRun:
         self.ground = Ground(self.findings, self.log.min_offset, self.snapshot.replay_start, self.facts.live)
 
     def run(self, progress: Progress | None, access: str) -> Verification:
-        """Check everything."""
         directories = [place.path for place in store_directories.log_directories(self.root, self.config, self.effects)]
         check_root(self.root, self.config, self.findings, self.effects)
         if self.facts.live:

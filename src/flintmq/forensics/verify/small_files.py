@@ -58,9 +58,6 @@ def check_checkpoint(
     """Compare the checkpoint with the log: it may lag, but never be ahead.
 
     Args:
-        root: of the store.
-        found: its content before the log was read.
-        log_end: log offset after the last record.
         latest_time: latest store time in ms of the log's records; 0 without records.
     """
     path = os.path.join(root, "checkpoint")
@@ -136,10 +133,7 @@ def check_offsets(
     """Check that no committed offset is after the end of its queue, or negative.
 
     Args:
-        root: of the store.
-        broker: the content of config/.
         end_of: queue offset after the last message of a queue, None for a queue that does not exist.
-        findings: takes the defects.
     """
     folder = os.path.join(root, directories.CONFIG)
     found, absent = offsets_outside(broker, end_of)

@@ -31,16 +31,7 @@ _SNAPSHOT = re.compile(r"timerwheel\.([0-9]{1,19})")
 
 
 class TimerStoreCheck:
-    """The timer store under comparison: `timerlog/`, `timerwheel` and `config/timercheck`.
-
-    Args:
-        root: of the store.
-        config: for timerPrecisionMs.
-        disk: reads.
-        ground: collects the findings, and knows the commit log's begin and damage.
-        log: the commit log's files, for the records that units point to.
-        log_end: log offset after the commit log's last record.
-    """
+    """The timer store under comparison: `timerlog/`, `timerwheel` and `config/timercheck`."""
 
     def __init__(self, root: str, config: StoreConfig, disk: Disk, ground: Ground, log: LogFiles, log_end: int) -> None:
         self.root, self.precision = root, config.timer_precision_ms
@@ -136,7 +127,6 @@ class TimerStoreCheck:
             return b""
 
     def _place(self, position: int) -> tuple[str, int | None]:
-        """Return file and file position of a timer log position."""
         for start, size, path in reversed(self.files):
             if start <= position < start + size:
                 return path, position - start

@@ -27,11 +27,8 @@ class VerifyPass:
     """The accumulated state of one verification.
 
     Attributes:
-        findings, ground: see Ground.
         walk: the walk; it may be iterated once.
         log, queues, index: check the records, their units and their keys; `index` is None if the store has no index.
-        items: the index files, in log order.
-        dispatcher: makes units and keys.
         begin: log offset where the part begins; None for the log's begin.
     """
 
@@ -46,7 +43,6 @@ class VerifyPass:
 
     @property
     def findings(self) -> Findings:
-        """The findings so far."""
         return self.ground.findings
 
     @property
@@ -64,7 +60,6 @@ class VerifyPass:
             self.index = IndexCheck(self.items, self.ground)
 
     def take(self, piece: Piece) -> None:
-        """Check one piece of the walk."""
         assert piece.count > 0
         assert piece.base + piece.positions[0] >= self.log.end  # records come in log order, each once
         self.log.take(piece)
