@@ -95,7 +95,7 @@ def page() -> str:
 
 
 def _section(name: str) -> Iterator[str]:
-    """Yield what a command is for; all of its text if no page tells more, else what it says of exit codes."""
+    """Yield the section of a command: all of its text, if no other page is about it."""
     command = load(name)
     yield f"### flintmq {name}\n"
     purpose, *texts = paragraphs(command)
