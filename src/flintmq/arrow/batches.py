@@ -50,20 +50,12 @@ def record_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield batches of the wanted columns of the wanted records, in log order.
 
-    Args:
-        pieces: pieces of a LogWalk.
-        schema: the columns wanted, from flintmq.arrow.schema.
-        predicate: selects records; None for all.
-        options: how batches are made.
-        report: receives notes on bodies that cannot be decompressed.
-        rates: sizes of such records, learned in another call; they are updated.
-
-    Raises:
-        CorruptStoreError: (strict) a body cannot be decompressed; with file and position.
-        MissingExtraError: a body needs a decompressor that is not installed.
-        The errors of the iterable of pieces.
 
     Memory: about three batches of `batch_bytes`, one piece, and one record or decompressed body.
+
+    Args:
+        predicate: selects records; None for all.
+        rates: sizes of such records, learned in another call; they are updated.
     """
     selector = Selector(predicate) if predicate is not None and not predicate.everything else None
     oddities = Oddities(options.decompress, options.strict, report if report is not None else Report())
@@ -223,7 +215,6 @@ class Gatherer:
             yield from self._join()
 
     def _join(self) -> Iterator[pa.RecordBatch]:
-        """Yield the parts as one batch."""
         parts, self.parts, self.part_rows = self.parts, [], 0
         yield from joined(parts)
 

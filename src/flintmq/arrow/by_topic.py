@@ -41,14 +41,11 @@ def topics_apart(
 
     The rows of each topic are in log order.
 
-    Args:
-        pieces, schema, predicate, report: as for record_batches.
-        options: as for record_batches; batches of one topic have a quarter of `batch_bytes`.
-
-    Raises:
-        CorruptStoreError, MissingExtraError: as record_batches; also errors of the iterable of pieces.
 
     Memory: up to 1 + MOST_OWN / 4 times that of record_batches.
+
+    Args:
+        options: as for record_batches; batches of one topic have a quarter of `batch_bytes`.
     """
     selector = Selector(predicate) if predicate is not None and not predicate.everything else None
     oddities = Oddities(options.decompress, options.strict, report if report is not None else Report())

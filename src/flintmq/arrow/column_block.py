@@ -18,11 +18,7 @@ from flintmq.kernels import gather as kernel
 class ColumnBlock:
     """Columns of up to `layout.rows` records being gathered.
 
-    Args:
-        layout: the places of the columns.
-
     Attributes:
-        count: rows gathered.
         patched_bytes: bytes of the values that were patched in.
         held: bytes of the log that the batch will hold.
     """

@@ -108,10 +108,6 @@ class Section(NamedTuple):
 
     Attributes:
         kind, number: as the kernel's plan has them.
-        at_longs: index of its 64-bit numbers.
-        at_ints: index of its 32-bit numbers.
-        at_text, end_text: positions of its bytes and of their end.
-        at_bits: position of its validity bits.
     """
 
     kind: int
@@ -126,21 +122,16 @@ class Section(NamedTuple):
 class ColumnLayout:
     """Sections for the columns of a schema.
 
+
+    Thread: any.
+
     Args:
-        envelope: for batches of the schema.
-        rows: most rows.
-        rates: estimates of the sizes.
         note_compressed: leave bodies with the compressed flag to the caller.
 
     Attributes:
-        envelope, rows: as given.
         plan: for the kernel: the sections, one row after another.
-        names: column of each plan row.
-        sections: column -> section.
         size: bytes of the whole memory.
         texts: columns that have bytes, and "properties" if there is a map.
-
-    Thread: any.
     """
 
     def __init__(self, envelope: Envelope, rows: int, rates: Rates, note_compressed: bool = False) -> None:
@@ -186,7 +177,6 @@ class ColumnLayout:
     def _add(
         self, name: str, kind: int, number: int, longs: int = 0, ints: int = 0, text: int = 0, bits: int = 0
     ) -> None:
-        """Append a plan row and its sections."""
         at_longs = self._take(8 * longs) // 8
         at_ints = self._take(4 * ints) // 4
         text += kernel.SLACK if text else 0

@@ -24,16 +24,12 @@ _LENGTH, _NODES, _BUFFERS = 0, 1, 2  # of RecordBatch
 class Envelope:
     """The header of an IPC message for batches of one schema.
 
-    Args:
-        schema: schema of the batches.
-
-    Attributes:
-        schema: the same.
-        size: bytes of the header; the body begins there, at a multiple of 64.
-        nodes: number of arrays, children included: each before its children, in the order of the schema.
-        buffers: number of their buffers.
 
     Thread: any.
+
+    Attributes:
+        size: bytes of the header; the body begins there, at a multiple of 64.
+        nodes: number of arrays, children included: each before its children, in the order of the schema.
     """
 
     def __init__(self, schema: pa.Schema) -> None:
@@ -56,9 +52,6 @@ class Envelope:
         """Write the header into `memory`, and return the batch whose columns are in the rest of it.
 
         Args:
-            memory: `size` bytes, which are written, and the body.
-            rows: number of rows.
-            nodes: length and number of nulls of each array.
             buffers: position in the body and bytes of each buffer; 0 bytes for validity bits that are not needed.
         """
         header = memoryview(memory).cast("B")[: self.size]

@@ -17,18 +17,12 @@ from flintmq.storage.store_url import is_utf8
 class MemberColumns:
     """Adds the columns that name a member to batches of its rows; an only store has none.
 
-    Args:
-        schema: the columns wanted, from flintmq.arrow.schema.
-        member: the store.
+
+    Thread: one.
 
     Attributes:
         inner: the columns to read of the store: those wanted without broker and store; one if there are no others,
             because rows have to be counted.
-
-    Raises:
-        UsageError: (when rows are added) one of the columns cannot hold the name of the broker, or the path.
-
-    Thread: one.
     """
 
     def __init__(self, schema: pa.Schema, member: Member) -> None:
@@ -64,11 +58,7 @@ _LEAST = 1024
 
 
 def member_text(column: str, value: str) -> str:
-    """Return the value of a column that names a store.
-
-    Raises:
-        UsageError: it comes from a path that is not UTF-8.
-    """
+    """Return the value of a column that names a store."""
     if not is_utf8(value):
         shown = value.encode("utf-8", "surrogateescape").decode("utf-8", "backslashreplace")  # Arrow carries the text
         raise UsageError(
@@ -89,13 +79,6 @@ def rows_of_members(
     schema: pa.Schema,
     rows_of: Callable[[Member, pa.Schema], Iterable[pa.RecordBatch]],
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of each member in turn.
-
-    Args:
-        members: the stores, in order.
-        schema: the columns wanted.
-        rows_of: reads these columns of one store.
-    """
     for member in members:
         columns = MemberColumns(schema, member)
         for batch in rows_of(member, columns.inner):

@@ -21,7 +21,6 @@ class BatchOptions:
         decompress: bodies as the producer gave them, up to 64 MiB each, instead of as stored.
         strict: damage, and a body that cannot be decompressed, is an error; otherwise it is reported.
         batch_bytes: approximate size of the columns of a batch.
-        max_rows: most rows of a batch.
     """
 
     decompress: bool = False
@@ -40,14 +39,10 @@ class ScanOptions(BatchOptions):
     Attributes:
         begin: log offset of a record, or at or below the log's minimum.
         end: log offset to stop before, to which the log is known to extend; None for the log's end.
-        access: "pread" or "map".
         check_crc: compare checksums; otherwise a record is valid by its structure and offset alone.
         threads: number of threads that read.
         segment_bytes: longest part of the log that a thread reads at once.
         zone_maps: whether to skip zones of the log without wanted rows, and to keep maps of them in the user's cache.
-
-    Raises:
-        UsageError: an impossible access, batch size or number of threads, or one that is no whole number.
     """
 
     begin: int = 0
@@ -59,7 +54,6 @@ class ScanOptions(BatchOptions):
     zone_maps: bool = True
 
     def __post_init__(self) -> None:
-        """Check the values."""
         check_choice("access", self.access, ACCESS)
         for name in ("batch_bytes", "threads", "begin", *(() if self.end is None else ("end",))):
             object.__setattr__(self, name, check_integer(name, getattr(self, name)))  # it is frozen

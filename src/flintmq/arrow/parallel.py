@@ -45,9 +45,6 @@ class _Segment:
     """A range of the log that one thread reads, and its result.
 
     Attributes:
-        begin, end: log offsets.
-        batches: its rows.
-        report: notes of its walk.
         first_time, last_time: store times in ms of its first and last record; None without records.
         whole: whether its walk had nothing to judge.
     """
@@ -69,13 +66,7 @@ def parallel_batches(
     The rows are those of `gather(walk(begin, end, report), report)`.
 
     Args:
-        log: files of the log.
         walk, gather: read a range. Called on several threads at once.
-        options: which range, on how many threads, in batches and segments of which size.
-        report: receives notes and damage.
-
-    Raises:
-        The errors of `walk` and `gather`, at the row where they would raise them.
     """
     begin, end = max(options.begin, log.min_offset), options.end
     batch_bytes, longest, threads = options.batch_bytes, options.segment_bytes, options.threads

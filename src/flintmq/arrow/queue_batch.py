@@ -29,8 +29,6 @@ def get_batch(
 ) -> GetBatchResult:
     """Read messages of a queue; see MessageStore.get_batch for the arguments and the result.
 
-    Raises:
-        UsageError: a column is unknown, or a limit is below 1 or, of bytes, above 1 GiB.
 
     Thread: any.
     """

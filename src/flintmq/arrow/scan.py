@@ -57,9 +57,6 @@ def read_members(
 
     All stores are opened before the first row, so one that cannot be read fails the call. `progress` is called from
     time to time with the bytes of log done and in all, where one thread reads.
-
-    Raises:
-        UsageError: the options begin within a record.
     """
     opened = {member: Snapshot.open(member.path, config) for member in members}
     for snapshot in opened.values():
@@ -76,12 +73,7 @@ def read_members(
 
 
 def _check_begin(snapshot: Snapshot, begin: int) -> None:
-    """Check that a log offset to begin at is not within a record: it would look like damage.
-
-    Raises:
-        UsageError: it is; the text names the offsets before and after it.
-        StoreAccessError: a file may not be read.
-    """
+    """Check that a log offset to begin at is not within a record: it would look like damage."""
     log = snapshot.log
     file = log.find(begin)
     if begin <= log.min_offset or file is None or record_at(log, begin) is not None:
@@ -120,16 +112,9 @@ def batches(
     """Yield batches of the records that begin in the range of a log that the options name.
 
     Args:
-        log: files of the log.
-        schema: columns, from flintmq.arrow.schema.narrow of SCHEMA, VIEW_SCHEMA or SPARK_SCHEMA.
         predicate: selects records; None for all.
-        options: how to read.
         facts: contents of the store's small files; needed to find the log's end where the options have no `end`.
-        report: receives damage and notes.
         progress: called from time to time with the bytes of log done and in all, where one thread reads.
-
-    Raises:
-        As scan_arrow does while reading.
     """
     report = report if report is not None else Report()
     rates, memory = Rates(), PieceMemory()
@@ -191,11 +176,7 @@ def predicate_of(
     until: int | datetime | None = None,
     tags: str | Iterable[str] | None = None,
 ) -> Predicate:
-    """Make the predicate from the arguments of scan_arrow that select messages.
-
-    Raises:
-        UsageError: a queue, a time or a name is not valid, or has another type.
-    """
+    """Make the predicate from the arguments of scan_arrow that select messages."""
     ids: list[int] = []
     pairs: list[tuple[str, int]] = []
     offsets = []
@@ -247,11 +228,6 @@ def _stop_of(queue: object) -> str:
 
 
 def _listed(what: str, values: Iterable[Any] | None, advice: str) -> list[Any]:
-    """Return the values of an argument that is a list or None.
-
-    Raises:
-        UsageError: it is something else.
-    """
     if values is None:
         return []
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):

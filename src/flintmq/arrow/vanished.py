@@ -22,11 +22,7 @@ def accounted(walk: LogWalk, end: int | None = None) -> Iterator[Piece]:
     A walk that is left early did not have to read the rest.
 
     Args:
-        walk: not iterated yet.
         end: log offset up to which its caller answers; None: that of the walk.
-
-    Raises:
-        Whatever the walk raises.
     """
     begin, end = walk.position, walk.end if end is None else end
     reached: dict[int, int] = {}
@@ -53,15 +49,7 @@ def note_vanished(report: Report, file: LogFile, first: int, last: int) -> None:
 
 
 def refuse_vanished(report: Report, advice: str) -> None:
-    """Check that no file was deleted during a walk.
-
-    Args:
-        report: of the walk.
-        advice: what to do next.
-
-    Raises:
-        StoreError: one was.
-    """
+    """Check that no file was deleted during a walk."""
     if report.note_counts[VANISHED]:
         text = next((note.text for note in report.notes if note.code == VANISHED), "a log file was deleted")
         raise StoreError(f"{text}; its messages are lost to this read: {advice}")

@@ -54,7 +54,6 @@ class ViewLayout(ColumnLayout):
 
     Attributes:
         view_rows: begins of the rows of the plan that name a buffer.
-        coded: columns with a dictionary in the memory.
     """
 
     def __init__(self, envelope: Envelope, rows: int, rates: Rates, note_compressed: bool = False) -> None:
@@ -155,7 +154,6 @@ class ViewBlock(ColumnBlock):
         rates.learn("body", self.held, self.count, full=False)
 
     def finish(self) -> pa.RecordBatch:
-        """Make the batch of the rows. It holds the block's memory: do not use the block afterwards."""
         schema = self.layout.envelope.schema
         buffers = [
             buffer.slice(begin, end - begin)
@@ -181,7 +179,6 @@ class ViewBlock(ColumnBlock):
         return patched(column, patches) if patches else column
 
     def _plain_column(self, field: pa.Field[Any], section: Section) -> pa.Array[Any]:
-        """Return a column that has no views."""
         name, count = field.name, self.count
         if name == "magic":
             return _coded(count, self._ints(section, count), _MAGIC)
@@ -216,7 +213,6 @@ class ViewBlock(ColumnBlock):
         return pa.Array.from_buffers(kind, self.count, [None, offsets], children=[inner])
 
     def _dictionary(self, section: Section) -> pa.Array[Any]:
-        """Return the texts of a dictionary."""
         most = 1 << section.number - 1
         used, ends = self.longs[section.at_longs + most], section.at_bits + 2 * most
         if self.count and not used:  # every row is patched; meanwhile their code 0 has to exist
@@ -230,12 +226,6 @@ class ViewBlock(ColumnBlock):
 
 
 class PatchedTexts:
-    """Collects the texts that are patched into a column of views, and makes views of them.
-
-    Args:
-        first: number of their first buffer.
-    """
-
     def __init__(self, first: int) -> None:
         self._first, self._parts = first, [bytearray()]
 
@@ -253,7 +243,6 @@ class PatchedTexts:
         return struct.pack("=i4sii", len(text), text[:4], number, at)
 
     def buffers(self) -> list[pa.Buffer]:
-        """Return the buffers of the texts."""
         return [pa.py_buffer(part) for part in self._parts]
 
 

@@ -45,11 +45,7 @@ ADVICE = {
 
 
 def main(argv: Sequence[str] | None = None) -> NoReturn:
-    """Run one command and exit with its code; the entry point of the script `flintmq`.
-
-    Raises:
-        SystemExit: always.
-    """
+    """Run one command and exit with its code; the entry point of the script `flintmq`."""
     sys.exit(run(sys.argv[1:] if argv is None else argv))
 
 

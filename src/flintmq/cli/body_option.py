@@ -23,11 +23,6 @@ class Bodies:
         self.first_failure = ""
 
     def of(self, message: StoredMessage) -> bytes:
-        """Return the body to show.
-
-        Raises:
-            MissingExtraError: the package that decompresses it is not installed.
-        """
         if not self.decompress:
             return message.body
         from flintmq.format.compression import original_body

@@ -66,11 +66,7 @@ def complete(words: Sequence[str]) -> int:
 
 
 def candidates(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the words that may stand in the place of the last one, each with its help.
-
-    Raises:
-        FlintError: a word before it is wrong, or there is no such store.
-    """
+    """Yield the words that may stand in the place of the last one, each with its help."""
     *before, last = words or [""]
     name, rest, _ = named([*before, *HELP[:1]])
     for word, help in _offered(name, rest[:-1], last) if name in COMMANDS else members(name).items():

@@ -26,14 +26,8 @@ class Argument:
     """Declares a word of the command line that is known by its place.
 
     Args:
-        word: its name in the help.
-        help: one sentence.
-        min: the least number; None for any.
-        max: the greatest number; None for any.
         text: whether it is a text of messages, such as a topic: UTF-8 in any locale.
-        may_be_empty: whether an empty word is a value.
         topics: whether it names a topic of the store on the command line.
-        old: names of earlier versions, which are understood and not shown.
     """
 
     def __init__(
@@ -55,7 +49,6 @@ class Argument:
 
     @property
     def name(self) -> str:
-        """The name that errors give it."""
         return self.names[0] if self.names else self.metavar
 
 
@@ -67,12 +60,10 @@ class Parameter(NamedTuple):
     """A parameter of a command's function.
 
     Attributes:
-        name: its name in Python.
         kind: the type of one value: bool (a flag), int, float or str.
         choices: the words that it may be; none where any may be right.
         several: whether it is a list of such values.
         default: its value if it is not given; REQUIRED where it must be.
-        declared: its declaration.
     """
 
     name: str
@@ -89,7 +80,6 @@ class Parameter(NamedTuple):
 
 
 def parameters(command: Callable[..., int]) -> list[Parameter]:
-    """Return the parameters of a command, in their order."""
     hints = typing.get_type_hints(command, include_extras=True)
     del hints["return"]
     given = command.__defaults__ or ()
@@ -110,10 +100,6 @@ def value_of(parameter: Parameter, word: str) -> Any:
     """Return the value that a word of the command line means.
 
     Numbers are clamped to 64 bits: nothing has more.
-
-    Raises:
-        UsageError: it is empty; or a text of messages, and no UTF-8; or not of the type, not among the choices, outside
-            the limits; or a place beyond 64 bits.
     """
     kind, declared, name = parameter.kind, parameter.declared, parameter.declared.name
     if not word and not declared.may_be_empty:

@@ -14,14 +14,7 @@ if TYPE_CHECKING:
 
 
 def report_incomplete(out: Output, view: StoreView, report: Report, what: str) -> int:
-    """Say in one line what an answer may lack; return the exit code.
-
-    Args:
-        out: gets the line.
-        view: what was read.
-        report: the places of the records that could not be read.
-        what: these records, as in "messages of topic T".
-    """
+    """Say in one line what an answer may lack; return the exit code."""
     code = 0
     if report.damages:
         first = min(report.damages, key=lambda damage: damage.offset)

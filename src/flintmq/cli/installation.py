@@ -72,7 +72,6 @@ def diagnose(others: Iterable[Check] = (), config: StoreConfig | None = None) ->
     """Check everything.
 
     Args:
-        others: what the lake found, of which this module knows nothing.
         config: keys to check; None for none.
     """
     checks = [_own(), _python(), *_kernels(), _self_test(), *(_extra(name) for name in EXTRAS), *others]

@@ -40,12 +40,10 @@ JsonOption = Annotated[bool, Option("--json", "JSON for programs: one object a l
 
 
 def topics_option(help: str) -> Any:
-    """Declare `--topic`, which may be repeated."""
     return Option("--topic T", help, text=True, topics=True)
 
 
 def limit_option(help: str, old: tuple[str, ...] = ()) -> Any:
-    """Declare `--limit`, a number of messages."""
     return Option("--limit -n N", help, old=old, min=0)
 
 
@@ -72,7 +70,6 @@ DecompressOption = Annotated[
 
 
 def template_option(help: str) -> Any:
-    """Declare `--format TEMPLATE`."""
     return Option("--format TEMPLATE", help, text=True)
 
 
@@ -86,7 +83,6 @@ PeerOption = Annotated[
 
 
 def out_option(help: str, metavar: str = "DIR", old: tuple[str, ...] = ("--into",)) -> Any:
-    """Declare `--out`, the place of the result."""
     return Option(f"--out {metavar}", help, old=old)
 
 
@@ -94,12 +90,10 @@ OutOption = Annotated[str, out_option("Directory of the result; created if missi
 
 
 def broker_conf_option(help: str) -> Any:
-    """Declare `--config FILE`, a broker.conf."""
     return Option("--config FILE", help)
 
 
 def catalog_option(of: str) -> Any:
-    """Declare `--catalog`."""
     name = "NAMESPACE.TABLE of a catalog in PyIceberg's configuration"
     return Option("--catalog NAME:TABLE", f"{of}: {name}, instead of one in its directory.")
 

@@ -76,11 +76,7 @@ class Output:
     _bar: Bar | None = None
 
     def write(self, data: bytes) -> None:
-        """Write bytes to stdout at once.
-
-        Raises:
-            PipeClosed: the reader has gone.
-        """
+        """Write bytes to stdout at once."""
         if self._bar is not None:
             self._bar.hide()
         try:
@@ -96,7 +92,6 @@ class Output:
         If making a row fails, the rows before it are written first.
 
         Raises:
-            PipeClosed: the reader has gone.
             KeyboardInterrupt: a signal arrived before the next row, and a library dropped its exception.
         """
         block: list[str] = []
@@ -151,7 +146,6 @@ class Console(Output):
     """Text for people: tables that fit the terminal, whole lines when piped."""
 
     def result(self, value: Any, render: Callable[[Any], Iterable[str | TextTable]]) -> None:
-        """Print the rendered value, piece by piece."""
         columns = shutil.get_terminal_size().columns if sys.stdout.isatty() else None
         for part in render(value):
             self.lines(part.split("\n") if isinstance(part, str) else part.lines(columns))
@@ -163,7 +157,6 @@ class Json(Output):
     json = True
 
     def result(self, value: Any, render: Callable[[Any], Iterable[str | TextTable]]) -> None:
-        """Print the value as one JSON object."""
         self.lines([dumps(value)])
 
 
@@ -203,7 +196,6 @@ def _plain(value: Any) -> Any:
 
 
 def error_line(error: Exception, message: str, exit_code: int, as_json: bool) -> str:
-    """Return the line that stderr gets for an error."""
     if not as_json:
         return f"flintmq: {printable(message)}"
     fields: dict[str, object] = {"error": type(error).__name__, "exit_code": exit_code, "message": message}
@@ -213,12 +205,10 @@ def error_line(error: Exception, message: str, exit_code: int, as_json: bool) ->
 
 
 def report_error(error: FlintError | Exception, message: str, exit_code: int, as_json: bool) -> None:
-    """Print an error as one line on stderr."""
     stderr(error_line(error, message, exit_code, as_json))
 
 
 def stderr(line: str) -> None:
-    """Print one line on stderr at once."""
     # A closed stderr must not hide the exit code that follows.
     with contextlib.suppress(OSError, ValueError):
         sys.stderr.write(line.encode("utf-8", "backslashreplace").decode("utf-8") + "\n")
@@ -233,7 +223,6 @@ class _Warnings(logging.Handler):
         self.output = output(as_json)
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Print one record."""
         self.output.note(record.getMessage())
 
 

@@ -36,13 +36,7 @@ GIVEN_UP = {
 
 
 def run(words: Sequence[str]) -> int:
-    """Run the command that the words name; return its exit code.
-
-    Raises:
-        UsageError: there is no such command, or it does not take these words.
-        MissingExtraError: a package that it needs is not installed.
-        FlintError: as the command.
-    """
+    """Run the command that the words name; return its exit code."""
     name, rest, quiet = named(words)
     if name not in COMMANDS:
         output(False).lines(_group_help(name))
@@ -68,9 +62,6 @@ def named(words: Sequence[str]) -> tuple[str, list[str], bool]:
     """Return the name of a command, the words after it, and whether one before it is QUIET.
 
     It is the name of a group where help on that is wanted.
-
-    Raises:
-        UsageError: there is no such command, or no such option before its name.
     """
     name, rest, quiet = "", list(words), False
     while name not in COMMANDS:
@@ -110,11 +101,7 @@ def load(name: str) -> Callable[..., int]:
 
 
 def need(package: str, extra: str) -> None:
-    """Check that an optional package is installed.
-
-    Raises:
-        MissingExtraError: it is not.
-    """
+    """Check that an optional package is installed."""
     if find_spec(package) is None:
         raise MissingExtraError(
             f"{package} is not installed, which this command needs; run: pip install 'flintmq[{extra}]'"
@@ -122,11 +109,7 @@ def need(package: str, extra: str) -> None:
 
 
 def divided(name: str, words: Iterable[str], found: Sequence[Parameter]) -> tuple[list[str], list[str]]:
-    """Divide the words of a command into options, each joined with its value, and others.
-
-    Raises:
-        UsageError: there is no such option, or its value is missing.
-    """
+    """Divide the words of a command into options, each joined with its value, and others."""
     takes = {word: one.kind is not bool for one in found for word in (*one.declared.names, *one.declared.old)}
     takes |= dict.fromkeys((*HELP, *QUIET), False)
     options: list[str] = []
@@ -158,7 +141,6 @@ class _Parser(argparse.ArgumentParser):
 
 
 def parser_of(name: str, command: Callable[..., int]) -> _Parser:
-    """Return the parser of a command, which also makes its help."""
     width = min(shutil.get_terminal_size().columns, COLUMNS)
     parser = _Parser(
         prog=_called(name),
@@ -191,7 +173,6 @@ def parser_of(name: str, command: Callable[..., int]) -> _Parser:
 
 
 def synopsis(name: str, command: Callable[..., int]) -> str:
-    """Return the words of a command's usage."""
     words = [_called(name)]
     for one in parameters(command):
         if not one.declared.names:
@@ -206,11 +187,6 @@ def paragraphs(command: Callable[..., int]) -> list[str]:
 
 
 def _values(found: Sequence[Parameter], given: dict[str, Any]) -> Iterator[tuple[str, Any]]:
-    """Yield the name and value of each parameter that is given.
-
-    Raises:
-        UsageError: an option that has one value is given twice; or as `value_of`.
-    """
     for one in found:
         words = given[one.name]
         if not words:

@@ -23,11 +23,6 @@ class ReaderGone(StopEvent):
         self._there = [path for path in (store, os.path.join(store, LOG)) if os.path.isdir(path)]
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for that; return whether the reader has gone.
-
-        Raises:
-            NotAStoreError: the store is gone.
-        """
         if gone := [path for path in self._there if not os.path.isdir(path)]:
             raise NotAStoreError(f"{gone[0]}: it is not there any more; bring it back (is its disk mounted?)")
         try:

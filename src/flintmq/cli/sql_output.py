@@ -34,21 +34,11 @@ _PER_S = {"s": 1, "ms": 10**3, "us": 10**6, "ns": 10**9}
 
 
 def lines(kind: str, answer: pa.RecordBatchReader) -> Iterator[str]:
-    """Yield the answer's lines, without line ends, in one of the text FORMATS.
-
-    Raises:
-        Whatever reading the answer raises.
-    """
+    """Yield the answer's lines, without line ends, in one of the text FORMATS."""
     return {"table": _table, "csv": _csv, "json": _json}[kind](answer)
 
 
 def write_parquet(path: str, answer: pa.RecordBatchReader) -> None:
-    """Write the answer as one Parquet file.
-
-    Raises:
-        OSError: the disk is full or fails.
-        Whatever reading the answer raises.
-    """
     import pyarrow.parquet as pq
 
     with pq.ParquetWriter(path, answer.schema, compression="zstd") as writer:
@@ -57,12 +47,7 @@ def write_parquet(path: str, answer: pa.RecordBatchReader) -> None:
 
 
 def write_lines(path: str, rows: Iterator[str]) -> None:
-    """Write lines as a file in UTF-8.
-
-    Raises:
-        OSError: the disk is full or fails.
-        Whatever taking the lines raises.
-    """
+    """Write lines as a file in UTF-8."""
     with open(path, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
         for row in rows:
             file.write(row + "\n")

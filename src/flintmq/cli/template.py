@@ -37,12 +37,7 @@ def message_writer(template: str | None, as_json: bool, **member: str) -> Part:
     """Return the function that formats a message: as JSON, by a template, or for people.
 
     Args:
-        template: the value of --format.
-        as_json: whether JSON is wanted.
         member: the message's store among several (Member.words): its broker and its path are shown too.
-
-    Raises:
-        UsageError: both are wanted, or the template has unknown fields.
     """
     if template is None:
         if member:

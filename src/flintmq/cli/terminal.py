@@ -89,11 +89,7 @@ class TextTable:
 
 
 class Bar:
-    """A progress bar on stderr, shown during work unless something else is printed.
-
-    Args:
-        title: name of the work.
-    """
+    """A progress bar on stderr, shown during work unless something else is printed."""
 
     WAIT_S = 0.5
     """Seconds before it appears, from the beginning or from the last printed line."""
@@ -106,7 +102,6 @@ class Bar:
         self._shown, self._from = False, self._began + self.WAIT_S
 
     def update(self, done: int, total: int) -> None:
-        """Take progress."""
         now = time.monotonic()
         with self._lock:
             if now >= self._from:
@@ -127,7 +122,6 @@ class Bar:
         return f"{self._title} {'#' * round(share * length):.<{length}}{text}"
 
     def hide(self) -> None:
-        """Make room on the terminal."""
         with self._lock:
             if self._shown:
                 self._shown = False

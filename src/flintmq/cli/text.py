@@ -84,10 +84,6 @@ def note_lines(notes: Mapping[str, int], texts: Mapping[str, Sequence[str]] = Ma
     """Yield lines about the notes of a job: known sentences, or else code and count.
 
     A code is written with dashes, as verify writes it, though walkers of logs name theirs with underscores.
-
-    Args:
-        notes: code -> count.
-        texts: code -> the first sentences.
     """
     for code, count in sorted(notes.items()):
         word, known = code.replace("_", "-"), texts.get(code, ())

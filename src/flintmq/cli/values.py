@@ -39,23 +39,14 @@ def stores_given(words: Sequence[str]) -> str | list[str]:
 
 
 def paths_of(stores: Stores, config: StoreConfig) -> list[str]:
-    """Return the directory of one store, or those of several, as far as they are there.
-
-    Raises:
-        FlintError: as find_members.
-    """
+    """Return the directory of one store, or those of several, as far as they are there."""
     from flintmq.cluster.members import find_members
 
     return [member.path for member in find_members(stores, config, strict=False)]
 
 
 def store_config(settings: Sequence[str] | None, broker_conf: str | None = None) -> StoreConfig:
-    """Apply the words of `--set KEY=VALUE` to a broker.conf, or to the defaults.
-
-    Raises:
-        ConfigError: a word without `=`, an unknown key, or an invalid value.
-        StoreAccessError: the file cannot be read.
-    """
+    """Apply the words of `--set KEY=VALUE` to a broker.conf, or to the defaults."""
     from flintmq.config.keys import from_settings
 
     return from_settings(settings or (), broker_conf)
@@ -65,14 +56,6 @@ def parse_address(option: str, text: str, usual: int = METRICS_PORT) -> tuple[st
     """Parse an address to listen at into host and port.
 
     Forms: `HOST:PORT`, `[IPV6]:PORT`, `HOST`, `PORT`. The host is 127.0.0.1 where it is missing.
-
-    Args:
-        option: the option's name.
-        text: the address.
-        usual: the port where it is missing; by default 5557 (RocketMQ's metricsPromExporterPort).
-
-    Raises:
-        UsageError: the text is none of these.
     """
     found = _ADDRESS.fullmatch(text)
     host = next((part for part in (found["inner"], found["host"]) if part), LOOPBACK) if found else ""
@@ -86,13 +69,9 @@ def parse_time(option: str, text: str, now_ms: int | None = None) -> int:
     """Parse a time into ms since 1970.
 
     Args:
-        option: the option's name.
         text: ISO 8601 (`2024-11-20`, `2024-11-20T11:24:33.5+08:00`; UTC if no zone is written), digits (ms since 1970,
             as typed_ms), `now`, or an age: `-15m`, `-1h30m` (units ms, s, m, h, d, w).
         now_ms: the moment that an age counts from; None for the present.
-
-    Raises:
-        UsageError: the text is none of these, or digits of a time before 1990.
     """
     now_ms = time.time_ns() // 1_000_000 if now_ms is None else now_ms
     if text == "now":
@@ -112,11 +91,7 @@ def parse_time(option: str, text: str, now_ms: int | None = None) -> int:
 
 
 def time_range(since: str | None, until: str | None) -> tuple[int | None, int | None]:
-    """Return [since, until) in ms; None where unbounded.
-
-    Raises:
-        UsageError: a text that is no time, or an empty range.
-    """
+    """Return [since, until) in ms; None where unbounded."""
     now_ms = time.time_ns() // 1_000_000  # both ends count from the same moment
     first = None if since is None else parse_time("--since", since, now_ms)
     end = None if until is None else parse_time("--until", until, now_ms)
@@ -126,11 +101,7 @@ def time_range(since: str | None, until: str | None) -> tuple[int | None, int | 
 
 
 def parse_size(option: str, text: str) -> int:
-    """Parse a number of bytes: `131072`, `128KiB`, `128 MiB`, `1GiB`.
-
-    Raises:
-        UsageError: the text is none.
-    """
+    """Parse a number of bytes: `131072`, `128KiB`, `128 MiB`, `1GiB`."""
     found = re.fullmatch(r"([0-9]{1,15}) ?(|KiB|MiB|GiB)", text.strip(), re.ASCII)
     if found is None or not int(found[1]):
         raise UsageError(f"{option}: {shorten_text(text, 60)!r} is not a size; write bytes, or 64KiB, 128MiB, 1GiB")
@@ -138,11 +109,7 @@ def parse_size(option: str, text: str) -> int:
 
 
 def parse_position(option: str, text: str) -> int:
-    """Parse a position in a file: a number of bytes, decimal or with 0x.
-
-    Raises:
-        UsageError: the text is none.
-    """
+    """Parse a position in a file: a number of bytes, decimal or with 0x."""
     found = re.fullmatch(r"0[xX]([0-9A-Fa-f]{1,16})|[0-9]{1,19}", text)
     value = -1 if found is None else int(found[1], 16) if found[1] else int(text)
     if not 0 <= value <= _INT64_MAX:
@@ -153,11 +120,7 @@ def parse_position(option: str, text: str) -> int:
 
 
 def parse_log_place(option: str, text: str) -> int:
-    """Parse a log offset: the number itself, or a log file's name, which is its first offset.
-
-    Raises:
-        UsageError: the text is neither.
-    """
+    """Parse a log offset: the number itself, or a log file's name, which is its first offset."""
     name = os.path.basename(text)
     if not re.fullmatch(r"[0-9]{1,20}", name, re.ASCII):
         raise UsageError(f"{option}: {shorten_text(name, 60)!r} is neither a log offset nor the name of a log file")

@@ -35,12 +35,7 @@ def is_manifest(text: str) -> bool:
 
 
 def read_manifest(path: str) -> list[Member]:
-    """Read the stores of a manifest, in its order.
-
-    Raises:
-        UsageError: the file is missing or no manifest; the text names the entry.
-        StoreAccessError: it may not be read.
-    """
+    """Read the stores of a manifest, in its order."""
     path = store_path(path)
     try:
         with open(path, "rb") as file:

@@ -37,9 +37,7 @@ class _Named:
     """The stores that one text names.
 
     Attributes:
-        members: the stores.
         sure: the user named each; a pattern did not find them.
-        manifest: path of the manifest that names them; None: it was none.
     """
 
     members: list[Member]
@@ -52,8 +50,6 @@ class NamedStores:
     """The stores that a user named, before one of a master and its slaves is chosen.
 
     Attributes:
-        found: those that are there, each once.
-        gone: those of a list or a manifest that are not there.
         others: directories that a pattern matches and that are no stores.
     """
 
@@ -63,7 +59,6 @@ class NamedStores:
 
     @property
     def missing(self) -> list[Member]:
-        """All that was named and is no store."""
         return [*self.gone, *self.others]
 
 
@@ -83,20 +78,12 @@ def find_members(
     rows would come twice.
 
     Args:
-        given: what the user gave.
-        config: the keys that are known; those of object storage are used.
         strict: a store of a list or a manifest that is not there is an error; otherwise it is noted, as lost messages
             are, and left out.
         slaves: keep all stores of a broker, for those who look at each by itself; a name may occur several times then.
-        report: receives the notes.
 
     Returns:
         At least one member, ordered by broker name; each name occurs once (but see `slaves`).
-
-    Raises:
-        UsageError: an empty list, a pattern or manifest that is not understood, or one name for two different logs.
-        NotAStoreError: nothing matches; (strict) a named store is not there.
-        StoreAccessError: a directory may not be read.
     """
     config, report = config or StoreConfig(), report if report is not None else Report()
     if isinstance(given, _ONE) and not names_many(given, config):
@@ -117,12 +104,7 @@ def find_members(
 
 
 def list_members(given: Stores, config: StoreConfig, report: Report | None = None) -> NamedStores:
-    """List the stores that a user's text or list names, a single path too, and those that are missing.
-
-    Raises:
-        UsageError: a pattern or manifest that is not understood, or manifests with two brokers for one directory.
-        StoreAccessError: a directory may not be read.
-    """
+    """List the stores that a user's text or list names, a single path too, and those that are missing."""
     texts = [given] if isinstance(given, _ONE) else given
     found: list[Member] = []
     listing = NamedStores(found, [], [])
@@ -139,7 +121,6 @@ def list_members(given: Stores, config: StoreConfig, report: Report | None = Non
 
 
 def nothing_found(given: Stores, listing: NamedStores) -> NotAStoreError:
-    """Return the error for a text or a list that names no store, of which `listing` has what was looked at."""
     if listing.missing:
         return NotAStoreError(not_there(listing.missing[0]))
     empty = not isinstance(given, _ONE) and not given
@@ -147,12 +128,7 @@ def nothing_found(given: Stores, listing: NamedStores) -> NotAStoreError:
 
 
 def names_many(given: Stores, config: StoreConfig | None = None) -> bool:
-    """Return whether this names several stores, perhaps one of them alone; no store is looked for.
-
-    Raises:
-        UsageError: the text is empty, or in bytes.
-        StoreAccessError: a directory may not be read.
-    """
+    """Return whether this names several stores, perhaps one of them alone; no store is looked for."""
     if not isinstance(given, _ONE):
         return True
     text = path_text(given)
@@ -162,7 +138,6 @@ def names_many(given: Stores, config: StoreConfig | None = None) -> bool:
 
 
 def _named(given: str | os.PathLike[str], config: StoreConfig) -> _Named:
-    """Return the stores that one text names."""
     text = path_text(given)
     if names_many(given, config):
         if is_manifest(text):

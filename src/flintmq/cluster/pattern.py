@@ -25,16 +25,7 @@ def is_pattern(text: str) -> bool:
 
 
 def matches(path: str, effects: Effects) -> list[Member]:
-    """List the directories that match, whether or not they are stores.
-
-    Args:
-        path: a pattern, absolute, or a URL.
-        effects: the disk or the object storage.
-
-    Raises:
-        UsageError: `{broker}` occurs twice.
-        StoreAccessError: a directory may not be listed.
-    """
+    """List the directories that match, whether or not they are stores."""
     if path.count(BROKER) > 1:
         raise UsageError(f"{path}: {BROKER} occurs twice; write * for the other")
     steps = path.split("/")

@@ -25,10 +25,6 @@ def one_of_each(members: Sequence[Member], config: StoreConfig, report: Report) 
     """Return the members without those whose log another one of the same broker has, ordered by broker name.
 
     Only brokers with several stores are opened.
-
-    Raises:
-        UsageError: two stores of one name have different logs, or two clusters have a broker of the same name.
-        StoreAccessError, UnsupportedFormatError: one of several stores of a broker cannot be read.
     """
     of: dict[str, list[Member]] = {}
     for member in members:
@@ -40,12 +36,7 @@ def one_of_each(members: Sequence[Member], config: StoreConfig, report: Report) 
 
 
 def furthest(found: Sequence[tuple[Member, Snapshot]], report: Report) -> Member:
-    """Return the store whose log goes furthest, of stores of one broker name.
-
-    Raises:
-        UsageError: they have different logs, or different clusters.
-        StoreAccessError: a log cannot be read.
-    """
+    """Return the store whose log goes furthest, of stores of one broker name."""
     one, other = _two_clusters([member for member, _ in found])
     if one is not other:
         raise UsageError(
@@ -68,11 +59,7 @@ def _two_clusters(members: list[Member]) -> tuple[Member, Member]:
 
 
 def _compare(member: Member, snapshot: Snapshot, best: Member, ahead: Snapshot) -> None:
-    """Compare the first and the last record that both logs have.
-
-    Raises:
-        UsageError: they differ.
-    """
+    """Compare the first and the last record that both logs have."""
     begin = max(snapshot.log.min_offset, ahead.log.min_offset)
     places = [first_record(snapshot.log, begin), snapshot.log_end.last]
     for at in places:

@@ -23,8 +23,6 @@ MOST_BATCH: Final = (4 << 20) - 12
 
 
 class Effect(enum.StrEnum):
-    """The effects that a key can have in FlintMQ."""
-
     ACTS = "acts"
     FIXED = "fixed"
     REFUSED = "refused"
@@ -35,7 +33,6 @@ class KeyLine(NamedTuple):
     """The effect of one key.
 
     Attributes:
-        effect: kind of effect.
         says: sentence for people about what FlintMQ does.
         only: text of the one value with which a store is opened for writing; None if any value is accepted.
     """
@@ -240,12 +237,7 @@ def without_effect(config: StoreConfig) -> list[str]:
 
 
 def not_kept(config: StoreConfig, *, listens: bool = False) -> Iterator[str]:
-    """Yield one sentence for each key that FlintMQ would not honour if it wrote a store.
-
-    Args:
-        config: its keys.
-        listens: the store listens for followers.
-    """
+    """Yield one sentence for each key that FlintMQ would not honour if it wrote a store."""
     for key, line in LINES.items():
         value = text_of(config, key)
         if line.only is not None and value != line.only:
@@ -263,12 +255,7 @@ def not_kept(config: StoreConfig, *, listens: bool = False) -> Iterator[str]:
 
 
 def refuse_to_write(config: StoreConfig, *, listens: bool = False) -> None:
-    """Raise ConfigError if FlintMQ would not honour this configuration when it writes a store.
-
-    Args:
-        config: its keys.
-        listens: the store listens for followers.
-    """
+    """Raise ConfigError if FlintMQ would not honour this configuration when it writes a store."""
     for says in not_kept(config, listens=listens):
         raise ConfigError(says)
 

@@ -338,7 +338,6 @@ class StoreConfig:
         return f"StoreConfig({', '.join(changed)})"
 
     def _values(self) -> dict[str, object]:
-        """Return the value of each field, in their order."""
         return {name: getattr(self, name) for name in type(self).__annotations__}
 
     @classmethod
@@ -433,12 +432,7 @@ class StoreConfig:
 
 
 def from_settings(settings: Iterable[str], config: StoreConfig | str | os.PathLike[str] | None = None) -> StoreConfig:
-    """Apply the command line's `--set KEY=VALUE` words to `config`, an object or a file.
-
-    Raises:
-        ConfigError: a word is not KEY=VALUE, a key is unknown, or a value is impossible.
-        StoreAccessError: the file cannot be read.
-    """
+    """Apply the command line's `--set KEY=VALUE` words to `config`, an object or a file."""
     return StoreConfig.of(config, dict(map(split_setting, settings)))
 
 

@@ -60,7 +60,6 @@ class S3Options:
 
     Attributes:
         endpoint: URL without a trailing slash; empty for Amazon's own.
-        region: empty if it is to be determined.
         anonymous: send requests without credentials.
         timeout_s: seconds without a byte after which an attempt has failed, of each kind of storage.
         attempts: attempts per request, of each kind of storage.
@@ -69,7 +68,6 @@ class S3Options:
         azure_endpoint: URL of the account without a trailing slash; empty for the one that the account's name gives.
         azure_anonymous: send requests without credentials.
         hdfs_http: URLs of WebHDFS, with commas between them; empty for the usual port of the host.
-        hdfs_user: empty for the user of this process.
         oss_endpoint: URL without a trailing slash.
     """
 
@@ -87,20 +85,12 @@ class S3Options:
     oss_endpoint: str = ""
 
     def with_key(self, key: str, value: object) -> S3Options:
-        """Return a copy with one key set.
-
-        Raises:
-            ConfigError: the key cannot have this value.
-        """
         return replace(self, **{_FIELDS[key]: _value(key, str(value).strip())})  # type: ignore[arg-type]
 
     def with_environment(self, environment: Mapping[str, str] = os.environ) -> S3Options:
         """Return a copy that takes from the environment what was not given.
 
         The driver calls this, so workers need not have the same environment.
-
-        Raises:
-            ConfigError: the environment has an impossible value.
         """
         options = self
         for key, variables in _ENVIRONMENT.items():
@@ -113,7 +103,6 @@ class S3Options:
 
 
 def _value(key: str, text: str) -> str | bool | int:
-    """Convert the text of a key to its value."""
     name = key.partition(".")[2]
     if name in ("endpoint", "http"):
         urls = [url.strip().rstrip("/") for url in text.split(",")] if key == "hdfs.http" else [text.rstrip("/")]
@@ -140,7 +129,6 @@ def _value(key: str, text: str) -> str | bool | int:
 
 
 def _is_server(url: str, *, with_path: bool) -> bool:
-    """Return whether a text is the URL of a server."""
     try:
         parts = urlsplit(url)
         return bool(

@@ -43,10 +43,6 @@ def read_broker_conf(path: str | os.PathLike[str]) -> dict[str, str]:
 
     Lines are `key=value` or `key:value`; comments begin with # or !, as in Java's properties files. A backslash at
     the end of a line continues it; every other backslash is kept, since Windows paths contain them.
-
-    Raises:
-        ConfigError: the file is too large or not UTF-8.
-        StoreAccessError: the file cannot be read.
     """
     try:
         with Path(path).open("rb") as file:
@@ -73,9 +69,6 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
     """Return the milliseconds of each level of a `messageDelayLevel`, such as "1s 5s 1m".
 
     Level 1 is at index 0.
-
-    Raises:
-        ConfigError: a level is not a number with one of the units s, m, h, d, or too long for a timestamp.
     """
     levels = []
     for part in text.split(" "):
@@ -88,11 +81,7 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
 
 
 def split_setting(text: str) -> tuple[str, str]:
-    """Split "KEY=VALUE" into key and value.
-
-    Raises:
-        ConfigError: there is no "=" or nothing before it.
-    """
+    """Split "KEY=VALUE" into key and value."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise ConfigError(f"{short(text)} is not KEY=VALUE, such as mappedFileSizeCommitLog=65536")
@@ -100,12 +89,7 @@ def split_setting(text: str) -> tuple[str, str]:
 
 
 def closest(name: str, known: Mapping[str, str]) -> str | None:
-    """Return the known name that resembles a misspelled one most; None if none does.
-
-    Args:
-        name: the misspelled name; its case does not matter.
-        known: each name in lower case -> the name.
-    """
+    """Return the known name that resembles a misspelled one most; None if none does."""
     import difflib
 
     found = difflib.get_close_matches(name.lower(), known, n=1, cutoff=0.5)
@@ -113,22 +97,13 @@ def closest(name: str, known: Mapping[str, str]) -> str | None:
 
 
 def check_choice(what: str, value: str, allowed: Iterable[str]) -> None:
-    """Check that an argument has one of its allowed values.
-
-    Raises:
-        UsageError: it has another.
-    """
     allowed = tuple(allowed)
     if value not in allowed:
         raise UsageError(f"{what} {str(value)[:40]!r} is not one of: {', '.join(allowed)}")
 
 
 def check_integer(what: str, value: object, advice: str = "give a whole number") -> int:
-    """Return an argument as an int: any that Python takes as an index, but no bool.
-
-    Raises:
-        UsageError: it is none.
-    """
+    """Return an argument as an int: any that Python takes as an index, but no bool."""
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise UsageError(f"{what} is {value!r:.60}, of type {type(value).__name__}; {advice}")
     return index(value)

@@ -34,9 +34,6 @@ def decode(data: Buffer) -> Checkpoint:
     """Decode the numbers of a checkpoint file. A sixth number that is missing is 0.
 
     The bytes after the numbers are not looked at.
-
-    Raises:
-        FormatError: there are fewer than 40 bytes.
     """
     if len(data) < LEAST:
         raise FormatError(f"Checkpoint needs {LEAST} bytes, {len(data)} are left")
@@ -44,9 +41,5 @@ def decode(data: Buffer) -> Checkpoint:
 
 
 def encode(checkpoint: Checkpoint) -> bytes:
-    """Encode a whole checkpoint file of 4,096 bytes.
-
-    Raises:
-        FormatError: a number does not fit 64 bits.
-    """
+    """Encode a whole checkpoint file of 4,096 bytes."""
     return CHECKPOINT.pack(checkpoint).ljust(FILE_SIZE, b"\0")

@@ -27,14 +27,7 @@ def original_body(body: bytes, sys_flag: int, limit: int = LIMIT) -> bytes:
     """Return the body as the producer gave it; `body` itself if it is not compressed.
 
     Args:
-        body: as stored.
-        sys_flag: of the record.
         limit: maximum size of the result in bytes.
-
-    Raises:
-        FormatError: an unknown type, bytes that are not of that type, more than `limit` bytes of output, or more than
-            100 frames.
-        MissingExtraError: the package for this type is not installed.
     """
     if not sys_flag & COMPRESSED:
         return body

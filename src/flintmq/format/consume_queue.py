@@ -51,7 +51,6 @@ assert UNIT_SIZE == 20
 
 
 def record_offset_at(units: Buffer, number: int = 0) -> int:
-    """Return the log offset of the record that unit `number` points to."""
     return int(POINTER.unpack_from(units, UNIT_SIZE * number)[0])
 
 
@@ -59,10 +58,7 @@ def tags_code(tags: str | None, topic: str, store_timestamp: int, delay: str | N
     """Compute the third field of a record's unit.
 
     Args:
-        tags: the property TAGS; None if absent.
-        topic: the record's topic.
         store_timestamp: ms.
-        delay: the property DELAY; None if absent.
         delay_ms: delay in ms of each level, level 1 first (messageDelayLevel).
 
     Returns:

@@ -68,9 +68,6 @@ def decode(buf: Buffer, at: int = 0, limit: int | None = None) -> ExtUnit | None
     """Decode the unit at buf[at]; None where the file's units end.
 
     They end at a size of 0 or less, or where no unit fits any more.
-
-    Raises:
-        FormatError: the size goes beyond the bytes at hand or does not fit the bitmap's length.
     """
     end = len(buf) if limit is None else min(limit, len(buf))
     if end - at < SIZE.size or size_at(buf, at) <= 0:
@@ -79,11 +76,6 @@ def decode(buf: Buffer, at: int = 0, limit: int | None = None) -> ExtUnit | None
 
 
 def encode(unit: ExtUnit) -> bytes:
-    """Encode a unit.
-
-    Raises:
-        FormatError: the bitmap has more than 32,747 bytes, or a number does not fit.
-    """
     if EXT_UNIT.size_of(unit) > 0x7FFF:
         raise FormatError(f"a bitmap has at most {0x7FFF - EXT_UNIT.min_size} bytes, not {len(unit.bitmap)}")
     return EXT_UNIT.pack(unit)

@@ -39,8 +39,6 @@ class Indexed(NamedTuple):
 
 
 class Mark(NamedTuple):
-    """The content of a mark file."""
-
     magic: Annotated[int, Int("u64", "`FLNTMARK` in ASCII", HEX)]
     version: Annotated[int, Int("i32", "3")]
     flushed_offset: Annotated[int, Int("i64", "log offset below which everything was synced")]
@@ -87,9 +85,6 @@ def encode(
         physic_before: ms, as in the checkpoint that is there; None if that is the same.
         dispatched_offset: log offset below which all queue units were synced; -1 if that is not known.
         indexed: the same of the index; None if that is not known.
-
-    Raises:
-        FormatError: a number does not fit 64 bits.
     """
     before = physic_timestamp if physic_before is None else physic_before
     index_part = (-1, 0, *NO_HEADER) if indexed is None else (indexed.offset, indexed.name, *indexed.header)

@@ -49,8 +49,6 @@ class Slot(NamedTuple):
 
 
 class Item(NamedTuple):
-    """One key of one record."""
-
     key_hash: Annotated[int, Int("i32", "hash of `TOPIC#KEY`, not negative")]
     physical_offset: Annotated[int, Int("i64", "where the record begins in the log")]
     seconds: Annotated[int, Int("i32", "store time, in seconds since the begin timestamp")]
@@ -64,18 +62,7 @@ assert (HEADER.size, SLOT.size, ITEM.size) == (40, 4, 20)
 
 
 def checked_peer(peer: str, what: str = "peer") -> str:
-    """Check that `peer` is a version of RocketMQ whose behaviour FlintMQ can follow.
-
-    Args:
-        peer: the version, as "5.5.0".
-        what: name of the argument, for the error.
-
-    Returns:
-        The same.
-
-    Raises:
-        UsageError: `peer` is not in PEERS.
-    """
+    """Check that `peer` is a version of RocketMQ whose behaviour FlintMQ can follow."""
     if peer not in PEERS:
         raise UsageError(f"{what}: {short(str(peer))} is not one of {', '.join(PEERS)}")
     return peer
@@ -121,7 +108,6 @@ def keys_of(properties: Mapping[str, str], sys_flag: int, peer: str = PEER_533) 
     A key named twice is entered twice.
 
     Args:
-        properties: of the record, from properties.parse.
         sys_flag: of the record; rolled-back ones have no keys.
         peer: one of PEERS; all but 5.3.3 also enter the tags, as the key `T#TAGS`.
 

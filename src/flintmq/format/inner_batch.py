@@ -46,9 +46,4 @@ def iterate(body: Buffer) -> Iterator[Entry]:
 
 
 def encode(entries: Iterable[Entry]) -> bytes:
-    """Encode the body of an inner batch.
-
-    Raises:
-        FormatError: a field does not fit.
-    """
     return b"".join(map(ENTRY.pack, entries))

@@ -48,8 +48,6 @@ class Bits:
     """A group of bits of a number with one meaning.
 
     Attributes:
-        mask: the bits.
-        meaning: meaning of the bits.
         names: value under the mask -> its name; a value without a name is shown as a number.
     """
 
@@ -64,7 +62,6 @@ class Int:
 
     Attributes:
         shows: how a value is shown to people: TIME, HEX, or as a decimal number.
-        bits: the meanings of its bits, if it is made of bits.
     """
 
     type: str
@@ -90,7 +87,6 @@ class Sized:
     """Bytes whose width follows from earlier fields.
 
     Attributes:
-        symbol: the letter for the width in the tables.
         widths: all possible widths, the least first.
         choose: earlier fields (and the values `given` to the codec) -> the width, one of `widths`.
         shows: how a value is shown to people: HOST, or as bytes.
@@ -108,11 +104,9 @@ class CountedBytes:
     """Bytes after their own length; a negative length is an error.
 
     Attributes:
-        name: name of the length field.
         symbol: the letter for the length in the tables.
         types: all possible types of the length, the narrowest first.
         choose: earlier fields -> the type of the length; None where there is only one.
-        meaning: meaning of the bytes.
     """
 
     name: str
@@ -126,7 +120,6 @@ class CountedBytes:
         return self.choose(values) if self.choose else self.types[0]
 
     def length_meaning(self, field: str) -> str:
-        """Return the meaning of the length before `field`."""
         return f"bytes of the {field}"
 
 
@@ -138,11 +131,7 @@ class FieldPiece(NamedTuple):
 
     Attributes:
         name: of the field; of a length, its own name.
-        at: where it begins in the buffer.
-        size: bytes of it that are there.
         value: a number, or the bytes; None if the number is incomplete.
-        meaning: from the declaration.
-        shows, bits: from the declaration.
         error: why the fields after it cannot be located; empty if all is well.
     """
 
@@ -170,7 +159,6 @@ class Layout(Generic[T]):
 
     Attributes:
         name: name of the layout in the documentation and in errors.
-        type: the NamedTuple class.
         parts: (name of the field on disk, its declaration), in the order of the disk.
         min_size: bytes of the smallest value.
         fixed: True if every value has `min_size` bytes.
@@ -202,7 +190,6 @@ class Layout(Generic[T]):
         """Return the offset of `field`; of bytes with a length of their own, of that length.
 
         Args:
-            field: as in the declaration.
             values: the earlier fields on which the widths before `field` depend; None if none does.
         """
         at = 0
@@ -240,9 +227,6 @@ class Layout(Generic[T]):
         """Decode the value at buf[at]; bytes at or after buf[limit] are not looked at.
 
         `given` holds values that a part's `choose` needs and the bytes do not hold.
-
-        Raises:
-            FormatError: the bytes do not hold a whole value, or lengths contradict each other.
         """
         end = len(buf) if limit is None else min(limit, len(buf))
         if at < 0 or end - at < self.min_size:
@@ -322,11 +306,7 @@ class Layout(Generic[T]):
             values[name], at = data, at + length
 
     def pack(self, value: T, given: Values | None = None) -> bytes:
-        """Encode `value`; `given` as for unpack.
-
-        Raises:
-            FormatError: a number does not fit its field, or bytes have a width that the other fields do not allow.
-        """
+        """Encode `value`; `given` as for unpack."""
         values: dict[str, Any] = {**(given or {}), **dict(zip(self._fields, value, strict=True))}
         if self.total is not None:
             values[self.total] = self.size_of(value)

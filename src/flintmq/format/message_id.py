@@ -33,16 +33,12 @@ class Host(NamedTuple):
 
 
 class OffsetId(NamedTuple):
-    """The parts of an offset message id."""
-
     address: Annotated[bytes, Sized("A", (4, 16), _address_width, "address of the store host")]
     port: Annotated[int, Int("i32", "port of the store host")]
     physical_offset: Annotated[int, Int("i64", "where the record begins in the log")]
 
 
 class ClientId(NamedTuple):
-    """The parts of a client message id."""
-
     address: Annotated[bytes, Sized("A", (4, 16), _address_width, "address of the client, or 4 bytes of its clock")]
     pid: Annotated[int, Int("u16", "low bits of the process id")]
     loader_hash: Annotated[int, Int("i32", "hash of the client's class loader")]
@@ -61,9 +57,6 @@ def offset_msg_id(host: bytes, physical_offset: int) -> str:
     """Format the offset message id of a record.
 
     It is the raw store host (8 or 20 bytes) and the record's log offset in upper-case hexadecimal digits.
-
-    Raises:
-        FormatError: the host has another width, or the offset does not fit 64 bits.
     """
     _check_width(host)
     try:
@@ -86,20 +79,13 @@ def parse_offset_msg_id(text: str) -> tuple[str, int, int]:
     """Parse an offset message id into (address, port, log offset).
 
     Upper or lower case; the address is returned in its short form.
-
-    Raises:
-        FormatError: the text is not 32 or 56 hexadecimal digits.
     """
     value = _from_hex(OFFSET_ID, text)
     return address_text(value.address), value.port, value.physical_offset
 
 
 def client_id(value: ClientId) -> str:
-    """Format a client id as MessageClientIDSetter writes it.
-
-    Raises:
-        FormatError: a part does not fit its field.
-    """
+    """Format a client id as MessageClientIDSetter writes it."""
     if len(value.address) not in (4, 16):
         raise FormatError(f"an address has 4 or 16 bytes, not {len(value.address)}")
     return CLIENT_ID.pack(value, {"address_width": len(value.address)}).hex().upper()
@@ -109,9 +95,6 @@ def parse_client_id(text: str) -> ClientId:
     """Parse a UNIQ_KEY that a client made.
 
     Any other 32 or 56 digits are parsed too: nothing distinguishes them.
-
-    Raises:
-        FormatError: the text is not 32 or 56 hexadecimal digits.
     """
     return _from_hex(CLIENT_ID, text)
 
@@ -123,22 +106,14 @@ def _from_hex(layout: Layout[T], text: str) -> T:
 
 
 def host_text(host: Buffer) -> str:
-    """Format a raw host as `ip:port`, an IPv6 one as `[ip]:port` with its address in short form.
-
-    Raises:
-        FormatError: the host has neither 8 nor 20 bytes.
-    """
+    """Format a raw host as `ip:port`, an IPv6 one as `[ip]:port` with its address in short form."""
     address, port = _host(host)
     text = address_text(address)
     return f"{text}:{port}" if len(address) == 4 else f"[{text}]:{port}"
 
 
 def parse_host(text: str) -> bytes:
-    """Parse `ip:port` or `[ipv6]:port` into a raw host; names are not looked up.
-
-    Raises:
-        FormatError: the text is not of that form, or the port does not fit 32 bits.
-    """
+    """Parse `ip:port` or `[ipv6]:port` into a raw host; names are not looked up."""
     match = _HOST.fullmatch(text)
     try:
         if match is None:

@@ -180,8 +180,6 @@ def decode(buf: Buffer, at: int = 0, limit: int | None = None) -> Record:
     `check` compares those too.
 
     Args:
-        buf: bytes of a log.
-        at: where the record begins.
         limit: bytes at or after buf[limit] are not looked at; the end of buf if None.
 
     Raises:
@@ -209,9 +207,6 @@ def split(data: bytes) -> Record:
     """Decode bytes that hold exactly one record and were validated before.
 
     The result is that of `decode`, several times faster.
-
-    Raises:
-        RecordError: as decode.
     """
     try:
         size, *head = _HEAD.unpack_from(data)
@@ -256,19 +251,12 @@ def encode(record: Record) -> bytes:
     """Encode a record.
 
     Sizes and lengths are computed; checksum, offsets and times are taken as they are.
-
-    Raises:
-        FormatError: a field does not fit, or a host's width contradicts the system flag.
     """
     return RECORD.pack(record)
 
 
 def encode_blank(size: int) -> bytes:
-    """Encode the eight defined bytes of a blank record that fills the last `size` bytes.
-
-    Raises:
-        FormatError: size is below 8 or does not fit its field.
-    """
+    """Encode the eight defined bytes of a blank record that fills the last `size` bytes."""
     if size < BLANK_SIZE:
         raise FormatError(f"a blank record takes at least {BLANK_SIZE} bytes, not {size}")
     return BLANK.pack(Blank(size))
@@ -287,12 +275,8 @@ def check(
     Compared in this order: headers, lengths, the record's own offset, the checksums.
 
     Args:
-        buf: bytes of one commit log file.
-        at: where the record begins in buf.
-        physical_offset: the log offset of buf[at].
         available: how many bytes of buf are filled; all if None.
         file_end: where the log file ends, in buf's positions; may lie beyond buf; `available` if None.
-        max_size: a record of more bytes than this is refused.
 
     Raises:
         RecordError: it does not count; `kind` says why.
@@ -347,9 +331,6 @@ def append_crc_property(record: Record) -> Record:
     """Append the CRC property to a record, as upstream does for a single message.
 
     All other fields must be final. Properties that do not end with 02 get one before it.
-
-    Raises:
-        FormatError: the properties exceed 32,767 bytes with it.
     """
     before = record.properties
     if before and not before.endswith(b"\x02"):

@@ -71,7 +71,6 @@ def magic_at(data: Buffer, at: int = 0) -> int:
 
 
 def physical_offset_at(data: Buffer, at: int = 0) -> int:
-    """Return the log offset that the record at data[at] holds as its own."""
     return int.from_bytes(data[at + _PHYSICAL_OFFSET_AT : at + PHYSICAL_OFFSET_END], "big", signed=True)
 
 
@@ -89,7 +88,6 @@ def store_times(data: memoryview, positions: memoryview, count: int) -> Iterator
 
 
 def body_at(data: Buffer, at: int = 0) -> int:
-    """Return the position in data of the body of the record at data[at]."""
     return at + _BODY_LENGTH_AT[data[at + SYS_FLAG_LAST] & _HOSTS] + WIDTHS["i32"]
 
 

@@ -46,10 +46,8 @@ class StartField(NamedTuple):
     """A property that must be a number.
 
     Attributes:
-        name: of the property.
         bits: size of Java's number: 16, 32 or 64.
         effect: CUT, REFUSED or STUCK.
-        topic: it is parsed on records of this topic; "" for all.
         beside: it is parsed where this property is there too; "" for always.
         needed: it must be there.
     """
@@ -152,7 +150,6 @@ def allows_light(topic: str) -> bool:
 
 
 def wrong_of(record: Record) -> WrongField | None:
-    """Return `wrong_field` of a whole record."""
     pairs = names.parse_bytes(record.properties)
     return wrong_field(java_decode(record.topic), pairs, record.sys_flag, record.queue_offset)
 

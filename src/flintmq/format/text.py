@@ -48,15 +48,7 @@ def brief(value: object, most: int = 40) -> str:
 
 
 def typed_ms(option: str, ms: int) -> int:
-    """Return a time that someone wrote as digits, in ms since 1970; 0 is the beginning.
-
-    Args:
-        option: begins the error.
-        ms: the number.
-
-    Raises:
-        UsageError: it lies before EARLIEST_MS.
-    """
+    """Return a time that someone wrote as digits, in ms since 1970; 0 is the beginning."""
     if 0 < ms < EARLIEST_MS:
         raise UsageError(
             f"{option}: {ms} ms since 1970 is {iso(ms)}; write 000 after a number of seconds, and a date as 2024-11-20"

@@ -113,18 +113,10 @@ def decode_log(buf: Buffer, at: int = 0, limit: int | None = None) -> LogUnit | 
 
 
 def decode_check(data: Buffer) -> TimerCheck:
-    """Decode the numbers of a timercheck file.
-
-    Raises:
-        FormatError: there are fewer than 56 bytes.
-    """
+    """Decode the numbers of a timercheck file."""
     return TIMER_CHECK.unpack(data)
 
 
 def encode_check(check: TimerCheck) -> bytes:
-    """Encode a whole timercheck file of 4,096 bytes.
-
-    Raises:
-        FormatError: a number does not fit 64 bits.
-    """
+    """Encode a whole timercheck file of 4,096 bytes."""
     return TIMER_CHECK.pack(check).ljust(TIMER_CHECK_SIZE, b"\0")

@@ -21,8 +21,6 @@ BITS_OF_BLOCK: Final = 480
 
 
 class ZoneMapHeader(NamedTuple):
-    """The begin of a zone map."""
-
     magic: Annotated[int, Int("u64", "`FLNTZONE` in ASCII", HEX)]
     version: Annotated[int, Int("i32", "2")]
     zones: Annotated[int, Int("i32", "number of zones, which follow the header")]
@@ -72,12 +70,7 @@ def encode(inode: int, stamp: int, zones: Sequence[Zone], blocks: Sequence[Buffe
     """Encode a zone map; return its parts in order.
 
     Args:
-        inode, stamp: of the header.
         zones: sorted by begin, without overlap; blocks_at and blocks are set here.
-        blocks: the blocks of each.
-
-    Raises:
-        FormatError: a number does not fit its field.
     """
     at = HEADER.size + ZONE.size * len(zones)
     table = []
@@ -90,15 +83,7 @@ def encode(inode: int, stamp: int, zones: Sequence[Zone], blocks: Sequence[Buffe
 
 
 def header_of(data: Buffer, size: int) -> ZoneMapHeader:
-    """Return the header, whose number of zones is possible.
-
-    Args:
-        data: the begin of the file, HEADER.size bytes or more.
-        size: bytes of the whole file, which bounds the number.
-
-    Raises:
-        FormatError: it is short, or of another kind or version.
-    """
+    """Return the header, whose number of zones is possible."""
     header = HEADER.unpack(data)
     if header.magic != MAGIC or header.version != VERSION:
         raise FormatError(f"not a zone map of version {VERSION}")
@@ -108,15 +93,6 @@ def header_of(data: Buffer, size: int) -> ZoneMapHeader:
 
 
 def decode(data: Buffer, size: int) -> list[Zone]:
-    """Decode header and zones.
-
-    Args:
-        data: HEADER.size bytes and those of the zones, or more.
-        size: bytes of the whole file.
-
-    Raises:
-        FormatError: the bytes are no zone map, the checksum is wrong, or zones overlap or lead out of the file.
-    """
     header = header_of(data, size)
     count = header.zones
     body = data[HEADER.size : HEADER.size + count * ZONE.size]

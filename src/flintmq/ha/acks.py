@@ -38,14 +38,12 @@ class AckedPuts:
 
     The form of `kernels.loop_puts.ReplicaPuts` for uncompiled kernels.
 
-    Args:
-        loop: the loop.
-        late: status of a put whose time is up.
-        timeout_s: how long a put waits.
-        send: called at the end of a turn of the loop, so that the records of all its puts go in one frame; returns the
-            log offset that enough replicas have by now.
 
     Thread: the loop's.
+
+    Args:
+        send: called at the end of a turn of the loop, so that the records of all its puts go in one frame; returns the
+            log offset that enough replicas have by now.
     """
 
     def __init__(
@@ -60,7 +58,6 @@ class AckedPuts:
         return bool(self._puts)
 
     def add(self, result: PutResult) -> asyncio.Future[PutResult]:
-        """Return the future of a put that is stored."""
         future: asyncio.Future[PutResult] = self.loop.create_future()
         deadline = self.loop.time() + self._timeout_s
         self._puts.append((result.physical_offset + result.size, deadline, future, result))
@@ -104,19 +101,18 @@ class AckedPuts:
 class AckTable:
     """The acknowledgements of all lines, and the puts that wait for them.
 
+
+    Thread: any.
+
     Args:
         needed: number of replicas that must have a record, the store itself not counted; at least 1.
-        timeout_s: seconds that a put waits (slaveTimeout).
         by_host: several lines of one host count once.
         wake: called for each put that waits, or once for those of a turn of a loop, so that they are sent soon.
-        monotonic: a clock that never steps, in seconds.
 
     Attributes:
         reached: log offset below which the required number of replicas have the log; -1: there are not so many.
         lane: for threads that put, if they may use the line of the one replica themselves.
         loop_puts: of the event loop that put last, for the fast way of `put_async`; None where nothing is compiled.
-
-    Thread: any.
     """
 
     def __init__(
@@ -195,7 +191,6 @@ class AckTable:
     def future(
         self, result: PutResult, loop: asyncio.AbstractEventLoop, readable: Callable[[], None]
     ) -> asyncio.Future[PutResult]:
-        """Return the future of a put of an event loop; see `Replicas.future`."""
         with self._lock:
             puts = self._loops.get(loop)
             if puts is None:  # one without puts that wait is false

@@ -24,19 +24,7 @@ _NO_FILES = (directories.CONFIG, "lock", "lost+found")
 
 
 def check_past(root: str, config: StoreConfig, effects: Effects, *, adopt: bool) -> None:
-    """Check that a directory is new, a copy, or to be adopted. Nothing is changed.
-
-    Args:
-        root: of the store.
-        config: the keys that are known.
-        effects: the disk.
-        adopt: whether the user said so.
-
-    Raises:
-        UsageError: it is none of these, or has files of something else and no store.
-        CorruptStoreError: `flintmq.follow` cannot be understood.
-        StoreAccessError: a directory may not be read.
-    """
+    """Check that a directory is new, a copy, or to be adopted. Nothing is changed."""
     found = None if adopt else followed.read(root, effects)
     if found is not None and found.mastered_at is None:
         return
@@ -58,10 +46,6 @@ def _refuse_strangers(root: str, effects: Effects) -> None:
     """Check that a directory without a log has no files of something else, or is a store.
 
     A store that is there is opened whatever lies beside it.
-
-    Raises:
-        UsageError: it has.
-        StoreAccessError: it may not be read.
     """
     names = effects.listdir(root)
     if any(name in _SIGNS for name in names):
@@ -78,16 +62,6 @@ def check_file_size(root: str, size: int, config: StoreConfig, effects: Effects)
     """Check that the log's files, if there are any, have the size of the broker's.
 
     Nothing is changed. The line does not tell the size: another would be noticed where the broker's first file ends.
-
-    Args:
-        root: of the store.
-        size: bytes of a log file of the broker, as it says.
-        config: the keys that are known.
-        effects: the disk.
-
-    Raises:
-        ReplicationError: ("geometry") they have another.
-        StoreAccessError: a directory may not be read.
     """
     listed = directories.log_directories(root, config, effects, absent=True)
     found = LogFiles.discover([each.path for each in listed], effects=effects)
@@ -102,13 +76,6 @@ def check_file_size(root: str, size: int, config: StoreConfig, effects: Effects)
 def note_begin(root: str, now: Followed, effects: Effects) -> None:
     """Note that a log is a copy from now on; a begin that was noted before stays.
 
-    Args:
-        root: of the store.
-        now: of this follower.
-        effects: the disk.
-
-    Raises:
-        OSError: the disk refused.
 
     Durability: on return.
     """
@@ -135,8 +102,6 @@ def cut_of(root: str, effects: Effects) -> int | None:
 def note_cut(root: str, offset: int, effects: Effects) -> None:
     """Note that the log is to be cut, so that a start after a kill goes on with it.
 
-    Raises:
-        OSError: the disk refused.
 
     Durability: on return.
     """
@@ -160,8 +125,6 @@ def unsure_from(root: str, effects: Effects) -> int | None:
 def note_compared(root: str, effects: Effects) -> None:
     """Note that the log was compared with the master's, and a power cut took nothing.
 
-    Raises:
-        OSError: the disk refused.
 
     Durability: on return.
     """
@@ -173,13 +136,11 @@ def note_compared(root: str, effects: Effects) -> None:
 def note_lacks(root: str, lacks: str | None, effects: Effects) -> bool:
     """Note why the copy cannot be carried on as the master would go on; None: it can.
 
-    Returns:
-        Whether that is another answer than before.
-
-    Raises:
-        OSError: the disk refused.
 
     Durability: on return.
+
+    Returns:
+        Whether that is another answer than before.
     """
     found = followed.read(root, effects)
     if found is None or found.lacks == lacks:
@@ -189,12 +150,7 @@ def note_lacks(root: str, lacks: str | None, effects: Effects) -> bool:
 
 
 def is_new(root: str, config: StoreConfig, effects: Effects) -> bool:
-    """Return whether a directory holds no file of a log, or is not there.
-
-    Raises:
-        NotAStoreError: a directory of the log does not exist, and the store held messages.
-        StoreAccessError: a directory may not be read.
-    """
+    """Return whether a directory holds no file of a log, or is not there."""
     new_log_directories(root, config, effects)
     listed = directories.log_directories(root, config, effects, absent=True)
     return not LogFiles.discover([each.path for each in listed], effects=effects).files

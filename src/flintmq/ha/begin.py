@@ -35,13 +35,7 @@ def report_for(offset: int) -> int:
 
 
 class BeginSearch:
-    """Searches for the place where an empty follower begins.
-
-    Args:
-        ask: opens a line with a first report.
-        file_size: bytes of a log file.
-        stopped: whether to give up.
-    """
+    """Searches for the place where an empty follower begins."""
 
     def __init__(self, ask: Ask, file_size: int, stopped: Callable[[], bool]) -> None:
         self._ask, self._file_size, self._stopped = ask, file_size, stopped
@@ -50,13 +44,7 @@ class BeginSearch:
         """Return a line on which the master sends its log from a begin on.
 
         Args:
-            begin: "first", "last", or the log offset of a file.
             first: of the first file, as the broker said; it may have deleted that since, and then "first" is searched.
-
-        Raises:
-            OSError: the line is lost, or the master does not answer.
-            ReplicationError: "geometry", "gone", "behind", or "protocol".
-            UsageError: another word.
         """
         if begin == "last":
             return self.last_file()[0]
@@ -80,7 +68,6 @@ class BeginSearch:
         return self._first_between(offset, last)
 
     def line_if_there(self, offset: int, seconds: float) -> MasterConnection | None:
-        """Return a line if the master has bytes at an offset."""
         asked = report_for(offset)
         line = self._ask(asked, asked)
         try:

@@ -63,23 +63,14 @@ AskEnds = Callable[[str, Mapping[str, JsonObject], Iterable[tuple[bytes, int]]],
 class BrokerTables:
     """Asks one broker for its tables, and keeps them in one store.
 
-    Args:
-        address: `HOST:PORT` of the broker's listenPort.
-        effects: the disk and the clock.
-        every_s: seconds between two questions.
-        fetch, ask_ends: ask; for tests.
 
-    Raises:
-        UsageError: no address.
+    Thread: the follower's, for every method but `knows`.
 
     Attributes:
-        facts: the last answer.
         failed: attempts in a row that had none.
         stale: topics (raw) whose queues are of another kind than the broker says; all of them must be laid out again
             if `keys` changed.
         keys: keys of the broker's configuration, other than before; empty: none are.
-
-    Thread: the follower's, for every method but `knows`.
     """
 
     def __init__(
@@ -121,16 +112,8 @@ class BrokerTables:
 
         A new store gets the tables from `save`, one that is there from `take`.
 
-        Args:
-            root: of the store.
-            config: of the follower.
-
         Returns:
             The configuration, with the broker's values of the keys that were not given and that decide on bytes.
-
-        Raises:
-            ReplicationError: it refuses, cannot be followed, or has another size of log files.
-            OSError: it cannot be reached.
         """
         facts = self._fetch(self.address)
         keys = facts.store_keys
@@ -153,16 +136,11 @@ class BrokerTables:
 
         A store that was there when the broker was asked waits for `take`.
 
-        Args:
-            root: of the store; made if it is missing.
+
+        Durability: on return.
 
         Returns:
             Names of the files that changed.
-
-        Raises:
-            OSError, StoreLockedError, StoreAccessError: as for `metadata.save`.
-
-        Durability: on return.
         """
         if self.facts is None or self._came is not None:
             return []
@@ -197,18 +175,17 @@ class BrokerTables:
     def take(self, store: MessageStore, *, agreed: bool = True) -> Event | None:
         """Put what came since into the open store.
 
+
+        Durability: on return.
+
         Args:
-            store: the copy, open in role SLAVE.
             agreed: the master's log agrees with the store's; until then tables are kept for a later call.
 
         Returns:
             An event about it, if there is one.
 
         Raises:
-            StoreAccessError: a file that was not kept before is there and cannot be read.
             OSError: the disk refused; the next call goes on.
-
-        Durability: on return.
         """
         came, self._came = self._came, None
         if came is None:
@@ -244,11 +221,7 @@ class BrokerTables:
         self._turn.set()
 
     def lacks(self, begin: int | None) -> str | None:
-        """Return why a copy cannot be carried on as the broker would go on; None: it can.
-
-        Args:
-            begin: of the copy's log; None: it has none yet.
-        """
+        """Return why a copy cannot be carried on as the broker would go on; None: it can."""
         if self._lacks is None and begin is not None and begin > self._begin:
             return f"it begins at log offset {begin}, and the broker's log at {self._begin}: groups may miss messages"
         return self._lacks

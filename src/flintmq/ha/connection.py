@@ -84,11 +84,7 @@ def dial(address: Address, seconds: float) -> Wire:
 
 
 def parse_master(text: str) -> Address:
-    """Parse `HOST:PORT`, `HOST` or `[IPV6]:PORT` into host and port (10912 where it is missing).
-
-    Raises:
-        UsageError: the text is none of these.
-    """
+    """Parse `HOST:PORT`, `HOST` or `[IPV6]:PORT` into host and port (10912 where it is missing)."""
     found = _ADDRESS.fullmatch(text)
     port = int(found["port"] or HA_PORT) if found else 0
     if found is None or not 0 < port <= 0xFFFF:
@@ -99,17 +95,12 @@ def parse_master(text: str) -> Address:
 class MasterConnection:
     """An open line to a master.
 
-    Args:
-        wire: its socket.
-        line: its state.
-        effects: the clock.
-
-    Attributes:
-        line: as given.
-        buffer: after `receive`, its first `size` bytes are of the log.
-        full: True if the last read filled the buffer, so that more is there already.
 
     Thread: one.
+
+    Attributes:
+        buffer: after `receive`, its first `size` bytes are of the log.
+        full: True if the last read filled the buffer, so that more is there already.
     """
 
     def __init__(self, wire: Wire, line: FollowerLine, effects: Effects) -> None:
@@ -126,15 +117,7 @@ class MasterConnection:
         """Connect to a master and send the first report.
 
         Args:
-            address: of the master's HA port.
-            report: the first report.
             due: the offset that it must send first; None: it chooses.
-            file_size: bytes of a log file.
-            dial: opens the line.
-            effects: the clock.
-
-        Raises:
-            OSError: nobody answers there.
         """
         wire = dial(address, CONNECT_S)
         opened = cls(wire, FollowerLine(due, file_size, effects.monotonic()), effects)
@@ -150,9 +133,6 @@ class MasterConnection:
 
         Returns:
             The content of one read; None if the time was up.
-
-        Raises:
-            OSError: the line is lost.
         """
         if self._kept is not None:
             kept, self._kept = self._kept, None
@@ -173,14 +153,6 @@ class MasterConnection:
 
         Args:
             seconds: how long; a header that has begun to come is waited for longer.
-            stopped: asked now and then whether to stop.
-
-        Returns:
-            The read; None if nothing came.
-
-        Raises:
-            OSError: the line is lost.
-            ReplicationError: the header is refused.
         """
         line, limit = self.line, self._effects.monotonic() + seconds
         while not stopped():
@@ -212,5 +184,4 @@ class MasterConnection:
             self._wire.settimeout(seconds)
 
     def close(self) -> None:
-        """Close the line."""
         self._wire.close()

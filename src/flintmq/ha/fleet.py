@@ -52,9 +52,7 @@ class FleetMember:
     """One broker that is followed, or was refused.
 
     Attributes:
-        route: as the name server knows it.
         address: of its replication port; None if it was refused before that was asked.
-        follower, thread, stopping: of its follower.
         error: why it ended; None while it runs, or if it is done.
     """
 
@@ -74,21 +72,12 @@ class FleetMember:
 class Fleet:
     """Follows the brokers of a name server.
 
-    Args:
-        servers: addresses of name servers, `HOST:PORT`.
-        store: path with `{broker}` in it, which is replaced by the name of the broker.
-        make: makes a follower of one broker.
-        cluster: only the brokers of this cluster; None: of all.
-        brokers: only these; empty: all.
-        on_event: called with each event, a dict with `broker`; one call at a time.
-        once: end when every follower has ended.
-        every_s: seconds between two questions to the name server.
-        timeout_s: of each question.
-
-    Raises:
-        UsageError: no `{broker}` in `store`, or no name server.
 
     Thread: one for `run`; `members` is for tests.
+
+    Args:
+        store: path with `{broker}` in it, which is replaced by the name of the broker.
+        on_event: called with each event, a dict with `broker`; one call at a time.
     """
 
     def __init__(
@@ -123,13 +112,8 @@ class Fleet:
     def run(self, stopping: threading.Event) -> None:
         """Follow until stopped, until all are refused, or with `once` until all have ended.
 
-        Args:
-            stopping: set when it is to stop.
-
         Raises:
             ReplicationError: a broker was refused; the others were followed.
-            FlintError, OSError: likewise, by its store.
-            UsageError: with `once`, no name server or no broker was found, or one of them never answered.
         """
         try:
             while not stopping.is_set():

@@ -41,7 +41,6 @@ class Received(NamedTuple):
     Attributes:
         offset: log offset of the first byte of the log in it; None while the master has not named one.
         size: number of bytes of the log; they are at the front of the buffer.
-        heartbeats: number of heartbeats in it.
         refusal: the error that ends the line after these bytes; None if all is well.
     """
 
@@ -54,18 +53,16 @@ class Received(NamedTuple):
 class FollowerLine:
     """One line, from the first report on.
 
+
+    Thread: one.
+
     Args:
         due: the log offset that the master must send first; None: it chooses a file.
-        file_size: bytes of a log file.
-        now: seconds of a clock that never steps.
 
     Attributes:
         due: the log offset of the next byte; None as above.
-        frames, heartbeats, bytes: numbers of frames with a body, of heartbeats, of bytes of the log.
         reported: the last report; -1 before the first.
         heard: when a whole header or a byte of a body last came, or the line was made.
-
-    Thread: one.
     """
 
     def __init__(self, due: int | None, file_size: int, now: float) -> None:
@@ -86,13 +83,7 @@ class FollowerLine:
         return not self._left and not self._head
 
     def take(self, buffer: memoryview, count: int, now: float) -> Received:
-        """Take bytes that the master sent; those of the log are moved to the front of the buffer.
-
-        Args:
-            buffer: holds them, from its beginning.
-            count: their number, at least one.
-            now: as above.
-        """
+        """Take bytes that the master sent; those of the log are moved to the front of the buffer."""
         at = size = heartbeats = 0
         refusal = None
         while at < count:

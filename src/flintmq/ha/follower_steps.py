@@ -67,20 +67,15 @@ class FollowerStats(NamedTuple):
 class FollowerSteps:
     """Takes the steps of one follower.
 
-    Args:
-        options: see `Follower`.
-        tables: of the broker; None: they are not asked for.
-        on_event: called with each event.
-
-    Raises:
-        UsageError: an address that is none.
-
-    Attributes:
-        state, error: see `Follower`.
-        line: the open line; None if there is none.
-        resumed: True once nothing on this line disagrees, so that bytes are stored.
 
     Thread: one; the numbers, `caught_up` and `state` may be read from any.
+
+    Args:
+        tables: of the broker; None: they are not asked for.
+
+    Attributes:
+        line: the open line; None if there is none.
+        resumed: True once nothing on this line disagrees, so that bytes are stored.
     """
 
     def __init__(self, options: FollowOptions, tables: BrokerTables | None, on_event: OnEvent) -> None:
@@ -113,7 +108,6 @@ class FollowerSteps:
     # -- the whole --------------------------------------------------------------------------------------------------
 
     def open(self, *, patient: bool = False) -> None:
-        """Open the store; see `Follower.open`."""
         if self._copy.prepare(patient):
             self._open_prepared()
 
@@ -121,9 +115,6 @@ class FollowerSteps:
         """Open the store, and follow until stopped or done.
 
         In a new directory nothing is made until the master answers.
-
-        Raises:
-            As `Follower.run`.
         """
         if self._copy.prepare(patient=not self._once):
             if not self._copy.is_new():
@@ -135,11 +126,7 @@ class FollowerSteps:
         self.state = "connecting"
 
     def loop(self) -> None:
-        """Take steps until stopped or done.
-
-        Raises:
-            As the steps.
-        """
+        """Take steps until stopped or done."""
         while not self.stopping.is_set() and not self.done:
             if self.line is None and not (self.resync_once() and self.connect_once()):
                 self._note_progress()
@@ -170,16 +157,10 @@ class FollowerSteps:
         return self._copy.store
 
     def opened(self) -> MessageStore:
-        """Return the open store.
-
-        Raises:
-            UsageError: there is none.
-        """
         return self._copy.opened()
 
     @property
     def connected(self) -> bool:
-        """True if a line is open."""
         return self.line is not None
 
     @property
@@ -277,11 +258,6 @@ class FollowerSteps:
 
         Returns:
             False if the line was lost meanwhile.
-
-        Raises:
-            DivergedError: the logs have nothing in common.
-            UsageError: something would be dropped, and that is not confirmed.
-            FlintError: of the store.
         """
         if not self._resync or self.store is None:  # a new one has nothing to drop
             return True
@@ -306,12 +282,7 @@ class FollowerSteps:
         return True
 
     def connect_once(self) -> bool:
-        """Open a line to the master; return whether there is one.
-
-        Raises:
-            ReplicationError: the master is refused.
-            UsageError: with `once`, nobody answered three times, or answered so that the logs could be compared.
-        """
+        """Open a line to the master; return whether there is one."""
         raw = None if self.store is None else self.store.raw
         self.state = "connecting"
         try:
@@ -358,13 +329,7 @@ class FollowerSteps:
         return empty
 
     def receive_once(self, seconds: float = POLL_S) -> None:
-        """Take what one read brings, or wait so many seconds for it.
-
-        Raises:
-            ReplicationError: the master is refused.
-            FlintError: the store cannot go on.
-            OSError: likewise.
-        """
+        """Take what one read brings, or wait so many seconds for it."""
         line = self.line
         if line is None:
             return
@@ -397,11 +362,7 @@ class FollowerSteps:
         self._notice_caught_up(now)
 
     def report_once(self) -> None:
-        """Report to the master, if the time has come, or there is more to acknowledge.
-
-        Raises:
-            StoreError: the disk refused to flush.
-        """
+        """Report to the master, if the time has come, or there is more to acknowledge."""
         line = self.line
         if line is None:
             return
@@ -447,12 +408,7 @@ class FollowerSteps:
     # -- a line -----------------------------------------------------------------------------------------------------
 
     def _ask(self, report: int, due: int | None) -> MasterConnection:
-        """Open a line with a first report.
-
-        Raises:
-            OSError: nobody answers.
-            StoreError: the disk refused to flush.
-        """
+        """Open a line with a first report."""
         self._flush_below(report)
         self._dialled = False
         line = MasterConnection.open(self.address, report, due, self._copy.file_size, self._dial, self._effects)
@@ -524,11 +480,7 @@ class FollowerSteps:
         self._take_tables()
 
     def _explain_silence(self) -> None:
-        """Find out why the master has nothing where our log ends, and go on if nothing is wrong.
-
-        Raises:
-            ReplicationError: it has another log, a shorter one, or has deleted what is next.
-        """
+        """Find out why the master has nothing where our log ends, and go on if nothing is wrong."""
         raw = self.opened().raw
         end, size = raw.end, raw.file_size
         with_records = raw.last_record is not None
@@ -596,12 +548,7 @@ class FollowerSteps:
         self._event("caught_up", end=raw.end)
 
     def _lost(self, reason: str) -> None:
-        """Close the line, for now.
-
-        Raises:
-            ReplicationError: it has connected and not answered too often.
-            UsageError: with `once`, for the third time in a row without a line on which the logs agreed.
-        """
+        """Close the line, for now."""
         line = self.line.line if self.line is not None else None
         if line is not None and not line.heard_any and line.silent(self._effects.monotonic()):
             self._count_silence()
@@ -618,11 +565,7 @@ class FollowerSteps:
             raise UsageError(f"{self.master}: nobody answers there ({reason}); give a broker's HA port")
 
     def _count_silence(self) -> None:
-        """Count a line on which nothing came.
-
-        Raises:
-            ReplicationError: they are too many in a row.
-        """
+        """Count a line on which nothing came."""
         self._silent_lines += 1
         if self._silent_lines >= ATTEMPTS:
             text = f"{self.master} accepts connections and does not answer; give a master's HA port"

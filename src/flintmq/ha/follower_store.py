@@ -63,20 +63,13 @@ class FollowOptions:
 class FollowerStore:
     """Opens the store of one follower.
 
-    Args:
-        options: see `Follower`.
-        tables: of the broker; None: they are not asked for.
-        pauses: between two attempts to reach the broker.
-        on_event: called with each event.
+
+    Thread: one; `store` may be read from any.
 
     Attributes:
-        root: the directory, absolute.
-        begin: where an empty store begins.
         first_file: log offset of the broker's first file, as it last said; 0 if nobody was asked.
         store: the open store; None before and after.
         unsure: from this log offset on a power cut may have taken bytes that no checksum covers; None: from nowhere.
-
-    Thread: one; `store` may be read from any.
     """
 
     def __init__(self, options: FollowOptions, tables: BrokerTables | None, pauses: Pauses, on_event: OnEvent) -> None:
@@ -90,11 +83,6 @@ class FollowerStore:
         self.unsure: int | None = None
 
     def opened(self) -> MessageStore:
-        """Return the open store.
-
-        Raises:
-            UsageError: there is none.
-        """
         if self.store is None:
             path = os.fspath(self._options.path)
             raise UsageError(f"{path}: this follower is closed, or its master has not answered yet")
@@ -108,16 +96,8 @@ class FollowerStore:
     def prepare(self, patient: bool) -> bool:
         """Check the directory, and ask for the broker's tables; nothing is made.
 
-        Args:
-            patient: wait for a broker that cannot be reached until a stop, instead of three attempts.
-
         Returns:
             False if it was stopped before.
-
-        Raises:
-            ReplicationError: the broker refuses, or its log has files of another size.
-            UsageError: it cannot be reached; or the directory is no copy.
-            FlintError: as of `check_past`.
         """
         self.check_past()
         if self._tables is not None:
@@ -132,31 +112,19 @@ class FollowerStore:
         return True
 
     def check_past(self) -> None:
-        """Check that the directory is new, a copy, or to be adopted, with the sizes that were given.
-
-        Raises:
-            FlintError: as of `adoption.check_past` and `refuse_other_sizes`.
-        """
+        """Check that the directory is new, a copy, or to be adopted, with the sizes that were given."""
         check_past(self.root, self._given[0], self._effects, adopt=self._options.adopt)
         refuse_other_sizes(self.root, self._options.config, self._effects)
 
     def is_new(self) -> bool:
-        """Return whether a store is still to be made in the directory.
-
-        Raises:
-            FlintError: none could be, or there was one.
-        """
+        """Return whether a store is still to be made in the directory."""
         lost_directory(self.root, self._given[0], self._effects)
         directories.refuse_other_kinds(self.root, self._effects)
         is_file = self._effects.size(self.root) is not None and not self._effects.is_dir(self.root)
         return not is_file and is_new(self.root, self._given[0], self._effects)
 
     def open(self) -> None:
-        """Open the store, with the broker's tables if it is new.
-
-        Raises:
-            FlintError: as for MessageStore.
-        """
+        """Open the store, with the broker's tables if it is new."""
         written = [] if self._tables is None else self._tables.save(self.root)
         store = self._open()
         if self._tables is not None:
@@ -173,11 +141,7 @@ class FollowerStore:
         note_begin(self.root, now, self._effects)
 
     def note_lacks(self) -> str | None:
-        """Note what the copy lacks to be carried on as its master would go on.
-
-        Returns:
-            What it lacks; None: nothing.
-        """
+        """Note what the copy lacks to be carried on as its master would go on."""
         begin = self.opened().raw.begin
         lacks = NOT_ASKED if self._tables is None else self._tables.lacks(begin)
         if begin is not None and lacks != self._lacks:
@@ -195,9 +159,6 @@ class FollowerStore:
         """Move what is stored from a log offset on to `quarantine/`, and open the store again.
 
         A cut that a stop interrupts is done by the next opening.
-
-        Raises:
-            FlintError: as for MessageStore.
         """
         store = self.opened()
         note_cut(self.root, at, self._effects)
@@ -213,9 +174,6 @@ class FollowerStore:
 
         Returns:
             Their topics; empty: all.
-
-        Raises:
-            FlintError: as for MessageStore.
         """
         store, tables = self.opened(), self._tables
         begin = store.raw.begin or 0
@@ -243,7 +201,6 @@ class FollowerStore:
         return sorted(topics or [])
 
     def _open_again(self, store: MessageStore, between: Callable[[], None] | None = None) -> None:
-        """Close the store, and open it again."""
         self.store = None
         store.close()
         if between is not None:
@@ -291,6 +248,5 @@ class FollowerStore:
 
 
 def one_line(error: BaseException) -> str:
-    """Return an error as one line."""
     text = error.strerror if isinstance(error, OSError) and error.strerror else str(error)
     return " ".join(str(text).split()) or type(error).__name__

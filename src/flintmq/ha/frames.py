@@ -23,8 +23,6 @@ class FrameHeader(NamedTuple):
 
 
 class OffsetReport(NamedTuple):
-    """A report, follower to master."""
-
     offset: Annotated[int, Int("i64", "first: where to begin; later: the follower has the log below it")]
 
 

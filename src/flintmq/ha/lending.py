@@ -37,14 +37,14 @@ def may_lend(options: ListenOptions, config: StoreConfig, effects: Effects) -> b
 class Lending:
     """The lane of one listener, and the line that it has.
 
+
+    Thread: the listener's, but for `acknowledged_by` (any) and `close` (after the listener's thread).
+
     Args:
         bell: descriptor of a socket that wakes the listener's thread.
-        epoll: descriptor of its selector.
 
     Attributes:
         lane: for the threads that put.
-
-    Thread: the listener's, but for `acknowledged_by` (any) and `close` (after the listener's thread).
     """
 
     def __init__(self, bell: int, epoll: int) -> None:
@@ -78,13 +78,7 @@ class Lending:
         return one is self._lent
 
     def lend(self, lines: Iterable[ListenerLine], end: int, now: float) -> None:
-        """Lend the line if it is the only one that is sent the log, and nothing is under way on it.
-
-        Args:
-            lines: of the listener.
-            end: log offset up to which they were sent the log.
-            now: seconds.
-        """
+        """Lend the line if it is the only one that is sent the log, and nothing is under way on it."""
         if not self._is_held:
             return
         self._is_held = False

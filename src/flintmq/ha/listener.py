@@ -68,25 +68,14 @@ os.register_at_fork(after_in_child=_leave_in_child)
 class HaListener:
     """Listens at one address, and sends the log of one store to all followers.
 
-    Args:
-        options: where, and to whom.
-        source: the log.
-        config: haSendHeartbeatInterval, haHousekeepingInterval, haTransferBatchSize, haMaxGapNotInSync,
-            haFlowControlEnable and maxHaTransferByteInSecond; with brokerRole=SYNC_MASTER also inSyncReplicas and
-            slaveTimeout.
-        effects: files and the clock.
+
+    Thread: any, for `wake`, `followers` and `close`.
 
     Attributes:
-        address: host and port that are bound.
         replicas: answers puts that wait for replicas; None: no put does.
         on_event: called with an event's name and fields, in the listener's thread: "follower" (address, offset),
             "ended" (address, reason). Set before `start`.
         on_turn: called in the listener's thread after each turn, when what could be sent is under way. Likewise.
-
-    Raises:
-        UsageError: an option with another value; the address cannot be used.
-
-    Thread: any, for `wake`, `followers` and `close`.
     """
 
     def __init__(self, options: ListenOptions, source: LogSource, config: StoreConfig, effects: Effects = REAL) -> None:
@@ -143,7 +132,6 @@ class HaListener:
     # -- for others -------------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the thread."""
         self._service.start()
         log.info("%s:%d: followers may come", *self.address)
 
@@ -374,11 +362,7 @@ class HaListener:
             self._end_line(one, "an error in the listener")
 
     def _read(self, one: ListenerLine) -> None:
-        """Take what a follower reports.
-
-        Raises:
-            OSError: the line broke.
-        """
+        """Take what a follower reports."""
         try:
             data = one.sock.recv(READ)
         except BlockingIOError:
@@ -402,11 +386,7 @@ class HaListener:
                 self._acks.acknowledged(one, one.address[0], line.acknowledged)
 
     def _absorb(self, one: ListenerLine, facts: LaneFacts) -> None:
-        """Note what threads that put have exchanged with a follower.
-
-        Raises:
-            OSError: the line broke.
-        """
+        """Note what threads that put have exchanged with a follower."""
         before = one.line.acknowledged
         try:
             one.absorb(facts)
@@ -417,11 +397,7 @@ class HaListener:
             self._take_bytes(one, facts.raw)
 
     def _take_turn(self, one: ListenerLine, end: int, now: float) -> None:
-        """Send a follower what is due, and end a silent line.
-
-        Raises:
-            OSError: the line broke, or the file is shorter than it was.
-        """
+        """Send a follower what is due, and end a silent line."""
         one.line.tick(now)
         if one.line.is_closed:
             self._end_line(one, one.line.reason)
@@ -456,11 +432,7 @@ class HaListener:
         return one.part is not None
 
     def _send(self, one: ListenerLine) -> bool:
-        """Send the rest of the frame under way; return False if the socket takes no more for now.
-
-        Raises:
-            OSError: the line broke, or the file is shorter than it was.
-        """
+        """Send the rest of the frame under way; return False if the socket takes no more for now."""
         try:
             if one.head:
                 sent = one.sock.send(one.head, _MORE if one.left else 0)
@@ -513,11 +485,6 @@ class HaListener:
 
 
 def _checked(options: ListenOptions) -> list[ipaddress.IPv4Network | ipaddress.IPv6Network]:
-    """Check the options; return the allowed networks.
-
-    Raises:
-        UsageError: one has another value.
-    """
     name = options.prefix
     if len(options.listen) != 2:
         raise UsageError(f'{name}listen: give a host and a port, such as ("127.0.0.1", 10912)')
@@ -542,11 +509,7 @@ def _checked(options: ListenOptions) -> list[ipaddress.IPv4Network | ipaddress.I
 
 
 def _bound(options: ListenOptions) -> socket.socket:
-    """Return a socket that listens at exactly this address.
-
-    Raises:
-        UsageError: the address cannot be used.
-    """
+    """Return a socket that listens at exactly this address."""
     host, port = options.listen
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     sock = socket.socket(family, socket.SOCK_STREAM)

@@ -15,11 +15,8 @@ class ListenerLine:
     """One follower.
 
     Attributes:
-        sock, address, line: its socket, the other end's address, the state of its line.
         since: seconds of the clock that never steps, at its acceptance.
         part: the log file that it is sent from; None: none is held.
-        head: bytes of a frame's header to send.
-        left: bytes of the frame's body to send.
         is_full: the socket takes no more for now.
         has_more: frames may be due that were not sent in its last turn.
     """
@@ -43,11 +40,7 @@ class ListenerLine:
         return not (self.is_full or self.has_more or self.head or self.left) and self.line.rests(end)
 
     def absorb(self, facts: LaneFacts) -> None:
-        """Note what threads that put have exchanged.
-
-        Raises:
-            OSError: the line broke.
-        """
+        """Note what threads that put have exchanged."""
         if facts.wrote:
             header = FRAME_HEADER.pack(FrameHeader(facts.begun, facts.next - facts.begun))
             self.head, self.left = header[len(header) - facts.head_left :], facts.next - facts.sent

@@ -36,8 +36,6 @@ _REPORT_SIZE: Final = REPORT.size
 
 
 class LineState(enum.Enum):
-    """The states of a line."""
-
     WAIT = "wait"
     TRANSFER = "transfer"
     REFUSED = "refused"
@@ -48,7 +46,6 @@ class LineRules(NamedTuple):
     """The rules that all lines of a listener have in common.
 
     Attributes:
-        file_size: bytes of a log file.
         batch: bytes of the largest frame (haTransferBatchSize).
         heartbeat_s: seconds without a byte sent before a heartbeat (haSendHeartbeatInterval).
         silence_s: seconds without a byte received before the line is closed (haHousekeepingInterval).
@@ -67,12 +64,7 @@ class LineRules(NamedTuple):
 class MasterLine:
     """One line, from its acceptance on.
 
-    Args:
-        rules: of the listener.
-        now: seconds of a clock that never steps.
-
     Attributes:
-        state: as in the table above.
         reason: why it is CLOSED or REFUSED; numbers and our own words only.
         next: log offset of the next frame; -1 in WAIT.
         sent: log offset after the last byte that was sent; -1 in WAIT.
@@ -90,16 +82,10 @@ class MasterLine:
 
     @property
     def is_closed(self) -> bool:
-        """Return whether the line is to be closed, or was."""
         return self.state is LineState.CLOSED
 
     def received(self, data: bytes | memoryview, begin: int, end: int, now: float) -> bool:
         """Take bytes that came.
-
-        Args:
-            data: at least one byte.
-            begin, end: log offsets between which the log may be sent.
-            now: seconds.
 
         Returns:
             Whether `acknowledged` changed. The state may be CLOSED.
@@ -151,8 +137,6 @@ class MasterLine:
         """Note frames and reports of a line that rested.
 
         Args:
-            next_: log offset after the last frame.
-            sent: log offset after the last byte sent.
             report: the last report; it names bytes that were sent.
             wrote, received: seconds of the last byte sent, and of the last one received; 0: there was none.
         """
@@ -165,10 +149,6 @@ class MasterLine:
         """Return the header of the frame to send now; None: there is nothing to send.
 
         The frame before has been sent completely.
-
-        Args:
-            end: log offset below which the log may be sent.
-            now: seconds.
         """
         if self.state is LineState.REFUSED and not self._is_answered:
             self._is_answered = True

@@ -77,7 +77,6 @@ class BrokerFacts:
         config: its configuration, key to value; empty if it does not tell.
         begin, end: log offsets of its first file and after its last record; None if it does not tell.
         tables: name of a file of config/ to its content.
-        version: of its frames.
     """
 
     config: Mapping[str, str]
@@ -99,11 +98,7 @@ class BrokerFacts:
 
     @property
     def store_keys(self) -> dict[str, str]:
-        """The keys of its configuration on which the bytes of its files depend.
-
-        Raises:
-            ReplicationError: it has a value that no broker has.
-        """
+        """The keys of its configuration on which the bytes of its files depend."""
         keys = {key: self.config[key] for key in _KEYS if key in self.config}
         try:
             StoreConfig.from_keys(keys)
@@ -115,21 +110,11 @@ class BrokerFacts:
 def fetch(address: str, *, timeout: float = 5.0, page: int = PAGE) -> BrokerFacts:
     """Ask a broker for its configuration, its tables and the bounds of its log.
 
-    Args:
-        address: `HOST:PORT` of its listenPort.
-        timeout: seconds for each request.
-        page: most topics or groups of one answer.
-
-    Returns:
-        All of it; nothing was written.
-
-    Raises:
-        ReplicationError: it refuses a request, cannot be followed (controller mode, DLedger, RocksDB), or does not
-            answer as a broker does.
-        OSError: it cannot be reached, or does not answer in time.
-        UsageError: no address.
 
     Thread: any.
+
+    Args:
+        timeout: seconds for each request.
     """
     with RemotingClient(address, timeout_s=timeout, all_s=ALL_S) as client:
         config = _config(client)
@@ -161,19 +146,11 @@ def queue_ends(
     The smallest offset of a queue (31) is not asked for: it follows from the log's begin. Request 30 reads the queue on
     every version, and makes none that is missing.
 
-    Args:
-        address: `HOST:PORT` of its listenPort.
-        tables: of the broker, from `fetch`.
-        places: (topic, queue id) of more queues.
-        timeout: seconds for each request.
+
+    Thread: any.
 
     Returns:
         None: it knows request 28 or 30 not.
-
-    Raises:
-        As `fetch`.
-
-    Thread: any.
     """
     wanted = sorted({*_queues_of(tables), *places})
     if len(wanted) > ENTRIES_MAX:
@@ -227,21 +204,11 @@ def _queues_of(tables: Mapping[str, JsonObject]) -> Iterator[tuple[bytes, int]]:
 def save(root: str, tables: Mapping[str, JsonObject], effects: Effects = REAL, peer: str = "5.3.3") -> list[str]:
     """Write tables into the config/ of a store that is not open; see `ConfigFile.replace`.
 
-    Args:
-        root: of the store; the directory is made if it is missing.
-        tables: name of a file to its content, from `fetch`.
-        effects: the disk and the clock.
-        peer: version of RocketMQ whose layout to write.
-
-    Returns:
-        Names of the files that changed.
-
-    Raises:
-        StoreLockedError: another process has the store.
-        StoreAccessError: the directory or its lock cannot be made.
-        OSError: the disk refused; each file is the old one or the new one.
 
     Durability: on return.
+
+    Raises:
+        OSError: the disk refused; each file is the old one or the new one.
     """
     effects.mkdirs(root)
     lock = effects.lock_store(root)
@@ -252,11 +219,7 @@ def save(root: str, tables: Mapping[str, JsonObject], effects: Effects = REAL, p
 
 
 def refuse_other_kinds(address: str, config: Mapping[str, str]) -> None:
-    """Refuse a broker that replicates in another way, or whose queues are elsewhere.
-
-    Raises:
-        ReplicationError: controller mode, DLedger, or queues in RocksDB.
-    """
+    """Refuse a broker that replicates in another way, or whose queues are elsewhere."""
     if config.get("enableControllerMode") == "true":
         raise ReplicationError(
             "config", f"{address}: runs in controller mode, whose replication FlintMQ does not speak"
@@ -332,7 +295,6 @@ def _in_pages(client: RemotingClient, code: int, name: str, what: str, page: int
 
 
 def _parsed(client: RemotingClient, code: int, answer: RemotingFrame, name: str) -> JsonObject:
-    """Parse an answer's body, which is an object with an object `name` in it."""
     try:
         value = config_json.parse(answer.body)
     except FormatError as error:

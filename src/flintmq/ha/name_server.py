@@ -27,8 +27,6 @@ class BrokerRoute:
     """A broker, as a name server knows it.
 
     Attributes:
-        name: of the broker; anything that it registered with.
-        cluster: of the broker.
         master: `HOST:PORT` of the one with id 0; None if none is registered.
     """
 
@@ -43,11 +41,7 @@ class BrokerRoute:
 
 
 def name_servers(text: str) -> list[str]:
-    """Split addresses as RocketMQ writes them: `HOST:PORT;HOST:PORT`.
-
-    Raises:
-        UsageError: there is none, or one is no address.
-    """
+    """Split addresses as RocketMQ writes them: `HOST:PORT;HOST:PORT`."""
     found = [address.strip() for address in text.split(";") if address.strip()]
     if not found:
         raise UsageError("give the address of a name server, HOST:PORT")
@@ -61,12 +55,6 @@ def routes(addresses: Collection[str], *, timeout: float = 5.0) -> dict[str, Bro
 
     Args:
         addresses: of name servers that know the same; the first that answers counts.
-        timeout: seconds for each.
-
-    Raises:
-        ReplicationError: one does not answer as a name server does.
-        OSError: none can be reached.
-        UsageError: no address.
     """
     assert addresses, "name_servers gives one at least"
     failed: OSError | None = None
@@ -102,13 +90,7 @@ def ha_address(broker: str, *, timeout: float = 5.0) -> str:
     """Ask a broker for the address of its replication port.
 
     Args:
-        broker: `HOST:PORT` of its listenPort.
         timeout: seconds.
-
-    Raises:
-        ReplicationError: it refuses, or gives no address.
-        OSError: it cannot be reached, or is busy.
-        UsageError: no address.
     """
     with RemotingClient(broker, timeout_s=timeout) as client:
         told = client.ask(GET_HA_ADDRESS).fields.get("masterHaAddress", "")

@@ -25,8 +25,6 @@ class Overlap:
     """The part of the log that the master sends although it is here.
 
     Args:
-        begin: its log offset, of the last whole record.
-        end: the end of our log.
         read: (log offset, size) -> our bytes.
 
     Attributes:
@@ -43,11 +41,7 @@ class Overlap:
         return self.at >= self.end
 
     def compare(self, offset: int, data: memoryview) -> int:
-        """Compare bytes of the master's log; return how many of them are of the overlap.
-
-        Raises:
-            DivergedError: they differ from ours.
-        """
+        """Compare bytes of the master's log; return how many of them are of the overlap."""
         assert offset == self.at
         size = min(len(data), self.end - offset)
         theirs, ours = bytes(data[:size]), self._read(offset, size)
@@ -77,16 +71,7 @@ def _time(record: bytes) -> str:
 
 
 def judge_silence(last_file: int, end: int) -> None:
-    """Refuse a master that has nothing where our last record is.
-
-    Args:
-        last_file: log offset at which the master's last file begins.
-        end: the end of our log.
-
-    Raises:
-        OffsetGoneError: its log begins after our end.
-        DivergedError: it does not reach our end.
-    """
+    """Refuse a master that has nothing where our last record is."""
     if last_file > end:
         raise OffsetGoneError(
             "gone",
@@ -117,10 +102,6 @@ class QueueGapCheck:
     alone proves nothing, and neither does the queue's offset.
 
     Args:
-        expected: the next offset of each queue here, by topic and queue number.
-        base: log offset of the first byte.
-        file_size: bytes of a log file.
-        whole: our log begins at offset 0.
         last_time: store time in ms of our last record.
     """
 
@@ -139,15 +120,8 @@ class QueueGapCheck:
     def check(self, data: memoryview) -> bool:
         """Check whether the first record of each queue can be the next one of its queue.
 
-        Args:
-            data: all that came from `base` on.
-
         Returns:
             False if they hold no whole record.
-
-        Raises:
-            DivergedError: one is another than the next.
-            ReplicationError: ("damaged") they are no records that count.
         """
         positions = zeros("q", MAX_ROWS)
         size = min(len(data), self._file_size)

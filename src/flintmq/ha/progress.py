@@ -26,9 +26,6 @@ LATEST_S: Final = 5.0
 class ProgressNotes:
     """Writes the notes of one follower.
 
-    Args:
-        root: of its store.
-        effects: the disk and the clock.
 
     Thread: the follower's.
     """
@@ -46,8 +43,6 @@ class ProgressNotes:
         """Write a note, if it is time for one.
 
         Args:
-            line: the open line; None if there is none.
-            caught_up: all that the master sent is here.
             master_end: the end of the broker's log when it last said it; None: it does not.
             last: write it in any case: the follower ends, and is connected no more.
         """

@@ -32,20 +32,12 @@ RETRY_S: Final = 5.0
 class Registration:
     """Keeps one broker registered. Use it in a `with` block, or call `start` and `close`.
 
-    Args:
-        servers: addresses of name servers, `HOST:PORT`, several with a semicolon between them.
-        broker: name of the broker, that of the slaves.
-        cluster: likewise.
-        ha_address: `HOST:PORT` of the listener, as slaves reach it.
-        broker_address: `HOST:PORT` to give as the broker's listenPort, where slaves ask for topics and offsets; None:
-            the port before the listener's, as at RocketMQ. Nobody needs to answer there.
-        every_s: seconds between two registrations.
-        timeout_s: of each request.
-
-    Raises:
-        UsageError: no address, an address that means all interfaces, or an empty name.
 
     Thread: any, one at a time.
+
+    Args:
+        broker_address: `HOST:PORT` to give as the broker's listenPort, where slaves ask for topics and offsets; None:
+            the port before the listener's, as at RocketMQ. Nobody needs to answer there.
     """
 
     def __init__(
@@ -74,12 +66,7 @@ class Registration:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Register, and go on in a thread of its own.
-
-        Raises:
-            ReplicationError: a name server has another broker of that name with id 0, or refuses.
-            OSError: no name server can be reached.
-        """
+        """Register, and go on in a thread of its own."""
         reached = 0
         failed: OSError | None = None
         for client in self._clients:
@@ -95,12 +82,7 @@ class Registration:
         self._thread.start()
 
     def register_once(self, client: RemotingClient) -> None:
-        """Register at one name server; over a new connection look first who has the name.
-
-        Raises:
-            ReplicationError: as for `start`.
-            OSError: it cannot be reached.
-        """
+        """Register at one name server; over a new connection look first who has the name."""
         try:
             if client.address not in self._begun:
                 self._refuse_another(client)

@@ -28,8 +28,6 @@ class Tail(NamedTuple):
     """The part of our log that the master does not have.
 
     Attributes:
-        begin, end: log offsets.
-        records: their number.
         since: store time in ms of the first one; 0 without one.
     """
 
@@ -43,10 +41,6 @@ class PartingSearch:
     """Searches for the place where the master's log parts from ours.
 
     Args:
-        ask: opens a line with a first report.
-        raw: our log.
-        effects: the clock.
-        stopped: whether to give up.
         unsure_from: log offset from which on a power cut may have taken bytes; None: it took none.
     """
 
@@ -62,12 +56,7 @@ class PartingSearch:
         self._unsure_from = unsure_from
 
     def tail(self) -> Tail | None:
-        """Return what is to be dropped before the master can be followed; None if nothing is.
-
-        Raises:
-            DivergedError: the logs have no record in common.
-            OSError: the line is lost.
-        """
+        """Return what is to be dropped before the master can be followed; None if nothing is."""
         raw = self._raw
         begin, end, size = raw.begin, raw.end, raw.file_size
         if begin is None or end == begin:

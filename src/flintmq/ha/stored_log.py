@@ -23,20 +23,6 @@ LOOK_S: Final = 0.1  # seconds between two looks at a store's log
 class StoredLog:
     """A store's log, read from its files.
 
-    Args:
-        path: the store's directory.
-        config: the keys that are known.
-        effects: the disk and the clock.
-
-    Attributes:
-        file_size: bytes of a log file.
-
-    Raises:
-        NotAStoreError: nothing is there, or no commit log.
-        UnsupportedFormatError: a DLedger log.
-        CorruptStoreError: the log ends with damage, or its last files are missing.
-        UsageError: a URL; the log has no file yet, and mappedFileSizeCommitLog is not given.
-        StoreAccessError: a file may not be read.
 
     Thread: one at a time. Durability: nothing is ever written.
     """
@@ -65,27 +51,15 @@ class StoredLog:
         return self._now
 
     def begin(self) -> int:
-        """Return the log offset of the first file.
-
-        Raises:
-            StoreAccessError: a file may not be read.
-        """
+        """Return the log offset of the first file."""
         return self._look().log.min_offset
 
     def end(self) -> int:
-        """Return the log offset after the last record that counts.
-
-        Raises:
-            StoreAccessError: a file may not be read.
-        """
+        """Return the log offset after the last record that counts."""
         return self._look().end
 
     def open(self, offset: int) -> LogPart | None:
-        """Return the file with this log offset, open for reading; None: it is not there any more.
-
-        Raises:
-            StoreAccessError: it may not be read.
-        """
+        """Return the file with this log offset, open for reading; None: it is not there any more."""
         file = self._now.log.find(offset)
         if file is None:
             return None

@@ -29,9 +29,6 @@ class _Running(Generic[T]):
 class BackgroundCall(Generic[T]):
     """Runs a function in the background, one call at a time.
 
-    Args:
-        function: called without arguments; its errors reach those who wait.
-        name: of the thread.
 
     Thread: any.
     """

@@ -24,12 +24,10 @@ SYSTEM_TOPICS = {
 
 
 def labels_of(broker: str, cluster: str) -> dict[str, str]:
-    """Return the labels that RocketMQ gives each metric of a broker."""
     return {"cluster": cluster, "node_type": "broker", "node_id": broker}
 
 
 def storage_labels(labels: dict[str, str]) -> dict[str, str]:
-    """Return the labels of RocketMQ's storage metrics."""
     return {**labels, "storage_type": "local", "storage_medium": "disk"}
 
 
@@ -39,7 +37,6 @@ def is_system(topic: str, group: str) -> bool:
 
 
 def add_presence(page: Page, member: Member, up: bool) -> None:
-    """Add whether a store could be read."""
     page.add("flintmq_store_up", int(up), {**labels_of(member.broker, member.cluster), "store": member.path})
 
 
@@ -58,7 +55,6 @@ def add_copy(page: Page, member: Member, figures: StoreFigures) -> None:
 
 
 def add_figures(page: Page, member: Member, figures: StoreFigures) -> None:
-    """Add the figures of one store."""
     labels = labels_of(member.broker, member.cluster)
     _add_storage(page, labels, figures)
     content = figures.content

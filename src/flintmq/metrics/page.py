@@ -77,11 +77,7 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class Page:
-    """Collects samples and writes them, all of one metric together.
-
-    Args:
-        metrics: name -> help, in the order of the text.
-    """
+    """Collects samples and writes them, all of one metric together."""
 
     def __init__(self, metrics: Mapping[str, str]) -> None:
         self._metrics = metrics

@@ -28,12 +28,7 @@ class MetricsServer(ThreadingHTTPServer):
     """A server of one address; `serve_forever` answers until `shutdown`.
 
     Args:
-        host: address or name; IPv6 without brackets.
         port: 0 for any free one.
-        watch: the stores; looked at anew for each request.
-
-    Raises:
-        UsageError: the address cannot be used.
     """
 
     daemon_threads = True  # a client that reads nothing must not keep the process from ending
@@ -54,7 +49,6 @@ class MetricsServer(ThreadingHTTPServer):
 
     @property
     def url(self) -> str:
-        """The address of the metrics."""
         host = str(self.server_address[0])
         return f"http://{f'[{host}]' if ':' in host else host}:{self.server_port}/metrics"
 
@@ -64,15 +58,12 @@ class MetricsServer(ThreadingHTTPServer):
 
 
 class _Handler(BaseHTTPRequestHandler):
-    """Answers one client."""
-
     server: MetricsServer
     timeout = IDLE_S
     server_version = "flintmq"
     sys_version = ""
 
     def do_GET(self) -> None:
-        """Answer with the metrics."""
         path = self.path.partition("?")[0]
         if path == "/":
             self._answer(200, PLAIN, "FlintMQ: the metrics are at /metrics\n")

@@ -63,15 +63,14 @@ def store_metrics(
 class StoresWatch:
     """Looks at all stores that a user names, as often as asked.
 
+
+    Thread: any.
+
     Args:
-        stores: as for store_metrics.
-        config: the brokers' keys.
         first_seconds, seconds: longest duration of the first look, and of any other one.
 
     Attributes:
         failures: the stores that could not be read at the last look, with the reason.
-
-    Thread: any.
     """
 
     def __init__(

@@ -25,9 +25,6 @@ def split_address(address: str) -> tuple[str, int]:
     """Split `HOST:PORT` at the last colon.
 
     An IPv6 host may be in brackets, which RocketMQ leaves out.
-
-    Raises:
-        UsageError: there is no host or no port from 1 to 65535.
     """
     host, _, port = address.rpartition(":")
     found = _HOST.fullmatch(host)
@@ -72,19 +69,16 @@ Connect = Callable[[tuple[str, int], float], RemotingWire]
 class RemotingClient:
     """A connection to a broker or a name server, made at the first request and kept.
 
+
+    Thread: one at a time.
+
     Args:
-        address: `HOST:PORT`.
         timeout_s: seconds for each request with its answer, and for the connection.
         all_s: seconds for all requests together; None: no limit.
         connect: opens a connection to (host, port) within so many seconds.
 
-    Raises:
-        UsageError: no address.
-
     Attributes:
         peer_version: number in the last answer; 479 is 5.3.3, 493 is 5.4.0, 513 is 5.5.0.
-
-    Thread: one at a time.
     """
 
     def __init__(
@@ -104,13 +98,7 @@ class RemotingClient:
         self.peer_version = 0
 
     def request(self, code: int, fields: Mapping[str, str] | None = None, body: bytes = b"") -> RemotingFrame:
-        """Ask and wait for the answer, whatever its code; the connection is closed after an error.
-
-        Raises:
-            OSError: no connection, it was lost, or no answer came in time.
-            ReplicationError: bytes that are no answer to this request.
-            UsageError: the request does not fit a frame.
-        """
+        """Ask and wait for the answer, whatever its code; the connection is closed after an error."""
         self._opaque += 1
         frame = RemotingFrame(code, self._opaque, fields=fields or {}, body=body)
         data = encode_frame(frame)
@@ -139,7 +127,6 @@ class RemotingClient:
 
         Raises:
             OSError, UsageError: as `request`; also a refusal that may pass, such as "system busy".
-            ReplicationError: as `request`, or it was refused; the text has the code and the remark.
         """
         answer = self.request(code, fields, body)
         if answer.code != SUCCESS:

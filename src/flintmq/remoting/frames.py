@@ -49,10 +49,7 @@ class RemotingFrame:
         code: what is asked; of an answer its outcome, 0 for success.
         opaque: number of the request, which its answer repeats.
         flag: bits ANSWER and ONE_WAY.
-        remark: a text with the outcome.
-        fields: names to values.
         body: bytes whose meaning depends on the code.
-        language, version: of the program that sent it.
     """
 
     code: int
@@ -66,16 +63,10 @@ class RemotingFrame:
 
     @property
     def is_answer(self) -> bool:
-        """True if it answers a request."""
         return bool(self.flag & ANSWER)
 
 
 def encode_frame(frame: RemotingFrame, kind: int = JSON) -> bytes:
-    """Encode a frame with its length.
-
-    Raises:
-        UsageError: it is larger than 16 MiB, or a number or text does not fit its field.
-    """
     try:
         header = _json_header(frame) if kind == JSON else _rocketmq_header(frame)
     except (struct.error, ValueError) as error:
@@ -90,9 +81,6 @@ def frame_size(data: bytes | bytearray) -> int | None:
     """Return the size of the frame with which bytes begin, its length included.
 
     None if there are fewer than four bytes.
-
-    Raises:
-        FormatError: a length below 4 or above 16 MiB.
     """
     if len(data) < 4:
         return None
@@ -103,11 +91,7 @@ def frame_size(data: bytes | bytearray) -> int | None:
 
 
 def decode_frame(data: bytes | bytearray) -> RemotingFrame:
-    """Decode one whole frame, its length included.
-
-    Raises:
-        FormatError: lengths that contradict each other, a header of another kind, or one that cannot be read.
-    """
+    """Decode one whole frame, its length included."""
     if frame_size(data) != len(data) or len(data) < 8:
         raise FormatError(f"{len(data)} bytes, which are not one frame")
     kind, length = data[4], int.from_bytes(data[5:8], "big")

@@ -78,7 +78,6 @@ def command(
 
 
 def _whole(done: Copied) -> Iterable[Any]:
-    """Describe a whole copy for people."""
     yield f"log      offsets {done.begin} to {done.end}, {size(done.end - done.begin)}"
     yield f"files    {done.files} with {size(done.data_bytes)} of data"
     if done.live:
@@ -91,7 +90,6 @@ def _whole(done: Copied) -> Iterable[Any]:
 
 
 def _some(done: Salvaged) -> Iterable[Any]:
-    """Describe a filtered copy for people."""
     yield f"log      {done.records} records, {size(done.log_bytes)}"
     if done.lost_ranges or done.dropped:
         yield f"lost     {done.lost_ranges} damaged ranges, {size(done.lost_bytes)}; {done.dropped} records dropped"

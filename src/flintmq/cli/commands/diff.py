@@ -76,7 +76,6 @@ def command(
 
 
 def print_stores(out: Output, found: Comparison) -> None:
-    """Print the result of a comparison of two stores."""
     out.lines(json_lines(found) if out.json else _text(found))
 
 
@@ -161,7 +160,6 @@ def _result(found: Comparison) -> str:
 
 
 def counted(found: Differences) -> str:
-    """Return the number of differences of each kind; nothing without any."""
     counts = ", ".join(f"{kind} {count}" for kind, count in sorted(found.counts.items()))
     total = sum(found.counts.values())
     parts = [f"{total} difference{'s' if total > 1 else ''} ({counts})"] if total else []

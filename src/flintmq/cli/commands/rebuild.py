@@ -72,7 +72,6 @@ def command(
 
 
 def _render(done: Rebuilt, into: str) -> Iterable[Any]:
-    """Describe a rebuild for people."""
     yield f"records  {done.records} in {size(done.log_bytes)} of log"
     yield f"queues   {done.queues} with {done.units} units"
     yield f"index    {done.index_files} files with {done.keys} keys"

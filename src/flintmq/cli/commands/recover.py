@@ -57,7 +57,6 @@ def command(
 
 
 def _render(found: dict[str, Any]) -> Iterable[Any]:
-    """Describe a recovery for people."""
     yield f"log ends  at offset {found['end']} ({found['verdict']})"
     for line in found["decisions"]:
         yield f"decision  {line}"

@@ -87,11 +87,7 @@ def _undo(store: str, config: StoreConfig, yes: bool, out: Output) -> int:
 
 
 def _ask(what: str) -> None:
-    """Ask for a typed yes.
-
-    Raises:
-        UsageError: stdin is no terminal, or the answer is another one.
-    """
+    """Ask for a typed yes."""
     if sys.stdin is None or not sys.stdin.isatty():
         raise UsageError(f"--yes is needed to {what} because stdin is not a terminal")
     sys.stderr.write(f"type yes to {what}: ")
@@ -101,7 +97,6 @@ def _ask(what: str) -> None:
 
 
 def _salvaged(done: Salvaged) -> Iterable[Any]:
-    """Describe a salvage into a new store for people."""
     yield f"log      {done.records} records, {size(done.log_bytes)}"
     ranges = f"{done.lost_ranges} damaged range{'' if done.lost_ranges == 1 else 's'}"
     yield f"lost     {ranges}, {size(done.lost_bytes)}"
@@ -115,7 +110,6 @@ def _salvaged(done: Salvaged) -> Iterable[Any]:
 
 
 def _mended(mended: Mended, done: bool) -> Iterable[str]:
-    """Describe a salvage in place, or its plan, for people."""
     for path in mended.finished:
         yield f"finished {printable(path)}, which a killed run had begun"
     for line in mended.ranges[:SHOWN]:

@@ -62,7 +62,6 @@ class Selection:
         return key.encode("utf-8", "ignore")
 
     def has_key(self, message: StoredMessage) -> bool:
-        """Return whether a message has a wanted key."""
         keys = self.keys
         return not keys or message.msg_id in keys or not keys.isdisjoint((message.keys or "").split(" "))
 
@@ -71,22 +70,10 @@ class MessageScan:
     """The wanted messages of a store in physical order, each with its body. Iterate once.
 
     Args:
-        store: the store's directory.
-        selection: the wanted records.
-        config: settings that the files do not record.
-        bodies: returns the body to show.
         lenient: skip damaged ranges and report them; otherwise they are an error.
-        progress: called with bytes of log done and in all.
-        report: receives damage and notes; None for a new one.
 
     Attributes:
-        found: how many messages were found.
         report: damage and notes, complete after the last message.
-
-    Raises:
-        NotAStoreError, UnsupportedFormatError: the path holds no store that can be read.
-        CorruptStoreError: (while iterating) damage, unless lenient.
-        StoreAccessError: (also while iterating) a file may not be read.
     """
 
     def __init__(

@@ -144,7 +144,6 @@ def _tell(out: Output, report: Report, shown: frozenset[str]) -> frozenset[str]:
 
 
 def _has_all(messages: Any, topics: list[str]) -> bool:
-    """Return whether there is a message of each topic."""
     import pyarrow.dataset as ds
 
     return all(messages.head(1, filter=ds.field("topic") == topic, columns=["topic"]).num_rows for topic in topics)

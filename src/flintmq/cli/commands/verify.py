@@ -36,11 +36,7 @@ Watch = Literal["bar", "json"]
 
 
 class ProgressLines:
-    """Prints progress as lines of JSON on stderr, one a second at most and one at the end.
-
-    Args:
-        findings: the collection that verify fills.
-    """
+    """Prints progress as lines of JSON on stderr, one a second at most and one at the end."""
 
     def __init__(self, findings: Findings) -> None:
         self.findings = findings
@@ -54,7 +50,6 @@ class ProgressLines:
             self.write()
 
     def write(self) -> None:
-        """Print a line now."""
         self._printed = time.monotonic()
         done, total = self._last
         line: dict[str, object] = {"kind": "progress", "done": done, "total": total}
@@ -121,7 +116,6 @@ def _verify(
     config: StoreConfig,
     out: Output,
 ) -> int:
-    """Check one store, print what was found, and return the exit code."""
     from flintmq.forensics.verify.findings import Findings
     from flintmq.forensics.verify.run import AT_END, verify
 
@@ -145,7 +139,6 @@ def _verify(
 
 
 def print_verification(out: Output, found: Verification) -> int:
-    """Print the findings of verify; return the exit code."""
     out.lines(_json(found) if out.json else _text(found))
     return found.exit_code
 

@@ -60,7 +60,6 @@ PARTITION_DEFAULT = "topic_name,date"
 
 
 def max_offsets_option(help: str) -> Any:
-    """Declare `--max-offsets`, the most messages of a micro-batch."""
     return Option("--max-offsets N", help, min=1)
 
 
@@ -84,11 +83,7 @@ def choices_of(
     checkpoint: str | None,
     catalog: str | None,
 ) -> ExportChoices:
-    """Return the keywords of an export that the options mean.
-
-    Raises:
-        UsageError: a size that is none.
-    """
+    """Return the keywords of an export that the options mean."""
     return {
         "topics": topic or None,
         "decompress": decompress,
@@ -111,12 +106,7 @@ def choices_of(
 
 
 def outside_stores(into: str, others: Iterable[str | None], stores: Stores, config: StoreConfig) -> str:
-    """Refuse places inside a store that is read; return `into` as a path.
-
-    Raises:
-        UsageError: a place is inside a store; or one of `others` is a URL.
-        FlintError: as find_members.
-    """
+    """Refuse places inside a store that is read; return `into` as a path."""
     from flintmq.storage.store_url import outside_store, store_path
 
     for path in paths_of(stores, config):
@@ -138,13 +128,11 @@ def offset_lines(done: Exported) -> Iterable[str]:
 
 
 def batch_line(done: Exported) -> str:
-    """Return the line about a micro-batch."""
     where = f"of {len(done.brokers)} brokers" if done.brokers else f"up to log offset {done.end}"
     return f"export={done.number}: {done.rows} rows {where}"
 
 
 def render(done: Exported, into: str) -> Iterable[Any]:
-    """Yield the lines for people about an export into a directory."""
     if not done.number:
         yield f"nothing new up to log offset {done.end}" if done.end else "nothing new"
     else:

@@ -17,10 +17,6 @@ def spark_job(name: str, master: str | None, out: Output) -> Iterator[tuple[Spar
     """Open a session for one job; yield it and a function that takes progress.
 
     The session ends with the block, but for one that was running before it: who started that one stops it.
-
-    Raises:
-        MissingExtraError: pyspark is not installed.
-        JavaNotFoundError: Spark finds no Java.
     """
     from flintmq.spark import session
     from flintmq.spark.session import running

@@ -18,12 +18,7 @@ if TYPE_CHECKING:
 
 
 def diff_with_a_table(out: Output, a: str, b: str, catalog: str | None, by: Way, config: StoreConfig) -> int | None:
-    """Compare A with B if B is a table; return the exit code, or None if B is a store.
-
-    Raises:
-        UsageError, StoreAccessError, MissingExtraError: as `is_table`.
-        FlintError: as compare_table.
-    """
+    """Compare A with B if B is a table; return the exit code, or None if B is a store."""
     if not is_table(a, b, catalog, by, config):
         return None
     need("pyarrow", "arrow")
@@ -36,12 +31,7 @@ def diff_with_a_table(out: Output, a: str, b: str, catalog: str | None, by: Way,
 
 
 def is_table(a: str, b: str, catalog: str | None, by: Way, config: StoreConfig) -> bool:
-    """Return whether B is a table of exports.
-
-    Raises:
-        UsageError: --by is given for a table, or A is one.
-        StoreAccessError, MissingExtraError: A or B is a URL that cannot be read.
-    """
+    """Return whether B is a table of exports."""
     from flintmq.lake.files.table_folder import folder_at
     from flintmq.lake.files.table_format import format_in
     from flintmq.storage.store_url import absolute
@@ -59,12 +49,10 @@ def is_table(a: str, b: str, catalog: str | None, by: Way, config: StoreConfig) 
 
 
 def print_table(out: Output, found: TableComparison) -> None:
-    """Print the result of a comparison with a table."""
     out.lines(json_lines(found) if out.json else _table_text(found))
 
 
 def _table_text(found: TableComparison) -> Iterator[str]:
-    """Yield the lines for people about a store and its table."""
     yield f"table    {printable(found.table)}: {found.format}, export {found.number}"
     yield f"compared {found.messages} messages of the log with {found.rows} rows"
     if found.waiting:

@@ -116,7 +116,6 @@ class _Events:
         self._out, self._stop, self._as_json = out, stop, as_json
 
     def take(self, event: str, fields: Mapping[str, object]) -> None:
-        """Print one event, at once."""
         try:
             if self._as_json:
                 self._out.lines([dumps({"event": event, **fields})])

@@ -76,7 +76,6 @@ def command(
 
 
 def _render(done: Dispatched, into: str) -> Iterable[Any]:
-    """Describe a dispatch for people."""
     if not done.rounds:
         yield f"nothing new up to log offset {done.end}"
     else:

@@ -47,12 +47,7 @@ def command(
 def rebuild_on_spark(
     out: Output, master: str | None, store: str, into: str, config: StoreConfig, peer: str, access: str
 ) -> Rebuilt:
-    """Rebuild a store in a Spark session of its own.
-
-    Raises:
-        MissingExtraError, JavaNotFoundError: as spark_job.
-        FlintError: as the job `rebuild`.
-    """
+    """Rebuild a store in a Spark session of its own."""
     from flintmq.spark.jobs import rebuild as job
 
     with spark_job("rebuild", master, out) as (spark, progress):

@@ -89,7 +89,6 @@ def command(
 
 
 def _render(done: Replayed, into: str) -> Iterable[Any]:
-    """Describe a replay for people."""
     what = "would replay" if done.dry_run else "replayed"
     more = ""
     if done.queues:
