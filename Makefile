@@ -26,7 +26,7 @@ PARALLEL = -n $(WORKERS) --dist loadfile --max-worker-restart=0
 export PYTHONDONTWRITEBYTECODE :=
 .DEFAULT_GOAL := help
 .NOTPARALLEL:
-.PHONY: help install compile demo test test-core test-lake test-live test-pure test-spark test-newest test-oldest test-nogil check lint format types imports bench crash power power-cuts syscalls torture torture-spark torture-cluster docs coverage fuzz hostile sanitize clean distclean debian mutants mutmut branches soak matrix damage crash-sim crash-sim-pairs dist site object-servers
+.PHONY: help install compile demo test test-core test-lake test-live test-pure test-spark test-newest test-oldest test-nogil check lint lint-labs format types imports bench crash power power-cuts syscalls torture torture-spark torture-cluster docs coverage fuzz hostile sanitize clean distclean debian mutants mutmut branches soak matrix damage crash-sim crash-sim-pairs dist site object-servers
 
 help: ## Print this list
 	@echo "FlintMQ: Apache RocketMQ's message store in Python. Start with: make demo, make test"
@@ -85,16 +85,21 @@ mutants: install ## Put each known fault into a copy of the sources: do its test
 	$(BIN)/python -m tests.robustness.mutants $(ARGS)
 
 mutmut: install ## Let mutmut change format, storage and recovery; goes on where it stopped; docs/internals/reliability.md (hours)
-	$(BIN)/python -m tests.robustness.mutants.scores $(ARGS)
-	$(BIN)/python -m tests.robustness.mutants.scores --write >/dev/null
+	$(BIN)/python -m labs.mutants.scores $(ARGS)
+	$(BIN)/python -m labs.mutants.scores --write >/dev/null
 
 branches: install ## Branches of format, storage and recovery that their own tests take; docs/internals/reliability.md
-	$(BIN)/python -m tests.robustness.mutants.branches --write
+	$(BIN)/python -m labs.mutants.branches --write
 
 lint: install ## Find mistakes and unformatted files, and calls in tests that do not fit (changes nothing)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy tests
+
+lint-labs: install ## The same of labs/, whose programs are not looked at with every change
+	$(BIN)/ruff check labs
+	$(BIN)/ruff format --check labs
+	$(BIN)/mypy labs
 
 format: install ## Format the code and mend what ruff can mend
 	$(BIN)/ruff check --fix .
@@ -111,42 +116,42 @@ bench: install ## Measure the ratios into bench/RESULTS.md; LINES="P7 P8" some, 
 	$(BIN)/python bench/run.py $(if $(LINES),--only "$(LINES)") $(ARGS)
 
 crash: install ## kill -9 a store CYCLES times (1000) and check it; goes on where it stopped; docs/internals/reliability.md
-	$(BIN)/python -m tests.robustness.crash.loop --cycles $(or $(CYCLES),1000) --report docs/internals/reliability.md
+	$(BIN)/python -m labs.crash.loop --cycles $(or $(CYCLES),1000) --report docs/internals/reliability.md
 
 power-cuts: install ## Cut the power of ext4 and XFS under a store CUTS (1000) times, as root; docs/internals/reliability.md
-	$(BIN)/python -m tests.robustness.crash.cuts --cuts $(or $(CUTS),1000) --report docs/internals/reliability.md
+	$(BIN)/python -m labs.crash.cuts --cuts $(or $(CUTS),1000) --report docs/internals/reliability.md
 
 syscalls: install ## Fail every system call of a store's life, with each error; goes on; docs/internals/reliability.md
-	$(BIN)/python -m tests.robustness.failing_calls.syscalls --report docs/internals/reliability.md
+	$(BIN)/python -m labs.failing_calls.syscalls --report docs/internals/reliability.md
 
 torture: install ## All long forms in turn, ARGS="--seconds 28800" long; goes on where it stopped; docs/internals/reliability.md
-	nice $(BIN)/python -m tests.robustness.torture --report docs/internals/reliability.md $(ARGS)
+	nice $(BIN)/python -m labs.torture --report docs/internals/reliability.md $(ARGS)
 
 soak: install ## Puts, readers, retention, restarts and kills for MINUTES (30); docs/internals/reliability.md
-	$(BIN)/python -m tests.robustness.soak.run --minutes $(or $(MINUTES),30) --report docs/internals/reliability.md
+	$(BIN)/python -m labs.soak.run --minutes $(or $(MINUTES),30) --report docs/internals/reliability.md
 
 matrix: install ## Ask every command, job and reader about every kind of real store (an hour); docs/internals/reliability.md
-	$(BIN)/python -m tests.robustness.matrix --report docs/internals/reliability.md
-	$(BIN)/python -m tests.robustness.matrix --spark --report docs/internals/reliability.md
+	$(BIN)/python -m labs.matrix --report docs/internals/reliability.md
+	$(BIN)/python -m labs.matrix --spark --report docs/internals/reliability.md
 
 damage: install ## Flip every bit of records, lose pages, cut files to every length (half an hour); goes on
-	$(BIN)/python -m tests.robustness.hostile.bits --report docs/internals/reliability.md
-	$(BIN)/python -m tests.robustness.hostile.pages --report docs/internals/reliability.md
+	$(BIN)/python -m labs.hostile.bits --report docs/internals/reliability.md
+	$(BIN)/python -m labs.hostile.pages --report docs/internals/reliability.md
 
 power: install ## Pull the plug of a store before its syncs, SEEDS (20) times 24 lives, on a disk that forgets
-	$(BIN)/python -m tests.robustness.crash.power --seeds $(or $(SEEDS),20)
+	$(BIN)/python -m labs.crash.power --seeds $(or $(SEEDS),20)
 
 crash-sim: install ## Up to STATES (2000000) power cuts on a simulated disk, JOBS (1) at a time; goes on; docs/internals/reliability.md
-	$(BIN)/python -m tests.sim.crash --states $(or $(STATES),2000000) --jobs $(or $(JOBS),1) --state-file tests/robustness/torture/state/crash-sim.json --report docs/internals/reliability.md
+	$(BIN)/python -m labs.sim.crash --states $(or $(STATES),2000000) --jobs $(or $(JOBS),1) --state-file labs/torture/state/crash-sim.json --report docs/internals/reliability.md
 
 crash-sim-pairs: install ## The same of a master and its follower, up to STATES (200000); goes on; docs/internals/reliability.md
-	$(BIN)/python -m tests.sim.crash --pairs --states $(or $(STATES),200000) --jobs $(or $(JOBS),1) --state-file tests/robustness/torture/state/crash-sim-pairs.json --report docs/internals/reliability.md
+	$(BIN)/python -m labs.sim.crash --pairs --states $(or $(STATES),200000) --jobs $(or $(JOBS),1) --state-file labs/torture/state/crash-sim-pairs.json --report docs/internals/reliability.md
 
 torture-spark: install ## Kill a streaming export's tasks, driver and writer KILLS (300) times; docs/internals/reliability.md
-	$(BIN)/python -m tests.robustness.torture_spark.loop --kills $(or $(KILLS),300) --report docs/internals/reliability.md
+	$(BIN)/python -m labs.torture_spark.loop --kills $(or $(KILLS),300) --report docs/internals/reliability.md
 
 torture-cluster: install ## The same of three live stores in one table, with brokers that leave and retention
-	$(BIN)/python -m tests.robustness.torture_spark.cluster --kills $(or $(KILLS),300) --report docs/internals/reliability.md
+	$(BIN)/python -m labs.torture_spark.cluster --kills $(or $(KILLS),300) --report docs/internals/reliability.md
 
 dist: install ## Build sdist, wheel and pure wheel into dist/, check them, and try each in an empty environment
 	.ci/dist $(BIN)/python
@@ -184,7 +189,7 @@ sanitize: install ## Run kernels built with gcc's address and undefined-behaviou
 clean: ## Remove builds, compiled kernels and caches; .venv stays
 	rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis htmlcov .coverage
 	rm -f src/flintmq/kernels/*.so $(VENV)/.compiled
-	find src tests bench examples tools -name __pycache__ -type d -prune -exec rm -rf {} +
+	find src tests labs bench examples tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## Remove .venv too
 	rm -rf $(VENV) $(OLD_SPARK) $(NEWEST) $(OLDEST) $(SITE)

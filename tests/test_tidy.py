@@ -18,7 +18,7 @@ from flintmq.testing import write_store
 
 ROOT = Path(__file__).resolve().parent.parent
 SOURCE = ROOT / "src" / "flintmq"
-FOLDERS = ("src", "tests", "bench", "docs", "examples", "experiments", "tools", ".ci", ".github")
+FOLDERS = ("src", "tests", "labs", "bench", "docs", "examples", "experiments", "tools", ".ci", ".github")
 TEXT = {".py", ".pyi", ".pxd", ".h", ".md", ".toml", ".sh", ".in", ".yml", ".yaml", ""}
 
 
@@ -117,7 +117,7 @@ def test_every_folder_is_on_the_map():
     folders = [f"{path.name}/" for path in sorted(SOURCE.iterdir()) if (path / "__init__.py").is_file()]
     folders += [
         f"{name}/"
-        for name in ("src", "tests", "bench", "docs", "examples", "experiments", "tools")
+        for name in ("src", "tests", "labs", "bench", "docs", "examples", "experiments", "tools")
         if (ROOT / name).is_dir()
     ]
     assert [folder for folder in folders if f"`{folder}`" not in text and f"/{folder}`" not in text] == []
@@ -244,7 +244,7 @@ def test_every_decision_names_what_holds_it():
             found += 1
             form = r"\d{4}-\d\d-\d\d\. \*\*Context:\*\* .+ \*\*Choice:\*\* .+ \*\*Price:\*\* .+ \*\*Held by\*\* (.+)"
             said = re.fullmatch(form, text.strip(), re.DOTALL)
-            names = re.findall(r"`((?:tests|experiments)/[^`]+)`", said[1]) if said else []
+            names = re.findall(r"`((?:tests|labs|experiments)/[^`]+)`", said[1]) if said else []
             bad += [f"{page.name}: {title}: {name}" for name in names if not is_test_or_experiment(name)]
             bad += [] if names else [f"{page.name}: {title}: names nothing, or lacks a part"]
     assert found > 25

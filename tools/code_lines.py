@@ -1,4 +1,4 @@
-"""Counts lines of code, docstrings and comments of each room and of the tests, by the syntax tree.
+"""Counts lines of code, docstrings and comments of each room, of tests and labs, by the syntax tree.
 
 `python tools/code_lines.py [COMMIT]`: of the working tree, with COMMIT also by how much the code grew since. A line is
 code if a token stands on it that is neither a comment, a docstring nor part of an import.
@@ -16,6 +16,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LAYOUT = {tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENCODING, tokenize.ENDMARKER}
+BESIDE = ("tests", "labs")
 COMMENT, DOCSTRING, IMPORT = "comments", "docstrings", "imports"
 
 
@@ -40,9 +41,9 @@ def count(text: str) -> Counter[str]:
 
 
 def room(path: str) -> str:
-    """Return the room that a path below src/ or tests/ belongs to."""
+    """Return the room that a path below src/, tests/ or labs/ belongs to."""
     parts = path.split("/")
-    return "tests" if parts[0] == "tests" else parts[2] if len(parts) > 3 else "(top)"
+    return parts[0] if parts[0] in BESIDE else parts[2] if len(parts) > 3 else "(top)"
 
 
 def rooms(sources: dict[str, str]) -> dict[str, Counter[str]]:
@@ -54,9 +55,9 @@ def rooms(sources: dict[str, str]) -> dict[str, Counter[str]]:
 
 
 def sources(commit: str) -> dict[str, str]:
-    """Return path to text of the Python files of src/ and tests/, of a commit or (if empty) of the working tree."""
+    """Return path to text of the Python files of src/ and BESIDE, of a commit or (if empty) of the working tree."""
     where = ["ls-tree", "-r", "--name-only", commit] if commit else ["ls-files"]
-    names = [name for name in _git(*where, "--", "src", "tests").splitlines() if name.endswith(".py")]
+    names = [name for name in _git(*where, "--", "src", *BESIDE).splitlines() if name.endswith(".py")]
     if commit:
         return {name: _git("show", f"{commit}:{name}") for name in names}
     return {name: (ROOT / name).read_text() for name in names if (ROOT / name).exists()}
@@ -69,12 +70,12 @@ def _git(*words: str) -> str:
 def main(commit: str = "") -> None:
     """Print the table."""
     now, before = rooms(sources("")), rooms(sources(commit)) if commit else {}
-    now["src"] = sum((lines for name, lines in now.items() if name != "tests"), Counter())
-    before["src"] = sum((lines for name, lines in before.items() if name != "tests"), Counter())
+    now["src"] = sum((lines for name, lines in now.items() if name not in BESIDE), Counter())
+    before["src"] = sum((lines for name, lines in before.items() if name not in BESIDE), Counter())
     print(
         f"{'room':12} {'code':>8} {'docstrings':>11} {'comments':>9}" + (f" {'since ' + commit:>16}" if commit else "")
     )
-    for name, lines in sorted(now.items(), key=lambda item: (item[0] in ("src", "tests"), item[0])):
+    for name, lines in sorted(now.items(), key=lambda item: (item[0] in ("src", *BESIDE), item[0])):
         grown = f" {lines['code'] - before.get(name, Counter())['code']:+16,}" if commit else ""
         print(f"{name:12} {lines['code']:8,} {lines[DOCSTRING]:11,} {lines[COMMENT]:9,}{grown}")
 

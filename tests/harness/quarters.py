@@ -36,7 +36,6 @@ FOLDERS = {
     "tests/ha/": "live",
     "tests/metrics/": "live",
     "tests/remoting/": "live",
-    "tests/robustness/promotion/": "live",
     "tests/robustness/replication/": "live",
     "tests/robustness/three_brokers/": "live",
 }

@@ -1,4 +1,4 @@
-"""Seeded operations for tests/interop/differential.py: what the oracle takes, and the same for FlintMQ.
+"""Seeded operations for labs/interop/differential.py: what the oracle takes, and the same for FlintMQ.
 
 A kind of run has its own configuration, topics and operations:
 

@@ -1,4 +1,4 @@
-"""The short form of tests/interop/damaged.py. The long one's figures stand in docs/internals/reliability.md."""
+"""The short form of labs/interop/damaged.py. The long one's figures stand in docs/internals/reliability.md."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.damaged import _passes, make, run
+from labs.interop.damaged import _passes, make, run
 from tests.interop.java import VERSIONS, Java, home
 from tests.support.crashed import small_and_quick
 

@@ -1,4 +1,4 @@
-"""The short form of tests/interop/differential.py. The long one's figures stand in docs/internals/reliability.md."""
+"""The short form of labs/interop/differential.py. The long one's figures stand in docs/internals/reliability.md."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.interop.differential import run
+from labs.interop.differential import run
 from tests.interop.java import VERSIONS, Java, home
 
 pytestmark = pytest.mark.slow

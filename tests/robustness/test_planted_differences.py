@@ -12,7 +12,7 @@ pytest.importorskip("pyiceberg", reason="needs the extra iceberg")
 
 from flintmq.forensics.diff import ranges
 from flintmq.lake.history import diff_table
-from tests.robustness.planted_differences import PAIRS, run
+from labs.planted_differences import PAIRS, run
 
 
 @pytest.mark.parametrize("pair", PAIRS)

@@ -68,7 +68,7 @@ class Failure:
     def replay(self) -> str:
         """The command that makes the state again."""
         return (
-            f"python -m tests.sim.crash {self.options}--seed {self.seed} --model {self.model} "
+            f"python -m labs.sim.crash {self.options}--seed {self.seed} --model {self.model} "
             f"--cut {self.cut} --state {self.state}"
         )
 

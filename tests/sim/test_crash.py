@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.sim import crash
+from labs.sim import crash
 
 
 def run(monkeypatch: pytest.MonkeyPatch, *words: str) -> int:

@@ -79,7 +79,7 @@ def test_a_violation_has_the_numbers_that_make_its_state_again():
     first = found.failures[0]
     assert first.what.startswith("ValueError: wrong") and (first.seed, first.model) == (3, "ext4")
     assert first.replay == (
-        f"python -m tests.sim.crash --looks --seed 3 --model ext4 --cut {first.cut} --state {first.state}"
+        f"python -m labs.sim.crash --looks --seed 3 --model ext4 --cut {first.cut} --state {first.state}"
     )
     again = Looks(Case(), 4, first.cut, first.state, wrong_from=1).go()
     assert len(again.judged) == 1 and again.failures[0] == first

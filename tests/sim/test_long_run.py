@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.robustness.torture import figures
-from tests.robustness.torture.report import today
-from tests.sim import long_run
+from labs.sim import long_run
+from labs.torture import figures
+from labs.torture.report import today
 from tests.sim.disk import MODELS
 from tests.sim.run import SHORT
 
@@ -25,7 +25,7 @@ def test_it_goes_on_and_keeps_what_it_counted(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(long_run, "commit_now", lambda: "def5678")
     again = long_run.go_on(long_run.total(first) + 1, 1, path)
     assert again["next"] > first["next"] and set(again["commits"]) == {"abc1234", "def5678"}
-    monkeypatch.setattr(figures, "TESTS", tmp_path)
+    monkeypatch.setattr(figures, "LABS", tmp_path)
     counted = long_run.series(again)
     assert sum(counted.values("states of power cuts")) == long_run.total(again)
     assert counted.done == [f"commit {commit}, {today()}" for commit in ("abc1234", "def5678")]

@@ -14,8 +14,8 @@ from flintmq.ha.resync import PartingSearch, Tail
 from flintmq.store.append import raw_log
 from flintmq.store.append.raw_log import RawLog
 from flintmq.store.recovery import truncate
+from labs.sim.long_run import silenced
 from tests.sim.disk import MODELS, SimDisk
-from tests.sim.long_run import silenced
 from tests.sim.pair_explorer import PairExplorer
 from tests.sim.pair_run import PairCase, PairRun
 

@@ -10,10 +10,10 @@ import pytest
 from flintmq.ha.follower_steps import FollowerSteps
 from flintmq.store.append.raw_log import RawLog
 from flintmq.store.recovery import truncate
-from tests.sim import pair_long_run
+from labs.sim import pair_long_run
+from labs.sim.long_run import silenced
 from tests.sim.disk import MODELS
 from tests.sim.faults import Swept
-from tests.sim.long_run import silenced
 from tests.sim.pair_faults import sweep
 from tests.sim.pair_run import Op, PairCase
 

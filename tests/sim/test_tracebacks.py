@@ -8,7 +8,7 @@ import flintmq
 from flintmq.store.view import open_store
 from tests.sim.tracebacks import portable_traceback
 
-STATES = Path(__file__).parents[1] / "robustness" / "torture" / "state"
+STATES = Path(__file__).parents[2] / "labs" / "torture" / "state"
 
 
 def test_paths_begin_with_the_package(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Lives of stores that one number decides; `python -m tests.robustness.torture.seeds` tries thousands of each."""
+"""Lives of stores that one number decides; `python -m labs.torture.seeds` tries thousands of each."""
 
 from __future__ import annotations
 

@@ -1,1 +1,0 @@
-"""Kills exports into tables, and copies of stores, on object storage."""

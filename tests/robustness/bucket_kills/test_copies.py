@@ -1,10 +1,10 @@
-"""A few ended copies; `python -m tests.robustness.bucket_kills.copies` makes many."""
+"""A few ended copies; `python -m labs.bucket_kills.copies` makes many."""
 
 import pytest
 
 pytest.importorskip("obstore", reason="obstore is not installed")
 
-from tests.robustness.bucket_kills.copies import killed
+from labs.bucket_kills.copies import killed
 from tests.support.object_server import running
 
 

@@ -1,11 +1,11 @@
-"""A few kills; `python -m tests.robustness.bucket_kills` makes many."""
+"""A few kills; `python -m labs.bucket_kills` makes many."""
 
 import pytest
 
 pytest.importorskip("pyiceberg", reason="needs the extra iceberg")
 pytest.importorskip("deltalake", reason="needs the extra delta")
 
-from tests.robustness.bucket_kills.__main__ import FORMATS, killed
+from labs.bucket_kills.__main__ import FORMATS, killed
 from tests.support.object_server import running
 
 

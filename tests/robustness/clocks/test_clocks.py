@@ -1,6 +1,6 @@
 """Stores as RocketMQ leaves them when its clock was set back: every door gives what RocketMQ keeps.
 
-The long form asks beside and after real brokers: `python -m tests.robustness.clocks`. Here the stores are made byte by
+The long form asks beside and after real brokers: `python -m labs.clocks`. Here the stores are made byte by
 byte, and what RocketMQ keeps of each is recorded (`recorded.json`, written by `--record`).
 """
 
@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from labs.clocks.__main__ import RECORDED, made_stores, names_of
+from labs.clocks.doors import ask_all, java_rows, subject_of
+from labs.clocks.lives import lives, make
 from tests.harness import turns
 from tests.interop.java import VERSIONS, Java, home
-from tests.robustness.clocks.__main__ import RECORDED, made_stores, names_of
-from tests.robustness.clocks.doors import ask_all, java_rows, subject_of
-from tests.robustness.clocks.lives import lives, make
 from tests.robustness.matrix import truth
 
 for package in ("pyarrow", "duckdb", "polars", "pandas", "deltalake", "pyiceberg"):

@@ -10,7 +10,7 @@ import pytest
 
 from flintmq.message import Outcome
 from flintmq.testing.contract import check_contract
-from tests.robustness.crash.consuming import lives_of, offsets_on_disk, one_store
+from labs.crash.consuming import lives_of, offsets_on_disk, one_store
 from tests.robustness.crash.lives import Life
 from tests.support.engine import message, open_small
 from tests.support.faults import Faulty

@@ -1,4 +1,4 @@
-"""Power cuts on real file systems (T4, short form of `python -m tests.robustness.crash.cuts`)."""
+"""Power cuts on real file systems (T4, short form of `python -m labs.crash.cuts`)."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from flintmq.storage.filesystem import REAL
-from tests.robustness.crash import cuts
+from labs.crash import cuts
+from labs.torture import report
 from tests.robustness.crash.disks import DROP_JOURNAL, FLUSH_JOURNAL, Disk, why_not
-from tests.robustness.torture import report
 
 
 @pytest.fixture(params=["ext4", "xfs"])

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.robustness.crash.loop import COUNTS, KINDS, LIVES, kind_of, one_store, series
+from labs.crash.loop import COUNTS, KINDS, LIVES, kind_of, one_store, series
 
 
 @pytest.mark.parametrize("number", [*range(len(KINDS)), 2 * len(KINDS) + 1])  # the last follows 5.5.0

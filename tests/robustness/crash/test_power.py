@@ -1,4 +1,4 @@
-"""Power cuts on a disk that forgets what was not synced (short form of `python -m tests.robustness.crash.power`)."""
+"""Power cuts on a disk that forgets what was not synced (short form of `python -m labs.crash.power`)."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.robustness.crash.power import Case, run
+from labs.crash.power import Case, run
 from tests.support.unplugged import Unplugged
 
 

@@ -26,7 +26,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 
-from tests.robustness.torture.awake import Awake
+from labs.torture.awake import Awake
 
 # x86_64: class of calls -> {number: (which argument is a path or a descriptor, which one is the path's directory)}.
 PATHS, FDS = "path", "fd"

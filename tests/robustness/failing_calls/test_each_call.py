@@ -1,5 +1,5 @@
 """System calls of a store's life failed, one at a time (T3, T5, T6; short form of `python -m
-tests.robustness.failing_calls.syscalls`)."""
+labs.failing_calls.syscalls`)."""
 
 from __future__ import annotations
 
@@ -15,11 +15,12 @@ from pathlib import Path
 import pytest
 
 from flintmq.kernels.flusher import native
+from labs.failing_calls import syscalls
+from labs.failing_calls.syscalls import Case
+from labs.torture import report
 from tests.robustness.crash.verdict import ContractReport
-from tests.robustness.failing_calls import call_cases, refusing, syscalls
+from tests.robustness.failing_calls import call_cases, refusing
 from tests.robustness.failing_calls.sites import kind_of
-from tests.robustness.failing_calls.syscalls import Case
-from tests.robustness.torture import report
 
 SAMPLE = [
     Case("flintmq-flush", "fdatasync", 3, "EIO", "once"), Case("flintmq-flush", "fdatasync", 2, "ENOSPC", "sticky"),

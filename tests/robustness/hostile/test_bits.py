@@ -1,4 +1,4 @@
-"""Bits of records flipped: a few. All of them: `tests/robustness/hostile/bits.py`."""
+"""Bits of records flipped: a few. All of them: `labs/hostile/bits.py`."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.robustness.hostile import bits
-from tests.robustness.torture import report
+from labs.hostile import bits
+from labs.torture import report
 from tests.support.crashed import small_and_quick
 
 

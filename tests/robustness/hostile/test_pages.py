@@ -1,4 +1,4 @@
-"""A part of the cases of `tests/robustness/hostile/pages.py`, which tries them all; subsets of what is derived all the
+"""A part of the cases of `labs/hostile/pages.py`, which tries them all; subsets of what is derived all the
 time."""
 
 from __future__ import annotations
@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.robustness.hostile import pages
-from tests.robustness.torture import report
+from labs.hostile import pages
+from labs.torture import report
 from tests.support.crashed import small_and_quick
 from tests.support.own_time import own_time
 

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from labs.matrix.run import run_share, share
 from tests.harness import turns
-from tests.robustness.matrix.run import run_share, share
 from tests.robustness.matrix.stores import CASES
 
 TURN = turns.day()

@@ -39,7 +39,7 @@ class Copy:
         self.folder = folder
         self.times = int(time.time())
         waste = shutil.ignore_patterns("__pycache__", "*.egg-info", "*.c")
-        for name in ("src", "tests"):
+        for name in ("src", "tests", "labs"):
             shutil.copytree(ROOT / name, folder / name, ignore=waste, symlinks=True)
         shutil.copy2(ROOT / "pyproject.toml", folder)
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.robustness.mutants import forked, scores
+from labs.mutants import forked, scores
 
 
 def test_a_process_that_ends_is_told_by_its_code_and_one_that_does_not_is_ended():
@@ -64,7 +64,7 @@ def test_mutants_of_a_module_are_tried_with_its_tests(tmp_path: Path):
         "def test_of_something_else():\n    assert checkpoint.CHECKPOINT\n"
     )
     report = tmp_path / "report.json"
-    words = [sys.executable, "-m", "tests.robustness.mutants.forked", "format/checkpoint", str(report), str(tests)]
+    words = [sys.executable, "-m", "labs.mutants.forked", "format/checkpoint", str(report), str(tests)]
     done = subprocess.run(words, cwd=forked.ROOT, env=scores.environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stdout
     outcome = json.loads(report.read_text())
@@ -80,7 +80,7 @@ def test_without_a_mutant_all_tests_must_pass(tmp_path: Path):
     words = [
         sys.executable,
         "-m",
-        "tests.robustness.mutants.forked",
+        "labs.mutants.forked",
         "format/checkpoint",
         str(tmp_path / "r"),
         str(tests),

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.robustness.mutants import scores
-from tests.robustness.mutants.scores import ROOT, Equivalent, Score, equivalents, modules, part_of
-from tests.robustness.torture import figures
+from labs.mutants import scores
+from labs.mutants.scores import ROOT, Equivalent, Score, equivalents, modules, part_of
+from labs.torture import figures
 
 
 def test_every_module_has_the_tests_that_it_is_tried_with():
@@ -58,7 +58,7 @@ def test_modules_that_changed_since_are_named_and_not_summed(
     kept.write_text(json.dumps(results))
     monkeypatch.setattr(scores, "PAGE", page)
     monkeypatch.setattr(scores, "KEPT", kept)
-    monkeypatch.setattr(figures, "TESTS", tmp_path)
+    monkeypatch.setattr(figures, "LABS", tmp_path)
     figures.place("mutmut").parent.mkdir(parents=True)
     assert scores.main(["--write", "format/text", "format/record"]) == 0
     assert "format/record" not in capsys.readouterr().out

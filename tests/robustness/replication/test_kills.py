@@ -1,4 +1,4 @@
-"""A few kills; `python -m tests.robustness.replication` makes many."""
+"""A few kills; `python -m labs.replication` makes many."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
+from labs.replication.__main__ import killed
 from tests.interop.java import home
-from tests.robustness.replication.__main__ import killed
 
 
 @pytest.mark.parametrize("version", ["FlintMQ", pytest.param("5.4.0", marks=pytest.mark.slow)])

@@ -13,9 +13,9 @@ from pathlib import Path
 import pytest
 
 from flintmq.store.message_store import MessageStore
+from labs.soak.processes import KEYS, READERS, Aging
 from tests.robustness.crash.test_readers import CHANGES, harm
 from tests.robustness.failing_calls.test_syscalls import STRACE, WHY_NOT
-from tests.robustness.soak.processes import KEYS, READERS, Aging
 from tests.support.engine import message, put_all
 
 pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "-")
@@ -42,7 +42,7 @@ def test_t13_readers_beside_a_store_that_rolls_and_cleans(tmp_path: Path) -> Non
                 "-e",
                 f"trace={CHANGES}",
             ]
-            own = [sys.executable, "-m", "tests.robustness.soak.processes", kind, str(root), "-", str(n), "1"]
+            own = [sys.executable, "-m", "labs.soak.processes", kind, str(root), "-", str(n), "1"]
             with (tmp_path / f"{kind}.said").open("wb") as said:
                 readers[kind] = subprocess.Popen(
                     [*words, *own], stdout=said, stderr=subprocess.STDOUT, start_new_session=True

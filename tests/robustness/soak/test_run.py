@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.robustness.soak import run
-from tests.robustness.soak.processes import READERS
+from labs.soak import run
+from labs.soak.processes import READERS
 
 SECONDS = float(os.environ.get("FLINTMQ_SOAK_SECONDS", "15"))
 

@@ -1,4 +1,4 @@
-"""The run's own check names what is planted in a copy; `python -m tests.robustness.three_brokers` is the run."""
+"""The run's own check names what is planted in a copy; `python -m labs.three_brokers` is the run."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import pytest
 
 from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
+from labs.three_brokers.check import WRONG, Found, check_broker, check_messages
+from labs.three_brokers.ledger import QUEUES, TOPIC, Ledger, Place, body_of, read_ledger
 from tests.interop.live import KEYS
-from tests.robustness.three_brokers.check import WRONG, Found, check_broker, check_messages
-from tests.robustness.three_brokers.ledger import QUEUES, TOPIC, Ledger, Place, body_of, read_ledger
 
 SIZE = int(KEYS["mappedFileSizeCommitLog"])
 COUNT = 200

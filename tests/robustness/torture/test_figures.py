@@ -6,10 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.robustness.torture import figures, report
-from tests.robustness.torture.figures import FIGURES, TESTS, Figures, Series
+from labs.torture import figures, report
+from labs.torture.figures import FIGURES, LABS, Figures, Series
 
-PAGE = TESTS.parent / "docs" / "internals" / "reliability.md"
+PAGE = LABS.parent / "docs" / "internals" / "reliability.md"
 
 
 @pytest.mark.parametrize("name", FIGURES)
@@ -26,14 +26,14 @@ def test_the_page_has_the_sums_of_each_data_file(name: str):
 
 
 def test_every_data_file_is_of_a_run():
-    found = {path for path in TESTS.rglob("*.json") if path.read_text(encoding="utf-8").startswith('{"series": [')}
+    found = {path for path in LABS.rglob("*.json") if path.read_text(encoding="utf-8").startswith('{"series": [')}
     assert found == {figures.place(name) for name in FIGURES}
 
 
 @pytest.fixture
 def page(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A page for two runs, `a` and `b`, whose data files are beside it."""
-    monkeypatch.setattr(figures, "TESTS", tmp_path)
+    monkeypatch.setattr(figures, "LABS", tmp_path)
     monkeypatch.setitem(FIGURES, "a", Figures(".", ("kills", "minutes"), ("lost", "altered")))
     monkeypatch.setitem(FIGURES, "b", Figures(".", (), (), ("seconds",), by="size"))
     page = tmp_path / "page.md"

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.robustness.torture import __main__ as main
-from tests.robustness.torture import awake, report
-from tests.robustness.torture.runs import RUNS, Run
+from labs.torture import __main__ as main
+from labs.torture import awake, report
+from labs.torture.runs import RUNS, Run
 from tests.support.own_time import own_time
 
 

@@ -14,10 +14,10 @@ pytest.importorskip("pyiceberg", reason="needs the extra iceberg")
 
 from flintmq import Message, MessageStore
 from flintmq.lake.export.export_stream import export_stream
-from tests.robustness.torture_spark import loop
-from tests.robustness.torture_spark.check import check_table, count, queued, records
-from tests.robustness.torture_spark.cluster import BROKERS, KINDS, ClusterRound
-from tests.robustness.torture_spark.past import Past
+from labs.torture_spark import loop
+from labs.torture_spark.check import check_table, count, queued, records
+from labs.torture_spark.cluster import BROKERS, KINDS, ClusterRound
+from labs.torture_spark.past import Past
 from tests.robustness.torture_spark.writer import KEYS
 
 KILLS = 4
@@ -29,7 +29,7 @@ KILLS = 4
 @pytest.mark.turn(2, of=["src/flintmq/spark/jobs/export/", "src/flintmq/lake/", "src/flintmq/cluster/"])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind[0])
 def test_kills_of_a_cluster(tmp_path, monkeypatch, kind):
-    monkeypatch.setattr("tests.robustness.torture_spark.cluster.BROKERS", dict.fromkeys(BROKERS, "flintmq"))
+    monkeypatch.setattr("labs.torture_spark.cluster.BROKERS", dict.fromkeys(BROKERS, "flintmq"))
     state = loop.run(tmp_path, KILLS, seed=5, say=lambda *_, **__: None, make=ClusterRound, possible=[kind])
     sums = state.sums[", ".join(kind)]
     assert sums["queued"] == sums["exported"] > 0 and sums["stored"] > sums["queued"], "some are in no queue"
@@ -66,7 +66,7 @@ def test_the_past_has_what_retention_deleted(tmp_path: Path, put) -> None:
 @pytest.fixture
 def moment(tmp_path: Path, put, monkeypatch: pytest.MonkeyPatch):
     """A round whose broker-a has 60 messages, 50 of them in the table, and broker-b none."""
-    monkeypatch.setattr("tests.robustness.torture_spark.cluster.writer_of", lambda by, folder: None)
+    monkeypatch.setattr("labs.torture_spark.cluster.writer_of", lambda by, folder: None)
     put(range(50))
     with MessageStore(tmp_path / "broker-b" / "store", config=KEYS):
         pass

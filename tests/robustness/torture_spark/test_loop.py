@@ -12,8 +12,8 @@ pytest.importorskip("deltalake", reason="needs the extra delta")
 
 from flintmq import Message, MessageStore
 from flintmq.spark.jobs.export.stream import export_stream
-from tests.robustness.torture_spark import loop
-from tests.robustness.torture_spark.check import check_table, count
+from labs.torture_spark import loop
+from labs.torture_spark.check import check_table, count
 from tests.robustness.torture_spark.writer import KEYS, PREPARED
 
 KILLS = 4

@@ -1,4 +1,4 @@
-"""T10 and T14: the first of the lives that `python -m tests.robustness.torture.seeds` tries thousands of."""
+"""T10 and T14: the first of the lives that `python -m labs.torture.seeds` tries thousands of."""
 
 from __future__ import annotations
 

@@ -12,8 +12,8 @@ from flintmq.config.keys import StoreConfig
 from flintmq.forensics.rebuild import rebuild
 from flintmq.spark.jobs.dispatch.job import dispatch
 from flintmq.storage.filesystem import Effects
+from labs.dispatch_kills import kills
 from tests.spark.jobs.dispatch.dispatching import differing, tasks_as_calls
-from tests.spark.jobs.dispatch.kills import kills
 
 CALLS = ("pwrite", "create", "rename", "unlink", "sync", "sync_dir", "truncate", "allocate", "map_write")
 

@@ -1,0 +1,19 @@
+"""The laboratory: programs that run for minutes, hours or days, and what they counted. They are no tests.
+
+A folder has a program, its parts, and its figures as JSON. Tests of tests/robustness, interop and sim import them
+for short forms, which run with every change; `make torture` runs all long ones. The programs' docstrings say what
+they do. `make lint-labs` checks style and types: each night, and after a change here.
+
+bits, pages, judge  `labs/hostile`: bits flipped, pages lost, files cut
+crash               kills, power cuts, consumers that are killed
+failing_calls       each system call refused
+sim                 power cuts on the simulated disk of tests/sim, for hours
+clocks, matrix      every door asked about every kind of store
+soak                all of it for minutes
+interop             RocketMQ on the same directories
+replication, promotion, three_brokers   a master and its followers
+torture_spark, dispatch_kills, bucket_kills   exports and dispatches that are killed
+mutants             mutmut's mutants, and branches that are taken
+planted_differences differences that `flintmq diff` must find
+torture             all of them in turn; the sums in docs/internals/reliability.md
+"""

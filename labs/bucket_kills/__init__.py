@@ -1,0 +1,1 @@
+"""Kills exports into tables, and copies of stores, on object storage."""
