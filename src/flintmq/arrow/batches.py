@@ -50,7 +50,6 @@ def record_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield batches of the wanted columns of the wanted records, in log order.
 
-
     Memory: about three batches of `batch_bytes`, one piece, and one record or decompressed body.
 
     Args:

@@ -41,7 +41,6 @@ def topics_apart(
 
     The rows of each topic are in log order.
 
-
     Memory: up to 1 + MOST_OWN / 4 times that of record_batches.
 
     Args:

@@ -122,7 +122,6 @@ class Section(NamedTuple):
 class ColumnLayout:
     """Sections for the columns of a schema.
 
-
     Thread: any.
 
     Args:

@@ -24,7 +24,6 @@ _LENGTH, _NODES, _BUFFERS = 0, 1, 2  # of RecordBatch
 class Envelope:
     """The header of an IPC message for batches of one schema.
 
-
     Thread: any.
 
     Attributes:

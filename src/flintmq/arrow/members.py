@@ -17,7 +17,6 @@ from flintmq.storage.store_url import is_utf8
 class MemberColumns:
     """Adds the columns that name a member to batches of its rows; an only store has none.
 
-
     Thread: one.
 
     Attributes:

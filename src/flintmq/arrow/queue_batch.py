@@ -29,7 +29,6 @@ def get_batch(
 ) -> GetBatchResult:
     """Read messages of a queue; see MessageStore.get_batch for the arguments and the result.
 
-
     Thread: any.
     """
     schema = narrow(columns)

@@ -90,7 +90,6 @@ class StoreFigures:
 class StoreWatch:
     """Looks at one store again and again.
 
-
     Thread: one at a time.
     """
 

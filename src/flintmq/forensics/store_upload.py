@@ -146,7 +146,6 @@ class StoreUpload:
     def publish(self) -> None:
         """Let readers see the store.
 
-
         Durability: on return, as the server promises it.
         """
         self._wait(0)

@@ -38,7 +38,6 @@ class AckedPuts:
 
     The form of `kernels.loop_puts.ReplicaPuts` for uncompiled kernels.
 
-
     Thread: the loop's.
 
     Args:
@@ -101,7 +100,6 @@ class AckedPuts:
 class AckTable:
     """The acknowledgements of all lines, and the puts that wait for them.
 
-
     Thread: any.
 
     Args:
@@ -156,6 +154,8 @@ class AckTable:
         """Note that a put waits until replicas have the log below `end`; its time begins now."""
         request = ReplicaRequest(end, self.monotonic() + self.timeout_s)
         with self._lock:
+            # Compared under the lock: an acknowledgement that came before is not missed, and one that comes finds the
+            # request.
             if self._is_closed or end <= self.reached:
                 request.done = not self._is_closed
                 request.latch.open()
@@ -207,6 +207,7 @@ class AckTable:
         """Return the puts of a loop that has none yet."""
 
         def send() -> int:
+            # The files have the records before the listener is woken to send them.
             readable()
             self.wake()
             with self._lock:
@@ -233,6 +234,7 @@ class AckTable:
             for request in taken:
                 request.done = True
             self._complete()
+        # Woken without the lock, which a woken thread may want at once.
         if taken:
             self._opener.set()
             self._opener.wait(0, [request.latch for request in taken])
@@ -254,6 +256,7 @@ class AckTable:
         if not self.by_host:
             offsets = [offset for _, offset in self._acks.values()]
         else:
+            # Two lines of one host are one replica: both may be lost with its disk.
             hosts: dict[str, int] = {}
             for host, offset in self._acks.values():
                 hosts[host] = max(offset, hosts.get(host, -1))
@@ -264,6 +267,7 @@ class AckTable:
     def close(self) -> None:
         """Answer all puts, and each later one, that no replica has its record."""
         with self._lock:
+            # From here on `request` answers by itself, so no put begins to wait after the list is taken.
             self._is_closed = True
             taken, self._waiting = self._waiting, []
             loops = list(self._loops.values())

@@ -76,13 +76,13 @@ def check_file_size(root: str, size: int, config: StoreConfig, effects: Effects)
 def note_begin(root: str, now: Followed, effects: Effects) -> None:
     """Note that a log is a copy from now on; a begin that was noted before stays.
 
-
     Durability: on return.
     """
     try:
         before = followed.read(root, effects)
     except CorruptStoreError:  # it is adopted
         before = None
+    # The same copy goes on: what is not settled about it stays noted.
     if before is not None and before.begin == now.begin:
         lacks = now.lacks if before.mastered_at is not None else before.lacks
         now = replace(now, chosen=before.chosen, unsure_from=before.unsure_from, lacks=lacks)
@@ -101,7 +101,6 @@ def cut_of(root: str, effects: Effects) -> int | None:
 
 def note_cut(root: str, offset: int, effects: Effects) -> None:
     """Note that the log is to be cut, so that a start after a kill goes on with it.
-
 
     Durability: on return.
     """
@@ -125,7 +124,6 @@ def unsure_from(root: str, effects: Effects) -> int | None:
 def note_compared(root: str, effects: Effects) -> None:
     """Note that the log was compared with the master's, and a power cut took nothing.
 
-
     Durability: on return.
     """
     found = followed.read(root, effects)
@@ -135,7 +133,6 @@ def note_compared(root: str, effects: Effects) -> None:
 
 def note_lacks(root: str, lacks: str | None, effects: Effects) -> bool:
     """Note why the copy cannot be carried on as the master would go on; None: it can.
-
 
     Durability: on return.
 

@@ -63,7 +63,6 @@ AskEnds = Callable[[str, Mapping[str, JsonObject], Iterable[tuple[bytes, int]]],
 class BrokerTables:
     """Asks one broker for its tables, and keeps them in one store.
 
-
     Thread: the follower's, for every method but `knows`.
 
     Attributes:
@@ -136,7 +135,6 @@ class BrokerTables:
 
         A store that was there when the broker was asked waits for `take`.
 
-
         Durability: on return.
 
         Returns:
@@ -175,7 +173,6 @@ class BrokerTables:
     def take(self, store: MessageStore, *, agreed: bool = True) -> Event | None:
         """Put what came since into the open store.
 
-
         Durability: on return.
 
         Args:
@@ -193,6 +190,7 @@ class BrokerTables:
                 self._bring_ends(store)
             return None
         if isinstance(came, BrokerFacts) and not agreed:
+            # Put back for a later call, unless a newer answer came meanwhile.
             self._came = self._came or came
             return None
         if not isinstance(came, BrokerFacts):
@@ -203,6 +201,7 @@ class BrokerTables:
         self._begin = max(self._begin, came.begin or 0)
         written = store.follow_tables(came.tables)
         self._known = _topics_of(came)
+        # A topic is absent only by an answer that was asked for after its record had come.
         self._absent = (self._absent | self._asked_for) - self._known
         self._unknown -= self._known | self._absent
         batch = {java_encode(topic) for topic in config_reader.batch_topics_of(came.tables[config_reader.TOPICS])}
@@ -243,6 +242,7 @@ class BrokerTables:
             return
         odd, self._begin = store.copied.agree(ends), max(self._begin, ends.begin)
         if odd is None:
+            # Not all records are dispatched that the broker had counted: the next call tries again.
             self._ends = self._ends or ends
         else:
             self._lacks = None if not odd else "; ".join(odd[:3]) + (f" and {len(odd) - 3} more" if odd[3:] else "")
@@ -253,12 +253,14 @@ class BrokerTables:
             if self._ends_due <= time.monotonic():
                 self._ask_for_ends()
             self._turn.wait(min(max(due - time.monotonic(), 0), SOON_S if self._unknown else self._every_s))
+            # Taken before the question: of a topic that comes during it the answer proves nothing.
             unknown, now = frozenset(self._unknown), time.monotonic()
             if self._stopping.is_set() or not (unknown or now >= due):
                 continue
             due = now + self._every_s
             try:
                 came = self._fetch(self.address)
+                # `_came` is assigned last: who takes it reads the others then.
                 self._asked_for, self.failed, self._last, self._came = unknown, 0, came, came
             except (ReplicationError, OSError) as error:
                 self._came, self.failed = error, self.failed + 1

@@ -95,7 +95,6 @@ def parse_master(text: str) -> Address:
 class MasterConnection:
     """An open line to a master.
 
-
     Thread: one.
 
     Attributes:

@@ -72,7 +72,6 @@ class FleetMember:
 class Fleet:
     """Follows the brokers of a name server.
 
-
     Thread: one for `run`; `members` is for tests.
 
     Args:

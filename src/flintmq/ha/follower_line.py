@@ -53,7 +53,6 @@ class Received(NamedTuple):
 class FollowerLine:
     """One line, from the first report on.
 
-
     Thread: one.
 
     Args:
@@ -116,6 +115,7 @@ class FollowerLine:
         self.heartbeats, self.bytes = self.heartbeats + heartbeats, self.bytes + size
         if self.due is None:
             return Received(None, 0, 0, refusal)
+        # All of the bytes count as received at once; a refusal concerns only what comes after them.
         first, self.due = self.due, self.due + size
         return Received(first, size, heartbeats, refusal)
 
@@ -133,6 +133,7 @@ class FollowerLine:
         if offset != due:
             text = f"the master sent a frame for log offset {offset} where {due} was due; is it a RocketMQ HA port?"
             return ReplicationError("protocol", text)
+        # Bounded before a byte of the body is stored: a size from the line is no better than one from a file.
         room = self.file_size - due % self.file_size
         if not 0 <= body <= room:
             text = f"the master sent a frame of {body} bytes at log offset {due}, where its file has room for {room}"

@@ -67,7 +67,6 @@ class FollowerStats(NamedTuple):
 class FollowerSteps:
     """Takes the steps of one follower.
 
-
     Thread: one; the numbers, `caught_up` and `state` may be read from any.
 
     Args:
@@ -187,6 +186,7 @@ class FollowerSteps:
             self._note_progress(last=True)
         self._drop_line()
         if store is not None:
+            # Zeroed while the store is open: the next start would find half a record as a tail that it has to judge.
             store.raw.discard()
             self._last = self.stats()
             lacks: str | None = "it is not known what it lacks"
@@ -291,8 +291,11 @@ class FollowerSteps:
                 line = search.line_at(self._copy.begin, self._copy.first_file)
                 asked = None
             else:
+                # From our last record on, which the master sends again: equal bytes show that both logs are one.
                 known = raw.end if raw.last_record is None else raw.last_record
                 if self._copy.unsure is not None and known:
+                    # After a power cut from the first byte on that it may have taken: no checksum covers all of a
+                    # record.
                     known = min(known, max(self._copy.unsure, raw.begin))
                 asked = report_for(known)
                 line = self._ask(asked, asked)
@@ -319,6 +322,7 @@ class FollowerSteps:
         """
         empty = False
         try:
+            # Once more: the question took time, and another process may have made a store here meanwhile.
             self._copy.check_past()
             self._open_prepared()
             empty = self.opened().raw.begin is None
@@ -346,6 +350,7 @@ class FollowerSteps:
             try:
                 self._take(line, got, now)
             except (FlintError, OSError):
+                # Records before the error are stored, so puts of the master that wait for them need not wait in vain.
                 self._report_last()
                 raise
             if got.refusal is not None:
@@ -369,6 +374,7 @@ class FollowerSteps:
         offset = self._to_report(line)
         if not line.line.report_due(offset, self._effects.monotonic(), more=line.full):
             return
+        # Durable before it is reported: with SYNC the master answers its producers by this number.
         self._flush_below(offset)
         try:
             line.report(offset)
@@ -409,6 +415,7 @@ class FollowerSteps:
 
     def _ask(self, report: int, due: int | None) -> MasterConnection:
         """Open a line with a first report."""
+        # Here too: a master counts the first report of a line as an acknowledgement.
         self._flush_below(report)
         self._dialled = False
         line = MasterConnection.open(self.address, report, due, self._copy.file_size, self._dial, self._effects)
@@ -460,18 +467,21 @@ class FollowerSteps:
         raw = self.opened().raw
         if data and raw.begin is None:
             begin = 0 if offset == 1 else offset
+            # Noted before the first byte: a log with bytes and without the note would pass for a store of its own.
             self._copy.note_begin(begin)
             raw.begin_at(begin)
         if data and offset == 1 and raw.received == 0:
             raw.append_raw(0, b"\0")  # a report cannot ask for byte 0, the high byte of the first record's size
         at = 0
         while at < len(data):
+            # A frame ends within a file of the master, and one read may bring several frames.
             room = raw.file_size - (offset + at) % raw.file_size
             raw.append_raw(offset + at, data[at : at + room])
             at += room
 
     def _resume(self) -> None:
         """Begin to follow: nothing that the master sent disagrees."""
+        # Not before: until both logs agree the next start has to compare from the same place again.
         self._copy.note_compared()
         self._pauses.reset()
         self.resumed = self._agreed = True
@@ -552,6 +562,7 @@ class FollowerSteps:
         line = self.line.line if self.line is not None else None
         if line is not None and not line.heard_any and line.silent(self._effects.monotonic()):
             self._count_silence()
+        # Closed first: what is zeroed next comes again on another line, and must not come twice.
         self._drop_line()
         if self.store is not None:
             self.store.raw.discard()

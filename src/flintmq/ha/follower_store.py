@@ -63,7 +63,6 @@ class FollowOptions:
 class FollowerStore:
     """Opens the store of one follower.
 
-
     Thread: one; `store` may be read from any.
 
     Attributes:
@@ -99,6 +98,7 @@ class FollowerStore:
         Returns:
             False if it was stopped before.
         """
+        # First: a directory that is refused costs the broker no question.
         self.check_past()
         if self._tables is not None:
             config = self._first_tables(self._tables, patient)
@@ -161,6 +161,7 @@ class FollowerStore:
         A cut that a stop interrupts is done by the next opening.
         """
         store = self.opened()
+        # On disk before a record goes: after a kill the next opening cuts at the same place.
         note_cut(self.root, at, self._effects)
         self._open_again(store)
 
@@ -181,12 +182,14 @@ class FollowerStore:
         topics = None if tables.keys else [os.fsdecode(topic) for topic in tables.stale]
         config, peer = self._given
         self._given = config.with_keys(tables.keys), peer
+        # Noted before a file goes: who carries on after a kill must not take these queues for the master's.
         note_lacks(self.root, UNSETTLED, self._effects)
         self._lacks = UNSETTLED
 
         def remove() -> None:
             small = StoreFiles(self.root, self._effects)
             small.trust(read_facts(self.root, self._effects).mark)
+            # Lowered before the files go: recovery makes no unit again that the mark calls durable.
             small.retreat(small.mark.with_units_below(begin))
             for kind in (directories.QUEUES, directories.BATCH_QUEUES, directories.EXT_QUEUES):
                 for name in queue_names(self.root, kind, self._effects, topics):
@@ -221,6 +224,7 @@ class FollowerStore:
             services=options.services,
         )
         raw = self.store.raw
+        # Noted at each opening, before a record comes: nobody knows yet what the broker changed meanwhile.
         if raw.begin is not None:
             self.note_begin(raw.begin)
             self._lacks = NOT_ASKED if self._tables is None else UNSETTLED

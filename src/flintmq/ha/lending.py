@@ -37,7 +37,6 @@ def may_lend(options: ListenOptions, config: StoreConfig, effects: Effects) -> b
 class Lending:
     """The lane of one listener, and the line that it has.
 
-
     Thread: the listener's, but for `acknowledged_by` (any) and `close` (after the listener's thread).
 
     Args:

@@ -68,7 +68,6 @@ os.register_at_fork(after_in_child=_leave_in_child)
 class HaListener:
     """Listens at one address, and sends the log of one store to all followers.
 
-
     Thread: any, for `wake`, `followers` and `close`.
 
     Attributes:
@@ -168,10 +167,13 @@ class HaListener:
             if self._is_closed:
                 return
             self._is_closed = True
+            # The thread ends first: from here on nobody else uses the lines.
             self._service.stop()
             if self._acks is not None:
                 self._acks.close()
             if self._lending is not None:
+                # Before a socket is closed: a put that has the line writes to its number, which might be another file's
+                # by then.
                 self._lending.close()
             for one in list(self._lines.values()):
                 self._drop(one)
@@ -318,6 +320,7 @@ class HaListener:
             self._tell_refused(address)
             return
         if len(self._lines) >= self._options.connections:
+            # Who never reports must not keep out those who do.
             silent = next((one for one in self._lines.values() if one.line.state is LineState.WAIT), None)
             if silent is None:
                 sock.close()
@@ -391,6 +394,7 @@ class HaListener:
         try:
             one.absorb(facts)
         finally:
+            # Also if the line broke: what was acknowledged before that is acknowledged.
             if self._acks is not None and one.line.acknowledged > before:
                 self._acks.acknowledged(one, one.address[0], one.line.acknowledged)
         if facts.raw:
@@ -435,6 +439,7 @@ class HaListener:
         """Send the rest of the frame under way; return False if the socket takes no more for now."""
         try:
             if one.head:
+                # The kernel joins the header with the body, so that a small frame is one packet.
                 sent = one.sock.send(one.head, _MORE if one.left else 0)
                 one.head = one.head[sent:]
                 one.line.wrote(0, self._effects.monotonic())
@@ -444,6 +449,7 @@ class HaListener:
                 assert one.part is not None
                 at = one.line.sent - one.part.start
                 sent = self._effects.send_file(one.sock.fileno(), one.part.fd, at, one.left)
+                # Retention removes whole files, and this one is held open: somebody else cut it.
                 if not sent:
                     raise OSError(errno.EIO, "the log file is shorter than it was")
                 one.left -= sent
@@ -476,6 +482,7 @@ class HaListener:
         if self._lines.pop(one.sock.fileno(), None) is None:
             return
         self._selector.unregister(one.sock)
+        # The file is released after the socket: nothing sends from it any more.
         one.sock.close()
         part, one.part = one.part, None
         if part is not None:

@@ -104,6 +104,7 @@ class MasterLine:
     def _first(self, offset: int, begin: int, end: int) -> bool:
         """Begin to send where the first report asks for it."""
         if offset == LAST_FILE:
+            # A new slave of RocketMQ asks for 0, and means the last file, as DefaultHAConnection does.
             start = begin if self.rules.whole_log else max(begin, end - end % self.rules.file_size)
         elif begin <= offset <= end:
             start = offset
@@ -119,6 +120,7 @@ class MasterLine:
     def _later(self, offset: int, end: int) -> bool:
         """Take an acknowledgement."""
         if offset > end:
+            # It has records that are not ours: another master's, or ones that a power cut took from this one.
             self.close(f"it reports {offset}, and the log ends at {end}")
         elif offset < self.report:
             self.close(f"it reports {offset} after {self.report}")
@@ -157,9 +159,11 @@ class MasterLine:
             return None
         if now - self._wrote > self.rules.heartbeat_s:
             return FrameHeader(self.next, 0)
+        # What was sent is gone here: the follower's log goes on differently, and it must find that out by asking anew.
         if end < self.next:
             self.close(f"the log ends at {end} by now, and was sent up to {self.next}")
             return None
+        # A frame ends with the file at the latest: followers refuse one that crosses its end.
         rest = self.rules.file_size - self.next % self.rules.file_size
         size = min(self.rules.batch, rest, end - self.next)
         if self.rules.most_a_second:

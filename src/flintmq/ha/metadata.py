@@ -110,7 +110,6 @@ class BrokerFacts:
 def fetch(address: str, *, timeout: float = 5.0, page: int = PAGE) -> BrokerFacts:
     """Ask a broker for its configuration, its tables and the bounds of its log.
 
-
     Thread: any.
 
     Args:
@@ -145,7 +144,6 @@ def queue_ends(
 
     The smallest offset of a queue (31) is not asked for: it follows from the log's begin. Request 30 reads the queue on
     every version, and makes none that is missing.
-
 
     Thread: any.
 
@@ -203,7 +201,6 @@ def _queues_of(tables: Mapping[str, JsonObject]) -> Iterator[tuple[bytes, int]]:
 
 def save(root: str, tables: Mapping[str, JsonObject], effects: Effects = REAL, peer: str = "5.3.3") -> list[str]:
     """Write tables into the config/ of a store that is not open; see `ConfigFile.replace`.
-
 
     Durability: on return.
 

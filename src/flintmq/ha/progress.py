@@ -26,7 +26,6 @@ LATEST_S: Final = 5.0
 class ProgressNotes:
     """Writes the notes of one follower.
 
-
     Thread: the follower's.
     """
 
@@ -56,6 +55,7 @@ class ProgressNotes:
             if line.heard != self._heard_at:
                 self._heard_at, self._heard_ms = line.heard, at_ms - int((clock - line.heard) * 1000)
             self._complete_ms = self._heard_ms if caught_up else self._complete_ms
+        # A follower that ends is not connected, though its line is still open.
         connected, end = connected and not last, -1 if master_end is None else master_end
         note = Following(at_ms, connected, connected and caught_up, self._heard_ms, self._complete_ms, end)
         if before is not None and not last and age < LATEST_S and note[1:] == before[1:]:

@@ -32,7 +32,6 @@ RETRY_S: Final = 5.0
 class Registration:
     """Keeps one broker registered. Use it in a `with` block, or call `start` and `close`.
 
-
     Thread: any, one at a time.
 
     Args:

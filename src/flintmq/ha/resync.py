@@ -61,6 +61,7 @@ class PartingSearch:
         begin, end, size = raw.begin, raw.end, raw.file_size
         if begin is None or end == begin:
             return None
+        # From the last file backwards: two logs that part do so near their ends.
         last = (end - 1) // size * size
         first = last if self._unsure_from is None else max(begin, min(last, self._unsure_from // size * size))
         for start in range(first, begin - 1, -size):

@@ -23,7 +23,6 @@ LOOK_S: Final = 0.1  # seconds between two looks at a store's log
 class StoredLog:
     """A store's log, read from its files.
 
-
     Thread: one at a time. Durability: nothing is ever written.
     """
 

@@ -29,7 +29,6 @@ class _Running(Generic[T]):
 class BackgroundCall(Generic[T]):
     """Runs a function in the background, one call at a time.
 
-
     Thread: any.
     """
 

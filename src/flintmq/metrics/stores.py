@@ -63,7 +63,6 @@ def store_metrics(
 class StoresWatch:
     """Looks at all stores that a user names, as often as asked.
 
-
     Thread: any.
 
     Args:

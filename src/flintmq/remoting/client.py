@@ -69,7 +69,6 @@ Connect = Callable[[tuple[str, int], float], RemotingWire]
 class RemotingClient:
     """A connection to a broker or a name server, made at the first request and kept.
 
-
     Thread: one at a time.
 
     Args:

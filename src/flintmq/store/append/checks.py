@@ -49,7 +49,6 @@ def message_rule(message: Message, properties: bytes, config: StoreConfig) -> Pu
 def timer_rule(topic: str, properties: bytes) -> PutRule | None:
     """Return PutRule.TIMER if these properties request a timer, else None.
 
-
     TIMER_OUT_MS marks a message that a timer has delivered. A delay level overrides a timer. A message that
     came too late to wait looks like one that must wait, so a replay that copies a log skips this check. Upstream:
     HookUtils.checkIfTimerMessage, handleScheduleMessage.
