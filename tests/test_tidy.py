@@ -362,7 +362,6 @@ PROSE_EXCEPTIONS = {
     'src/flintmq/errors.py: reason: "diverged", "behind", "gone", "damaged", "geometry", "config" or "protocol".': (
         "a word that programs read"
     ),
-    'src/flintmq/ha/begin.py: ReplicationError: "geometry", "gone", "behind", or "protocol".': "the same word",
     'src/flintmq/testing/contract.py: `{"told": identity, "outcome": "ok", ...}`': "a key of the ledger's file",
     "src/flintmq/spark/jobs/stats/lag.py: behind: waiting messages in all queues.": "a key of the JSON",
     'src/flintmq/kernels/message.py: Message(topic, body=b"", tags=None, keys=None, properties=None, queue_id=0, '
