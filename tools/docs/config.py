@@ -9,7 +9,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from flintmq.config.key_effects import LINES, SELF_DESCRIBED, SHOWN, Effect, KeyLine, text_of
+from flintmq.config.key_effects import LINES, SELF_DESCRIBED, SHOWN, Effect, text_of
 from flintmq.config.keys import KEYS, StoreConfig
 
 PAGE = Path("docs/operations/configuration.md")
@@ -34,29 +34,25 @@ INTRODUCTION = """\
 Made from the keys by `python -m tools.docs.config --write`; do not edit.
 
 FlintMQ knows each key of RocketMQ's `MessageStoreConfig` (5.3.3, 5.4.0, 5.5.0) and the keys of `BrokerConfig` that
-concern a store, by the names of `broker.conf`. Each key has one of four effects:
+concern a store, by the names of `broker.conf`; others (such as `namesrvAddr`) are ignored. A key has one of four
+effects; its default, if it has one, is in brackets:
 
 | | |
 |---|---|
 | acts | FlintMQ does what RocketMQ does |
-| fixed | FlintMQ has one behaviour; with any value that asks for another, a store is not opened for writing |
-| refused | other values ask for something that FlintMQ does not have; a store is not opened for writing |
+| fixed | FlintMQ has one behaviour; a value that asks for another is refused for writing |
+| refused | FlintMQ does not have what other values ask for; they are refused for writing |
 | no effect | accepted and reported by `flintmq doctor --config FILE`, `flintmq inspect`, and once in the engine's log |
-
-Readers refuse a store because of a key only where its files show another value, see the next section. Other keys of a
-`broker.conf` (such as `namesrvAddr`) are ignored.
 """
 
 SIZES = """\
 ## Sizes that the files show
 
-A key says how large files are that will be made. Where there are files already, they decide, and the key need not be
-given. If it is given (in a `broker.conf`, with `--set`, as an argument, as an option of Spark) and the files show
-another value, every command, every reader and the engine refuse the store in one line, before a byte is changed.
-RocketMQ refuses too, but for the index, which it then reads and writes in the wrong places. The sizes of `dev=True`,
-and those that a master tells its follower, were given by nobody: files that are there win over them. What counts is the
-most frequent length; a file of another length beside it is a finding of `flintmq verify`, and one of 0 bytes shows
-nothing.
+A key says how large new files are. Files that are there decide for themselves: where a given key (in a `broker.conf`,
+with `--set`, as an argument, as an option of Spark) contradicts them, every command, every reader and the engine refuse
+the store in one line, before a byte is changed. RocketMQ refuses too, but for the index, which it then reads and writes
+in the wrong places. Files win over the sizes of `dev=True`, and those that a master tells its follower. The most
+frequent length counts; `flintmq verify` reports a file of another one.
 """
 
 TITLES = {
@@ -73,32 +69,23 @@ def page() -> str:
     parts = [INTRODUCTION, SIZES + _table("Key", "Shown by", SHOWN) + _table("Not compared", "Why", SELF_DESCRIBED)]
     for effect, title in TITLES.items():
         lines = {key: line for key, line in LINES.items() if line.effect is effect}
-        if effect is Effect.NO_EFFECT:
-            head, rows = "| FlintMQ | Keys |\n|---|---|\n", _by_reason(lines)
-        else:
-            head = "| Key | Default | FlintMQ |\n|---|---|---|\n"
-            rows = [_row(key, line, text_of(plain, key)) for key, line in lines.items()]
-        parts.append(f"## {title}\n\n{len(lines)} keys.\n\n{head}{''.join(rows)}")
+        values = {key: text_of(plain, key) for key in lines if effect is not Effect.NO_EFFECT}
+        says = {
+            key: line.says + (f"; only `{line.only}`" if line.only is not None else "") for key, line in lines.items()
+        }
+        parts.append(f"## {title}\n\n{len(lines)} keys.\n{_table('Keys', 'FlintMQ', says, values)}")
     assert set(LINES) == set(KEYS)
     return "\n".join(parts)
 
 
-def _table(key: str, says: str, rows: Mapping[str, str]) -> str:
-    """Return a table of two columns, with an empty line before it."""
-    return f"\n| {key} | {says} |\n|---|---|\n" + "".join(f"| `{name}` | {text} |\n" for name, text in rows.items())
-
-
-def _row(key: str, line: KeyLine, default: str) -> str:
-    only = f"; only `{line.only}`" if line.only is not None else ""
-    return f"| `{key}` | {f'`{default}`' if default else ''} | {line.says}{only} |\n"
-
-
-def _by_reason(lines: dict[str, KeyLine]) -> list[str]:
-    """Return one row for each reason, with all keys that have it."""
+def _table(key: str, says: str, rows: Mapping[str, str], values: Mapping[str, str] = {}) -> str:
+    """Return a table with a row for each text, of all keys that have it, and an empty line before it."""
     keys: dict[str, list[str]] = {}
-    for key, line in lines.items():
-        keys.setdefault(line.says, []).append(f"`{key}`")
-    return [f"| {says} | {', '.join(named)} |\n" for says, named in keys.items()]
+    for name, text in rows.items():
+        keys.setdefault(text, []).append(f"`{name}`" + (f" ({values[name]})" if values.get(name) else ""))
+    return f"\n| {key} | {says} |\n|---|---|\n" + "".join(
+        f"| {', '.join(of)} | {text} |\n" for text, of in keys.items()
+    )
 
 
 def types() -> str:

@@ -10,21 +10,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from flintmq.forensics.verify.codes import DEFECTS, NOTES
-from flintmq.forensics.verify.repair_hints import MENDS, NOTHING
 from tools.docs import tables as in_page
 
 PAGE = Path("docs/operations/verify.md")
 
 
 def tables() -> Iterator[str]:
-    """Yield the tables of the page: defects, notes, and the defects that each command mends."""
+    """Yield the tables of the page: defects and notes."""
     rows = (f"| `{name}` | {code.meaning} | {code.cost} | {code.advice} |" for name, code in DEFECTS.items())
     yield _table("| defect | meaning | cost | what to do |", "|---|---|---|---|", *rows)
     yield _table("| note | meaning |", "|---|---|", *(f"| `{name}` | {meaning} |" for name, meaning in NOTES.items()))
-    codes = {command: [code for code, mend in MENDS.items() if mend == command] for command in MENDS.values()}
-    named = ((command if command == NOTHING else f"`{command}`", mends) for command, mends in codes.items())
-    rows = (f"| {command} | {', '.join(f'`{code}`' for code in mends)} |" for command, mends in named)
-    yield _table("| command | mends |", "|---|---|", *rows)
 
 
 def _table(*lines: str) -> str:

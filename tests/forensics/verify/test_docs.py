@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from flintmq.forensics.verify.codes import DEFECTS, NOTES
-from flintmq.forensics.verify.repair_hints import MENDS
 from tools.docs import verify as docs
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -24,9 +23,6 @@ def test_the_page_has_a_row_for_each_code() -> None:
         assert f"| `{code}` | {meaning} | {cost} | {advice} |" in rows
     for code, meaning in NOTES.items():
         assert f"| `{code}` | {meaning} |" in rows
-    for command in set(MENDS.values()):
-        [row] = [row for row in rows if row.startswith((f"| `{command}` | ", f"| {command} | "))]
-        assert row.split(" | ")[1].rstrip(" |") == ", ".join(f"`{code}`" for code in MENDS if MENDS[code] == command)
 
 
 def test_check_and_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,7 +1,4 @@
-"""The command that mends each defect of verify, for the table in the manual.
-
-`codes.py` describes the defects; `docs.py` writes both into docs/operations/verify.md.
-"""
+"""The command that mends each defect of verify; `codes.py` describes the defects."""
 
 from __future__ import annotations
 
