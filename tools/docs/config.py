@@ -79,7 +79,7 @@ def page() -> str:
 
 
 def _table(key: str, says: str, rows: Mapping[str, str], values: Mapping[str, str] = {}) -> str:
-    """Return a table with a row for each text, of all keys that have it, and an empty line before it."""
+    """Return a table: a row for each text, with all keys that have it."""
     keys: dict[str, list[str]] = {}
     for name, text in rows.items():
         keys.setdefault(text, []).append(f"`{name}`" + (f" ({values[name]})" if values.get(name) else ""))
