@@ -172,7 +172,7 @@ coverage: install ## Run the tests and tell which lines they miss
 	$(BIN)/python -m pytest --cov=flintmq --cov-report=term-missing:skip-covered $(ARGS)
 
 fuzz: install ## Fuzz every parser for SECONDS=60; a find is kept, with the command that replays it
-	$(BIN)/python -m tests.robustness.fuzz $(SECONDS) $(ARGS)
+	$(BIN)/python -m labs.fuzz $(SECONDS) $(ARGS)
 
 hostile: install ## Try every command on every kind of damage, and larger bombs (ten minutes)
 	FLINTMQ_HOSTILE=all FLINTMQ_LIVE_SECONDS=20 $(BIN)/python -m pytest tests/robustness/hostile $(ARGS)
@@ -184,7 +184,7 @@ sanitize: install ## Run kernels built with gcc's address and undefined-behaviou
 	cd build/sanitize && FLINTMQ_MUST_COMPILE=1 CFLAGS="-fsanitize=address,undefined -fno-sanitize=alignment -g -O1" \
 	  $(CURDIR)/$(BIN)/python setup.py --quiet build_ext --inplace
 	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" PYTHONPATH=build/sanitize/src:. \
-	  ASAN_OPTIONS=detect_leaks=0,handle_segv=0 UBSAN_OPTIONS=halt_on_error=1 $(BIN)/python -m tests.robustness.hostile.guard all 1 20000
+	  ASAN_OPTIONS=detect_leaks=0,handle_segv=0 UBSAN_OPTIONS=halt_on_error=1 $(BIN)/python -m labs.hostile.guard all 1 20000
 
 clean: ## Remove builds, compiled kernels and caches; .venv stays
 	rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis htmlcov .coverage

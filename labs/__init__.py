@@ -4,7 +4,8 @@ A folder has a program, its parts, and its figures as JSON. Tests of tests/robus
 for short forms, which run with every change; `make torture` runs all long ones. The programs' docstrings say what
 they do. `make lint-labs` checks style and types: each night, and after a change here.
 
-bits, pages, judge  `labs/hostile`: bits flipped, pages lost, files cut
+fuzz                every parser on mutations of what Java wrote
+hostile             bits flipped, pages lost, files cut; kernels beside pages that may not be touched
 crash               kills, power cuts, consumers that are killed
 failing_calls       each system call refused
 sim                 power cuts on the simulated disk of tests/sim, for hours

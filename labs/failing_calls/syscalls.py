@@ -43,10 +43,7 @@ from flintmq.message import Outcome
 from flintmq.store.message_store import MessageStore
 from flintmq.testing.contract import SMALL as KEYS
 from flintmq.testing.contract import ContractReport, PutLedger
-from labs.torture import figures, report
-from tests.robustness.crash.lives import Life, puts
-from tests.robustness.crash.verdict import COUNTS, judge
-from tests.robustness.failing_calls.call_cases import (
+from labs.failing_calls.call_cases import (
     ENDS,
     KINDS,
     Case,
@@ -58,8 +55,11 @@ from tests.robustness.failing_calls.call_cases import (
     most,
     order,
 )  # fmt: skip
-from tests.robustness.failing_calls.refusing import CALLS, MEMORY, NOT_YET, Answer, Call, Watch, send, why_not
-from tests.robustness.failing_calls.sites import Sites, kind_of
+from labs.failing_calls.refusing import CALLS, MEMORY, NOT_YET, Answer, Call, Watch, send, why_not
+from labs.failing_calls.sites import Sites, kind_of
+from labs.torture import figures, report
+from tests.robustness.crash.lives import Life, puts
+from tests.robustness.crash.verdict import COUNTS, judge
 from tests.support.engine import tree
 
 NAME = "syscalls"

@@ -65,7 +65,7 @@ RUNS = (
     Run("salvage", "tests.support.salvaging --stores 100 --first {n}00 --java 10", parts=10, limit_s=3600),
     Run("damaged stores beside RocketMQ", "labs.interop.damaged --stores 1000", resumes=True, tracked=True),
     Run("mutants", "tests.robustness.mutants"),
-    Run("fuzz", "tests.robustness.fuzz 120", parts=420),
+    Run("fuzz", "labs.fuzz 120", parts=420),
     Run(
         "hostile input",
         "pytest -q tests/robustness/hostile",

@@ -15,12 +15,11 @@ from pathlib import Path
 import pytest
 
 from flintmq.kernels.flusher import native
-from labs.failing_calls import syscalls
+from labs.failing_calls import call_cases, refusing, syscalls
+from labs.failing_calls.sites import kind_of
 from labs.failing_calls.syscalls import Case
 from labs.torture import report
 from tests.robustness.crash.verdict import ContractReport
-from tests.robustness.failing_calls import call_cases, refusing
-from tests.robustness.failing_calls.sites import kind_of
 
 SAMPLE = [
     Case("flintmq-flush", "fdatasync", 3, "EIO", "once"), Case("flintmq-flush", "fdatasync", 2, "ENOSPC", "sticky"),

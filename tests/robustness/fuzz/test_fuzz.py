@@ -6,10 +6,10 @@ import random
 
 import pytest
 
-from tests.robustness.fuzz import run
-from tests.robustness.fuzz.corpus import FOLDER, MOST_BYTES, load
-from tests.robustness.fuzz.more_targets import TARGETS
-from tests.robustness.fuzz.mutate import mutate
+from labs.fuzz import run
+from labs.fuzz.corpus import FOLDER, MOST_BYTES, load
+from labs.fuzz.more_targets import TARGETS
+from labs.fuzz.mutate import mutate
 
 ROUNDS = {"log": 40, "resync": 60, "broker_conf": 100, "json_config": 250, "setting": 200,
           "filters": 60, "config_tables": 100, "queue_ends": 150}  # fmt: skip

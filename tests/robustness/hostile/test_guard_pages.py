@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from flintmq.kernels import _select
-from tests.robustness.hostile import guard
+from labs.hostile import guard
 
 ROOT = Path(__file__).resolve().parents[3]
 ROUNDS = 4000
@@ -24,7 +24,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     not _select.compiled(), reason="uncompiled kernels cannot leave a buffer: Python checks each access"
 )
 def test_kernels_stay_within_their_buffers():
-    done = run("-m", "tests.robustness.hostile.guard", "all", "1", str(ROUNDS))
+    done = run("-m", "labs.hostile.guard", "all", "1", str(ROUNDS))
     assert done.returncode == 0, f"exit {done.returncode} (-11 is a segmentation fault)\n{done.stdout}{done.stderr}"
     assert [line.split(":")[0] for line in done.stdout.splitlines()] == list(guard.KERNELS)
 
@@ -56,7 +56,7 @@ def test_every_kernel_is_tried():
 def test_the_guard_page_kills():
     """The test above would notice: a read of one byte behind a guarded buffer ends the process."""
     code = (
-        "import ctypes; from tests.robustness.hostile.guard import Guarded; g = Guarded(4096); v = g.last(16);"
+        "import ctypes; from labs.hostile.guard import Guarded; g = Guarded(4096); v = g.last(16);"
         "a = ctypes.addressof(ctypes.c_char.from_buffer(v)); ctypes.string_at(a, 16); print('inside', flush=True);"
         "ctypes.string_at(a, 17)"
     )

@@ -22,7 +22,7 @@ from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.consumequeue import known_ends
 from flintmq.store.layout.config_reader import read_config
 from flintmq.store.layout.directories import CONFIG
-from tests.robustness.fuzz.targets import TARGETS, target
+from labs.fuzz.targets import TARGETS, target
 from tests.robustness.hostile.records import LOG
 
 __all__ = ["TARGETS"]

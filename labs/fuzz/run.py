@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from flintmq.errors import FlintError
-from tests.robustness.fuzz.more_targets import TARGETS
-from tests.robustness.fuzz.mutate import mutate
+from labs.fuzz.more_targets import TARGETS
+from labs.fuzz.mutate import mutate
 
 ERROR_CHARS = 600  # never more than 200 bytes of data in an error, each perhaps escaped
 SLOW_SECONDS = 5.0  # an input of at most 20 KB that takes longer is a find

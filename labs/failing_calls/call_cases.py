@@ -7,7 +7,7 @@ import random
 from collections import Counter
 from dataclasses import dataclass, field
 
-from tests.robustness.failing_calls.refusing import Answer, Call
+from labs.failing_calls.refusing import Answer, Call
 
 READS = ("open", "pread", "read", "stat", "getdents", "lseek", "statfs", "fcntl")
 ERRORS = ("EIO", "ENOSPC", "EDQUOT", "EMFILE", "ENOMEM", "EROFS", "EINTR", "SIGKILL", "short")

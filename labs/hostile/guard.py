@@ -1,6 +1,6 @@
 """Buffers that end right before a page nobody may touch: a kernel that reads one byte too far dies by SIGSEGV.
 
-`python -m tests.robustness.hostile.guard KERNEL SEED ROUNDS` feeds one kernel mutated records in such buffers. The
+`python -m labs.hostile.guard KERNEL SEED ROUNDS` feeds one kernel mutated records in such buffers. The
 process dies if the kernel leaves its buffer; otherwise it prints how many rounds it did. Other tests look at the
 results.
 """

@@ -1,7 +1,7 @@
 """Fuzzes parsers, or tries one input again.
 
-python -m tests.robustness.fuzz SECONDS [TARGET...]
-python -m tests.robustness.fuzz replay TARGET FILE
+python -m labs.fuzz SECONDS [TARGET...]
+python -m labs.fuzz replay TARGET FILE
 """
 
 from __future__ import annotations
@@ -13,14 +13,14 @@ import time
 import traceback
 from pathlib import Path
 
-from tests.robustness.fuzz.corpus import load
-from tests.robustness.fuzz.more_targets import TARGETS
-from tests.robustness.fuzz.run import fuzz, try_one
+from labs.fuzz.corpus import load
+from labs.fuzz.more_targets import TARGETS
+from labs.fuzz.run import fuzz, try_one
 
 
 def replay(words: list[str]) -> int:
     """Try one input again; exit code 1 if it fails."""
-    parser = argparse.ArgumentParser(prog="python -m tests.robustness.fuzz replay")
+    parser = argparse.ArgumentParser(prog="python -m labs.fuzz replay")
     parser.add_argument("target", choices=list(TARGETS))
     parser.add_argument("file", type=Path)
     given = parser.parse_args(words)
@@ -35,7 +35,7 @@ def main(words: list[str]) -> int:
     if words[:1] == ["replay"]:
         return replay(words[1:])
     parser = argparse.ArgumentParser(
-        prog="python -m tests.robustness.fuzz", description=__doc__,
+        prog="python -m labs.fuzz", description=__doc__,
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )  # fmt: skip
     parser.add_argument("seconds", type=float, help="for all targets together")
@@ -53,7 +53,7 @@ def main(words: list[str]) -> int:
             failed += 1
             path = folder / f"{name}-{seed}.bin"
             path.write_bytes(done.input)
-            print(f"  {done.found!r:.300}\n  python -m tests.robustness.fuzz replay {name} {path}", flush=True)
+            print(f"  {done.found!r:.300}\n  python -m labs.fuzz replay {name} {path}", flush=True)
     return 1 if failed else 0
 
 

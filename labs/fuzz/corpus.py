@@ -1,4 +1,4 @@
-"""The seeds: small inputs for each target, cut out of what Java wrote. `python -m tests.robustness.fuzz.corpus` makes
+"""The seeds: small inputs for each target, cut out of what Java wrote. `python -m labs.fuzz.corpus` makes
 them."""
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from struct import pack
 
 from flintmq.format import flintmq_mark, index, inner_batch, record, zone_map
 from flintmq.kernels import index_insert as kernel
+from labs.fuzz.more_targets import TARGETS
 from tests.compat.stores import Golden
-from tests.robustness.fuzz.more_targets import TARGETS
 from tests.robustness.hostile.records import LOG, record_starts
 
 FOLDER = Path(__file__).resolve().parent / "corpus"
