@@ -10,11 +10,7 @@ from typing import cast
 
 
 def texts(**values: object) -> None:
-    """Check that each value is a str.
-
-    Raises:
-        TypeError: it names the argument, what it got and what to give.
-    """
+    """Check that each value is a str."""
     for name, value in values.items():
         if not isinstance(value, str):
             raise TypeError(f"{name} is of type {type(value).__name__}; give a str")
@@ -24,9 +20,6 @@ def number(name: str, value: object) -> int:
     """Return a number as a plain int: an int or what converts to one (numpy's), but no bool.
 
     Sums of numpy's small integers overflow, and what is kept is written as JSON, which has none of them.
-
-    Raises:
-        TypeError: it names the argument, what it got and what to give.
     """
     if isinstance(value, bool) or not hasattr(value, "__index__"):
         raise TypeError(f"{name} is of type {type(value).__name__}; give an int")
@@ -34,28 +27,14 @@ def number(name: str, value: object) -> int:
 
 
 def numbers(**values: object) -> tuple[int, ...]:
-    """Return each value as `number` does, in the order given.
-
-    Raises:
-        TypeError: as `number`.
-    """
+    """Return each value as `number` does, in the order given."""
     return tuple(number(name, value) for name, value in values.items())
 
 
 def given_text(name: str, value: object) -> None:
-    """Check that a value is a str or None.
-
-    Raises:
-        TypeError: as `texts`.
-    """
     if value is not None:
         texts(**{name: value})
 
 
 def given_number(name: str, value: object) -> int | None:
-    """Return a value as `number` does; None stays None.
-
-    Raises:
-        TypeError: as `number`.
-    """
     return None if value is None else number(name, value)

@@ -15,11 +15,7 @@ if TYPE_CHECKING:
 
 
 def address_of(given: tuple[str, int]) -> tuple[str, int]:
-    """Return the host and the port of `ha_listen`.
-
-    Raises:
-        UsageError: it is no pair.
-    """
+    """Return the host and the port of `ha_listen`."""
     if not isinstance(given, (tuple, list)) or len(given) != 2:
         raise UsageError(f'ha_listen={str(given)[:60]!a}; give host and port, such as ("127.0.0.1", 10912)')
     host, port = given
@@ -35,7 +31,6 @@ class ListenOptions(NamedTuple):
         new_slave: "last": a follower without a log gets the last file, as upstream; "first": the whole log.
         durable_only: only what is on disk is sent.
         replica: "host": several followers of one host are one replica; "connection": each is one, as upstream.
-        connections: largest number of them.
         prefix: begins the name of an option in an error, as the user gives it.
     """
 
@@ -52,9 +47,7 @@ class LogPart(NamedTuple):
     """One log file that a follower is sent; it stays open until `release`.
 
     Attributes:
-        fd: its descriptor.
         start: log offset of its first byte.
-        size: its size in bytes.
         release: called once, when no more of it is sent.
     """
 

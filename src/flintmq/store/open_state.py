@@ -13,15 +13,14 @@ from flintmq.store.reentry import refuse_handler
 class OpenState:
     """The check at the beginning of every call of one store.
 
+    Thread: any.
+
     Args:
-        root: of the store.
         lock: its lock, held while it is open; a forked child does not hold it.
 
     Attributes:
         closing: whether `close` has begun; set before `closed`, even if another thread does the rest.
         closed: whether no further put can come.
-
-    Thread: any.
     """
 
     def __init__(self, root: str, lock: StoreLock) -> None:
@@ -29,12 +28,7 @@ class OpenState:
         self.closing = self.closed = False
 
     def check(self) -> None:
-        """Check that the store may be called.
-
-        Raises:
-            UsageError: it is closed, was opened by the process that forked this one, or a signal handler calls it amid
-                another call.
-        """
+        """Check that the store may be called."""
         if self.closing or not self.lock.held:
             why = "is closed" if self.closing else "was opened by the process that forked this one"
             raise UsageError(f"{self.root}: this store {why}; open it again")

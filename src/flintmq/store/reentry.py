@@ -85,11 +85,7 @@ def in_handler(root: str) -> bool:
 
 
 def refuse_handler(root: str) -> None:
-    """Check that no signal handler calls the store at `root` during a call of it.
-
-    Raises:
-        UsageError: one does.
-    """
+    """Check that no signal handler calls the store at `root` during a call of it."""
     if in_handler(root):
         raise UsageError(
             f"{root}: called by a signal handler during another call of this store, where only `close` is allowed; let "

@@ -90,7 +90,6 @@ class StoreView(Tabular):
         self._seen: set[QueueName] | None = None  # the queues at the last look for those without a directory
 
     def __enter__(self) -> Self:
-        """Return the view."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -473,11 +472,7 @@ class StoreView(Tabular):
 
 
 def _refuse_deleted(walk: LogWalk) -> None:
-    """Check that a strict walk did not leave out a file.
-
-    Raises:
-        StoreError: one was deleted before it was read.
-    """
+    """Check that a strict walk did not leave out a file."""
     if walk.strict and walk.deleted:
         raise StoreError(
             f"{walk.deleted[0].file}: {DELETED}, so its messages are missing; refresh the view and begin again, or "

@@ -72,11 +72,6 @@ class ViewSource:
         return broker.consumer_offsets.get((self.topic, group), {}).get(queue_id)
 
     def note(self, group: str, offsets: Mapping[int, int]) -> None:
-        """Refuse to note offsets.
-
-        Raises:
-            UsageError: always.
-        """
         raise UsageError(
             f"{self.view.root}: group {group[:100]!a} cannot commit, the store is open for reading only; "
             "open it with flintmq.MessageStore, in the process that writes it"

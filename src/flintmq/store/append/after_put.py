@@ -29,7 +29,6 @@ class DispatchAndFlush(AfterPut):
         self.needs_wake = True
 
     def wake(self, size: int = 0) -> None:
-        """Wake both."""
         if self.dispatch.needs_wake:
             self.dispatch.wake(size)
         self.flush.wake()

@@ -31,8 +31,6 @@ class Batch(NamedTuple):
     """A checked batch.
 
     Attributes:
-        messages, properties: each message with its whole property string.
-        topic, hosts: common to all.
         size: size of all records in bytes.
     """
 
@@ -48,19 +46,10 @@ def put_batch(
 ) -> list[PutResult]:
     """Append a batch.
 
-    Args:
-        log: the log.
-        messages: at least one; equal in the fields that a batch has once.
-        shared: the batch's own properties: 5.3.3 adds them to each message's, later versions do not store them.
-        peer: version to follow.
-
-    Returns:
-        One result for each message, all with the same status.
-
-    Raises:
-        UsageError: messages that differ in fields that a batch has once.
-
     Thread: any. Durability: as for a put.
+
+    Args:
+        shared: the batch's own properties: 5.3.3 adds them to each message's, later versions do not store them.
     """
     messages = [message.copied() for message in messages]
     first = messages[0]

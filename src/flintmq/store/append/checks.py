@@ -30,13 +30,11 @@ def topic_status(topic: str, raw: bytes) -> PutMessageStatus | None:
 
 
 def message_status(message: Message, properties: bytes, config: StoreConfig) -> PutMessageStatus | None:
-    """Return the refusal of a message, or None."""
     rule = message_rule(message, properties, config)
     return None if rule is None else rule.status
 
 
 def message_rule(message: Message, properties: bytes, config: StoreConfig) -> PutRule | None:
-    """Return the rule that refuses a message, or None."""
     if not isinstance(message.body, bytes) or len(message.body) > config.max_message_size:
         return PutRule.BODY_SIZE
     if not 0 <= message.queue_id <= 0x7FFFFFFF:

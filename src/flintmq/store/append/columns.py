@@ -48,17 +48,6 @@ RULES = {
 def put_columns(commit_log: CommitLog, name: str, batch: Any) -> ColumnsResult:
     """Append the rows of a record batch as messages of one topic.
 
-    Args:
-        commit_log: the log.
-        name: topic.
-        batch: a pyarrow.RecordBatch, see MessageStore.put_columns.
-
-    Returns:
-        A ColumnsResult.
-
-    Raises:
-        UsageError: a column is missing, unknown, of another type, or has nulls where a value must be.
-
     Thread: any. Durability: the kernel has the records; nothing is on disk yet.
     """
     check_schema(batch)
@@ -139,7 +128,6 @@ def _append(commit_log: CommitLog, topic: Topic, columns: kernel.Columns, queue_
 
 
 def _refused(commit_log: CommitLog, rule: PutRule, row: int) -> ColumnsResult:
-    """Return the result of columns with a refused row."""
     log.warning("%s: row %d is not a valid message: %s", commit_log.files.place, row, rule)
     return ColumnsResult(rule.status, reason=rule, row=row)
 
@@ -150,11 +138,7 @@ def _asks_for_timer(batch: Any, row: int) -> bool:
 
 
 def check_schema(batch: Any) -> None:
-    """Refuse a batch whose columns have a wrong type.
-
-    Raises:
-        UsageError: it names the column and the types that it may have; or it is no record batch.
-    """
+    """Refuse a batch whose columns have a wrong type."""
     if type(batch).__name__ != "RecordBatch":  # a Table's columns are in pieces
         way = (
             "put each of its to_batches()"
@@ -263,7 +247,6 @@ def _append_each(commit_log: CommitLog, topic: Topic, checked: list[tuple[Messag
 
 
 def messages_of(name: str, batch: Any) -> Iterator[Message]:
-    """Yield the rows as messages."""
     for row in batch.to_pylist():
         body = row.pop("body")
         born = row.pop("born_timestamp", None)

@@ -59,7 +59,6 @@ class LogState:
     """State from which a log is continued.
 
     Attributes:
-        end: log offset after the last record.
         last_time: its store time in ms.
         next_offsets: (topic, queue id) -> queue offset of the next record.
     """
@@ -76,7 +75,6 @@ class PendingAppend(NamedTuple):
     before a byte is written, so that one rule finishes the append or takes it back, wherever the signal fell.
 
     Attributes:
-        file, position: position of the record, or of the first of several.
         bound: position in the file before which it certainly ends.
         nexts: (topic, queue id, the queue's next offset once it counts) of each of its queues.
         time: its store time in ms.
@@ -95,19 +93,12 @@ class CommitLog:
     """The append side of a log.
 
     Args:
-        files: the files of the log.
-        config: limits and options.
-        state: where to continue.
-        effects: the disk and the clock.
-        host: `ip:port` of the store host in records, and of the born host if the message has none.
-        batch_topics: topics of type BatchCQ; may grow.
         ours: returns whether this process still owns the store; called before each new file.
         unique: gives a unique key to messages without one; None: they get none.
         handed_over: takes notes of rows put as columns, for dispatch; None: nobody uses them.
 
     Attributes:
         appender: the log's end and the queues: the state that both ways share.
-        slow: the part of a put that may delay the others.
     """
 
     def __init__(
@@ -179,12 +170,10 @@ class CommitLog:
     ) -> list[PutResult]:
         """Append messages in order; return a result for each, as from `append`.
 
-        Args:
-            messages: the messages.
-            until_refused: stop after the first one that is refused.
-            delivered: they are copies of what a broker stored, so `checks.unread_rule` does not apply.
-
         Thread: any. Messages of other threads may come between. Durability: as for `append`.
+
+        Args:
+            delivered: they are copies of what a broker stored, so `checks.unread_rule` does not apply.
         """
         results: list[PutResult] = []
         rest, at = list(messages), 0
@@ -364,7 +353,6 @@ class CommitLog:
         return TakenOffsets(offset, properties, ((topic, message.queue_id, offset + 1),))
 
     def _light(self, name: str) -> Topic:
-        """Return the topic object of a light queue."""
         raw = java_encode(name)
         return self._by_raw.setdefault(raw, Topic(raw))
 

@@ -28,7 +28,6 @@ class DiskFailure:
 
     Attributes:
         reason: the cause; empty until it is set.
-        root: of the store.
     """
 
     reason: str = ""
@@ -65,8 +64,6 @@ class DiskFailure:
         """Call a step of the disk unless the disk refused before; return whether it was done.
 
         Args:
-            step: to be called.
-            what: did not work if the disk refuses.
             noted: returns the errno of a refusal, which the step notes when it meets one; 0: none.
 
         Raises:

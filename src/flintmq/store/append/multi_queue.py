@@ -29,7 +29,6 @@ class TakenOffsets(NamedTuple):
     """The queue offsets that one append takes.
 
     Attributes:
-        offset: queue offset of its first record.
         properties: the property string of its record, offsets included.
         nexts: (topic, queue id, the queue's next offset once the append counts).
     """
@@ -81,14 +80,6 @@ def taken(
     message: Message, properties: bytes, hosts: bytes, topic: Topic, config: StoreConfig, light: Callable[[str], Topic]
 ) -> TakenOffsets | PutMessageStatus:
     """Assign the offsets of a message with INNER_ properties or of an inner batch.
-
-    Args:
-        message, properties, hosts, topic: checked, as for CommitLog.append.
-        config: of the store.
-        light: the topic of a light queue by its name.
-
-    Returns:
-        The offsets; or a status if they make the record too large.
 
     Thread: the one that holds the put lock.
     """

@@ -34,13 +34,6 @@ FOLLOW_US = 20_000  # longest stretch of writing whole pieces without the GIL
 class CommitService(AfterPut):
     """Commits the ring of one log.
 
-    Args:
-        files: of the log.
-        commit_log: the log, for its end.
-        config: intervals and pages.
-        failure: of the store; a failed write sets it.
-        effects: the clock.
-
     Attributes:
         needs_wake: it sleeps, and a put must wake it (wakeCommitWhenPutMessage).
         done: (store time in ms of the last record, log offset after it) of the committed part; one tuple, so always
@@ -123,11 +116,9 @@ class CommitService(AfterPut):
         return self.files.pool.ring.error if self.files.pool is not None else 0
 
     def wake(self, size: int = 0) -> None:
-        """Wake the thread: a record was put."""
         self._wake.set()
 
     def start(self) -> None:
-        """Start the thread."""
         self._service.start()
 
     def stop(self) -> None:

@@ -66,15 +66,10 @@ CLOSED = "the store is closed"
 class RawLog:
     """The log of a store in role SLAVE, for whoever copies a master's log into it.
 
-    Args:
-        log: the append side of the log.
-        flush: makes it durable.
-        after_put: woken after new records: flush or dispatch.
-        dispatched_from: called with the log offset at which an empty log begins, before anything is there.
-        next_offsets: of the queues, as far as they are dispatched.
-        failure: of the store.
-
     Thread: one at a time; readers, flush and dispatch run beside.
+
+    Args:
+        dispatched_from: called with the log offset at which an empty log begins, before anything is there.
     """
 
     def __init__(
@@ -140,14 +135,6 @@ class RawLog:
         return self._last_record
 
     def read(self, offset: int, size: int) -> bytes:
-        """Return bytes of the log.
-
-        Args:
-            offset, size: a range from `begin` to `end`.
-
-        Raises:
-            UsageError: it is not within the log, or retention deleted a part of it meanwhile.
-        """
         found = bytearray()
         while len(found) < size:
             at = offset + len(found)
@@ -159,27 +146,14 @@ class RawLog:
         return bytes(found)
 
     def records(self, begin: int, end: int) -> Iterator[tuple[int, int]]:
-        """Yield log offset and store time in ms of each record.
-
-        Args:
-            begin: log offset of a record, or of a file.
-            end: at most `end`.
-
-        Raises:
-            CorruptStoreError, StoreAccessError: as LogWalk.
-        """
+        """Yield log offset and store time in ms of each record."""
         files = LogTail(self._files).listed()
         for piece in LogWalk(files, begin=begin, end=end, check_crc=False):
             times = store_times(piece.data, piece.positions, piece.count)
             yield from zip((piece.base + at for at in piece.positions[: piece.count]), times, strict=True)
 
     def begin_at(self, offset: int) -> None:
-        """Have an empty log begin at an offset.
-
-        Raises:
-            ReplicationError: ("geometry") the offset is not the begin of a file.
-            UsageError: the log is not empty, or the store is closed.
-        """
+        """Have an empty log begin at an offset."""
         if self._files.files:
             raise UsageError(f"the log begins at {self.begin} already")
         if offset < 0 or offset % self.file_size:
@@ -195,21 +169,16 @@ class RawLog:
     def append_raw(self, offset: int, data: bytes | bytearray | memoryview) -> int:
         """Store bytes of the master's log and publish the records that are whole now.
 
+        Durability: the kernel has the bytes on return; `flush` makes the records durable.
+
         Args:
             offset: log offset of data[0]; must be `received`.
             data: bytes; they do not cross the end of a file.
-
-        Returns:
-            The new `end`.
 
         Raises:
             DamagedStreamError: the bytes at `end` are no record that counts; what was received after `end` is zeroed.
             ReplicationError: ("geometry") a file of the master ends where none ends here; likewise.
             StoreAccessError: a file could not be made, or has no space; nothing was stored.
-            StoreError: the disk failed before.
-            UsageError: another offset, a range that crosses the end of a file, or the store is closed.
-
-        Durability: the kernel has the bytes on return; `flush` makes the records durable.
         """
         size = len(data)
         # W1
@@ -242,9 +211,6 @@ class RawLog:
 
     def flush(self) -> None:
         """Make everything below `end` durable.
-
-        Raises:
-            StoreError: the disk refused, now or before.
 
         Durability: on return.
         """

@@ -21,11 +21,10 @@ NEVER_MS = 10_000_000  # upstream takes a longer time for a clock that was set
 class SlowPart:
     """The slow section as a `with` block.
 
+    Thread: the `with` block under the put lock; the rest any.
+
     Attributes:
         since: monotonic seconds when it began; 0.0 outside it.
-        longest_ms: the longest section so far.
-
-    Thread: the `with` block under the put lock; the rest any.
     """
 
     def __init__(self, effects: Effects, place: str) -> None:
@@ -39,13 +38,11 @@ class SlowPart:
         return bool(since) and limit_ms < (self.effects.monotonic() - since) * 1000 < NEVER_MS
 
     def __enter__(self) -> None:
-        """Begin the section."""
         self.since = self.effects.monotonic()
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """End the section."""
         took = int((self.effects.monotonic() - self.since) * 1000)
         self.since = 0.0
         self.longest_ms = max(self.longest_ms, took)

@@ -115,7 +115,6 @@ class LogPositions:
         begin, end: log offsets of the first byte, and after the last whole record.
         committed: log offset up to which the pool was copied into files; `end` without a pool.
         flushed: log offset up to which the log is on disk.
-        dispatch_behind: bytes of log that are not dispatched yet.
     """
 
     begin: int
@@ -128,15 +127,10 @@ class LogPositions:
 class Counters:
     """Counters for numbers that positions do not contain.
 
-    Args:
-        next_offsets: (topic, queue id) -> next queue offset when the store opens.
-        end: the log's end then.
-        effects: the clock.
+    Thread: any.
 
     Attributes:
         fast: counts the gets that it answers itself; set once it is made.
-
-    Thread: any.
     """
 
     def __init__(self, next_offsets: Mapping[tuple[bytes, int], int], end: int, effects: Effects) -> None:

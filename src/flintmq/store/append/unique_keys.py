@@ -32,9 +32,6 @@ from flintmq.storage.mutex import Lock
 class UniqueKeys(Numbers):
     """Assigns ids.
 
-    Args:
-        effects: the clock, this machine's address, random bytes.
-
     Thread: any. A forked child opens a store of its own, and so has its own prefix.
     """
 

@@ -53,12 +53,7 @@ def anchor_at(log: LogFiles, physical_offset: int, end: int | None = None) -> Lo
     """Return the anchor of the record at a log offset; None if no record is there.
 
     Args:
-        log: the files.
-        physical_offset: expected begin of the record.
         end: log offset after which no record counts; None for no bound.
-
-    Raises:
-        StoreAccessError: the file may not be read.
     """
     found = record_at(log, physical_offset, end)
     if found is None:
@@ -70,9 +65,6 @@ def why_lost(log: KnownLog, anchor: LogAnchor) -> str:
     """Return why a log is not the one of an anchor, in words; empty if it is.
 
     It is also empty if the record has expired: then nothing can be compared.
-
-    Raises:
-        StoreAccessError: a file may not be read.
     """
     if log.has_expired(anchor):
         return ""

@@ -35,8 +35,6 @@ class Arrivals:
     """Finds the doubtful records of one walk.
 
     Args:
-        log, facts: as for the walk.
-        effort: its budget.
         ends: the walk has an `end`: the caller knows that the log goes on to there, so no record is left out.
 
     Attributes:
@@ -61,8 +59,6 @@ class Arrivals:
         """Return how many records come before the first doubtful one.
 
         Args:
-            data, base, positions, count: as in Piece.
-            end: position in data after the last record.
             copied: data was copied from the file, and a writer may have gone on meanwhile; else each byte is read where
                 the writer stores it, and only the last record can be doubtful.
         """
@@ -79,13 +75,7 @@ class Arrivals:
         return at
 
     def settle(self, file: LogFile, fd: int, doubtful: int, last: int, end: int) -> bool:
-        """Return whether a doubtful record counts once it is read again; else the log ends there.
-
-        Args:
-            file, fd: the file, open.
-            doubtful, last: log offsets of the record and of the last one of its piece.
-            end: log offset after the last one.
-        """
+        """Return whether a doubtful record counts once it is read again; else the log ends there."""
         followed = self._is_followed(file, fd, end)
         self.final = max(self.final, end if followed else last)
         return followed or doubtful < last

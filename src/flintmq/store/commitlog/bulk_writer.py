@@ -22,12 +22,9 @@ class LogRoom:
     """Room for records in a log file: a buffer of its bytes, and the rules for them.
 
     Attributes:
-        out: the buffer.
         at: position in the buffer at which the next record begins.
         file_end: position in the buffer of the end of the file; may be beyond the buffer.
-        base: log offset of out[0].
         max_size: largest record in bytes.
-        flags: of kernels/encode.
     """
 
     out: bytearray | memoryview
@@ -56,10 +53,6 @@ class LogWriter:
     Args:
         folders: directories of the log; a file that begins at offset o goes to number (o / file_size) mod their count
             of the sorted directories, as upstream does.
-        file_size: bytes of each file.
-        begin: log offset of the first file.
-        max_size: largest record in bytes.
-        flags: of kernels/encode.
         sync: sync each finished file (but not its name).
     """
 
@@ -82,12 +75,7 @@ class LogWriter:
         return self.base + self.at
 
     def append(self, rows: WritableRows, first: int, last: int, reserve: int = 0) -> None:
-        """Write rows [first, last); the first `reserve` bytes must go to one file.
-
-        Raises:
-            UsageError: a row makes no record, or one that no file can hold.
-            OSError: the disk is full, or a file exists already.
-        """
+        """Write rows [first, last); the first `reserve` bytes must go to one file."""
         while first < last:
             largest = min(self.max_size, self.file_size - BLANK_SIZE)
             room = LogRoom(self.buffer, self.at, self.file_end - self.base, self.base, largest, self.flags)
@@ -116,9 +104,6 @@ class LogWriter:
         """Write the rest; `full` ends the last file with a blank record.
 
         The log can then continue in the next file.
-
-        Raises:
-            OSError: the disk is full or fails.
         """
         self._flush()
         if full:

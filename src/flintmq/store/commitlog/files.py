@@ -53,11 +53,9 @@ class LogFiles:
     """The files of a log at the time of listing. Make a new object to see files come and go.
 
     Attributes:
-        files: sorted by start.
         file_size: bytes of one file: as given, else the most frequent size.
         max_record: size of the largest record that readers accept.
         doubled: paths left out because another directory has a file of the same name.
-        directories: the directories listed.
         odd: links and odd files with the name of a log file; sorted by start, sizes are 0.
     """
 
@@ -76,17 +74,7 @@ class LogFiles:
         max_record: int = MAX_RECORD,
         effects: Effects = REAL,
     ) -> LogFiles:
-        """List the log files of these directories. A file that ends beyond 64 bits is none.
-
-        Args:
-            directories: directories of the log; missing ones count as empty.
-            file_size: bytes of one file if known; otherwise the most frequent size.
-            max_record: size of the largest record that readers accept.
-            effects: the disk.
-
-        Raises:
-            StoreAccessError: a directory may not be listed.
-        """
+        """List the log files of these directories. A file that ends beyond 64 bits is none."""
         found: dict[int, LogFile] = {}
         doubled, odd = [], []
         for directory in directories:
@@ -139,7 +127,6 @@ class LogFiles:
         return self.path_of(start), offset - start
 
     def index_of(self, offset: int) -> int | None:
-        """Return the index of the file that holds a log offset, or None."""
         number = bisect_right(self.files, offset, key=lambda f: f.start) - 1
         if number < 0 or offset >= self.files[number].start + self.files[number].size:
             return None
@@ -165,17 +152,12 @@ class LogFiles:
         )
 
     def find(self, offset: int) -> LogFile | None:
-        """Return the file that holds a log offset, or None."""
         number = self.index_of(offset)
         return None if number is None else self.files[number]
 
 
 def has_data(file: LogFile, effects: Effects, position: int = 0) -> bool:
-    """Return whether a log file holds any byte other than zero from a position on.
-
-    Raises:
-        OSError: it cannot be read.
-    """
+    """Return whether a log file holds any byte other than zero from a position on."""
     with effects.reading(file.path) as fd:
         while (data := effects.next_data(fd, position)) is not None and data < file.size:
             data = max(data, position)

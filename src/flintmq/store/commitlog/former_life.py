@@ -62,12 +62,7 @@ _Queue = tuple[bytes, int]
 
 
 class FormerLife:
-    """Looks for the proof at the stops of one walk.
-
-    Args:
-        log: the files.
-        root: of the store; empty if it is not known.
-    """
+    """Looks for the proof at the stops of one walk."""
 
     def __init__(self, log: LogFiles, root: str) -> None:
         self.log, self.root = log, root
@@ -80,10 +75,6 @@ class FormerLife:
         Args:
             p: log offset after the last record before the stop.
             tail: log offset of the first valid record at p or later.
-            pieces: walks a range of the log leniently, in pieces of some records.
-
-        Raises:
-            StoreAccessError: a file may not be read.
         """
         file = self.log.find(p)
         if file is None or p == file.start or self.log.find(tail) is not file or self._looks >= MOST_LOOKS:
@@ -165,7 +156,6 @@ class FormerLife:
 
 
 def _places(piece: Piece) -> Iterator[tuple[_Queue, int]]:
-    """Yield queue and queue offset of each record that has a place in a queue."""
     data = piece.data
     for at in piece.positions[: piece.count]:
         _, _, queue_id, queue_offset, flags = PLACE.unpack_from(data, at)

@@ -22,7 +22,6 @@ class LogEnd:
 
     Attributes:
         offset: log offset after the last valid record (or after the blank record of the last file).
-        verdict: what is there.
         last: log offset of that last record, or of one that is not written completely and begins at `offset`; None
             if there is none. A later search can begin there.
     """
@@ -47,11 +46,7 @@ def find_end(
     end (`store/commitlog/arrivals.py`).
 
     Args:
-        log, facts, report, ask_queues: as for LogWalk.
         begin: log offset of a record known to be before the end, to begin there; None to search for a file.
-
-    Raises:
-        StoreAccessError: a file may not be read.
     """
     if begin is None and log.effects.remote:
         begin = late_begin(log, facts)
@@ -72,13 +67,7 @@ def find_end(
 
 
 def refuse_damaged_ends(log: LogFiles, facts: StopFacts, end: LogEnd) -> None:
-    """Raise what a strict walk would raise at the end of a log that is read in ranges.
-
-    Raises:
-        LostLogError: log files are missing at the end.
-        CorruptStoreError: the log ends with damage, or begins after a link or odd file with the name of a log file.
-        StoreAccessError: a file may not be read.
-    """
+    """Raise what a strict walk would raise at the end of a log that is read in ranges."""
     if end.verdict in (Verdict.DAMAGE, Verdict.UNORDERED):
         for _ in LogWalk(log, facts, end.offset if end.last is None else end.last):
             pass
@@ -92,9 +81,6 @@ def late_begin(log: LogFiles, facts: StopFacts) -> int:
     That is the last record in the newest index file, if the store stopped cleanly and the checkpoint has no later time:
     then it is not part of a stale tail, which is older than the log's last record. Otherwise it is the first record of
     the last file that begins with one: for a store that was copied while it was written, one file must be walked.
-
-    Raises:
-        StoreAccessError: a file may not be read.
     """
     if facts.named is not None and facts.clean and not facts.live:
         named = record_at(log, facts.named)

@@ -20,13 +20,10 @@ PIECE_BYTES = 8 << 20
 class LogTail:
     """Reads the files of a log that this process writes.
 
-    Args:
-        files: the mapped files.
+    Thread: one walk at a time.
 
     Attributes:
         position: log offset after the last walk.
-
-    Thread: one walk at a time.
     """
 
     def __init__(self, files: MappedFileQueue) -> None:

@@ -29,9 +29,7 @@ class Predicate:
     """A condition on records; parts that are None accept everything, and all parts must hold.
 
     Attributes:
-        topics: names of topics.
         topic_pattern: a regular expression that the whole name of a topic matches.
-        queue_ids: queues with these ids, of any topic.
         queues: these queues only: pairs of a topic and a queue id.
         offsets: ranges of queue offsets (least, and the end) for these queues; other queues are not restricted. The
             position of a record is its own queue offset, of an inner batch that of its first message.
@@ -164,9 +162,6 @@ _MOST_RULES = 65_536  # for an open table
 
 class Selector:
     """Applies a predicate to pieces.
-
-    Args:
-        predicate: the condition.
 
     Thread: one selector belongs to one thread.
     """

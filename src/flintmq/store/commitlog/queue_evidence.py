@@ -24,9 +24,6 @@ def queues_beyond(root: str, position: int, effects: Effects) -> Iterator[str]:
     """Yield which queues have a unit of a record at a log offset or later.
 
     Only the last unit of each queue is looked at: log offsets increase along a queue.
-
-    Raises:
-        StoreAccessError: a file or directory may not be read.
     """
     for kind, unit_size in _KINDS:
         for name in queue_names(root, kind, effects):
@@ -60,11 +57,7 @@ def _last_pointer(folder: str, unit_size: int, effects: Effects) -> int:
 
 
 def unit_at(root: str, topic: bytes, queue_id: int, queue_offset: int, effects: Effects) -> tuple[int, int]:
-    """Return log offset and size in a plain queue's unit at a queue offset; zeros without one.
-
-    Raises:
-        StoreAccessError: a file or directory may not be read.
-    """
+    """Return log offset and size in a plain queue's unit at a queue offset; zeros without one."""
     name = path_name(topic)
     if name is None or queue_offset < 0:
         return 0, 0

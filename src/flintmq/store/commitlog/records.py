@@ -20,15 +20,10 @@ def record_at(log: LogFiles, physical_offset: int, end: int | None = None) -> St
     Magic, size, lengths, the record's own offset and its checksums are compared. The offset may come from anywhere: a
     queue unit, an index item, a message id.
 
-    Args:
-        log: the files.
-        physical_offset: expected begin of the record.
-        end: log offset after which no record counts; None for no bound.
-
-    Raises:
-        StoreAccessError: the file may not be read.
-
     Thread: any.
+
+    Args:
+        end: log offset after which no record counts; None for no bound.
     """
     with RecordReader(log) as records:
         return records.at(physical_offset, end)
@@ -38,9 +33,6 @@ def last_file_begun_by(log: LogFiles, time: int) -> LogFile | None:
     """Return the last file that was surely begun by a store time in ms, None without one.
 
     Where the clock was set back between the last of these files, the times after the step say nothing of those before.
-
-    Raises:
-        StoreAccessError: a file may not be read.
     """
     found, later, sure = None, time, 0
     for file in reversed(log.files):
@@ -69,23 +61,19 @@ class RecordReader:
         self._positions = array("q", [0])
 
     def __enter__(self) -> Self:
-        """Return the reader."""
         return self
 
     def __exit__(self, *error: object) -> None:
-        """Close the file."""
         self._file = None
         if self._fd >= 0:
             self.log.effects.close(self._fd)
             self._fd = -1
 
     def at(self, physical_offset: int, end: int | None = None) -> StoredMessage | None:
-        """Read a record as `record_at` does."""
         data = self.bytes_at(physical_offset, end)
         return None if data is None else stored_message(data, 0)
 
     def bytes_at(self, physical_offset: int, end: int | None = None) -> bytes | None:
-        """Return bytes that begin with the record that `at` would return, or None."""
         log, file = self.log, self._file
         if file is None or not file.start <= physical_offset < file.start + file.size:
             file = log.find(physical_offset) if physical_offset >= 0 else None

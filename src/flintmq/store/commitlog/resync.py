@@ -52,9 +52,6 @@ def next_record(log: LogFiles, offset: int, until: int | None = None, effort: Re
 
     Args:
         effort: budget shared by searches that belong together; None for a single one.
-
-    Raises:
-        StoreAccessError: a file may not be read.
     """
     effort = effort or ResyncBudget()
     first = max(bisect_right(log.files, offset, key=lambda file: file.start) - 1, 0)

@@ -11,7 +11,6 @@ from flintmq.store.commitlog.walk import Piece
 
 
 def wrong_at(piece: Piece, row: int) -> WrongField | None:
-    """Return what is wrong with a record of a piece; None: RocketMQ can start with it."""
     message = stored_message(piece.data, piece.positions[row])
     return wrong_field(message.topic, message.properties, message.sys_flag, message.queue_offset)
 

@@ -91,12 +91,9 @@ class Piece:
     The buffer is then used again (but see LogWalk.keep_pieces).
 
     Attributes:
-        data: bytes of the file; data[0] has log offset `base`.
-        base: log offset of data[0].
         positions: int64 array; record i starts at data[positions[i]].
         count: number of valid entries in positions.
         end: position in data after the last record.
-        file: the log file.
     """
 
     data: memoryview
@@ -110,22 +107,17 @@ class Piece:
 class LogWalk:
     """One walk over [begin, end) of a log; after the iteration it has the verdict on its end.
 
+    Thread: one walk belongs to one thread.
+
     Args:
-        log: the files.
-        facts: the store's small files on its last stop.
         begin: log offset of a record's first byte, or at or below the log's minimum for everything.
         end: stop before the first record that starts here or later; None for the log's end. With an `end`, every
             other stop before it is damage: the caller knows that the log goes on to there.
         access: "pread", "map", or OWN for the holder of the store's lock.
-        strict: raise at damage; otherwise report it and continue.
-        report: receives damage and notes.
         cut_unordered: end the walk quietly at unordered write-back, as the engine does, which truncates there.
         ask_queues: a unit after the end, and a second fact, say that the log's end is missing, also where a file ends
             with zeros, after a clean stop without a mark of our own. For who writes, who would cut such units, and who
             looks for defects; others come too often, and note what the newest index file names.
-        check_crc: compare checksums; off, only structure and offsets are checked.
-        max_rows: maximum number of records in a piece.
-        piece_bytes: approximate number of bytes of log in a piece.
 
     Attributes:
         position: log offset after the last record yielded (after a blank: the next file's start).
@@ -133,13 +125,6 @@ class LogWalk:
         left_out: log offset of a last record that is not written completely, and not yielded; None: there is none.
         deleted: what was not read of files that were deleted meanwhile; without those that were gone before the first
             record was yielded, as were all before them: they might have expired before the walk.
-
-    Raises:
-        CorruptStoreError: (strict, while iterating) damage or unordered write-back, with file and position.
-        StoreAccessError: (while iterating) a file may not be read.
-        UsageError: an unknown access.
-
-    Thread: one walk belongs to one thread.
     """
 
     def __init__(
@@ -187,7 +172,6 @@ class LogWalk:
         """Continue where another walk of this log ended; not amid an iteration.
 
         Args:
-            position: log offset of a record or of the log's end.
             last_time: store time in ms of the record before; None: it does not change.
         """
         self.position = position
@@ -313,11 +297,7 @@ class LogWalk:
         return f"{evidence}, and {beyond}" if evidence and beyond else evidence
 
     def look_for_odd(self) -> None:
-        """Check that files before the first one have expired, and are not links or odd files.
-
-        Raises:
-            CorruptStoreError: (strict) one is.
-        """
+        """Check that files before the first one have expired, and are not links or odd files."""
         for odd in self.log.odd:
             if self._begin <= odd.start < self.log.min_offset:
                 self._not_a_file(odd, self.log.min_offset - odd.start)
@@ -463,8 +443,6 @@ class LogWalk:
         They are read again, or the log ends there.
 
         Args:
-            piece: its count and end change.
-            arrivals, fd, copied: of the file.
             time: store time in ms of the record before the piece.
         """
         positions, count = piece.positions, piece.count
@@ -639,11 +617,7 @@ def deleted(file: LogFile, first: int, last: int) -> Damage:
 
 
 def youngest(log: LogFiles, enough: int) -> int:
-    """Return the largest store time of the log, reading files backwards until one is `enough`.
-
-    Raises:
-        StoreAccessError: a file may not be read.
-    """
+    """Return the largest store time of the log, reading files backwards until one is `enough`."""
     found = 0
     for file in reversed(log.files):
         for piece in LogWalk(log, begin=file.start, end=file.start + file.size, strict=False, check_crc=False):

@@ -80,17 +80,12 @@ def _is_in_store(folder: Path, directory: str) -> bool:
 
 
 class ZoneMap:
-    """The map of one log file: the zones that the log agrees with.
-
-    Attributes:
-        zones: sorted by begin.
-    """
+    """The map of one log file: the zones that the log agrees with."""
 
     def __init__(self, file: LogFile, limit: int = LARGEST_OFFSET, in_use: bool = False) -> None:
         """Read the map of a log file, if there is one, and compare it with the log.
 
         Args:
-            file: the log file.
             limit: bytes of it that belong to the log.
             in_use: whether a writer may append to it.
         """
@@ -137,15 +132,9 @@ class ZoneMap:
         return False
 
     def blocks_of(self, zone: Zone) -> bytes:
-        """Return the blocks of a zone.
-
-        Raises:
-            OSError: they cannot be read.
-        """
         return os.pread(self._fd, BLOCK * zone.blocks, zone.blocks_at)
 
     def covering(self, offset: int) -> Zone | None:
-        """Return the zone that holds a log offset, or None."""
         number = bisect_right(self.zones, offset, key=lambda zone: zone.begin) - 1
         return self.zones[number] if number >= 0 and offset < self.zones[number].end else None
 
@@ -186,9 +175,6 @@ def _make_private(folder: Path) -> bool:
     """Make a directory for maps; return whether it, and what it lies in, is this user's.
 
     A superuser who keeps the home of another user makes none there, for that user could not use it.
-
-    Raises:
-        OSError: it cannot be made.
     """
     if not folder.exists():
         there = next(parent for parent in folder.parents if parent.exists()).stat()
@@ -199,28 +185,14 @@ def _make_private(folder: Path) -> bool:
 
 
 def agrees(zone: Zone, log: int, start: int, limit: int) -> bool:
-    """Return whether a log file has a zone's first and last record where the zone says.
-
-    Args:
-        zone: the zone.
-        log: descriptor of the log file.
-        start: log offset of the file's first byte.
-        limit: size of the file.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    """Return whether a log file has a zone's first and last record where the zone says."""
     if zone.begin < start or zone.end > start + limit:
         return False
     return ends_of(log, zone, start) == zone.ends
 
 
 def ends_of(log: int, zone: Zone, start: int) -> int:
-    """Return what the field `ends` of a zone is by the log file now.
-
-    Raises:
-        OSError: the file cannot be read.
-    """
+    """Return what the field `ends` of a zone is by the log file now."""
     tail = max(zone.last, zone.end - TAIL_OF_ZONE)
     return zone_map.ends(
         os.pread(log, HEAD_OF_RECORD, zone.begin - start),

@@ -97,13 +97,11 @@ def _hashes(names: frozenset[str], topic: bool) -> Key | None:
 class Zones:
     """The zones of a log for one walk.
 
+    Thread: that of its walk.
+
     Args:
-        condition: the condition on zones.
         record: whether to sum up what the walk reads, and to keep it in the user's cache.
         zone_bytes: least size of a zone that is not the last of its file; None for ZONE_BYTES.
-        full: whether the caller knows that nobody appends to the files.
-
-    Thread: that of its walk.
     """
 
     def __init__(
@@ -123,9 +121,7 @@ class Zones:
         """Return the ranges of a log file to skip, in order; the walk enters the file.
 
         Args:
-            file: the log file.
             limit: bytes of it that belong to the log.
-            in_use: whether a writer may append to it.
         """
         self.leave()
         try:
@@ -138,7 +134,6 @@ class Zones:
         """Sum up a piece of the file that the walk entered last.
 
         Args:
-            piece: the piece.
             settled: False: its last record may still be written; properties that have not arrived are zeros.
         """
         count = piece.count if settled else piece.count - 1

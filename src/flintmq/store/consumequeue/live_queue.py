@@ -183,9 +183,6 @@ class RunningQueue(ReadableQueue):
     def take(self, block: UnitBlock, first: int, end: int) -> None:
         """Write units [first, end) of a block, and raise the end that readers see.
 
-        Raises:
-            OSError: a queue file cannot be made or written.
-
         Durability: the kernel has them.
         """
         writer = self.writer
@@ -302,7 +299,6 @@ class RunningQueue(ReadableQueue):
             assert not block or end <= self.next_file(first), f"{self.folder}: keeps units of two files at once"
 
     def next_file(self, offset: int) -> int:
-        """Return the first queue offset of the file after that of this offset."""
         return offset - offset % self.units_per_file + self.units_per_file
 
 
@@ -322,9 +318,6 @@ class RunningBatchQueue:
 
     def take(self, unit: BatchUnit) -> None:
         """Append one unit, unless its queue offsets are there already.
-
-        Raises:
-            OSError: a queue file cannot be made or written.
 
         Durability: the kernel has it.
         """
@@ -346,7 +339,6 @@ class RunningBatchQueue:
         self.writer.put(BatchUnit(*EXPIRED, 0, offset - 1, 1))
 
     def ext(self) -> ExtQueue:
-        """Return an empty ext queue: batch queues have none."""
         return ExtQueue((), self.root, self.effects)
 
     def bounds(self, log_begin: int) -> tuple[int, int]:

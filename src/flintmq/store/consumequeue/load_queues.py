@@ -43,8 +43,6 @@ class QueueLoader:
     """Truncates queues after their last valid unit, and sets their bounds.
 
     Args:
-        effects: the disk.
-        log_begin: log offset of the log's first record.
         is_at: returns whether a record of this topic (raw) and queue is at a queue offset and log offset.
         unsure: after an unclean stop, when units may be torn.
     """
@@ -53,11 +51,6 @@ class QueueLoader:
         self.effects, self.log_begin, self.is_at, self.unsure = effects, log_begin, is_at, unsure
 
     def load_plain(self, queue: RunningQueue, units: UnitQueue) -> LoadedQueue:
-        """Load a plain queue that has files.
-
-        Raises:
-            OSError: a file cannot be written.
-        """
         written = units.end()
         end, last = self._last_valid(queue.name, units, written)
         zero_after(units.files, end * UNIT_SIZE, self.effects, written * UNIT_SIZE)
@@ -81,8 +74,6 @@ class QueueLoader:
         nothing to truncate.
 
         Args:
-            queue: the queue.
-            files: its file, by name and size.
             data: the first bytes of the file; only zeros follow.
 
         Returns:
@@ -105,11 +96,6 @@ class QueueLoader:
         return LoadedQueue(last.physical_offset + last.size, False)
 
     def load_batch(self, queue: RunningBatchQueue, units: UnitQueue) -> LoadedQueue:
-        """Load a batch queue that has files.
-
-        Raises:
-            OSError: a file cannot be written.
-        """
         written = end = units.end()
         gap = _gap(units, self.log_begin)
         if gap is not None:

@@ -20,7 +20,6 @@ class QueueEnds:
     Attributes:
         since: log offset; all records below it were in the master's queues before it was asked for the first of them.
         until: where its log ended after it was asked for the last.
-        begin: where its log began.
         next: (topic, queue id) to the offset of its next message; 0 for a queue without any.
     """
 

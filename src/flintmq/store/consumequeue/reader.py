@@ -63,9 +63,7 @@ class UnitFile(NamedTuple):
     """One file of a queue.
 
     Attributes:
-        path: path of the file.
         start: byte of the queue at which it begins.
-        size: bytes that hold units.
     """
 
     path: str
@@ -79,12 +77,7 @@ def list_files(folder: str, below: str, effects: Effects) -> list[UnitFile]:
     Files with other names, empty ones and whatever is no regular file are left out.
 
     Args:
-        folder: the queue's directory.
         below: the directory of all queues of its kind; links in it are not followed.
-        effects: the disk.
-
-    Raises:
-        StoreAccessError: the directory may not be listed.
     """
     return _in_order(effects.regular_files(folder, below), folder)
 
@@ -104,14 +97,6 @@ class HeldFiles:
 
     Each is opened once, when first read. The last bytes read are kept; others may change them meanwhile.
 
-    Args:
-        below: the directory of all queues of its kind; links in it are not followed.
-        effects: the disk.
-
-    Raises:
-        FileNotFoundError: (any method) the file is gone.
-        StoreAccessError: (any method) it may not be read.
-
     Thread: one.
     """
 
@@ -122,11 +107,9 @@ class HeldFiles:
         self._known = "", b""  # path and bytes of a file that has only a hole after them
 
     def __enter__(self) -> Self:
-        """Return the files."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close all files."""
         self.close()
 
     def keep(self, file: UnitFile, data: bytes) -> None:
@@ -139,7 +122,6 @@ class HeldFiles:
         return data if path == file.path else None
 
     def descriptor(self, file: UnitFile) -> int:
-        """Return the descriptor of a file."""
         if file.path not in self._open:
             self._open[file.path] = self._effects.open_read(file.path, self._below)
         return self._open[file.path]
@@ -170,20 +152,12 @@ class UnitQueue:
 
     `plain_queue` and `batch_queue` list them.
 
+    Thread: any, without `held`; the object is immutable.
+
     Args:
-        layout: UNIT or BATCH_UNIT.
-        folder: the queue's directory.
-        below: the directory of all queues of its kind; links in it are not followed.
-        files: in order, as `_unit_files` lists them.
-        effects: the disk.
         held: reads the files; None: each read opens its file.
         known: all units up to the last written one, as they were when the files were listed; only of a queue of one
             file that begins with unit 0.
-
-    Raises:
-        StoreAccessError: (any method) a file may not be read.
-
-    Thread: any, without `held`; the object is immutable.
     """
 
     def __init__(
@@ -403,7 +377,6 @@ class UnitQueue:
         return next(((at, one) for at, one in self.units(number, stop) if self.points_to_record(one)), (stop, None))
 
     def _whole(self, file: UnitFile, position: int, count: int) -> bytes:
-        """Read bytes of whole units of a file, at most `count`."""
         data = self._bytes(file, position, min(count, file.size - position))
         return data[: len(data) - len(data) % self.layout.size]
 
@@ -419,11 +392,7 @@ class UnitQueue:
 
 
 def plain_queue(root: str, name: QueueName, effects: Effects = REAL, held: HeldFiles | None = None) -> UnitQueue:
-    """List a queue of consumequeue/; `held`: see UnitQueue.
-
-    Raises:
-        StoreAccessError: the directory may not be listed.
-    """
+    """List a queue of consumequeue/; `held`: see UnitQueue."""
     return _listed(os.path.join(root, directories.QUEUES), name, UNIT, effects, held)
 
 
@@ -432,9 +401,6 @@ def known_plain_queue(root: str, name: QueueName, effects: Effects = REAL) -> Un
 
     The units of a short queue are read with the listing, in one visit of its directory, and are `known`: for those who
     ask thousands of queues.
-
-    Raises:
-        StoreAccessError: the directory may not be listed, or a file not be read.
     """
     below = os.path.join(root, directories.QUEUES)
     folder = os.sep.join((below, name.topic, str(name.queue_id)))
@@ -447,11 +413,7 @@ def known_plain_queue(root: str, name: QueueName, effects: Effects = REAL) -> Un
 
 
 def batch_queue(root: str, name: QueueName, effects: Effects = REAL, held: HeldFiles | None = None) -> UnitQueue:
-    """List a queue of batchconsumequeue/; `held`: see UnitQueue.
-
-    Raises:
-        StoreAccessError: the directory may not be listed.
-    """
+    """List a queue of batchconsumequeue/; `held`: see UnitQueue."""
     return _listed(os.path.join(root, directories.BATCH_QUEUES), name, BATCH_UNIT, effects, held)
 
 
@@ -482,11 +444,7 @@ def _unit_files(files: list[UnitFile], width: int) -> tuple[UnitFile, ...]:
 
 @dataclass(frozen=True)
 class ExtQueue:
-    """The extension of one queue, below consumequeue_ext/, with the units of tags fields.
-
-    Attributes:
-        files: its files in order.
-    """
+    """The extension of one queue, below consumequeue_ext/, with the units of tags fields."""
 
     files: tuple[UnitFile, ...]
     below: str
@@ -494,11 +452,7 @@ class ExtQueue:
 
     @staticmethod
     def of(root: str, name: QueueName, effects: Effects = REAL) -> ExtQueue:
-        """Open the extension of a queue; without files if it has none.
-
-        Raises:
-            StoreAccessError: the directory may not be listed.
-        """
+        """Open the extension of a queue; without files if it has none."""
         below = os.path.join(root, directories.EXT_QUEUES)
         folder = os.path.join(below, name.topic, str(name.queue_id))
         return ExtQueue(tuple(list_files(folder, below, effects) if is_path(name.topic) else ()), below, effects)
@@ -507,19 +461,12 @@ class ExtQueue:
         """Return the position after the unit that a tags field points at.
 
         If there is no such unit, a unit without a bitmap is assumed.
-
-        Raises:
-            StoreAccessError: the file may not be read.
         """
         found = self.unit(tags_code)
         return ext.position(tags_code) + ext.EXT_UNIT.min_size + (len(found.bitmap) if found is not None else 0)
 
     def unit(self, tags_code: int) -> ext.ExtUnit | None:
-        """Read the unit that a tags field points at; None if there is none, or it is no address.
-
-        Raises:
-            StoreAccessError: the file may not be read.
-        """
+        """Read the unit that a tags field points at; None if there is none, or it is no address."""
         if not ext.is_address(tags_code):
             return None
         try:
@@ -529,12 +476,7 @@ class ExtQueue:
             return None
 
     def unit_bytes(self, position: int) -> bytes | None:
-        """Read as many bytes at a position as a unit can have; None if no file has the place.
-
-        Raises:
-            StoreAccessError: the file may not be read.
-            FileNotFoundError: the file is gone.
-        """
+        """Read as many bytes at a position as a unit can have; None if no file has the place."""
         number = bisect_right(self.files, position, key=lambda file: file.start) - 1
         if number < 0 or position >= self.files[number].start + self.files[number].size:
             return None

@@ -69,15 +69,10 @@ def zero_after(files: Iterable[UnitFile], end: int, effects: Effects = REAL, zer
 
     A stale unit there would become valid again (upstream defects D4, D12).
 
-    Args:
-        files: of one queue.
-        end: byte of the queue after the last unit.
-        zeros: byte of the queue after which all files are known to hold zeros; None: not known.
-
-    Raises:
-        OSError: a file cannot be written.
-
     Durability: none.
+
+    Args:
+        zeros: byte of the queue after which all files are known to hold zeros; None: not known.
     """
     for file in files:
         keep = min(max(end - file.start, 0), file.size)
@@ -335,7 +330,6 @@ class FileSequence:
         self.files, self.directory, self.file_size = files, directory, file_size
 
     def write(self, position: int, data: bytes | memoryview) -> None:
-        """Write at a position of the sequence, to as many files as it takes."""
         view = memoryview(data)
         while view:
             start = position - position % self.file_size
@@ -345,7 +339,6 @@ class FileSequence:
             view = view[len(part) :]
 
     def remove(self) -> None:
-        """Remove all files of the sequence."""
         for name in self.files.effects.listdir(self.directory):
             path = os.path.join(self.directory, name)
             self.files.forget(path)
@@ -370,14 +363,6 @@ class WriterState(NamedTuple):
 
 class QueueWriter:
     """Writes one plain consume queue, and its ext queue if it has one.
-
-    Args:
-        files: open files, shared by all queues.
-        root: the directory of `consumequeue/`.
-        path: the queue's directory below root (Queue.path).
-        file_size: bytes of a queue file, a multiple of UNIT_SIZE.
-        ext_file_size: bytes of an ext file, or 0 for a queue without.
-        report: receives repeats, holes and queues started again.
 
     Attributes:
         count: units of records that were written here and are still there.
@@ -407,7 +392,6 @@ class QueueWriter:
 
     @property
     def state(self) -> WriterState:
-        """State to continue from."""
         return WriterState(self.next, self._log_begin, self._holes, -1 if self.ext is None else self.ext.position)
 
     def resume(self, state: WriterState) -> None:
@@ -424,7 +408,6 @@ class QueueWriter:
         """Continue at a smaller queue offset: the units from there on are written again.
 
         Args:
-            offset: the queue offset.
             addresses: log offset of a record -> address of its ext unit, which it keeps.
         """
         assert offset <= self.next
@@ -438,8 +421,6 @@ class QueueWriter:
         Args:
             offsets: int64, queue offsets.
             times: store time in ms of each unit's record.
-            units: UNIT_SIZE bytes a unit.
-            first, end: the range that belongs to this queue.
 
         Returns:
             The least queue offset that got a unit; -1 if none did.
@@ -485,9 +466,6 @@ class QueueWriter:
 
     def begin_expired(self, offset: int) -> None:
         """Have a queue without units go on at an offset: its messages have all expired.
-
-        Raises:
-            OSError: a queue file cannot be made or written.
 
         Durability: the kernel has it.
         """
@@ -600,13 +578,7 @@ class BatchQueueWriter:
         self.last = -1
 
     def continue_at(self, position: int, offset: int = 0, last: int = -1) -> None:
-        """Continue a queue on disk: the next unit is at this byte.
-
-        Args:
-            position: the byte.
-            offset: queue offset of the next message; 0 for a writer that nobody asks for it.
-            last: log offset of the record of the last unit.
-        """
+        """Continue a queue on disk: the next unit is at this byte."""
         self.position, self.next, self.last = position, offset, last
 
     def take(self, unit: batch_queue.BatchUnit) -> None:

@@ -65,7 +65,6 @@ class Consumer:
             group.join(member, latest)
 
     def __enter__(self) -> Self:
-        """Return the consumer."""
         return self
 
     def __exit__(
@@ -90,7 +89,6 @@ class Consumer:
             self._group.leave(self._member)
 
     def __repr__(self) -> str:
-        """Return its topic and its group."""
         return f"<flintmq.Consumer of {short(self.topic)} in group {short(self.group)}>"
 
     # -- messages ---------------------------------------------------------------------------------------------------
@@ -398,11 +396,7 @@ class Consumer:
 
 
 def check_start(start: str) -> str:
-    """Check a word for where to begin, and return it.
-
-    Raises:
-        UsageError: the word is unknown.
-    """
+    """Check a word for where to begin, and return it."""
     if start not in STARTS:
         raise UsageError(f"{start!r} is not one of: {', '.join(STARTS)}")
     return start
@@ -437,11 +431,6 @@ def new_consumer(
 
 
 def _plain(offsets: Mapping[int, int]) -> dict[int, int]:
-    """Return offsets that a caller gave as plain ints.
-
-    Raises:
-        TypeError: they are no mapping of numbers.
-    """
     if not isinstance(offsets, Mapping):
         raise TypeError(f"offsets is of type {type(offsets).__name__}; give a dict of queue to offset")
     return {

@@ -21,7 +21,6 @@ class GroupMember:
 
     Attributes:
         wanted: queues assigned to it explicitly; None: it shares the queues that are not assigned.
-        tags: the tags that it wants; None for all.
         expired: number of messages that expired before they were consumed.
         turn: the queue with which its last poll began.
     """
@@ -37,11 +36,7 @@ class ConsumerGroup:
     """One group on one topic.
 
     Attributes:
-        name: of the group.
-        source: the topic.
         lock: held for all access to the attributes below.
-        members: its consumers in the order in which they joined.
-        owners: queue -> its consumer.
         positions: queue -> the offset of the next message to hand out; only while it has an owner.
         begins: queue -> where to begin if the group never committed an offset there.
         leaving: consumers that left while the lock was not available.

@@ -31,9 +31,7 @@ class QueueRead(NamedTuple):
     """Result of one read of a queue.
 
     Attributes:
-        messages: each with the queue offset after it.
         following: where to continue; it moves on even if no message was wanted.
-        expired: number of messages that expired before they were read.
     """
 
     messages: list[tuple[StoredMessage, int]]
@@ -42,12 +40,7 @@ class QueueRead(NamedTuple):
 
 
 class TopicSource(Protocol):
-    """One topic of a store.
-
-    Attributes:
-        root: of the store.
-        topic: its name.
-    """
+    """One topic of a store."""
 
     root: str
     topic: str

@@ -49,8 +49,6 @@ class DispatchRules:
     Attributes:
         delay_ms: milliseconds of each delay level, level 1 first.
         batch_topics: topics of type BatchCQ, raw.
-        light_queues: enableLmq and enableMultiDispatch are on.
-        index: messageIndexEnable.
         peer: "5.3.3", "5.4.0" or "5.5.0" (the later two index tags too).
     """
 
@@ -143,7 +141,6 @@ class UnitBlock:
         units: UNIT_SIZE bytes a unit.
         batch_units: (queue number, unit) for batch queues.
         light: indexes into offsets of units made for light queues.
-        key_hashes, key_offsets, key_times, keys: the index keys, and their number.
         last_offset, last_time: log offset and store time in ms of the last record taken.
     """
 
@@ -218,7 +215,6 @@ class Dispatcher:
         """Yield the blocks of one piece: mostly one, more if its records have many units or keys.
 
         Args:
-            piece: records that follow those of the piece before.
             hold: buffer up to 131,072 units across pieces, so that queues are written in longer runs. Call `rest` at
                 the end.
         """
@@ -404,15 +400,7 @@ def each_block(blocks: Iterable[UnitBlock], take: Callable[[UnitBlock], bool], *
     """Call take(block) for each block until it returns False.
 
     Args:
-        blocks: from a Dispatcher.
-        take: writes a block; returns whether to continue.
         beside: take a block in another thread while the next one is made. Kernels and system calls do not hold the GIL.
-
-    Returns:
-        Whether all were taken.
-
-    Raises:
-        Any exception of making and taking blocks.
     """
     if not beside:
         return all(take(block) for block in blocks)

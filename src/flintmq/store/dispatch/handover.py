@@ -22,10 +22,7 @@ class HandedRows:
 
     Attributes:
         begin, end: log offsets of the first record, and after the last one.
-        topic: raw.
-        columns, first, last: the rows [first, last).
         store_time: ms.
-        queue_ids: the queue ids in the batch.
         next_offsets: by queue id, the queue offset of its first row here.
     """
 

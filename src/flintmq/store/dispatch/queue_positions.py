@@ -53,8 +53,6 @@ def is_at(data: bytes, topic: bytes, queue_id: int, offset: int) -> bool:
     """Return whether a record has this place in the queues.
 
     Args:
-        data: bytes that begin with the validated record.
-        topic: the queue's topic, raw.
         queue_id, offset: queue, and queue offset of the record or of the first message of an inner batch.
     """
     size, _, own_id, own_offset, flags = PLACE.unpack_from(data)

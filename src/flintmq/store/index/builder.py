@@ -23,12 +23,7 @@ class IndexFileBuilder:
     """One new index file of full size. Nothing is durable before the caller syncs it.
 
     Args:
-        path: the new file.
-        slots, items: its geometry.
         begin_offset, begin_time: end of the file before, which a new header repeats until its first item; 0 if none.
-
-    Raises:
-        FileExistsError: there is one by this name.
     """
 
     def __init__(
@@ -51,11 +46,7 @@ class IndexFileBuilder:
         return self.count >= self.items
 
     def insert(self, hashes: Numbers, offsets: Numbers, times: Numbers, start: int, end: int) -> int:
-        """Append items for keys [start, end) while there is room; return the first not inserted.
-
-        Raises:
-            OSError: no space.
-        """
+        """Append items for keys [start, end) while there is room; return the first not inserted."""
         while start < end and not self.full:
             done = kernel.insert(self.memory, self.slots, self.items, hashes, offsets, times, start, end, self._first)
             self.count += done - start
@@ -87,11 +78,7 @@ class IndexFileBuilder:
         self._first = self.count
 
     def close(self) -> None:
-        """Write the remaining items and the slots, and close.
-
-        Raises:
-            OSError: no space.
-        """
+        """Write the remaining items and the slots, and close."""
         if self.count > 1:
             self._write_items()
         end = index.item_position(0, self.slots)

@@ -37,7 +37,6 @@ class DispatchPoint(NamedTuple):
     Attributes:
         position: log offset below which everything is dispatched.
         path: of the newest index file; None if there is none, or if the index may lack keys.
-        header: its first 40 bytes.
     """
 
     position: int
@@ -46,16 +45,7 @@ class DispatchPoint(NamedTuple):
 
 
 class IndexMark:
-    """The index part of the mark of a running store.
-
-    Args:
-        folder: `index/`.
-        config: of the store.
-        effects: the disk.
-
-    Attributes:
-        indexed: its content; None for nothing.
-    """
+    """The index part of the mark of a running store."""
 
     def __init__(self, folder: str, config: StoreConfig, effects: Effects) -> None:
         self.folder, self.effects = folder, effects
@@ -63,11 +53,7 @@ class IndexMark:
         self._every = min(config.mapped_file_size_commit_log, SYNC_BYTES)
 
     def prove(self, indexed: Indexed | None, found: list[IndexFileReader]) -> None:
-        """Take over the content of the mark on disk if the files confirm it.
-
-        Raises:
-            OSError: a file cannot be read.
-        """
+        """Take over the content of the mark on disk if the files confirm it."""
         self.indexed = None
         for file in found:
             if indexed is not None and os.path.basename(file.path) == _name(indexed) and _has(file, indexed.header):
@@ -94,13 +80,8 @@ class IndexMark:
         """Sync the index up to a point if it is due, and record the point in the mark.
 
         Args:
-            reached: progress, taken before any other work for the mark.
             flushed: log offset below which the log is on disk. No mark goes beyond it: after a power cut that shortens
                 the log, other records may be written there.
-            closing: it is due in any case.
-
-        Raises:
-            OSError: the disk refused.
         """
         if reached.path is None:
             return
@@ -138,13 +119,10 @@ def restore_to_mark(file: IndexFileReader, indexed: Indexed) -> bool:
     Its items below the count were synced. Slots, header and later bytes may be of any later moment, each sector by
     itself.
 
+    Durability: on return.
+
     Returns:
         Whether it could be restored. If not, the file is unchanged.
-
-    Raises:
-        OSError: the disk refused.
-
-    Durability: on return.
     """
     if os.path.basename(file.path) != _name(indexed):
         return False

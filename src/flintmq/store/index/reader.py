@@ -34,7 +34,6 @@ class IndexFileReader:
 
     Attributes:
         path: path of the file; its name is the local time of its creation.
-        size: its size when it was listed.
     """
 
     path: str
@@ -44,66 +43,36 @@ class IndexFileReader:
 
     @contextmanager
     def open(self) -> Iterator[OpenIndex]:
-        """Open the file for the length of a `with` block.
-
-        Raises:
-            FileNotFoundError: the file is gone.
-            StoreAccessError: it may not be read, or is no regular file.
-            ConfigError: its division is not known (see index_geometry).
-        """
+        """Open the file for the length of a `with` block."""
         with self.effects.reading(self.path) as fd:
             size = self.effects.size_of(fd)
             shape = index_geometry(self.path, size, self.config, fd, self.effects)
             yield OpenIndex(self.path, fd, shape, self.effects)
 
     def header(self) -> index.Header | None:
-        """Read the header alone (see index_header)."""
         return index_header(self.path, self.effects)
 
 
 def discover(root: str, config: StoreConfig, effects: Effects = REAL) -> list[IndexFileReader]:
-    """List the index files of a store, oldest first; files with other names are left out.
-
-    Raises:
-        StoreAccessError: the directory may not be listed.
-    """
+    """List the index files of a store, oldest first; files with other names are left out."""
     return [IndexFileReader(file.path, file.size, config, effects) for file in index_files(root, effects)]
 
 
 class OpenIndex:
-    """An open index file. Every read goes to the file, so that a growing one is read up to date.
-
-    Attributes:
-        path: for errors.
-        shape: division of the file.
-    """
+    """An open index file. Every read goes to the file, so that a growing one is read up to date."""
 
     def __init__(self, path: str, fd: int, shape: IndexGeometry, effects: Effects = REAL) -> None:
         self.path, self.shape = path, shape
         self._fd, self._effects = fd, effects
 
     def header(self) -> index.Header:
-        """Read the current header.
-
-        Raises:
-            CorruptStoreError: the file ends before.
-        """
         return self._read(index.HEADER, 0)
 
     def slot(self, number: int) -> int:
-        """Read the number of the newest item of a slot; 0 or less means none.
-
-        Raises:
-            CorruptStoreError: the file ends before.
-        """
+        """Read the number of the newest item of a slot; 0 or less means none."""
         return self._read(index.SLOT, index.slot_position(number)).item
 
     def item(self, number: int) -> index.Item:
-        """Read one item by number; items are numbered from 1.
-
-        Raises:
-            CorruptStoreError: the file ends before.
-        """
         return self._read(index.ITEM, index.item_position(number, self.shape.slots))
 
     def items(self, first: int = 1, stop: int | None = None) -> Iterator[tuple[int, index.Item]]:
@@ -150,11 +119,7 @@ class OpenIndex:
             number = item.previous
 
     def find(self, key_hash: int) -> Iterator[int]:
-        """Yield physical offsets under this hash, newest first; other keys may have the same hash.
-
-        Raises:
-            CorruptStoreError: as for chain.
-        """
+        """Yield physical offsets under this hash, newest first; other keys may have the same hash."""
         for _, item in self.chain(key_hash):
             if item.key_hash == key_hash and item.physical_offset >= 0:
                 yield item.physical_offset
@@ -174,9 +139,6 @@ def log_range_of(file: IndexFileReader) -> tuple[int, int] | None:
 
     The last one may have more keys, in the next file or nowhere. The header is used as far as possible: it may name
     offsets beyond a log that was truncated.
-
-    Raises:
-        StoreAccessError: the file may not be read.
     """
     header = file.header()
     if header is None or header.next_item <= 1 or header.begin_physical_offset < 0:

@@ -34,7 +34,6 @@ def file_name(store_time: int, taken: dict[str, int]) -> str:
     follows the newest one.
 
     Args:
-        store_time: of the first key.
         taken: names in use, in order (the values mean nothing); the new one is added.
     """
     store_time = min(max(store_time, 0), 253_000_000_000_000)  # the times that a 4-digit year can name
@@ -66,8 +65,6 @@ class IndexFileWriter:
     """One index file of full size, written through a map.
 
     Args:
-        path: the new file.
-        slots, items: its geometry.
         begin_offset, begin_time: end of the file before, which a new header repeats until its first item; 0 if none.
     """
 
@@ -92,11 +89,7 @@ class IndexFileWriter:
 
     @classmethod
     def open(cls, path: str, slots: int, items: int, effects: Effects = REAL) -> IndexFileWriter:
-        """Open an existing file to continue it.
-
-        Raises:
-            OSError: it cannot be opened.
-        """
+        """Open an existing file to continue it."""
         file = cls.__new__(cls)
         file.path, file.slots, file.items, file.effects = path, slots, items, effects
         file.size = index.file_size(slots, items)
@@ -114,7 +107,6 @@ class IndexFileWriter:
         return file
 
     def item(self, number: int) -> index.Item:
-        """Read one item."""
         at = index.item_position(number, self.slots)
         return index.ITEM.unpack(self.map[at : at + index.ITEM.size])
 
@@ -183,7 +175,6 @@ class IndexFileWriter:
 
     @property
     def full(self) -> bool:
-        """True if no further item fits."""
         return self.count >= self.items
 
     def insert(self, hashes: Numbers, offsets: Numbers, times: Numbers, start: int, end: int) -> int:
@@ -207,7 +198,6 @@ class IndexFileWriter:
             self.reserved += step
 
     def header(self) -> Header:
-        """Read the header."""
         return index.HEADER.unpack(self.map[: index.HEADER.size])
 
     def check_invariants(self) -> None:
@@ -267,7 +257,6 @@ class IndexWriter:
 
     Args:
         directory: their directory; it must exist before the first file is made.
-        slots, items: their geometry.
         make: makes a new one, with the arguments of IndexFileWriter.
     """
 
@@ -310,18 +299,12 @@ class IndexWriter:
         """Continue a directory with these files, oldest first.
 
         Args:
-            paths: of all files.
             unsynced: of those that are full and not known to be synced.
         """
         self.names = {os.path.basename(path): 0 for path in paths}
         self.full += unsynced
 
     def open_newest(self, path: str) -> IndexFileWriter:
-        """Open the newest file, which is then the current one.
-
-        Raises:
-            OSError: it cannot be opened.
-        """
         assert self.current is None  # another one would stay open and never be synced
         file = self.current = IndexFileWriter.open(path, self.slots, self.items, self.effects)
         return file
@@ -338,11 +321,7 @@ class IndexWriter:
             self.current = None
 
     def remove_current(self) -> None:
-        """Close and remove the current file, which has no items.
-
-        Raises:
-            OSError: the disk refused.
-        """
+        """Close and remove the current file, which has no items."""
         assert self.current is not None and self.current.count == 1
         path = self.current.path
         self.close_current()

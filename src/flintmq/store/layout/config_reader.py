@@ -75,7 +75,6 @@ class ConfigProblem:
 
     @property
     def text(self) -> str:
-        """One line for people."""
         return f"{self.file}, position {self.position}: {self.reason}; {self.instead}"
 
 
@@ -84,13 +83,9 @@ class BrokerConfig:
     """The parts of config/ that FlintMQ reads.
 
     Attributes:
-        topics: topic name -> its settings.
-        groups: consumer group -> its settings, as stored.
         consumer_offsets: (topic, group) -> {queue id: next queue offset to consume}.
         lmq_offsets: (topic, group) of a light queue -> next queue offset.
         delay_offsets: delay level, from 1 -> next queue offset in queue level-1 of the schedule topic.
-        problems: files that could not be used.
-        files: names of the files that were read.
     """
 
     topics: Mapping[str, TopicConfig] = field(default_factory=dict)
@@ -119,8 +114,6 @@ def read_config(root: str, effects: Effects = REAL, *, strict: bool = False) -> 
     """Read everything in the store's config/ that FlintMQ uses.
 
     Args:
-        root: of the store.
-        effects: the disk.
         strict: raise if a file is there and cannot be read, instead of noting it as a problem.
 
     Raises:
@@ -165,7 +158,6 @@ class OutsideOffset(NamedTuple):
 
     @property
     def text(self) -> str:
-        """One line for people."""
         cost = "it gets nothing until the queue has grown so far" if self.offset > 0 else "it begins anew"
         place = f"{self.owner} has the offset {self.offset} in queue {self.topic}/{self.queue_id}"
         return f"{place}, which ends at {self.end}: {cost}, whatever its lag is; run `flintmq verify`"
@@ -187,7 +179,6 @@ def offsets_outside(
     Deleted topics leave offsets, so topics are only returned if none is there: the file is another broker's.
 
     Args:
-        broker: the content of config/.
         end_of: queue offset after the last message of a queue, None for a queue that does not exist.
     """
     name = LMQ_OFFSETS if LMQ_OFFSETS in broker.files else OFFSETS
@@ -210,13 +201,7 @@ def absent_text(topics: list[str]) -> str:
 
 
 class ConfigReader:
-    """Loads files, or their `.bak` as a second chance, and collects the problems.
-
-    Args:
-        folder: config/ of the store.
-        effects: the disk.
-        strict: raise StoreAccessError for a file that is there and cannot be read.
-    """
+    """Loads files, or their `.bak` as a second chance, and collects the problems."""
 
     def __init__(self, folder: str, effects: Effects, *, strict: bool = False) -> None:
         self.folder, self.effects, self.strict = folder, effects, strict
@@ -224,11 +209,7 @@ class ConfigReader:
         self.files: list[str] = []
 
     def load(self, name: str) -> config_json.JsonObject:
-        """Return the object in a file, or in its `.bak` if the file is unusable, or an empty one.
-
-        Raises:
-            StoreAccessError: with `strict`, if one of them cannot be read.
-        """
+        """Return the object in a file, or in its `.bak` if the file is unusable, or an empty one."""
         value, problem = self.parse(name)
         found, instead, path = [problem], "it counts as empty", os.path.join(self.folder, name)
         if value is None:
@@ -246,11 +227,7 @@ class ConfigReader:
         return value
 
     def parse(self, name: str) -> tuple[config_json.JsonObject | None, ConfigProblem | None]:
-        """Parse a file; return its object, or the problem, or neither if it is missing.
-
-        Raises:
-            StoreAccessError: with `strict`, if it cannot be read.
-        """
+        """Parse a file; return its object, or the problem, or neither if it is missing."""
         path = os.path.join(self.folder, name)
         try:
             data = self.effects.read_file(path, config_json.MAX_BYTES + 1)
@@ -310,7 +287,6 @@ def _topic(name: str, value: config_json.JsonObject) -> TopicConfig:
 
 
 def _objects(table: Any) -> Iterator[tuple[str, config_json.JsonObject]]:
-    """Yield the entries of a table that are objects."""
     if isinstance(table, dict):
         for key, value in table.items():
             if isinstance(value, dict):

@@ -24,23 +24,12 @@ from flintmq.store.layout.config_reader import ConfigReader
 class ConfigFile:
     """One file of config/ with a data version.
 
-    Args:
-        root: of the store.
-        name: of the file.
-        tables: names of its tables besides `dataVersion`.
-        effects: the disk and the clock.
-        peer: "5.3.3", "5.4.0" or "5.5.0": the layout to write. All are read.
+    Thread: any.
 
     Attributes:
         value: content of the file with the changes made since.
-        changed: whether there are any.
         problems: of the file and its `.bak`, if it could not be used.
         lock: hold it to read or change `value`.
-
-    Raises:
-        StoreAccessError: the file is there and cannot be read.
-
-    Thread: any.
     """
 
     def __init__(self, root: str, name: str, tables: Iterable[str], effects: Effects, peer: str) -> None:
@@ -131,18 +120,14 @@ class ConfigFile:
 def save(files: Iterable[ConfigFile], flush: Callable[[], bool]) -> int:
     """Write the files that changed.
 
+    Thread: one at a time. Durability: on return.
+
     Args:
-        files: of one store.
         flush: makes the log durable up to now and returns False if it cannot. An offset on disk must not include a
             message that a power cut can remove: the next message would get the same offset and count as consumed.
 
-    Returns:
-        The number of files written.
-
     Raises:
         OSError: the disk refused; the next call writes the remaining files.
-
-    Thread: one at a time. Durability: on return.
     """
     encoded = [(file, data) for file in files if (data := file.encode()) is not None]
     if not encoded or not flush():

@@ -51,16 +51,6 @@ def outside_of_stores(root: str, effects: Effects = REAL) -> str:
     """Refuse to make a store among the files of another one; its broker would start no more.
 
     One that is there is opened: storePathCommitLog may lie beside a root that is called `index`.
-
-    Args:
-        root: an absolute path.
-        effects: the disk.
-
-    Returns:
-        `root`.
-
-    Raises:
-        UsageError: it is one of a store's directories, or below one.
     """
     above, name = os.path.split(os.path.realpath(root))
     while name:
@@ -72,19 +62,7 @@ def outside_of_stores(root: str, effects: Effects = REAL) -> str:
 
 
 def find_root(path: str | os.PathLike[str], config: StoreConfig, effects: Effects = REAL) -> str:
-    """Return the store's root as text, after checking that FlintMQ can read the store.
-
-    Args:
-        path: a directory; a URL if `effects` comes from storage.store_url.effects_for.
-        config: the keys that are known.
-        effects: the disk.
-
-    Raises:
-        UsageError: a URL of a kind that is not read.
-        NotAStoreError: nothing is there, or no commit log, or a copy that is not whole.
-        UnsupportedFormatError: a DLedger log.
-        StoreAccessError: a directory may not be read.
-    """
+    """Return the store's root as text, after checking that FlintMQ can read the store."""
     root = store_path(path)
     root = root if is_remote(root) else os.path.normpath(root)
     if not effects.is_dir(root):
@@ -122,9 +100,6 @@ def in_rocksdb(root: str, effects: Effects = REAL) -> dict[str, str]:
     """Return directories that a store keeps in RocksDB, with their content.
 
     FlintMQ does not read them. RocketMQ 5.4.0 and 5.5.0 always make `rocksdbstore/`; it counts once it holds data.
-
-    Raises:
-        StoreAccessError: a directory may not be listed.
     """
     return {
         folder: what
@@ -137,12 +112,7 @@ def in_rocksdb(root: str, effects: Effects = REAL) -> dict[str, str]:
 
 
 def refuse_other_kinds(root: str, effects: Effects = REAL) -> None:
-    """Refuse a directory that holds a store of a kind which FlintMQ does not write.
-
-    Raises:
-        UnsupportedFormatError: a DLedger log, or consume queues in RocksDB.
-        StoreAccessError: a directory may not be listed.
-    """
+    """Refuse a directory that holds a store of a kind which FlintMQ does not write."""
     _refuse_dledger(root, effects.listdir(root))
     refuse_rocksdb_queues(root, effects)
 
@@ -172,13 +142,7 @@ def log_directories(
     is trimmed.
 
     Args:
-        root: of the store.
-        config: the keys that are known.
-        effects: the disk.
         absent: a writable one need not exist.
-
-    Raises:
-        NotAStoreError: a directory that a key names does not exist.
     """
     named = [
         LogDirectory(path, writable)

@@ -49,7 +49,6 @@ class FileGeometry:
 
     Attributes:
         queue_file, ext_file, batch_file: bytes of these files; ext_file 0 without ext queues.
-        slots, items: division of index files.
     """
 
     queue_file: int
@@ -60,12 +59,7 @@ class FileGeometry:
 
     @classmethod
     def of(cls, root: str, config: StoreConfig, effects: Effects) -> FileGeometry:
-        """Return the sizes that new files of a store have.
-
-        Raises:
-            ConfigError: no index file determines its division, and no keys do.
-            StoreAccessError: a directory may not be listed, or a file may not be read.
-        """
+        """Return the sizes that new files of a store have."""
 
         def size(kind: str) -> int:
             return queue_file_size(root, kind, config, effects) or int(str(config.key(SIZE_KEYS[kind])))
@@ -83,15 +77,6 @@ def queue_file_size(root: str, kind: str, config: StoreConfig, effects: Effects)
     """Return the size of queue files: as given, else the most frequent one; None without either.
 
     The files of the first hundred queues count, if they are long enough for a unit.
-
-    Args:
-        root: of the store.
-        kind: directory of the queues.
-        config: the keys that are known.
-        effects: the disk.
-
-    Raises:
-        StoreAccessError: a directory may not be listed.
     """
     if SIZE_KEYS[kind] in config.given:
         plain = kind == directories.QUEUES
@@ -100,16 +85,7 @@ def queue_file_size(root: str, kind: str, config: StoreConfig, effects: Effects)
 
 
 def queue_files(root: str, kind: str, effects: Effects) -> list[SizedFile]:
-    """List the files that are long enough for a unit, of the first hundred queues that have one.
-
-    Args:
-        root: of the store.
-        kind: directory of the queues.
-        effects: the disk.
-
-    Raises:
-        StoreAccessError: a directory may not be listed.
-    """
+    """List the files that are long enough for a unit, of the first hundred queues that have one."""
     below = os.path.join(root, kind)
 
     def files(name: QueueName) -> list[SizedFile]:
@@ -141,11 +117,7 @@ class SizedFile(NamedTuple):
 
 
 def index_files(root: str, effects: Effects = REAL) -> list[SizedFile]:
-    """List the index files of a store, oldest first, without empty files and other names.
-
-    Raises:
-        StoreAccessError: the directory may not be listed.
-    """
+    """List the index files of a store, oldest first, without empty files and other names."""
     folder = os.path.join(root, directories.INDEX)
     paths = (os.path.join(folder, name) for name in effects.listdir(folder) if index.NAME.fullmatch(name))
     return [SizedFile(path, size) for path in paths if (size := effects.size(path))]
@@ -161,8 +133,6 @@ def common_size(sizes: Iterable[int], default: int) -> int:
 
 
 class IndexGeometry(NamedTuple):
-    """Division of an index file into slots and items."""
-
     slots: int
     items: int  # room for items; number 0 is never used
 
@@ -186,16 +156,6 @@ def index_geometry(
     Given keys decide, unless the file has another size and shows its division by itself. Without them, if the size is
     the default's, so is the division; else RocketMQ's usual four items a slot are assumed, if the file's own items
     confirm it.
-
-    Args:
-        path: named in errors.
-        size: bytes of the file.
-        config: the keys that are known.
-        fd: the open file, to verify a guess.
-        effects: the disk.
-
-    Raises:
-        ConfigError: the given keys do not fit the file, its division is not known, or it is no index file.
     """
     if size > LARGEST_FILE:
         raise ConfigError(f"{size} bytes, more than RocketMQ's files have; move it out of the store", place=path)
@@ -286,15 +246,8 @@ def index_division(
     The files after it are too short for the items that they count. Without such a file the division is as configured.
 
     Args:
-        files: of the store, oldest first.
-        config: the keys that are known.
-        effects: the disk.
         refuse: raise if a newer file does not show its division, as a writer must that continues the newest file;
             otherwise raise only if no file shows it.
-
-    Raises:
-        ConfigError: a file does not determine its division, and no keys do.
-        OSError: a file may not be read, or (refuse) is gone.
     """
     spoilt: list[str] = []
     unknown: ConfigError | None = None

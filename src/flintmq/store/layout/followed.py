@@ -28,7 +28,6 @@ class Followed:
     Attributes:
         master: address of the master's replication port, `host:port`.
         begin: log offset of the first file at the begin.
-        file_size: bytes of a file of the log.
         chosen: how the begin was chosen: "first", "last" or a log offset.
         mastered_at: log offset where the log ended when the store was first opened as a master since; None: it was not.
         cut_at: log offset at which the log is to be cut (`flintmq follow --resync`), until that is done; else None.
@@ -49,12 +48,7 @@ class Followed:
 
 
 def read(root: str, effects: Effects) -> Followed | None:
-    """Read the file; None if there is none.
-
-    Raises:
-        CorruptStoreError: it cannot be understood.
-        StoreAccessError: it may not be read.
-    """
+    """Read the file; None if there is none."""
     return _file(root).load(_built, effects)
 
 
@@ -81,7 +75,6 @@ def write(root: str, followed: Followed, effects: Effects) -> None:
 
 
 def is_followed(root: str, effects: Effects) -> bool:
-    """Return whether there is such a file."""
     return effects.size(os.path.join(root, FILE_NAME)) is not None
 
 
@@ -89,10 +82,6 @@ def note_master(root: str, end: int, effects: Effects) -> None:
     """Note that a followed store is opened as a master, with its log's end.
 
     Of a store that nobody followed nothing is noted.
-
-    Raises:
-        CorruptStoreError, StoreAccessError: as `read`.
-        OSError: it could not be written.
 
     Durability: on return.
     """
@@ -105,10 +94,6 @@ def note_unsure(root: str, offset: int, effects: Effects) -> None:
     """Note that a power cut came, and how far the log was certainly on disk.
 
     Call it before recovery changes anything, so that no later start takes the log for certain.
-
-    Raises:
-        CorruptStoreError, StoreAccessError: as `read`.
-        OSError: it could not be written.
 
     Durability: on return.
     """

@@ -26,7 +26,6 @@ class Following(NamedTuple):
     """A follower at one moment. Times are Unix milliseconds, of the follower's clock.
 
     Attributes:
-        at_ms: the moment.
         connected: a line is open, and the master has sent something on it.
         caught_up: all that the master sent is here, and no more came for a moment.
         heard_ms: when the master last sent a byte; 0: never.
@@ -48,9 +47,6 @@ class Following(NamedTuple):
 
 def write(root: str, now: Following, effects: Effects) -> None:
     """Replace the file.
-
-    Raises:
-        OSError, StoreAccessError: the disk refused.
 
     Durability: none.
     """

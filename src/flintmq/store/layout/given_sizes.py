@@ -43,16 +43,6 @@ _LEAVE_IT_OUT: Final = "leave it out, the files show it"
 
 
 def open_root(path: str | os.PathLike[str], config: StoreConfig, effects: Effects = REAL) -> str:
-    """Return the root of a store that can be read and has the sizes that were given.
-
-    Args:
-        path: a directory; a URL if `effects` comes from storage.store_url.effects_for.
-        config: the keys that are known.
-        effects: the disk.
-
-    Raises:
-        FlintError: as of directories.find_root and `refuse_other_sizes`.
-    """
     root = directories.find_root(path, config, effects)
     refuse_other_sizes(root, config, effects)
     return root
@@ -62,11 +52,6 @@ def refuse_other_sizes(root: str, config: StoreConfig, effects: Effects) -> None
     """Compare the sizes that were given with the store's files.
 
     Nothing is listed for those that were not given.
-
-    Raises:
-        ConfigError: files show another number.
-        NotAStoreError: a directory of the log that is only read does not exist.
-        StoreAccessError: a directory may not be listed, or a file may not be read.
     """
     for key in sorted(config.given & SHOWN.keys() - INDEX_KEYS):
         size = _as_made(key, int(str(config.key(key))))
@@ -76,7 +61,6 @@ def refuse_other_sizes(root: str, config: StoreConfig, effects: Effects) -> None
 
 
 def _files(key: str, root: str, config: StoreConfig, effects: Effects) -> list[SizedFile]:
-    """List the files whose size this key says."""
     if key in _KINDS:
         return queue_files(root, _KINDS[key], effects)
     if key == "mappedFileSizeTimerLog":

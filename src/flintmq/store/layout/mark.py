@@ -28,7 +28,6 @@ class DurableMark(NamedTuple):
         return self._replace(dispatched=min(position, self.dispatched))
 
     def without_index(self) -> DurableMark:
-        """Return the mark without the index."""
         return self._replace(indexed=None)
 
     def of_log_alone(self) -> DurableMark:

@@ -41,11 +41,7 @@ class Queue:
 
 
 def path_name(topic: bytes) -> str | None:
-    """Return a topic as a directory's name: raw UTF-8, as RocketMQ writes it, or None.
-
-    Raises:
-        UsageError: the name would get other bytes on disk.
-    """
+    """Return a topic as a directory's name: raw UTF-8, as RocketMQ writes it, or None."""
     if not _is_step(topic):
         return None
     name = topic.decode("utf-8", "surrogateescape")
@@ -63,18 +59,12 @@ def _is_step(topic: bytes) -> bool:
 
 
 def refuse_other_encoding(topic: str) -> None:
-    """Refuse a topic that Python would not write in UTF-8 as a name of a directory.
-
-    Raises:
-        UsageError: it is not ASCII, and the locale's encoding is not UTF-8.
-    """
+    """Refuse a topic that Python would not write in UTF-8 as a name of a directory."""
     if not _IS_UTF8 and not topic.isascii():
         raise UsageError(f"topic {short(topic)}: it names directories, and such a name {NO_UTF8}")
 
 
 class QueueName(NamedTuple):
-    """Name of a queue that has a directory."""
-
     topic: str
     queue_id: int
 
@@ -85,14 +75,7 @@ def queue_names(root: str, kind: str, effects: Effects = REAL, topics: Iterable[
     Directories that are no queues are left out.
 
     Args:
-        root: of the store.
-        kind: which queues.
-        effects: the disk.
         topics: list only their queues; None for all.
-
-    Raises:
-        StoreAccessError: a directory may not be listed.
-        UsageError: a topic that is not ASCII, where names of files are not UTF-8.
     """
     return list(each_queue_name(root, kind, effects, topics))
 
@@ -123,11 +106,7 @@ def _queue_ids(names: list[str]) -> Iterator[int]:
 
 
 def is_path(topic: str) -> bool:
-    """Return whether a topic can name a directory: one step, not empty, at most 255 bytes.
-
-    Raises:
-        UsageError: the name would get other bytes on disk.
-    """
+    """Return whether a topic can name a directory: one step, not empty, at most 255 bytes."""
     refuse_other_encoding(topic)
     try:
         return path_name(os.fsencode(topic)) is not None

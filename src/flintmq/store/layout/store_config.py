@@ -25,12 +25,7 @@ SMALL: Final = StoreConfig(  # dev=True: files small enough for tests on a lapto
 def given_config(
     config: StoreConfig | Mapping[str, object] | None, dev: bool, keys: Mapping[str, object]
 ) -> StoreConfig:
-    """Merge the three ways to give a configuration.
-
-    Raises:
-        ConfigError: an unknown key or an impossible value.
-        TypeError: `config` is something else.
-    """
+    """Merge the three ways to give a configuration."""
     if config is not None and not isinstance(config, (StoreConfig, Mapping)):
         wanted = "a StoreConfig (StoreConfig.from_file(path) reads a broker.conf) or a dict of RocketMQ's keys"
         raise TypeError(f"config is of type {type(config).__name__}; give {wanted}")
@@ -48,15 +43,6 @@ def batch_topics(
 
     A queue decides for topics that topics.json does not name. RocketMQ goes by topics.json alone, and does not start
     if a queue of another type lies beside it.
-
-    Args:
-        root: of the store.
-        effects: the disk.
-        broker: what config/ holds, if it was read before.
-        queues: the batch queues that have a directory, if they were listed before.
-
-    Raises:
-        StoreAccessError: a directory may not be listed, or a file may not be read.
     """
     # Whoever asks the disk makes queues by the answer: a topic must not get queues of the wrong type.
     broker = broker if broker is not None else read_config(root, effects, strict=True)

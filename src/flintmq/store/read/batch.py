@@ -40,11 +40,7 @@ class LogMaps:
         self._maps: dict[str, mmap.mmap | bytes] = {}
 
     def of(self, lookup: QueueLookup, file: LogFile) -> memoryview:
-        """Return the bytes of a file, in a view of the caller's own; none if it disappeared.
-
-        Raises:
-            StoreAccessError: the file may not be read.
-        """
+        """Return the bytes of a file, in a view of the caller's own; none if it disappeared."""
         found = self._maps.get(file.path)
         if found is None:
             effects = lookup.snapshot.effects
@@ -94,7 +90,6 @@ class QueueBatch(Tabular):
         return f"QueueBatch({self.topic!r}, {self.queue_id}, {self.offset} to {self.next_offset}, {self.bytes} bytes)"
 
     def __iter__(self) -> Iterator[StoredMessage]:
-        """Iterate over the messages, checked against the log."""
         return chain.from_iterable(self._chunks())  # no Python code runs between two messages of a chunk
 
     def _chunks(self) -> Iterator[list[StoredMessage]]:
@@ -182,18 +177,13 @@ class LooseBatch(QueueBatch):
         super().__init__(lookup, name, offset, memoryview(b""), max(at, stop) - offset, size, None)
 
     def __iter__(self) -> Iterator[StoredMessage]:
-        """Iterate over the messages."""
         return iter(self._messages)
 
 
 def read_batch(
     lookup: QueueLookup, name: QueueName, offset: int, count: int, maps: LogMaps | None, report: Report | None = None
 ) -> QueueBatch:
-    """Read up to `count` messages of a queue from an offset on; see StoreView.read.
-
-    Raises:
-        StoreAccessError: a file of the queue, or of the log for what has no units, may not be read.
-    """
+    """Read up to `count` messages of a queue from an offset on; see StoreView.read."""
     bounds = lookup.bounds(name)
     offset, most = max(offset, bounds.min), offset + count
     stop = min(offset + count, bounds.max)

@@ -46,7 +46,6 @@ class Limits:
     """Limits of one answer after its first message.
 
     Attributes:
-        messages: the caller's limit.
         memory, disk: (messages, bytes) if the last record is young enough to be in memory, and if it is not.
         young: number of bytes before the log's end in which a record counts as in memory.
     """
@@ -97,7 +96,6 @@ class LiveReader:
     def get(
         self, topic: str, queue_id: int, offset: int, max_messages: int, tags: str | None, wait_ms: int
     ) -> GetResult:
-        """Read messages from a queue offset on; with `wait_ms`, wait for the first one."""
         found = None if self.fast is None else self.fast.read(topic, queue_id, offset, max_messages, tags, wait_ms)
         return self.get_slowly(topic, queue_id, offset, max_messages, tags, wait_ms) if found is None else found
 
@@ -120,7 +118,6 @@ class LiveReader:
     def answer(
         self, topic: bytes, queue_id: int, offset: int, wait_ms: int, take: Callable[[AnyQueue], Answer]
     ) -> GetResult:
-        """Return the answer of `take` once the offset is in the queue, waiting at its end."""
         limit = time.monotonic() + wait_ms / 1000
         while True:
             seen = self.queues.arrivals

@@ -25,16 +25,13 @@ AT_ONCE = 1024  # units whose records are counted at a time: the granularity of 
 class PieceReader:
     """Collects the records of one answer. Use `take` once, then `pieces`, then `release`.
 
+    Thread: one.
+
     Args:
-        reader: of the store.
-        topic, queue_id, offset: where to begin.
         max_messages, max_bytes: where to stop; the first record is always taken.
 
     Attributes:
         pieces: the records, in queue order, each piece of one log file, which stays mapped until `release`.
-        rows: number of records.
-
-    Thread: one.
     """
 
     def __init__(

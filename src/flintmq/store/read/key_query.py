@@ -48,16 +48,9 @@ class KeyQuery:
     """A search for one key.
 
     Args:
-        snapshot: the log.
-        topic: topic as stored.
-        key: one key: of KEYS, a UNIQ_KEY, or `T#TAGS` for tags.
         begin, end: store times in ms, both included; None for no bound.
-        limit: maximum number of messages.
         report: receives what cannot be read and may have the key: records that the index names, and damage in the part
             of the log that is walked.
-
-    Raises:
-        StoreAccessError: (run) a file may not be read.
     """
 
     def __init__(

@@ -28,13 +28,7 @@ def unknown_topics(lookup: QueueLookup, predicate: Predicate, advice: str = "") 
     An unknown topic has no files, no records and no entry in config/topics.json.
 
     Args:
-        lookup: the store's queues.
-        predicate: names topics.
         advice: end of the error: how the rest is read. Left out where no named topic is known: there is no rest.
-
-    Raises:
-        StoreAccessError: a file may not be read.
-        UsageError: a topic that is not ASCII, where names of files are not UTF-8.
     """
     snapshot = lookup.snapshot
     missing = [name for name in sorted(predicate.named_topics or ()) if not _has_directory(snapshot, name)]

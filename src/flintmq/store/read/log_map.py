@@ -42,16 +42,6 @@ class QueueRun(NamedTuple):
 class LogMap:
     """The queues of the records in [begin, end) of a log, extended at its end.
 
-    Args:
-        begin: log offset of a record's first byte (or of a file's).
-        rules: the rules of dispatch; light queues are always included.
-
-    Attributes:
-        report: the damage that was skipped.
-
-    Raises:
-        StoreAccessError: (extend, find) a file may not be read.
-
     Thread: any that holds the owner's lock.
     """
 
@@ -124,7 +114,6 @@ class LogMap:
             found.extend((segment, low, high))
 
     def names(self) -> Iterable[QueueName]:
-        """Return the queues with records in the map."""
         return self._queues.keys()
 
     def bounds(self, name: QueueName) -> tuple[int, int] | None:
@@ -154,14 +143,7 @@ class LogMap:
 
 
 def find_between(log: LogFiles, name: QueueName, offset: int, begin: int, end: int) -> StoredMessage | None:
-    """Find the newest record in [begin, end) of a log at an offset of a queue, or None.
-
-    Args:
-        begin: log offset of a record's first byte.
-
-    Raises:
-        StoreAccessError: a file may not be read.
-    """
+    """Find the newest record in [begin, end) of a log at an offset of a queue, or None."""
     newest = None
     for message in _of_queue(log, name, begin, end, offset, offset + 1):
         newest = message if is_at_queue_offset(message, name, offset) else newest
@@ -172,9 +154,6 @@ def find_from(log: LogFiles, name: QueueName, low: int, stop: int, begin: int, e
     """Find the record with the least queue offset in [low, stop) of a queue, or None.
 
     Records in [begin, end) of the log are searched; of several at one offset the newest counts.
-
-    Raises:
-        StoreAccessError: a file may not be read.
     """
     least, found = stop, None
     for message in _of_queue(log, name, begin, end, low, stop):

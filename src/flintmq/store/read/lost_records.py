@@ -28,12 +28,6 @@ def in_its_file(log: LogFiles, damage: Damage) -> Damage:
 class LostRecords:
     """The damaged and missing ranges of a log, searched for in the files that are asked about.
 
-    Args:
-        snapshot: the log.
-
-    Raises:
-        StoreAccessError: (at) a file may not be read.
-
     Thread: any.
     """
 

@@ -47,10 +47,7 @@ class Undelivered:
     """Messages of one kind.
 
     Attributes:
-        kind: a stable word.
-        messages: how many; 0 if that is not known.
         exact: False: at most so many.
-        text: one line for people.
     """
 
     kind: str
@@ -63,11 +60,7 @@ def undelivered(lookup: QueueLookup, clean: bool | None = None) -> list[Undelive
     """Return what waits in a store, by kind; an empty list if nothing does.
 
     Args:
-        lookup: the store.
         clean: whether it stopped cleanly, before it was opened; None: as it is now.
-
-    Raises:
-        StoreAccessError: a directory or file may not be read.
     """
     snapshot = lookup.snapshot
     names = _by_kind(lookup.names(), len(snapshot.config.delay_ms))

@@ -8,11 +8,7 @@ log = logging.getLogger("flintmq.recovery")
 
 
 class Decisions:
-    """The lines of one recovery.
-
-    Attributes:
-        lines: in order.
-    """
+    """The lines of one recovery."""
 
     def __init__(self, root: str) -> None:
         self.root = root

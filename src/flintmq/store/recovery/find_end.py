@@ -34,7 +34,6 @@ class FoundEnd(NamedTuple):
     Attributes:
         offset: log offset after the last record that counts.
         last_time: its store time in ms; 0 without records.
-        verdict: what is there.
     """
 
     offset: int
@@ -46,12 +45,6 @@ class EndSearch:
     """Finds the end of a log for a writer, comparing all checksums from the durable mark on.
 
     Args:
-        root: of the store.
-        files: of its log.
-        facts: of its last stop.
-        checkpoint: its numbers.
-        effects: the disk.
-        decisions: receives a line about the end.
         followed: the log is a copy of a master's.
 
     Attributes:
@@ -82,11 +75,6 @@ class EndSearch:
         Args:
             reread: after an unclean stop read from the disk what the page cache may show wrongly, which opens files
                 for writing.
-            accept_lost: log files that are missing at the end are no error.
-
-        Raises:
-            LostLogError: log files are missing at the end, or all of them.
-            CorruptStoreError: damage below the durable mark, or between records.
         """
         try:
             refuse_without_log(self.root, self.files, self.facts)
@@ -140,11 +128,7 @@ class EndSearch:
         return FoundEnd(end, self._time_before(end), Verdict.END)
 
     def _accept(self, error: LostLogError, accept: bool) -> None:
-        """Continue without the lost part, if the user accepted it.
-
-        Raises:
-            LostLogError: the user did not.
-        """
+        """Continue without the lost part, if the user accepted it."""
         if not accept:
             raise error
         if not self.lost:
@@ -206,11 +190,7 @@ def without_empty_last(files: LogFiles) -> LogFiles:
 
 
 def check_files(files: LogFiles, file_size: int) -> None:
-    """Check that all files have the same size, and none is missing or too many.
-
-    Raises:
-        CorruptStoreError: otherwise; nothing was changed.
-    """
+    """Check that all files have the same size, and none is missing or too many."""
     before: LogFile | None = None
     if files.odd:
         raise CorruptStoreError(files.odd[0].path, 0, NO_FILE, "put the log file itself there")

@@ -32,11 +32,7 @@ def queue_with_units(root: str, effects: Effects) -> str:
 
 
 def refuse_without_log(root: str, log: LogFiles, facts: StopFacts) -> None:
-    """Check that a store without log files never held a message.
-
-    Raises:
-        LostLogError: the mark, the checkpoint or a queue is evidence of messages.
-    """
+    """Check that a store without log files never held a message."""
     if log.files:
         return
     evidence = evidence_beyond(facts, 0, 0)
@@ -52,10 +48,6 @@ def new_log_directories(root: str, config: StoreConfig, effects: Effects) -> lis
 
     RocketMQ makes any that is missing. Here only a store that never held a message gets them: beside messages the disk
     is not mounted, or the key is wrong, and an empty directory in its place would pass for the log.
-
-    Raises:
-        NotAStoreError: one is missing beside messages, or one that is only read is.
-        StoreAccessError: a directory may not be listed, or a small file may not be read.
     """
     places = directories.log_directories(root, config, effects, absent=True)
     missing = [place.path for place in places if place.writable and not effects.is_dir(place.path)]

@@ -24,19 +24,14 @@ def truncate_log(
 ) -> None:
     """Copy the records after the end, remove later files, zero the rest of the last one.
 
+    Durability: on return.
+
     Args:
-        root: of the store.
-        files: of the log.
-        end: log offset at which it ends.
-        effects: the disk.
-        decisions: receives a line for each action.
         comes_again: what follows is the beginning of a transfer, which a master sends again; nothing is copied, and
             `unused_files` stay.
 
     Raises:
         OSError: the disk refused; the next start does it again.
-
-    Durability: on return.
     """
     assert end >= files.min_offset  # otherwise even the first file would go, and offsets would begin at 0 again
     if not comes_again:
@@ -57,11 +52,7 @@ def truncate_log(
 
 
 def unused_files(files: LogFiles, end: int, effects: Effects) -> list[LogFile]:
-    """Return the whole files after the end that hold nothing, up to the first that is another.
-
-    Raises:
-        OSError: one cannot be read.
-    """
+    """Return the whole files after the end that hold nothing, up to the first that is another."""
     found: list[LogFile] = []
     for file in files.files:
         if file.start > end:

@@ -31,14 +31,10 @@ _LIGHT = "%LMQ%"
 class ConsumerOffsets:
     """The table of consumer offsets.
 
-    Args:
-        file: consumerOffset.json, or lmqConsumerOffset.json with enableLmq.
-        groups: subscriptionGroup.json.
+    Thread: any.
 
     Attributes:
         followed: another broker keeps the offsets; commits are refused.
-
-    Thread: any.
     """
 
     def __init__(self, file: ConfigFile, groups: ConfigFile) -> None:
@@ -46,7 +42,6 @@ class ConsumerOffsets:
         self.followed = False
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
-        """Return the next queue offset of a group in a queue; None if it has none."""
         key = f"{topic}@{group}"
         with self.file.lock:
             if group.startswith(_LIGHT):
@@ -57,12 +52,6 @@ class ConsumerOffsets:
             return config_json.integer(queues.get(queue_id, queues.get(str(queue_id))))
 
     def commit(self, group: str, topic: str, queue_id: int, offset: int) -> None:
-        """Set the next queue offset of a group in a queue.
-
-        Raises:
-            UsageError: a name that is empty or contains an @, or a number below 0 or beyond 31 (queue) and 63 bits; or
-                another broker keeps the offsets.
-        """
         if self.followed:
             raise UsageError(f"group {group[:100]!a}: this store follows a broker; commit offsets there")
         check_names(group, topic)
@@ -104,15 +93,13 @@ def bring_back(
 ) -> None:
     """Lower offsets beyond the end of their queue: else new messages would count as consumed.
 
+    Durability: on return.
+
     Args:
-        root: of the store, before its engine keeps offsets.
         ends: (topic, queue id) -> queue offset after the last message.
-        config, effects, peer: of the store.
 
     Raises:
         OSError: the disk refused; the next start repeats it.
-
-    Durability: on return.
     """
     name = config_reader.LMQ_OFFSETS if config.enable_lmq else config_reader.OFFSETS
     file = ConfigFile(root, name, (OFFSETS,), effects, peer)
@@ -142,11 +129,7 @@ def bring_back(
 
 
 def check_names(group: str, topic: str) -> None:
-    """Refuse names that the table cannot hold.
-
-    Raises:
-        UsageError: one is empty, contains an @, or is no Unicode.
-    """
+    """Refuse names that the table cannot hold."""
     for what, name in (("group", group), ("topic", topic)):
         if not name or "@" in name or has_lone_surrogate(name):
             raise UsageError(f"{name[:100]!a} cannot be a {what}'s name; it is Unicode, not empty, without an @")

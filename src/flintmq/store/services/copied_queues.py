@@ -17,9 +17,6 @@ from flintmq.store.services.dispatch_service import DispatchService
 class CopiedQueues:
     """The queues of one copy.
 
-    Args:
-        queues, dispatch: of the store.
-
     Thread: any.
     """
 
@@ -44,12 +41,7 @@ class CopiedQueues:
         return self._queues.places()
 
     def of_other_kind(self, known: Container[bytes], batch: Container[bytes]) -> set[bytes]:
-        """Return the topics with a queue of the kind that they are not, among those that are known.
-
-        Args:
-            known: the topics whose type is known.
-            batch: those of type BatchCQ.
-        """
+        """Return the topics with a queue of the kind that they are not, among those that are known."""
         plain = {topic for (topic, _), queue in list(self._queues.plain.items()) if queue is not None}
         other = {topic for (topic, _), queue in list(self._queues.batch.items()) if queue is not None}
         return {topic for topic in plain if topic in batch} | {t for t in other if t in known and t not in batch}

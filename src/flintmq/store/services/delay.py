@@ -42,14 +42,10 @@ Lookup = Callable[[Unit, bytes, int, int], StoredMessage | None]  # unit, topic,
 class DelayService:
     """Delivers due messages.
 
-    Args:
-        queues: of the store.
-        lookup: reads the record of a unit.
-        put: appends to the log without waiting for the disk.
-        file: delayOffset.json.
-        config, effects: of the store.
-
     Thread: see each method.
+
+    Args:
+        put: appends to the log without waiting for the disk.
     """
 
     def __init__(

@@ -27,11 +27,10 @@ log = logging.getLogger("flintmq.retention")
 class Expiry:
     """Expires the derived files of one store.
 
-    Args:
-        root, config, effects: of the store.
-        queues: its queues; none if another process dispatches.
-
     Thread: one at a time, in parallel with the dispatcher.
+
+    Args:
+        queues: its queues; none if another process dispatches.
     """
 
     def __init__(self, root: str, config: StoreConfig, queues: ConsumeQueues, effects: Effects) -> None:
@@ -39,9 +38,6 @@ class Expiry:
 
     def follow(self, log_begin: int) -> None:
         """Raise the minimum offsets, and delete files with only records before `log_begin`.
-
-        Raises:
-            OSError: a file could not be deleted.
 
         Durability: none; a file that returns after a power cut is deleted by the next call.
         """
@@ -105,11 +101,7 @@ def expired_index(files: Sequence[reader.IndexFileReader], log_begin: int) -> It
 
 
 def remove(path: str, rule: str, effects: Effects) -> None:
-    """Remove a file and log the rule and the file's date.
-
-    Raises:
-        OSError: it could not be deleted.
-    """
+    """Remove a file and log the rule and the file's date."""
     written = effects.modified_ms(path)
     if written is not None:
         effects.unlink(path)

@@ -40,11 +40,7 @@ class ConfigTables:
 
     @classmethod
     def of(cls, root: str, config: StoreConfig, effects: Effects, peer: str) -> ConfigTables:
-        """Read the files of the store at `root`; log which of them cannot be used.
-
-        Raises:
-            StoreAccessError: one is there and cannot be read.
-        """
+        """Read the files of the store at `root`; log which of them cannot be used."""
 
         def file(name: str, *tables: str) -> ConfigFile:
             made = ConfigFile(root, name, tables, effects, peer)
@@ -79,20 +75,13 @@ class KnownTopics:
 class Housekeeping:
     """Services of one open store that no put waits for.
 
+    Thread: any.
+
     Args:
-        config, effects: of the store.
-        tables: the files to keep.
-        known: the topics that have records, and those of type BatchCQ.
         flush: makes the log durable up to now and returns False if it cannot.
-        delay: delivers delayed messages.
-        retention: deletes old files.
-        mapping: makes zone maps; None for none.
 
     Attributes:
-        topics, offsets: the tables.
         followed: another broker's tables are kept here; nothing of this store is added to them.
-
-    Thread: any.
     """
 
     def __init__(
@@ -143,14 +132,10 @@ class Housekeeping:
     def save_now(self, what: str = "offsets are") -> None:
         """Write all changes to disk.
 
-        Args:
-            what: begins the text of an error.
+        Thread: any. Durability: on return.
 
         Raises:
             StoreError: the log could not be flushed, so tables that refer to it must not be written.
-            OSError: the disk refused; the next call tries again.
-
-        Thread: any. Durability: on return.
         """
         with self._saving:
             changed = self._has_changes()
@@ -174,17 +159,10 @@ class Housekeeping:
         Topics of the log are not added any more, and `create` and commits of offsets are refused. Call it with no table
         to begin before the first ones are here.
 
-        Args:
-            tables: name of a file of config/ to its content.
-
-        Returns:
-            Names of the files that changed.
+        Thread: any. Durability: on return.
 
         Raises:
-            StoreAccessError: a file that was not kept before is there and cannot be read.
             OSError: the disk refused; each file is the old one or the new one, and the next call goes on.
-
-        Thread: any. Durability: on return.
         """
         with self._saving:
             self.followed = self.offsets.followed = True
@@ -228,7 +206,6 @@ class Housekeeping:
         return self.topics.queue_count(topic) is not None or any(name == raw for name, _ in self.known.queues())
 
     def start(self) -> None:
-        """Start the threads."""
         self._upkeep.start()
         self._cleaning.start()
 

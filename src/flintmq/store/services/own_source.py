@@ -11,15 +11,11 @@ from flintmq.store.listening import LogPart
 class OwnLog:
     """The log that this process writes.
 
+    Thread: any.
+
     Args:
-        files: of the log.
         readable: returns the log offset below which the files have all bytes, and no crash of this process takes one.
         durable_only: nothing is sent before it is on disk.
-
-    Attributes:
-        file_size: bytes of a log file.
-
-    Thread: any.
     """
 
     def __init__(self, files: MappedFileQueue, readable: Callable[[], int], *, durable_only: bool) -> None:

@@ -17,9 +17,6 @@ from flintmq.store.append.disk_failure import DiskFailure
 class Ownership:
     """The right of this process to write one store.
 
-    Args:
-        lock, files, failure: of the store.
-
     Thread: any, once the listeners are registered.
     """
 

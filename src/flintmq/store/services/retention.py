@@ -42,7 +42,6 @@ class Hanging:
 
     Attributes:
         file: the file; unmapped once nobody holds it.
-        rule: the rule by which it is deleted.
         since: seconds of the monotonic clock at its removal.
     """
 
@@ -84,18 +83,13 @@ class Doubt:
 class Retention:
     """Deletes the old files of one store.
 
+    Thread: `clean_once` any, one at a time.
+
     Args:
-        commit_log: refuses puts while a disk is too full.
         dispatched: returns the log offset below which all queue units are on disk.
-        paths: directories of the log.
-        root: of the store, for the disk that queues are on.
-        follow: truncates queues and index to a new beginning of the log.
-        config, effects: of the store.
 
     Attributes:
         full: whether puts are refused because a disk is too full.
-
-    Thread: `clean_once` any, one at a time.
     """
 
     def __init__(
@@ -120,7 +114,6 @@ class Retention:
 
     @property
     def full(self) -> bool:
-        """True if a disk is so full that puts are refused."""
         return self._full_log or self._full_queues
 
     def clean_once(self) -> bool:

@@ -22,7 +22,6 @@ class RetentionVerdict:
     Attributes:
         reason: why files may be deleted; empty: none may.
         forced: the rule that ignores their age; empty: only old ones may.
-        needs_space: whether the disk needs space.
     """
 
     reason: str
@@ -50,7 +49,6 @@ class RetentionRules:
 
     @staticmethod
     def of(config: StoreConfig) -> RetentionRules:
-        """Read the rules from a configuration."""
         forcibly = min(max(config.disk_space_clean_forcibly_ratio, 30), 85)
         return RetentionRules(
             config.file_reserved_time,
@@ -107,8 +105,6 @@ def may_go(files: int, first_end: int, safe: int) -> bool:
     """Return whether the first file is not the last, is on disk and is dispatched.
 
     Args:
-        files: number of files of the log.
-        first_end: log offset after the first one.
         safe: log offset up to which everything is on disk and dispatched.
     """
     return files > 1 and first_end <= safe

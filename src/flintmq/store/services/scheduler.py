@@ -24,7 +24,6 @@ class Job:
     Attributes:
         step: the function; it returns True if there is more to do at once. An error is logged, and the step is called
             again later.
-        interval: seconds between two calls.
         due: seconds of the monotonic clock of the next call.
     """
 
@@ -38,7 +37,6 @@ class Upkeep:
 
     Args:
         name: of the thread.
-        effects: the clock.
     """
 
     def __init__(self, name: str, effects: Effects, root: str) -> None:
@@ -76,7 +74,6 @@ class Upkeep:
         return max(0.0, min(job.due for job in self._jobs) - self.effects.monotonic())
 
     def start(self) -> None:
-        """Start the thread."""
         self._service.start()
 
     def halt(self) -> None:

@@ -33,11 +33,6 @@ _ONE_QUEUE = ("%RETRY%", "%DLQ%", "RMQ_SYS_", "rmq_sys_")
 class Topics:
     """The table of topics.
 
-    Args:
-        file: topics.json.
-        queues: number of queues of a topic that a put creates (defaultTopicQueueNums).
-        levels: number of delay levels, the queues of the schedule topic.
-
     Thread: any.
     """
 
@@ -51,7 +46,6 @@ class Topics:
             return config_json.integer(found.get("writeQueueNums")) if isinstance(found, dict) else None
 
     def names(self) -> set[str]:
-        """Return the names of all configured topics."""
         with self.file.lock:
             return set(map(str, self.file.table(TABLE)))
 
@@ -61,11 +55,7 @@ class Topics:
             return config_reader.batch_topics_of(self.file.value)
 
     def create(self, topic: str, queues: int, *, batch: bool = False) -> None:
-        """Create a topic (of type BatchCQ with `batch`), or change its number of queues.
-
-        Raises:
-            UsageError: an illegal topic name, or a number of queues below 1 or above 1024.
-        """
+        """Create a topic (of type BatchCQ with `batch`), or change its number of queues."""
         refuse_other_encoding(topic)
         if topic_status(topic, java_encode(topic)) is not None or topic.startswith(_LIGHT):
             raise UsageError(f"{topic[:100]!a} cannot be a topic's name; use at most 127 bytes without a slash")
@@ -75,12 +65,7 @@ class Topics:
             self._set(topic, queues, batch=batch)
 
     def learn(self, places: Iterable[tuple[bytes, int]], batch: Container[str]) -> None:
-        """Add the new topics, and new queues of topics, among these (topic, queue id).
-
-        Args:
-            places: every queue that has a record.
-            batch: topics whose queues are of type BatchCQ.
-        """
+        """Add the new topics, and new queues of topics, among these (topic, queue id)."""
         wanted: dict[bytes, int] = {}
         for raw, queue_id in places:
             wanted[raw] = max(wanted.get(raw, 0), queue_id + 1 if queue_id < MOST_QUEUES else 0)

@@ -22,13 +22,10 @@ INTERVAL_MS = 10_000  # between two files: 1 GiB takes half a second of one proc
 class ZoneMapping:
     """Makes the maps of one store, a file a step.
 
-    Args:
-        listed: returns the files of the log.
+    Thread: one at a time.
 
     Attributes:
         stopping: asked from time to time; True ends a step early.
-
-    Thread: one at a time.
     """
 
     def __init__(self, listed: Callable[[], LogFiles]) -> None:
@@ -40,13 +37,10 @@ class ZoneMapping:
     def map_once(self) -> bool:
         """Read a full file that was not read yet, and keep its map.
 
+        Thread: any, one at a time. Durability: none; a map that is lost is made again.
+
         Returns:
             False: the next file can wait.
-
-        Raises:
-            StoreAccessError: the file may not be read.
-
-        Thread: any, one at a time. Durability: none; a map that is lost is made again.
         """
         log = self.listed()
         file = next((file for file in log.files[:-1] if file.start >= self._least), None)
