@@ -32,7 +32,6 @@ class AllocateRequest:
     """A request for a file.
 
     Attributes:
-        start: its log offset.
         window: bytes of it to allocate at once; None for the window of a file in use.
         done: opened once `file` or `error` is set.
     """
@@ -47,20 +46,15 @@ class AllocateRequest:
 class AllocationService:
     """Makes the files of one log in advance.
 
+    Thread: `file_at` and `used` under the put lock; the steps one at a time; the rest any.
+
     Args:
-        make: makes the file that begins at a log offset, with this many bytes allocated.
-        file_size: bytes of each.
-        effects: the disk and the clock.
         warm: prepares each new file; None: warmMapedFileEnable is off.
         ahead: follows the writer; None: pages are not prepared.
         pool: takes the records of new files first; None: transientStorePoolEnable is off.
-        wait_s: how long `file_at` waits.
-        place: names the log in log lines.
 
     Attributes:
         leaves_spares: keep files that were made and never used when it stops.
-
-    Thread: `file_at` and `used` under the put lock; the steps one at a time; the rest any.
     """
 
     def __init__(

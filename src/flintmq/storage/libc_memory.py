@@ -72,26 +72,12 @@ def zeros_of(*wanted: tuple[Kind, int]) -> list[memoryview]:
 
 
 def advise(memory: mmap.mmap, position: int, count: int, advice: int) -> None:
-    """Call madvise. MADV_POPULATE_WRITE makes pages present and writable and changes no byte.
-
-    Args:
-        memory: a map.
-        position: a multiple of the page size.
-        count: bytes.
-        advice: one of this module's MADV_ numbers.
-
-    Raises:
-        OSError: refused, or unknown to this kernel (EINVAL).
-    """
+    """Call madvise. MADV_POPULATE_WRITE makes pages present and writable and changes no byte."""
     _call("madvise", memory, position, count, advice)
 
 
 def lock(memory: mmap.mmap, *, on_fault: bool = False) -> None:
-    """Lock a map in memory; with `on_fault` each page from its first touch on.
-
-    Raises:
-        OSError: over the limit of locked memory (ENOMEM), or not permitted.
-    """
+    """Lock a map in memory; with `on_fault` each page from its first touch on."""
     if on_fault:
         _call("mlock2", memory, 0, len(memory), MLOCK_ONFAULT)
     else:
@@ -99,7 +85,6 @@ def lock(memory: mmap.mmap, *, on_fault: bool = False) -> None:
 
 
 def unlock(memory: mmap.mmap) -> None:
-    """Unlock a map from memory."""
     _call("munlock", memory, 0, len(memory))
 
 
@@ -146,10 +131,6 @@ def map_file(fd: int, size: int) -> mmap.mmap:
 
     Before Python 3.13 its mmap keeps a copy of the descriptor as long as the map, so a process could hold only as many
     files of a log as it may have descriptors. On Linux the file is then mapped over memory that an mmap owns.
-
-    Raises:
-        ValueError: the file is shorter, or size is 0.
-        OSError: it cannot be mapped.
     """
     if size <= 0:
         raise ValueError(f"a map of {size} bytes")
@@ -169,11 +150,7 @@ def map_file(fd: int, size: int) -> mmap.mmap:
 
 
 def map_twice(size: int) -> mmap.mmap:
-    """Map new zeroed memory of `size` bytes twice, one after the other.
-
-    Raises:
-        OSError: not known to this system, or no memory.
-    """
+    """Map new zeroed memory of `size` bytes twice, one after the other."""
     if not hasattr(os, "memfd_create") or size % mmap.PAGESIZE:
         raise OSError(errno.ENOSYS, os.strerror(errno.ENOSYS))
     memory = mmap.mmap(-1, 2 * size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
@@ -197,9 +174,6 @@ def start_sync(fd: int, position: int, count: int) -> None:
     """Start writing a range of a file to disk (sync_file_range).
 
     Promises nothing; the caller syncs the file later.
-
-    Raises:
-        OSError: refused, or not known to this system.
     """
     function = getattr(_libc(), "sync_file_range", None)
     if function is None:
@@ -213,9 +187,6 @@ def sync_file_system(fd: int) -> None:
     """Write all that changed in the file system of an open file to disk (syncfs).
 
     Old kernels report no error of a file here; the caller syncs its files later.
-
-    Raises:
-        OSError: refused, or not known to this system.
     """
     function = getattr(_libc(), "syncfs", None)
     if function is None:

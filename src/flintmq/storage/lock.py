@@ -65,12 +65,10 @@ def is_live(root: str) -> bool:
 class StoreLock:
     """The lock of one store, held until `release`. Take it before anything of the store is read.
 
-    Raises:
-        StoreLockedError: another process, or another store object of this one, holds it.
-        StoreAccessError: its file cannot be made or locked, or is a symbolic link.
-        OSError: the disk takes no byte; nothing is held then.
-
     Thread: any. A child made by fork does not hold it: `held` is False there.
+
+    Raises:
+        OSError: the disk takes no byte; nothing is held then.
     """
 
     def __init__(self, root: str) -> None:
@@ -161,7 +159,6 @@ class StoreLock:
                 self._close()
 
     def _close(self) -> None:
-        """Close the descriptors."""
         for fd in (self.fd, self._folder):
             if fd >= 0:
                 os.close(fd)

@@ -58,17 +58,10 @@ class MappedFile(AppendTarget):
     ) -> MappedFile:
         """Create a file of zeros, durable by size and name, with its first window allocated.
 
-        Args:
-            path, start, size: of the file.
-            effects: the disk.
-            window: bytes to allocate now; 0 for a file made in advance, which is allocated when it is used.
-            there: it exists, has this size, and holds zeros only.
-
-        Raises:
-            FileExistsError: there is one by this name.
-            OSError: no space, no permission; no file remains.
-
         Durability: the file exists after power loss.
+
+        Args:
+            window: bytes to allocate now; 0 for a file made in advance, which is allocated when it is used.
         """
         first = min(WINDOW if window is None else window, size)
         fd = effects.open_write(path) if there else effects.create(path, size)
@@ -89,11 +82,7 @@ class MappedFile(AppendTarget):
 
     @staticmethod
     def open(path: str, start: int, size: int, wrote: int, effects: Effects = REAL) -> MappedFile:
-        """Open an existing file whose first `wrote` bytes are known to be on disk.
-
-        Raises:
-            OSError: it cannot be opened.
-        """
+        """Open an existing file whose first `wrote` bytes are known to be on disk."""
         assert 0 <= wrote <= size
         fd = effects.open_write(path)
         try:
@@ -134,15 +123,10 @@ class MappedFile(AppendTarget):
         return self.start + self.size
 
     def on_reserve(self, listener: Callable[[MappedFile, int], None]) -> None:
-        """Register the listener that gets the file and a position at each `reserve`."""
         self.asked = listener
 
     def allocate_all(self) -> None:
-        """Allocate the whole file, so that every byte may be stored to.
-
-        Raises:
-            OSError: no space.
-        """
+        """Allocate the whole file, so that every byte may be stored to."""
         while self.allocated < self.size:
             self.allocate(self.allocated + 1)
         self.reserved = self.allocated
@@ -169,11 +153,7 @@ class MappedFile(AppendTarget):
             self.asked(self, position)
 
     def allocate(self, position: int) -> None:
-        """Allocate the next window if `position` is inside it and it is not allocated yet.
-
-        Raises:
-            OSError: no space.
-        """
+        """Allocate the next window if `position` is inside it and it is not allocated yet."""
         # Also the thread that goes ahead of the writer allocates: two at once would each count the same window.
         with self._grow:
             if self.allocated < min(position, self.size):
@@ -215,9 +195,6 @@ class MappedFile(AppendTarget):
 
         The files before it have everything. A file that is full then leaves the ring.
 
-        Raises:
-            OSError: the disk refused, now or earlier.
-
         Thread: any. Durability: the kernel has it on return.
         """
         pool = self.pool
@@ -255,9 +232,6 @@ class MappedFile(AppendTarget):
     def leave_ring(self) -> None:
         """Commit everything and leave the ring, which is too small for the next append.
 
-        Raises:
-            OSError: the disk refused, now or earlier.
-
         Thread: the one that holds the put lock.
         """
         pool = self.pool
@@ -276,15 +250,14 @@ class MappedFile(AppendTarget):
     def flush(self, target: int, sync: Callable[[int], None] | None = None) -> None:
         """Sync everything below the file position `target`; later bytes may become durable too.
 
+        Thread: one at a time. Durability: on return.
+
         Args:
-            target: file position.
             sync: syncs a descriptor and notes a failure; None: nobody notes it.
 
         Raises:
             OSError: the disk refused. The caller must not try again: after a failed fsync the kernel may have dropped
                 the pages, and a second fsync would succeed without them.
-
-        Thread: one at a time. Durability: on return.
         """
         if target > self.flushed:
             assert target <= self.committed, "the file does not have yet what would be called durable"

@@ -24,22 +24,19 @@ log = logging.getLogger("flintmq.files")
 class MappedFileQueue(LogWatermark):
     """Contiguous files of one size.
 
+    Thread: `find` any; files are added by the thread that holds the put lock.
+
     Args:
         directories: directories for new files; a file that begins at offset o goes to number (o / file_size) mod their
             count of the sorted directories, as upstream does.
-        file_size: bytes of each.
-        effects: the disk.
         random: no read-ahead in the maps, and small writes at each sync (Effects.advise_random).
 
     Attributes:
         files: open files, oldest first. The tuple is replaced, never changed, so readers may keep using the one they
             have.
-        flushed_where: log offset below which all bytes are on disk.
         sync_error: errno of a sync by `flush` that failed; 0: none did.
         allocation: makes files in advance; None: they are made when they are needed.
         pool: takes the records of new files first; None: there is no transient pool.
-
-    Thread: `find` any; files are added by the thread that holds the put lock.
     """
 
     def __init__(
@@ -56,13 +53,7 @@ class MappedFileQueue(LogWatermark):
 
     @staticmethod
     def of(directories: list[str], config: StoreConfig, effects: Effects = REAL) -> MappedFileQueue:
-        """Build the queue of a commit log with the services that the configuration asks for.
-
-        Args:
-            directories: for new files.
-            config: RocketMQ's keys.
-            effects: the disk.
-        """
+        """Build the queue of a commit log with the services that the configuration asks for."""
         size, sync = config.mapped_file_size_commit_log, config.flush_disk_type == "SYNC_FLUSH"
         queue = MappedFileQueue(directories, size, effects, random=sync or not config.data_read_ahead_enable)
         if config.transient_store_pool_enable and config.broker_role != "SLAVE":
@@ -87,12 +78,7 @@ class MappedFileQueue(LogWatermark):
         """Open existing files: bytes below log offset `end` are on disk, those after it are zeros.
 
         Args:
-            paths: (path, start) of each, contiguous.
-            end: log offset.
             unused: (path, start) of the empty files that follow, which are taken where new ones are needed.
-
-        Raises:
-            OSError: one cannot be opened.
         """
         assert not self.files, "a queue is loaded once"
         for path, start in paths:
@@ -115,7 +101,6 @@ class MappedFileQueue(LogWatermark):
 
     @property
     def last(self) -> MappedFile | None:
-        """The newest file; None if there is none."""
         return self.files[-1] if self.files else None
 
     def append_file(self, start: int) -> MappedFile:
@@ -206,7 +191,6 @@ class MappedFileQueue(LogWatermark):
         return begin // self.file_size < end // self.file_size
 
     def find(self, offset: int) -> MappedFile | None:
-        """Return the file that holds a log offset, or None."""
         files = self.files
         number = bisect_right(files, offset, key=lambda f: f.start) - 1
         return files[number] if number >= 0 and offset < files[number].start + self.file_size else None
@@ -260,11 +244,7 @@ class MappedFileQueue(LogWatermark):
             self.flushed_where = min(target, file.start + self.file_size)
 
     def _sync(self, fd: int) -> None:
-        """Sync a file of the log, and note a refusal of the disk before other code can run.
-
-        Raises:
-            OSError: the disk refused.
-        """
+        """Sync a file of the log, and note a refusal of the disk before other code can run."""
         if type(self.effects) is Effects:
             if error := self.sync(fd):
                 raise OSError(error, os.strerror(error))
@@ -279,9 +259,6 @@ class MappedFileQueue(LogWatermark):
     def commit(self, target: int) -> None:
         """Write everything put below log offset `target` from the ring to the files.
 
-        Raises:
-            OSError: the disk refused, now or earlier.
-
         Thread: any. Durability: the kernel has it on return.
         """
         files = self._in_ring()
@@ -295,11 +272,7 @@ class MappedFileQueue(LogWatermark):
             file.commit_piece()
 
     def follow(self, micros: int) -> None:
-        """Write whole pieces of the ring while they come, for so long at most.
-
-        Raises:
-            OSError: the disk refused, now or earlier.
-        """
+        """Write whole pieces of the ring while they come, for so long at most."""
         for file in self._in_ring()[:1]:
             file.follow(micros)
 
@@ -313,7 +286,6 @@ class MappedFileQueue(LogWatermark):
         return found
 
     def start(self) -> None:
-        """Start making files in advance."""
         if self.allocation is not None:
             self.allocation.start()
 

@@ -12,8 +12,6 @@ class ServiceThread:
     """Runs a loop in a thread of its own until it is stopped.
 
     Args:
-        name: of the thread.
-        run: the loop; it ends soon after `stopping` is set.
         wake: wakes the loop where it waits; None: it waits in `pause`.
 
     Attributes:
@@ -38,7 +36,6 @@ class ServiceThread:
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:
-        """Start the thread."""
         assert self._thread is None, f"{self.name} would run twice, and each step is for one thread at a time"
         self._thread = threading.Thread(target=self._run, name=self.name, daemon=True)
         self._thread.start()

@@ -19,17 +19,7 @@ from flintmq.storage.tree import walk_tree
 
 @contextmanager
 def staging_for(into: str, what: str) -> Iterator[str]:
-    """Make an empty directory beside `into` for this process alone, removed after the block.
-
-    Args:
-        into: the target.
-        what: a word for the work, for the directory's name and for errors.
-
-    Raises:
-        UsageError: another process does the same work now.
-        StoreAccessError: it cannot be made.
-        OSError: of the block; that of a full disk names the target.
-    """
+    """Make an empty directory beside `into` for this process alone, removed after the block."""
     folder = _staging(into, what)
     try:
         os.makedirs(folder, exist_ok=True)
@@ -55,11 +45,7 @@ def staging_for(into: str, what: str) -> Iterator[str]:
 
 
 def sweep(into: str, what: str) -> None:
-    """Remove what a run that died right after its rename left beside `into`.
-
-    Raises:
-        As staging_for.
-    """
+    """Remove what a run that died right after its rename left beside `into`."""
     if os.path.isdir(_staging(into, what)):
         with staging_for(into, what):
             pass
@@ -72,10 +58,6 @@ def _staging(into: str, what: str) -> str:
 
 def bring_in(staging: str, into: str) -> None:
     """Rename `staging`/store to its target; the files in it are durable already.
-
-    Raises:
-        UsageError: the target is there by now and not empty.
-        OSError: the disk fails.
 
     Durability: on return.
     """

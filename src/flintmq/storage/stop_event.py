@@ -28,7 +28,6 @@ class StopEvent(threading.Event):
         self._waiting: list[_thread.LockType] = []  # taken; who takes one off the list releases it
 
     def is_set(self) -> bool:
-        """Return whether it is set."""
         return self._is_stopped
 
     def set(self) -> None:

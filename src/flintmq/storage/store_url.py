@@ -29,7 +29,6 @@ class StorageKind(NamedTuple):
 
     Attributes:
         bucket: pattern of the part between `://` and the key.
-        example: how a URL is written.
     """
 
     bucket: str
@@ -98,9 +97,6 @@ def store_path(path: str | os.PathLike[str]) -> str:
     A `file:` URL becomes its path; a URL of object storage has the form `SCHEME://BUCKET/KEY`.
     The scheme `s3a:` is the same as `s3:`, and `abfss:` as `abfs:`. The bucket is
     `CONTAINER@ACCOUNT.dfs.core.windows.net` on Azure, and `HOST:PORT` of the name node on HDFS.
-
-    Raises:
-        UsageError: a URL of another kind, or one without a bucket; or as path_text.
     """
     text = path_text(path)
     scheme = _SCHEME.match(text)
@@ -134,12 +130,7 @@ def effects_for(path: str | os.PathLike[str], options: S3Options | None = None) 
     """Return the Effects that read a store: the real disk, or object storage.
 
     Args:
-        path: of the store.
         options: how to reach object storage; the environment supplies missing options.
-
-    Raises:
-        UsageError: as store_path.
-        MissingExtraError: a URL of another kind than `hdfs:`, and obstore is not installed.
     """
     url = store_path(path)
     if not is_remote(url):
@@ -157,11 +148,7 @@ def effects_for(path: str | os.PathLike[str], options: S3Options | None = None) 
 
 
 def local_only(path: str | os.PathLike[str]) -> str:
-    """Return the path of a directory that will be written to.
-
-    Raises:
-        UsageError: it is a URL of object storage, where the caller cannot write; or as store_path.
-    """
+    """Return the path of a directory that will be written to."""
     text = store_path(path)
     if is_remote(text):
         raise UsageError(
@@ -186,17 +173,7 @@ def outside_store(
     are compared by device and inode, not by name: neither another spelling nor a mount hides one.
 
     Args:
-        target: a file or directory that will be written; it and its parents need not be there.
-        root: the store, also by a URL (object storage contains no directory).
-        config: the configuration keys that are known.
         root_itself: the root itself may be the target, though nothing below it.
-        urls: the target may be a URL of object storage.
-
-    Returns:
-        `target` as a path, or as a URL in the form of store_path.
-
-    Raises:
-        UsageError: it is inside the store; or is a URL, and may be none.
     """
     path, source = store_path(target) if urls else local_only(target), store_path(root)
     if is_remote(path) and f"{path}/".startswith(f"{source.rstrip('/')}/"):

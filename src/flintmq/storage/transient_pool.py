@@ -35,18 +35,14 @@ def ring_size(count: int, file_size: int) -> int:
 class TransientStorePool:
     """The ring of one log, and its memory.
 
+    Thread: any, if not said otherwise.
+
     Args:
-        count: transientStorePoolSize.
-        file_size: bytes of a log file.
-        effects: allocates the memory and writes.
         fast_fail: fastFailIfNoBufferInStorePool: refuse a put that finds the ring full.
 
     Attributes:
-        ring: its positions.
         view: its memory, mapped twice, once `open` was called; else None.
         make_room: writes the oldest piece to its file; called by a put that finds the ring full.
-
-    Thread: any, if not said otherwise.
     """
 
     def __init__(
@@ -114,13 +110,10 @@ class TransientStorePool:
     def reserve(self, file: AppendTarget, position: int) -> int:
         """Make room in the ring for every byte below this position of the last file.
 
+        Thread: the one that holds the put lock.
+
         Returns:
             The position up to which there is room.
-
-        Raises:
-            OSError: a write failed; or the ring is full, and puts must not wait.
-
-        Thread: the one that holds the put lock.
         """
         ring = self.ring
         while not ring.has_room(file.start + position):
@@ -137,9 +130,6 @@ class TransientStorePool:
         """Write the file's bytes up to the file position `until`, or at most so many pieces.
 
         They go to `fd`, the file's own. The file must be the first that has bytes in the ring only.
-
-        Raises:
-            OSError: the disk refused, now or earlier.
         """
         if self._native and not pieces:
             self._check(self.ring.drain(file, fd, until))
@@ -176,11 +166,7 @@ class TransientStorePool:
             return count > 0
 
     def follow(self, file: AppendTarget, fd: int, micros: int) -> None:
-        """Write whole pieces while they come, for so long at most; uncompiled those that are there.
-
-        Raises:
-            OSError: the disk refused, now or earlier.
-        """
+        """Write whole pieces while they come, for so long at most; uncompiled those that are there."""
         if self._native:
             self._check(self.ring.follow(file, fd, micros))
             return

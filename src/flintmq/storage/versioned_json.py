@@ -51,12 +51,7 @@ def why(error: Exception) -> str:
 
 
 def made_by(writer: object, newer: bool) -> str:
-    """Return the words for what another FlintMQ made, and this one does not understand.
-
-    Args:
-        writer: the version that it names.
-        newer: whether the format shows that it is newer.
-    """
+    """Return the words for what another FlintMQ made, and this one does not understand."""
     if isinstance(writer, str) and is_newer(writer):
         return f"made by FlintMQ {writer[:20]}, newer than this one ({OURS}): upgrade this one"
     if newer:
@@ -69,13 +64,9 @@ class VersionedJson:
     """One such file.
 
     Attributes:
-        path: path of the file.
         version: the first key and its value, which ends with the number of the format. A file with a higher number is
             refused as newer.
         refused: turns the error of a read into the error that users see.
-        bytes_max: size of the largest file that is read.
-        style: arguments of json.dumps for the text.
-        end: last characters of the text.
         older: earlier values of the first key, which are read as well.
     """
 
@@ -94,11 +85,6 @@ class VersionedJson:
             build: makes the state from the object, whose format has been checked. That and the version that wrote it
                 are removed. Errors that a wrong object causes are refused like errors of the file.
             effects: the disk of the store that contains the file; None if it is in no store, and may be a link.
-
-        Raises:
-            FlintError: as `refused` makes it.
-            UnsupportedFormatError: a newer FlintMQ made the file.
-            StoreAccessError: in a store: the file is a link, or access is denied.
         """
         try:
             data = self._read() if effects is None else effects.read_file(self.path, self.bytes_max + 1)
@@ -107,12 +93,7 @@ class VersionedJson:
         return None if data is None else self.parse(data, build)
 
     def parse(self, data: bytes, build: Callable[[dict[str, Any]], T]) -> T:
-        """Return what `load` does of the content of the file.
-
-        Raises:
-            FlintError: as `refused` makes it.
-            UnsupportedFormatError: a newer FlintMQ made the file.
-        """
+        """Return what `load` does of the content of the file."""
         writer: object = None
         try:
             found = self._decode(data)

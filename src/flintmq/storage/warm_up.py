@@ -31,7 +31,6 @@ class WarmUp:
     Args:
         sync_pages: sync after this many pages (flushLeastPagesWhenWarmMapedFile), for a store that syncs each put,
             whose first syncs would otherwise write the whole file; 0: leave it to the kernel.
-        effects: the disk.
     """
 
     def __init__(self, sync_pages: int, effects: Effects = REAL) -> None:
@@ -92,7 +91,6 @@ class Ahead:
     that are not yet used are written to disk as zeros by the next flush and must be made writable again.
 
     Args:
-        effects: the disk and the clock.
         populate: False only allocates; for a store that syncs each put, which would write the populated pages too.
     """
 

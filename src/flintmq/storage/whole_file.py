@@ -47,12 +47,6 @@ def new_file(path: str) -> Iterator[str]:
 
     That path is new and is no link, so no existing file is overwritten. If the block raises, the new file is removed.
 
-    Args:
-        path: the final name; a file of this name is replaced.
-
-    Raises:
-        OSError: the directory takes no file, or the disk fails.
-
     Durability: the whole file, under its name, on return.
     """
     part = f"{path}.{os.urandom(8).hex()}.part"
@@ -69,11 +63,7 @@ def new_file(path: str) -> Iterator[str]:
 
 
 def sync_file(path: str, effects: Effects) -> None:
-    """Fsync a file that another writer filled; its directory entry is not synced.
-
-    Raises:
-        OSError: the file cannot be opened, or the disk fails.
-    """
+    """Fsync a file that another writer filled; its directory entry is not synced."""
     fd = effects.open_write(path)
     try:
         effects.sync(fd)
@@ -82,9 +72,5 @@ def sync_file(path: str, effects: Effects) -> None:
 
 
 def sync_folder(path: str | os.PathLike[str]) -> None:
-    """Fsync a directory, so that the names in it are durable.
-
-    Raises:
-        OSError: the disk fails.
-    """
+    """Fsync a directory, so that the names in it are durable."""
     REAL.sync_dir(os.fspath(path))
