@@ -27,24 +27,14 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class ExportCheckpoint:
-    """The directory of a copy; without a directory nothing is written or checked.
-
-    Attributes:
-        folder: the directory.
-        table: path or URL of the target of the export.
-    """
+    """The directory of a copy; without a directory nothing is written or checked."""
 
     folder: Path | None
     table: str
 
     @classmethod
     def at(cls, path: str | None, table: str) -> ExportCheckpoint:
-        """Return the copy in this directory, which is created if it does not exist.
-
-        Raises:
-            UsageError: the directory is inside the table's, or contains other files.
-            StoreAccessError: it cannot be created or read.
-        """
+        """Return the copy in this directory, which is created if it does not exist."""
         if path is None:
             return cls(None, table)
         folder = Path(os.path.abspath(local_only(path)))
@@ -60,12 +50,7 @@ class ExportCheckpoint:
         return cls(folder, table)
 
     def check(self, last: Manifest | None) -> None:
-        """Refuse an export into another or an older table than that of the copy.
-
-        Raises:
-            UsageError: the copy is of another table, or ahead of this one.
-            StoreAccessError: it cannot be read.
-        """
+        """Refuse an export into another or an older table than that of the copy."""
         there = _copy_file(self.folder / COPY).load(_checked) if self.folder is not None else None
         if there is None:
             return
@@ -78,11 +63,7 @@ class ExportCheckpoint:
             )
 
     def keep(self, last: Manifest | None) -> None:
-        """Write the progress of the export.
-
-        Raises:
-            OSError: the disk is full or fails.
-        """
+        """Write the progress of the export."""
         if self.folder is None or last is None:
             return
         with full_disk.naming(str(self.folder)):

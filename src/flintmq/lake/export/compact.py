@@ -36,14 +36,9 @@ class FileOptions:
     """The options for writing files.
 
     Attributes:
-        compression: one of COMPRESSION.
         target_bytes: approximate size of files; None: no limit.
-        shape: columns of the rows.
         partition_by: columns in which all rows of a file agree: some of PARTITIONS, in their order.
         dead_letters: whether rows whose bodies do not decode are also written into a file of their own.
-
-    Raises:
-        UsageError: an unknown codec or partition column, or a size below 64 KiB.
     """
 
     compression: str = "snappy"
@@ -63,7 +58,6 @@ class FileOptions:
             raise UsageError(f"target file size {self.target_bytes} is too small; give 64KiB or more")
 
     def writer(self, attempt: Attempt) -> PartitionedWriter:
-        """Return a writer of such files into the directory of an attempt."""
         return PartitionedWriter(
             attempt.folder,
             self.shape.schema(),
@@ -78,8 +72,6 @@ class PartFile(NamedTuple):
     """A file that a task wrote.
 
     Attributes:
-        path: path of the file.
-        size: bytes; rows: number of rows.
         name: its final name without suffix: unique in an export, in log order.
         partition: values of its rows, see parquet.Values (JSON turns the pairs into lists).
         stats: see parquet.statistics.
@@ -109,15 +101,7 @@ def parts_of(writer: PartitionedWriter, begin: str) -> list[PartFile]:
 def combined(
     parts: Sequence[PartFile], options: FileOptions, tasks: TaskFolders, parallel: int, run: RunTasks
 ) -> list[PartFile]:
-    """Return the files of an export after combining the small ones.
-
-    Args:
-        parts: files that the tasks wrote.
-        options: without a target size nothing is combined.
-        tasks: where tasks make their directories.
-        parallel: number of tasks that run at the same time.
-        run: calls a function as a task for each item.
-    """
+    """Return the files of an export after combining the small ones."""
     bins = [] if options.target_bytes is None else together(parts, options.target_bytes)
     if not bins:
         return list(parts)
@@ -141,12 +125,7 @@ def together(parts: Iterable[PartFile], target: int) -> list[list[PartFile]]:
 
 
 def combine(tasks: TaskFolders, options: FileOptions, lot: Sequence[Sequence[PartFile]]) -> dict[str, Any]:
-    """Run one task: write each group of files as one file in the attempt's own directory.
-
-    Raises:
-        OSError: the disk is full or fails.
-        StoreAccessError: object storage refuses a file.
-    """
+    """Run one task: write each group of files as one file in the attempt's own directory."""
     made: list[PartFile] = []
     for some in lot:
         with tasks.attempt("combined") as attempt:

@@ -50,7 +50,6 @@ class Threads:
 
     @property
     def count(self) -> int:
-        """Number of tasks that run at the same time."""
         return self._count
 
     def run(

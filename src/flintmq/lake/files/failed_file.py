@@ -10,11 +10,7 @@ from typing import Any
 
 @contextmanager
 def naming(path: str) -> Iterator[None]:
-    """Name a file in errors of the block that name none, as those of Arrow and of writes.
-
-    Raises:
-        OSError: the block's, with the file's name.
-    """
+    """Name a file in errors of the block that name none, as those of Arrow and of writes."""
     try:
         yield
     except OSError as error:

@@ -12,12 +12,7 @@ from flintmq.config.s3 import S3Options
 
 
 def storage_options(url: str, options: S3Options) -> dict[str, str]:
-    """Return the options for deltalake. A commit is a put of a name that must not exist.
-
-    Args:
-        url: of the table.
-        options: how to reach it.
-    """
+    """Return the options for deltalake. A commit is a put of a name that must not exist."""
     patience = {"allow_http": "true", "timeout": f"{options.timeout_s}s", "max_retries": str(options.attempts - 1)}
     return patience | _OPTIONS[url.partition("://")[0]](options)
 
@@ -56,7 +51,6 @@ _OPTIONS = {"s3": _s3, "oss": _oss, "gs": _gs, "abfs": _azure, "hdfs": _hdfs}
 
 
 def file_io_properties(options: S3Options) -> dict[str, str]:
-    """Return the properties of a catalog for PyIceberg's files."""
     return {
         **({"s3.endpoint": options.endpoint} if options.endpoint else {}),
         **({"s3.region": options.region or "us-east-1"} if options.region or options.endpoint else {}),

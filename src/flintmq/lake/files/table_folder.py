@@ -123,12 +123,6 @@ class DiskFolder(TableFolder):
     """A directory of this machine; see TableFolder.
 
     A writer has it locked (`target.locked`).
-
-    Args:
-        root: the directory.
-
-    Raises:
-        UsageError: its path is not UTF-8.
     """
 
     remote = False
@@ -192,11 +186,7 @@ class BucketFolder(TableFolder):
     """A directory below a URL; see TableFolder.
 
     Args:
-        url: in the form of store_url.store_path.
         s3: how to reach it; the environment supplies what is missing.
-
-    Raises:
-        UsageError: it is not UTF-8.
     """
 
     remote = True
@@ -293,11 +283,7 @@ class BucketFolder(TableFolder):
             self._staged = None
 
     def sweep_lost(self, number: int) -> None:
-        """Remove staged files of runs that would have made exports which the table has.
-
-        Args:
-            number: of the newest export of the table.
-        """
+        """Remove staged files of runs that would have made exports which the table has."""
         for name in self._names(STAGING):
             match = _STAGED.fullmatch(name)
             if match is not None and int(match[1]) <= number:
@@ -305,24 +291,11 @@ class BucketFolder(TableFolder):
 
 
 def nameable(path: str) -> str:
-    """Return the path of a table, if its manifests and logs, and Arrow, can name it.
-
-    Raises:
-        UsageError: it is not UTF-8.
-    """
+    """Return the path of a table, if its manifests and logs, and Arrow, can name it."""
     if not is_utf8(path):
         raise UsageError(f"{path}: the path is not UTF-8, and the files of a table cannot name it; give another one")
     return path
 
 
 def folder_at(path: str, s3: S3Options) -> TableFolder:
-    """Return the directory of a table.
-
-    Args:
-        path: absolute, or a URL (store_url.absolute).
-        s3: how to reach a URL.
-
-    Raises:
-        UsageError: the path is not UTF-8.
-    """
     return BucketFolder(path, s3) if is_remote(path) else DiskFolder(Path(path))

@@ -16,7 +16,6 @@ def format_of(path: str) -> str | None:
 
 
 def format_in(names: list[str]) -> str | None:
-    """Return what `format_of` does, by the names in the directory."""
     if "commitlog" in names:  # a store, whatever else lies there
         return None
     if "_delta_log" in names:
@@ -35,9 +34,6 @@ def absent_exports(numbers: Iterable[int]) -> Iterator[int]:
     """Yield the numbers of the exports that are missing, rising.
 
     Exports to Parquet have the numbers 1, 2, 3 and so on, and no way of removing one.
-
-    Args:
-        numbers: of those that are there, rising.
     """
     expected = 1
     for number in numbers:

@@ -29,8 +29,6 @@ class FinalNames:
     """Names the files of an export in a table on object storage.
 
     Attributes:
-        where: URL of the table.
-        number: of the export.
         place: returns the place of a file in the table, of number, partition folder and name.
     """
 
@@ -39,7 +37,6 @@ class FinalNames:
     place: Callable[[int, str, str], str]
 
     def url(self, folder: str, name: str) -> str:
-        """Return the URL of a file."""
         return f"{self.where}/{self.place(self.number, folder, name)}"
 
 
@@ -48,9 +45,7 @@ class Attempt:
     """The directory of one attempt.
 
     Attributes:
-        folder: where it writes, on this machine.
         place: where files are kept: `folder`, or a URL.
-        s3: how to reach the URL.
         final: names files of the table; None: they are staged.
     """
 
@@ -68,12 +63,7 @@ class Attempt:
         """Put a finished file where it is kept, and return that place.
 
         Args:
-            path: of the file.
             folder, name: of the file in a table; None of another file.
-
-        Raises:
-            OSError: the file cannot be read.
-            StoreAccessError: the server refuses it.
         """
         if not self.remote:
             return path
@@ -91,7 +81,6 @@ class TaskFolders:
 
     Attributes:
         place: a directory that all workers see under this path, or a URL.
-        s3: how to reach the URL.
         final: names files of the table; None: they are staged.
     """
 
@@ -101,11 +90,7 @@ class TaskFolders:
 
     @contextmanager
     def attempt(self, name: str) -> Iterator[Attempt]:
-        """Yield a new directory for an attempt at the task of this name; one that fails is removed.
-
-        Raises:
-            OSError: it cannot be made.
-        """
+        """Yield a new directory for an attempt at the task of this name; one that fails is removed."""
         own = f"{name}-{uuid.uuid4().hex}"
         if not is_remote(self.place):
             folder = os.path.join(self.place, own)

@@ -49,13 +49,6 @@ from flintmq.store.commitlog.report import LOST, NOT_IN_STORES, OF_STREAM, Repor
 
 @dataclass(frozen=True)
 class FilesTask:
-    """Some files of a version of the table.
-
-    Attributes:
-        version: the version.
-        files: their paths.
-    """
-
     version: TableVersion
     files: tuple[str, ...]
 
@@ -74,12 +67,7 @@ class History:
     """A version of a table, and the stores that its rows come from.
 
     Attributes:
-        table, catalog: as for `open`.
-        read: how the logs are read: as the table's exports read them.
         predicate: selects rows, of the table and of the logs.
-        shape: columns of the rows.
-        manifest: of the newest export in the version.
-        version: the version.
     """
 
     table: str
@@ -106,19 +94,9 @@ class History:
         """Open the present version of a table.
 
         Args:
-            stores: the store; or, of a table of several, these (a list, a pattern, a manifest).
-            table: directory of the table, or its URL.
-            predicate: selects rows.
-            config: RocketMQ's keys, for settings that the files do not show.
             catalog: of an Iceberg table, NAME:NAMESPACE.TABLE; None: its own.
-            access: "pread" or "map", of the logs.
             fail_on_data_loss: damage in a log, or messages that expired before they were exported, are errors.
             skip_option: how the user's front end says that they are not.
-
-        Raises:
-            UsageError: there is no such table; it is of one store and several are given, or the reverse; a wanted topic
-                was not exported; its bodies are of a form that is not kept in the table.
-            StoreAccessError, MissingExtraError: the table cannot be read.
         """
         manifest, version = open_table(table, catalog, (config or StoreConfig()).s3)
         choice = CHOICES | manifest.choice
@@ -143,11 +121,7 @@ class History:
 
     @classmethod
     def of_options(cls, read: ReadOptions) -> History:
-        """Open the table that the options of a read name.
-
-        Raises:
-            As `open`.
-        """
+        """Open the table that the options of a read name."""
         assert read.history is not None
         stores = read.stores if read.stores is not None else read.path
         return cls.open(
@@ -178,14 +152,8 @@ class History:
         Those of the logs are planned when the ones of the table are done.
 
         Args:
-            report: receives notes.
             count: into how many ranges a log is cut whose new part has so many bytes.
             files: about how many tasks the files of the table are divided into.
-
-        Raises:
-            UsageError: the table has rows of another store.
-            StoreError: (failOnDataLoss) messages expired that no export has; or the table was rewritten meanwhile.
-            The errors of plan_scan and StoreStream.
         """
         at, seen = self, frozenset[str]()
         while True:
@@ -209,23 +177,14 @@ class History:
             return
 
     def newest(self) -> History:
-        """Return the same frame with the present version of the table.
-
-        Raises:
-            UsageError: the table was replaced by one of another form.
-            StoreAccessError: the table cannot be read.
-        """
+        """Return the same frame with the present version of the table."""
         manifest, version = open_table(self.table, self.catalog, self.version.s3)
         if CHOICES | manifest.choice != CHOICES | self.manifest.choice:
             raise UsageError(f"{self.table}: the table got other columns while it was read; read it again")
         return replace(self, manifest=manifest, version=version)
 
     def of_logs(self, report: Report, count: Callable[[int], int], lenient: bool = False) -> list[HistoryTask]:
-        """Plan what the logs have that this version of the table has not.
-
-        Raises:
-            As `tasks`.
-        """
+        """Plan what the logs have that this version of the table has not."""
         read = self.read if lenient else replace(self.read, fail_on_data_loss=True)
         choice = CHOICES | self.manifest.choice
         return [*(self._parts(read, report) if choice["stream"] else self._ranges(read, report, count))]
@@ -269,15 +228,7 @@ class History:
             )
 
     def rows(self, schema: pa.Schema, report: Report) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of the frame: the table file by file, then each log in its order.
-
-        Args:
-            schema: the columns wanted, of `schema`.
-            report: receives notes and, if damage is no error, the damage.
-
-        Raises:
-            As `tasks` and `task_rows`.
-        """
+        """Yield the rows of the frame: the table file by file, then each log in its order."""
         run = partial(task_rows, self.shape, self.predicate, schema=schema, report=report)
         planning = Report()  # it meets damage that the tasks report
         for task in self.tasks(planning):
@@ -292,15 +243,7 @@ def task_rows(
     """Yield the rows of one task, the same in every call.
 
     Args:
-        shape: columns of the rows.
-        predicate: selects rows.
-        task: the task.
         schema: the columns wanted, of those of `shape`; they may be declared not nullable.
-        report: receives notes and damage.
-
-    Raises:
-        CorruptStoreError, StoreError: (failOnDataLoss) damage in the log, or messages that were deleted meanwhile.
-        StoreAccessError: a file may not be read, or one of the table is damaged.
     """
     if isinstance(task, FilesTask):
         yield from task.version.batches(task.files, schema, predicate)
@@ -330,11 +273,7 @@ def _parts(files: Sequence[str], count: int) -> Iterator[Sequence[str]]:
 
 
 def _within(predicate: Predicate, exported: frozenset[str] | None, table: str) -> Predicate:
-    """Return the predicate for a table of some topics.
-
-    Raises:
-        UsageError: it names another topic.
-    """
+    """Return the predicate for a table of some topics."""
     if exported is None:
         return predicate
     others = sorted((predicate.named_topics or frozenset()) - exported)

@@ -37,10 +37,7 @@ class Backfill:
     """A place in a table, as an offset says it.
 
     Attributes:
-        version: the version of the table that is read.
         after: the version whose files are left out, since they are done; None for none (0 is a version of Delta).
-        files: how many files are done.
-        then: the offset of the stores after the last file.
     """
 
     version: int
@@ -50,11 +47,7 @@ class Backfill:
 
     @classmethod
     def of(cls, offset: Offset) -> Backfill | None:
-        """Return the place that an offset names; None if it is one of the stores alone.
-
-        Raises:
-            UsageError: a checkpoint that this source did not write.
-        """
+        """Return the place that an offset names; None if it is one of the stores alone."""
         if HISTORY not in offset or THEN not in offset:
             return None
         place, then = offset[HISTORY], offset[THEN]
@@ -68,17 +61,12 @@ class Backfill:
         return cls(place["version"], before, place["files"], then)
 
     def offset(self) -> dict[str, Any]:
-        """Return the place as an offset."""
         place = {"version": self.version, "after": self.after, "files": self.files}
         return {HISTORY: place, THEN: dict(self.then)}
 
 
 class HistoryStream:
     """Plans the micro-batches of a table and its stores.
-
-    Args:
-        options: options of the stream; their read names the table.
-        tell: receives lines about what was lost.
 
     Thread: one at a time.
     """
@@ -92,13 +80,7 @@ class HistoryStream:
         self._strict = StoresStream(strict, tell)  # shows a loss that a later version may make up for
 
     def initial(self) -> dict[str, Any]:
-        """Return the offset at which a new stream begins: before the first file.
-
-        Raises:
-            UsageError: the table has rows of another store.
-            StoreError: (failOnDataLoss) messages expired that no export has.
-            The errors of StoreStream.initial and History.open.
-        """
+        """Return the offset at which a new stream begins: before the first file."""
         self.history, then = self._open(self.history)
         return Backfill(self.history.version.version, None, 0, then).offset()
 
@@ -110,12 +92,7 @@ class HistoryStream:
         """Return the end of the next micro-batch; `start` itself if there is not enough to read.
 
         Args:
-            start: an offset.
             limits: whether the options' limits apply. Of a table, maxBytesPerTrigger counts the bytes of its files.
-
-        Raises:
-            StoreError: (failOnDataLoss) messages expired that no export has, or the version of the table is gone.
-            The errors of StoreStream.next_end.
         """
         at = Backfill.of(start)
         if at is None:
@@ -131,12 +108,7 @@ class HistoryStream:
         return self.stream.progress()
 
     def tasks(self, start: Offset, end: Offset) -> list[HistoryTask]:
-        """Plan the tasks of a micro-batch.
-
-        Raises:
-            StoreAccessError: the version of the table is gone.
-            The errors of StoreStream.tasks.
-        """
+        """Plan the tasks of a micro-batch."""
         at, stop = Backfill.of(start), Backfill.of(end)
         if at is None:
             return [*part_tasks(self.stream, start, end)]
@@ -150,7 +122,6 @@ class HistoryStream:
         return replace(self.history.version, version=number)
 
     def _files(self, at: Backfill) -> tuple[str, ...]:
-        """Return the files that the backfill reads, in its order."""
         files = self._version(at.version).files
         done = frozenset(self._version(at.after).files) if at.after is not None else frozenset()
         if not done <= set(files):
@@ -198,11 +169,7 @@ class HistoryStream:
 
 
 def _then(stream: StoresStream, history: History) -> Offset:
-    """Return the offset of the stores where a version of the table ends.
-
-    Raises:
-        As HistoryStream.initial.
-    """
+    """Return the offset of the stores where a version of the table ends."""
     manifest, report = history.manifest, Report()
     logs = stream.logs()
     check_logs(history.table, manifest, logs, report)
@@ -221,9 +188,6 @@ def _check_there(history: History, there: Mapping[str, object]) -> None:
     """Refuse to begin without a store of the table.
 
     Its log offset does not say how far its queues were exported.
-
-    Raises:
-        NotAStoreError: the store of a broker is not there.
     """
     absent = sorted(history.manifest.stores.keys() - there.keys())
     if absent:
@@ -233,7 +197,6 @@ def _check_there(history: History, there: Mapping[str, object]) -> None:
 
 
 def live_options(options: StreamOptions, history: History) -> StreamOptions:
-    """Return the options of the stream of the stores: they read what the table has."""
     own = history.read
     read = replace(options.read, history=None, catalog=None, decompress=own.decompress, explode=own.explode)
     return replace(options, read=replace(read, predicate=history.predicate))

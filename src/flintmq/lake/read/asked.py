@@ -44,16 +44,8 @@ def as_the_store_has(
 
     Args:
         options: options of the read; filters that Spark pushes are not yet part of them.
-        snapshot: the store.
-        report: receives the one note of a lenient read.
         missing: receives topics, queues and times that this one of several stores does not have, each with its error,
             which is neither raised nor noted then.
-
-    Raises:
-        UnknownTopicError: (failOnDataLoss) the store does not have a topic.
-        UsageError: (failOnDataLoss) the store does not have a queue, or a queue's start is after its end.
-        StoreError: (failOnDataLoss) offsets have expired or do not exist yet, or nothing was stored after a time.
-        StoreAccessError: a file may not be read.
     """
     asked = _Asked(options, QueueLookup(snapshot))
     ranges = asked.ranges()

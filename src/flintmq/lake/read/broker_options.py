@@ -26,12 +26,7 @@ def options_of_broker(given: Mapping[str, str], broker: str | None, path: str) -
     """Return the options for the store of one broker.
 
     Args:
-        given: the options of the whole read, with their right names.
         broker: its name; None for any that no option names.
-        path: its directory or URL.
-
-    Raises:
-        UsageError: an option is not an object of brokers.
     """
     own = {name: value for name, value in given.items() if name not in (*_PATHS, *BY_BROKER)}
     for option in BY_BROKER:
@@ -44,11 +39,6 @@ def options_of_broker(given: Mapping[str, str], broker: str | None, path: str) -
 
 
 def brokers_named(given: Mapping[str, str]) -> set[str]:
-    """Return the brokers that options name.
-
-    Raises:
-        UsageError: an option is not an object of brokers.
-    """
     return {
         broker
         for option in BY_BROKER

@@ -46,13 +46,12 @@ def exploded(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a batch with inner batches unpacked, filtered by tags and queue offsets.
 
+    A body that is not an inner batch, although its record's flag says so, stays one row.
+
     Args:
         batch: has the columns of `with_needed(schema)`.
-        schema: the columns wanted.
         predicate: its tags and queue offsets, which `before_exploding` drops, are applied here.
         decompressed: bodies are as the producer gave them, whatever sys_flag says.
-
-    A body that is not an inner batch, although its record's flag says so, stays one row.
     """
     flags = pc.bit_wise_and(batch.column("sys_flag"), pa.scalar(INNER_BATCH, pa.int32()))
     parts: list[pa.RecordBatch] = []
@@ -84,7 +83,6 @@ def _entries(batch: pa.RecordBatch, row: int, decompressed: bool) -> list[inner_
 
 
 def _messages(batch: pa.RecordBatch, row: int, entries: list[inner_batch.Entry]) -> pa.RecordBatch:
-    """Make rows of the messages of an inner batch."""
     assert 0 < len(entries) <= MESSAGES_MAX
     pairs = [properties.parse_bytes(entry.properties) for entry in entries]
     first = batch.column("queue_offset")[row].as_py()

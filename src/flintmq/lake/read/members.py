@@ -32,7 +32,6 @@ AT_ONCE = 4  # plans; one waits for its disk or server, and walks the last file 
 
 
 def logs_of(plans: Iterable[tuple[Member, ScanPlan]]) -> dict[str, KnownLog]:
-    """Return the log of each broker."""
     return {member.broker: plan.known for member, plan in plans}
 
 
@@ -45,14 +44,8 @@ def plan_members(
     """Plan a read of stores, on threads, in the order of their brokers' names.
 
     Args:
-        options: options of the read.
-        report: receives notes, in a lenient read also on anything missing.
         narrow_to: adds the filters that Spark pushes to the predicate; called on several threads at once.
         limits: comparisons that Spark applies as well; a store whose rows cannot pass them is not planned.
-
-    Raises:
-        UsageError: an option names an unknown broker, or a topic or queue that no store has; see also plan_scan.
-        The other errors of find_members and plan_scan.
     """
     members = broker_members(options, report)
     wanted = only_named(members, limits)
@@ -86,11 +79,7 @@ def of_each(function: Callable[[Item], Answer], items: Sequence[Item]) -> list[A
 
 
 def lacked_by_all(lacking: Sequence[Mapping[str, FlintError]]) -> Iterator[tuple[FlintError, str]]:
-    """Yield an error for each thing that none of some stores has, and its text without advice.
-
-    Args:
-        lacking: of each store: thing -> error.
-    """
+    """Yield an error for each thing that none of some stores has, and its text without advice."""
     others = f" (nor have {len(lacking) - 1} other stores)" if lacking[1:] else ""
     for what in sorted(set.intersection(*map(set, lacking))) if lacking else ():
         error = lacking[0][what]
@@ -98,12 +87,7 @@ def lacked_by_all(lacking: Sequence[Mapping[str, FlintError]]) -> Iterator[tuple
 
 
 def broker_members(options: ReadOptions, report: Report) -> tuple[Member, ...]:
-    """Find the stores of a read; the brokers that options name must be there.
-
-    Raises:
-        UsageError: (failOnDataLoss) an option names a broker of which there is no store.
-        The errors of find_members.
-    """
+    """Find the stores of a read; the brokers that options name must be there."""
     members = members_of(options, report)
     unknown = sorted(brokers_named(options.given) - {member.broker for member in members})
     if unknown:
@@ -116,11 +100,7 @@ def broker_members(options: ReadOptions, report: Report) -> tuple[Member, ...]:
 
 
 def members_of(options: ReadOptions, report: Report) -> tuple[Member, ...]:
-    """Find the stores of a read; whether an only one is there shows when it is read.
-
-    Raises:
-        The errors of find_members.
-    """
+    """Find the stores of a read; whether an only one is there shows when it is read."""
     if options.stores is None:
         return (Member(options.path, ONLY),)
     return find_members(options.stores, options.config, strict=options.fail_on_data_loss, report=report)

@@ -42,11 +42,7 @@ def queue_ranges(starting: Mapping[Queue, int], ending: Mapping[Queue, int]) -> 
 
 
 def parse_assignment(option: str, text: str) -> dict[str, frozenset[int]]:
-    """Read queues of topics from `{"topic": [0, 1]}`.
-
-    Raises:
-        UsageError: the text is not of this form.
-    """
+    """Read queues of topics from `{"topic": [0, 1]}`."""
     assigned = {}
     for topic, ids in json_object(option, text, '{"topic": [0, 1]}').items():
         if not isinstance(ids, list) or not ids or not all(_is_whole(n, 0, 2**31 - 1) for n in ids):
@@ -66,12 +62,7 @@ def parse_flat(option: str, offsets: Mapping[str, object], *, lowest: int = -(2*
     """Read offsets that `flat` wrote.
 
     Args:
-        option: name of their origin, for messages.
-        offsets: `{"topic/0": 5}`.
         lowest: lowest queue id; records of a damaged store may have negative ones, and so may a stream's offsets.
-
-    Raises:
-        UsageError: the offsets are not of this form, or name a queue twice.
     """
     parsed = {}
     for key, offset in offsets.items():
@@ -88,11 +79,6 @@ def parse_flat(option: str, offsets: Mapping[str, object], *, lowest: int = -(2*
 
 def parse_offsets(option: str, text: str, word: str) -> dict[Queue, int]:
     """Read queue offsets from JSON; the one word that a batch read accepts gives none.
-
-    Args:
-        option: name of the option, for messages.
-        text: its value.
-        word: "earliest" or "latest".
 
     Raises:
         UsageError: the value is neither, or is the other word, with which nothing could ever be read.
@@ -123,9 +109,6 @@ def parse_json_offsets(option: str, text: str) -> dict[Queue, int]:
     """Read queue offsets from JSON of either form; -2 is earliest, -1 is latest.
 
     The word of a whole topic is returned with the queue id ANY_QUEUE.
-
-    Raises:
-        UsageError: the text is of neither form, or names a queue twice.
     """
     given = json_object(option, text, '{"topic": {"0": 5}} or {"topic/0": 5}')
     given = {key: value for key, value in given.items() if key not in MARKS}
@@ -146,11 +129,7 @@ def parse_json_offsets(option: str, text: str) -> dict[Queue, int]:
 
 
 def parse_timestamps(option: str, text: str) -> dict[Queue, int]:
-    """Read times of queues, in ms since 1970, from `{"topic": {"0": 1700000000000}}`.
-
-    Raises:
-        UsageError: the text is not of this form, or a time lies before 1990.
-    """
+    """Read times of queues, in ms since 1970, from `{"topic": {"0": 1700000000000}}`."""
     times = _of_queues(option, json_object(option, text, '{"topic": {"0": 1700000000000}}'), "timestamps", 0)
     return {queue: typed_ms(f"option {option}", ms) for queue, ms in times.items()}
 
@@ -183,11 +162,7 @@ def _is_flat(key: str, value: object) -> bool:
 
 
 def json_object(option: str, text: str, example: str) -> dict[str, Any]:
-    """Read a JSON object in which no name is given twice, at any depth.
-
-    Raises:
-        UsageError: the text is another one.
-    """
+    """Read a JSON object in which no name is given twice, at any depth."""
     try:
         value = json.loads(text, object_pairs_hook=_Object)
     except (ValueError, RecursionError) as error:

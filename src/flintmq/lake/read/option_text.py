@@ -18,9 +18,7 @@ class OptionNames:
     """The names of the options that the source or the sink knows.
 
     Args:
-        owner: "source" or "sink".
         own: name -> meaning, the options that an error lists.
-        keys: names that are options too, such as RocketMQ's keys.
     """
 
     def __init__(self, owner: str, own: Mapping[str, str], keys: Iterable[str]) -> None:
@@ -28,11 +26,6 @@ class OptionNames:
         self._by_lower = {name.lower(): name for name in (*keys, *own)}
 
     def spell(self, options: Mapping[str, str]) -> dict[str, str]:
-        """Return the options with the right spelling of their names.
-
-        Raises:
-            UsageError: a name is unknown; the text names the closest.
-        """
         return {self._spelled(name): value.strip() for name, value in options.items()}
 
     def _spelled(self, name: str) -> str:
@@ -45,11 +38,7 @@ class OptionNames:
 
 
 def choice(given: Mapping[str, str], option: str, values: tuple[str, ...], default: str | None = None) -> str:
-    """Return the value of an option that has one of some values, the first one by default.
-
-    Raises:
-        UsageError: it has another.
-    """
+    """Return the value of an option that has one of some values, the first one by default."""
     value = given.get(option, default or values[0]).lower()
     if value not in values:
         raise UsageError(f"option {option}: {short(given[option])} is not one of {', '.join(values)}")
@@ -57,20 +46,12 @@ def choice(given: Mapping[str, str], option: str, values: tuple[str, ...], defau
 
 
 def flag(given: Mapping[str, str], option: str, default: bool) -> bool:
-    """Return the value of an option that is true or false.
-
-    Raises:
-        UsageError: the value is neither.
-    """
+    """Return the value of an option that is true or false."""
     return choice(given, option, ("true", "false"), str(default).lower()) == "true"
 
 
 def number(given: Mapping[str, str], option: str, low: int, high: int = 2**63 - 1) -> int | None:
-    """Return the value of an option that is a whole number; None if it is not given.
-
-    Raises:
-        UsageError: the value is not a whole number from low to high.
-    """
+    """Return the value of an option that is a whole number; None if it is not given."""
     text = given.get(option)
     if text is None:
         return None
@@ -80,21 +61,12 @@ def number(given: Mapping[str, str], option: str, low: int, high: int = 2**63 - 
 
 
 def time_ms(given: Mapping[str, str], option: str) -> int | None:
-    """Return the value of an option that is a time in ms since 1970; None if it is not given.
-
-    Raises:
-        UsageError: the value is no whole number, or lies before 1990.
-    """
+    """Return the value of an option that is a time in ms since 1970; None if it is not given."""
     ms = number(given, option, 0)
     return None if ms is None else typed_ms(f"option {option}", ms)
 
 
 def duration_ms(given: Mapping[str, str], option: str, default: str) -> int:
-    """Return the value in ms of an option that is a duration.
-
-    Raises:
-        UsageError: the value is none.
-    """
     text = given.get(option, default)
     match = re.fullmatch(r"([0-9]{1,9}) ?(ms|s|m|h|d)", text)
     if match is None:
@@ -103,11 +75,7 @@ def duration_ms(given: Mapping[str, str], option: str, default: str) -> int:
 
 
 def names(given: Mapping[str, str], option: str) -> tuple[str, ...] | None:
-    """Return the names that an option lists, separated by commas; None if it is not given.
-
-    Raises:
-        UsageError: a name is empty, or there twice.
-    """
+    """Return the names that an option lists, separated by commas; None if it is not given."""
     if option not in given:
         return None
     found = tuple(part.strip() for part in given[option].split(","))

@@ -90,13 +90,9 @@ class ReadOptions:
         predicate: selects records by topic, queue, queue offset, store time and tag.
         since_of, until_of: of single queues, the store time in ms from which on, and before which, records are wanted.
         lenient_times: a time after which nothing was stored is not an error (strategy "latest").
-        least_splits: least number of partitions.
         most_records: most records of a partition, in a batch read an estimate; None for no limit.
         fail_on_data_loss: whether damage fails the job.
         skip_option: how the user's front end says that it does not; for errors.
-        decompress, explode, pushdown: as the options say.
-        access: "pread" or "map".
-        view: "messages" or "queues".
         verbose: whether planning prints what is read.
         history: directory of a table that exports made from the stores; None for none.
         catalog: of an Iceberg table, its name in a catalog; None: its own.
@@ -132,11 +128,7 @@ class ReadOptions:
         return self.stores is not None
 
     def of(self, member: Member) -> ReadOptions:
-        """Return the options for one of the stores: its path, and the offsets of its broker.
-
-        Raises:
-            UsageError: as `parse`.
-        """
+        """Return the options for one of the stores: its path, and the offsets of its broker."""
         own = ReadOptions.parse(options_of_broker(self.given, member.broker, member.path)) if self.given else self
         predicate = replace(self.predicate, offsets=own.predicate.offsets)
         return replace(self.at(member), predicate=predicate, since_of=own.since_of, until_of=own.until_of)
@@ -147,16 +139,7 @@ class ReadOptions:
 
     @classmethod
     def of_stores(cls, stores: Stores, config: StoreConfig | None, **more: Any) -> ReadOptions:
-        """Make options for what a user named: one store, or several.
-
-        Args:
-            stores: a directory or URL; or a list, a pattern, a manifest.
-            config: RocketMQ's keys.
-            more: other attributes.
-
-        Raises:
-            The errors of names_many.
-        """
+        """Make options for what a user named: one store, or several."""
         config = config or StoreConfig()
         if names_many(stores, config):
             return cls(text_of(stores), stores, config=config, **more)
@@ -164,13 +147,7 @@ class ReadOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ReadOptions:
-        """Check the options of a batch read.
-
-        Raises:
-            UsageError: a name is unknown (the text names the closest), a value is impossible, or two options exclude
-                each other.
-            ConfigError: one of RocketMQ's keys has an impossible value.
-        """
+        """Check the options of a batch read."""
         given = named(options)
         for name in STREAM_ONLY:
             if name in given:
@@ -222,11 +199,7 @@ class ReadOptions:
 
 
 def named(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options with the right spelling of their names.
-
-    Raises:
-        UsageError: a name is unknown.
-    """
+    """Return the options with the right spelling of their names."""
     return _NAMES.spell(_without_table_properties(options))
 
 
@@ -244,11 +217,7 @@ def _without_table_properties(options: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _stores(given: Mapping[str, str], config: StoreConfig) -> Stores | None:
-    """Return what names several stores; None for one.
-
-    Raises:
-        UsageError: `paths` is not a JSON list of texts, or `path` is there beside it.
-    """
+    """Return what names several stores; None for one."""
     if "paths" not in given:
         return given["path"] if names_many(given["path"], config) else None
     try:
@@ -295,11 +264,7 @@ def _predicate(given: Mapping[str, str]) -> Predicate:
 
 
 def check_read(option: str, queues: Iterable[Queue], predicate: Predicate) -> None:
-    """Refuse bounds of queues that are not read.
-
-    Raises:
-        UsageError: one of the queues, or one whole topic, is not read.
-    """
+    """Refuse bounds of queues that are not read."""
     for topic, queue in queues:
         rules = predicate.rules(topic)
         if rules is None or not any(queue == ANY_QUEUE or rule[0] in (queue, ANY_QUEUE) for rule in rules):

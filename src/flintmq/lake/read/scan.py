@@ -44,9 +44,6 @@ class ScanPlan:
     """A planned read: options, files, and log offsets of its begin and end. Sent to every task.
 
     Attributes:
-        options, log: the options, and the files.
-        begin, end: log offsets of the read.
-        log_end: log offset where the log ended.
         last: log offset of the log's last record; None if there is none.
     """
 
@@ -72,16 +69,7 @@ def plan_scan(
     """Find the log, its end, and the log offsets between which the wanted records are.
 
     Args:
-        options: options of the read.
-        report: receives notes on how the log ends, and in a lenient read on anything missing.
         narrow_to: adds the filters that Spark pushes to the predicate. They may name topics that do not exist.
-        missing: as for as_the_store_has.
-
-    Raises:
-        NotAStoreError, UnsupportedFormatError: there is no store that can be read.
-        UsageError, StoreError: (failOnDataLoss) a topic, offset or time of the options is missing; see asked.py.
-        CorruptStoreError: (failOnDataLoss) files of the log are missing, or it ends with damage.
-        StoreAccessError: a file may not be read.
     """
     snapshot = Snapshot.open(absolute(options.path), options.config)  # workers may run in other directories
     end = snapshot.find_end(report)
@@ -106,17 +94,8 @@ def scan_range(
     Every scan of the range yields the same rows.
 
     Args:
-        plan: the read.
-        part: one of its ranges.
-        schema: the columns wanted, all from SPARK_SCHEMA; they may be declared not nullable.
         report: receives notes, and the damage that was skipped; files that were deleted during the scan count as such.
-        batch_bytes: approximate size of the columns of a batch.
         apart: give frequent topics batches of their own; rows are then in log order within each topic.
-
-    Raises:
-        CorruptStoreError: (failOnDataLoss) damage, with file and position.
-        StoreError: (failOnDataLoss) a file was deleted during the scan.
-        StoreAccessError: a file may not be read.
     """
     if part.begin >= part.end:
         return
@@ -152,13 +131,7 @@ def rows_of(
     """Yield the rows of pieces of the log as batches.
 
     Args:
-        pieces: pieces of a walk.
         options: only decompress, explode and failOnDataLoss are used.
-        predicate: selects records.
-        schema, report, batch_bytes, apart: as for scan_range.
-
-    Raises:
-        CorruptStoreError: (failOnDataLoss) a body cannot be decompressed; also errors of the iterable of pieces.
     """
     ours = narrow(schema.names, SPARK_SCHEMA)
     batches = (topics_apart if apart else record_batches)(
@@ -186,17 +159,8 @@ def scan_bounds(root: str, log: LogFiles, predicate: Predicate, end: int) -> tup
     This is only an optimization. It applies where the option `assign` names the queues and each of them has an offset
     whose unit points to the right record of the log. Otherwise the whole log is scanned, and the rows are the same.
 
-    Args:
-        root: directory of the store.
-        log: files of its log.
-        predicate: selects queues and queue offsets.
-        end: log offset where the log ends.
-
     Returns:
         (begin, end): begin is the first byte of a record or the log's minimum.
-
-    Raises:
-        StoreAccessError: a file may not be read.
     """
     begin = min(log.min_offset, end)
     if not predicate.queues:

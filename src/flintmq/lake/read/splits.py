@@ -47,14 +47,7 @@ class LogRange:
 
 
 def split_count(span: int, cores: int, least: int = 1, most_bytes: int = SPLIT_BYTES_MOST) -> int:
-    """Return how many ranges to make: as many for each core, none tiny, none huge, or `least`.
-
-    Args:
-        span: bytes of log.
-        cores: tasks that run at the same time.
-        least: ranges at least, however small.
-        most_bytes: of a range; a huge one has more.
-    """
+    """Return how many ranges to make: as many for each core, none tiny, none huge, or `least`."""
     a_core = max(2, -(-span // (most_bytes * cores)))  # one range more, and all cores but one wait for it
     wanted = cores * a_core
     return max(least, min(wanted, span // SPLIT_BYTES_LEAST), 1)
@@ -66,11 +59,7 @@ def walk_count(span: int, cores: int) -> int:
 
 
 def estimated_records(log: LogFiles, begin: int, end: int) -> int:
-    """Estimate how many records start in [begin, end), from samples at four places.
-
-    Raises:
-        StoreAccessError: a file may not be read.
-    """
+    """Estimate how many records start in [begin, end), from samples at four places."""
     records = size = 0
     for part in equal_ranges(log, begin, end, SAMPLES):
         stop = min(part.end, part.begin + SAMPLE_BYTES)
@@ -83,13 +72,7 @@ def equal_ranges(log: LogFiles, begin: int, end: int, count: int) -> list[LogRan
     """Cut [begin, end) into exactly `count` ranges of similar size, some of them perhaps empty.
 
     Args:
-        log: files of the log.
         begin: log offset of the first byte of a record, or the log's minimum.
-        end: log offset where the log ends for this job.
-        count: at least 1.
-
-    Raises:
-        StoreAccessError: a file may not be read.
     """
     assert count > 0
     begin = min(max(begin, log.min_offset), end)
@@ -108,9 +91,6 @@ def shares(log: LogFiles, begin: int, end: int, count: int) -> list[LogRange]:
 
     Planning then reads nothing of the log, however many ranges there are. Each task makes its two cuts by
     `resolve_cuts`; a cut depends on the log alone, so neighbours agree on it.
-
-    Raises:
-        StoreAccessError: a file may not be read.
     """
     if not log.effects.remote:
         return equal_ranges(log, begin, end, count)
@@ -120,13 +100,7 @@ def shares(log: LogFiles, begin: int, end: int, count: int) -> list[LogRange]:
 
 
 def wanted_runs(begin: int, end: int, skips: Sequence[Skip], most: int) -> list[tuple[int, int]]:
-    """Return [begin, end) without the longest ranges to skip, as runs.
-
-    Args:
-        begin, end: log offsets.
-        skips: ranges to skip, in order.
-        most: greatest number of runs; at least 1.
-    """
+    """Return [begin, end) without the longest ranges to skip, as runs."""
     inside = [skip for skip in skips if begin <= skip.begin and skip.end <= end]
     longest = sorted(inside, key=lambda skip: skip.begin - skip.end)[: max(most - 1, 0)]
     runs = []
@@ -138,11 +112,7 @@ def wanted_runs(begin: int, end: int, skips: Sequence[Skip], most: int) -> list[
 
 
 def resolve_cuts(log: LogFiles, part: LogRange, log_end: int) -> LogRange:
-    """Replace the wanted positions of a range by the cuts made there.
-
-    Raises:
-        StoreAccessError: a file may not be read.
-    """
+    """Replace the wanted positions of a range by the cuts made there."""
     if not part.wanted:
         return part
     known = (log.min_offset, log_end)
@@ -155,11 +125,6 @@ def deleted_before(log: LogFiles, wanted: LogRange, made: LogRange) -> LogFile |
 
     The cut is after it then. The task before may have made the same cut while the file was there, so it does not answer
     for the rest.
-
-    Args:
-        log: files of the log.
-        wanted: the range as planned.
-        made: the same with its cuts made.
     """
     file = log.find(wanted.begin) if wanted.wanted else None
     if file is None or made.begin < file.start + file.size or log.effects.size(file.path) is not None:

@@ -33,7 +33,6 @@ class ExportColumns:
 
     Attributes:
         properties: pairs of a property and the column for its values; None: all in the map `properties`.
-        body: the form of bodies; None: bytes as they are stored.
         many: rows are of several stores, and have the columns broker and store.
     """
 
@@ -45,16 +44,7 @@ class ExportColumns:
     def parse(
         cls, properties: Sequence[str] | None = None, body: BodyForm | None = None, many: bool = False
     ) -> ExportColumns:
-        """Check the options, and return the columns that they ask for.
-
-        Args:
-            properties: each NAME or NAME:COLUMN.
-            body: from BodyForm.parse.
-            many: whether rows are of several stores.
-
-        Raises:
-            UsageError: a property or its column is impossible; the text names it.
-        """
+        """Check the options, and return the columns that they ask for."""
         pairs = None if properties is None else tuple(_pair(text) for text in properties)
         taken = {name.casefold() for name in (*of_many(SPARK_SCHEMA, many).names, *OWN_NAMES)}
         for name, column in pairs or ():
@@ -81,7 +71,6 @@ class ExportColumns:
         }
 
     def schema(self) -> pa.Schema:
-        """Return the schema of a row."""
         fields: list[pa.Field[Any]] = []
         for field in of_many(SPARK_SCHEMA, self.many):
             if field.name == "properties" and self.properties is not None:
@@ -103,12 +92,7 @@ class ExportColumns:
         report.undecoded = set() if self.decompresses else None
 
     def shaped(self, batch: pa.RecordBatch, report: Report | None = None) -> Shaped:
-        """Shape the rows of a batch of the scan's columns.
-
-        Args:
-            batch: the rows.
-            report: of their scan, as `keep_undecoded` left it.
-        """
+        """Shape the rows of a batch of the scan's columns."""
         if self.is_plain:
             return Shaped(batch, [])
         columns: dict[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))
@@ -135,13 +119,6 @@ def columns_of(choice: Mapping[str, Any], source: Mapping[str, str] | None) -> t
     """Return the columns of an export by its manifest, and a form of bodies.
 
     The form is named if the manifest does not keep its schema; the columns that are returned have bytes then.
-
-    Args:
-        choice, source: of the manifest: `choice`, with all options, and `body_source`.
-
-    Raises:
-        UsageError: the schema that is kept is none.
-        MissingExtraError: the library of the form is not installed.
     """
     pairs = choice["properties"]
     properties = None if pairs is None else tuple((name, column) for name, column in pairs)
@@ -156,7 +133,6 @@ class Shaped(NamedTuple):
     """Rows of an export.
 
     Attributes:
-        rows: with the columns of the export.
         bad: number of each row whose body did not decode, and the reason.
     """
 

@@ -62,10 +62,6 @@ def letter_schema(many: bool) -> pa.Schema:
 class DeadLetterWriter:
     """Writes the dead letters of one task into one file, which is made for the first of them.
 
-    Args:
-        folder: the directory of the attempt.
-        many: whether rows are of several stores.
-
     Thread: one.
 
     A block `with` a writer gives its file up if it ends with an error; otherwise `close` comes first.
@@ -85,11 +81,7 @@ class DeadLetterWriter:
             give_up(self._writer)
 
     def write(self, batch: pa.RecordBatch, bad: Sequence[tuple[int, str]]) -> None:
-        """Add rows of a batch of the scan's columns, each with the reason.
-
-        Raises:
-            OSError: the disk is full or fails.
-        """
+        """Add rows of a batch of the scan's columns, each with the reason."""
         rows = batch.take(pa.array([number for number, _ in bad], pa.int32()))
         reasons = pa.array([reason for _, reason in bad], pa.string())
         columns = [reasons if name == "reason" else rows.column(name) for name in self._schema.names]
@@ -105,11 +97,7 @@ class DeadLetterWriter:
         self._waiting = []
 
     def close(self) -> str | None:
-        """Write the rest, sync the file, and return its path; None if there is none.
-
-        Raises:
-            OSError: the disk is full or fails.
-        """
+        """Write the rest, sync the file, and return its path; None if there is none."""
         if self._waiting:
             self._write()
         if self._writer is None:
@@ -125,9 +113,7 @@ class DeadLetters:
     """The directory of dead letters; without a directory nothing is written.
 
     Attributes:
-        folder: the directory.
         table: path or URL of the target of the export.
-        s3: how to reach the table's URL.
         files: of the export that is made: path and the beginning of the name.
     """
 
@@ -138,12 +124,7 @@ class DeadLetters:
 
     @classmethod
     def at(cls, path: str | None, table: str, s3: S3Options = S3Options()) -> DeadLetters:  # noqa: B008
-        """Return the dead letters in this directory, which is created if it does not exist.
-
-        Raises:
-            UsageError: the directory is inside the table's, has dead letters of another table, or other files.
-            StoreAccessError: it cannot be created, read or written.
-        """
+        """Return the dead letters in this directory, which is created if it does not exist."""
         if path is None:
             return cls(None, table, s3)
         folder = Path(os.path.abspath(local_only(path)))
@@ -174,14 +155,10 @@ class DeadLetters:
     def publish(self, last: int, number: int) -> None:
         """Publish the files in one step, and remove those of exports that did not come to be.
 
-        Args:
-            last: number of the table's last export; 0 if it has none.
-            number: number of the export that is about to be published.
+        Durability: on return.
 
         Raises:
             OSError: the disk is full or fails. Then the export must not be published.
-
-        Durability: on return.
         """
         if self.folder is None:
             return

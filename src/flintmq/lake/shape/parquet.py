@@ -110,9 +110,6 @@ class WrittenFile:
     """A finished file.
 
     Attributes:
-        path: path of the file.
-        values: partition values of its rows.
-        rows: number of rows; size: bytes.
         stats: statistics of its columns, in Delta's form (`statistics`).
     """
 
@@ -140,18 +137,16 @@ class _Waiting:
 class PartitionedWriter:
     """Sorts batches into files of one topic and date each, or as partition_by says.
 
+    A block `with` a writer gives its open files up if it ends with an error; otherwise `close` comes first.
+
     Args:
         folder: an existing directory of its own; files get numbers as names.
         schema: schema of all batches; has `topic` and `store_timestamp` in microseconds.
-        compression: a Parquet codec: snappy, zstd, lz4, gzip or none.
         target_bytes: approximate largest size of a file; None: no limit.
-        partition_by: columns in which all rows of a file agree: some of PARTITIONS.
         durable: fsync files; false where they are put elsewhere, and only that copy is kept.
 
     Attributes:
         files: finished files. Complete after `close`.
-
-    A block `with` a writer gives its open files up if it ends with an error; otherwise `close` comes first.
     """
 
     def __init__(
@@ -196,11 +191,7 @@ class PartitionedWriter:
         self._syncer.shutdown(cancel_futures=True)
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Add a batch, which is written now or later.
-
-        Raises:
-            OSError: the disk is full or fails.
-        """
+        """Add a batch, which is written now or later."""
         row_bytes = batch.get_total_buffer_size() / max(1, batch.num_rows)
         for group, rows in by_group(batch, self.partition_by):
             waiting = self._groups.setdefault(group, _Waiting())
@@ -214,11 +205,7 @@ class PartitionedWriter:
             self._flush(max(self._groups, key=lambda group: self._groups[group].size))
 
     def close(self) -> None:
-        """Write all waiting rows, and fsync every file where that was asked for.
-
-        Raises:
-            OSError: the disk is full or fails.
-        """
+        """Write all waiting rows, and fsync every file where that was asked for."""
         while self._groups:  # flushing one may finish, and remove, another
             group = next(iter(self._groups))
             self._flush(group)
@@ -297,11 +284,6 @@ def statistics(footer: Any, schema: pa.Schema, nulls: Mapping[str, int]) -> dict
     Every column of numbers, times or text has some. Where others have statistics and a column has none, deltalake (1.6)
     takes every comparison with the column for false, and leaves the file out: rows would be missing without a word.
     Texts that are not searched have the widest bounds that there are, as if they were cut to no characters.
-
-    Args:
-        footer: a pyarrow.parquet.FileMetaData.
-        schema: schema of the file.
-        nulls: number of nulls in each column.
 
     Returns:
         `numRecords`, and by column `minValues` and `maxValues` (times as ISO 8601 in milliseconds; of text the first

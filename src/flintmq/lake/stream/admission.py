@@ -28,13 +28,7 @@ def limited(
     A batch has at least one record.
 
     Args:
-        places, spans: the queues, and their available offsets.
-        begin, end: log offset of the first record of all spans, and log offset after the last.
-        weigh: weight of messages; more messages weigh no less.
         limit: maximal weight, exceeded only by a single record.
-
-    Raises:
-        StoreAccessError: a file may not be read.
     """
     lows = {name: low for name, (low, _) in spans.items()}
     highs = {name: high for name, (_, high) in spans.items()}

@@ -34,12 +34,7 @@ def marks(anchor: LogAnchor) -> dict[str, Any]:
 
 
 def anchor_in(offset: Mapping[str, Any]) -> LogAnchor | None:
-    """Return the anchor of an offset, if it has one.
-
-    Raises:
-        UnsupportedFormatError: a newer FlintMQ made the offset.
-        UsageError: the values of its keys are not numbers.
-    """
+    """Return the anchor of an offset, if it has one."""
     of, writer, *names = MARKS
     there = offset.get(of, 1)
     unknown = next((key for key in offset if key[:1] == "@" and "/" not in key and key not in MARKS), None)
@@ -72,16 +67,7 @@ def begin_anchor(queues: StreamQueues, offsets: Mapping[QueueName, int]) -> LogA
 
 
 def next_anchor(queues: StreamQueues, spans: Mapping[QueueName, Span], before: LogAnchor | None) -> LogAnchor | None:
-    """Return the anchor of the end of a micro-batch.
-
-    Args:
-        queues: as the store has them.
-        spans: offsets of each queue that the micro-batch reads.
-        before: anchor of its begin.
-
-    Raises:
-        StoreAccessError: a file may not be read.
-    """
+    """Return the anchor of the end of a micro-batch."""
     last = -1
     for name in queues.in_order(spans):
         place = queues.place(name, spans[name][1] - 1)
@@ -92,11 +78,7 @@ def next_anchor(queues: StreamQueues, spans: Mapping[QueueName, Span], before: L
 
 
 def made_again(queues: StreamQueues, name: QueueName, offset: int, anchor: LogAnchor | None) -> bool:
-    """Return whether a queue is not the one whose messages before an offset were read.
-
-    Raises:
-        StoreAccessError: a file may not be read.
-    """
+    """Return whether a queue is not the one whose messages before an offset were read."""
     if anchor is None or offset <= 0 or queues.ends.get(name, 0) <= anchor.physical_offset:
         return False
     low, high = queues.bounds[name]
@@ -112,9 +94,6 @@ def walked_to(queues: StreamQueues, anchor: LogAnchor | None) -> int | None:
     """Return the log offset of a record before which the query has read everything.
 
     The result is None if that is not known.
-
-    Raises:
-        StoreAccessError: a file may not be read.
     """
     if anchor is None:  # nothing was read yet, and nothing left out
         return queues.log.min_offset
@@ -128,10 +107,6 @@ def refuse_other_log(queues: StreamQueues, anchor: LogAnchor | None) -> None:
 
     Also without failOnDataLoss: that option is for messages that are gone. Offsets say nothing of another log, so its
     first messages would be taken for read ones.
-
-    Raises:
-        StoreError: it is another one, or the store is gone.
-        StoreAccessError: a file may not be read.
     """
     why = "" if anchor is None else why_lost(KnownLog(queues.log, queues.end), anchor)
     if why and not queues.log.effects.is_dir(queues.root):

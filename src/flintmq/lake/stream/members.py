@@ -35,15 +35,13 @@ BrokerOffsets = Mapping[str, Mapping[str, int]]
 class StoresStream:
     """Plans the micro-batches of stores.
 
+    Thread: one at a time.
+
     Args:
-        options: options of the stream.
-        tell: receives lines for the user, such as those about brokers that are gone.
         lose: receives those about messages that are lost, and the reader goes on without; None: `tell`.
 
     Attributes:
         left_out: sentences about the named stores that are not there now.
-
-    Thread: one at a time.
     """
 
     def __init__(
@@ -65,35 +63,21 @@ class StoresStream:
 
     @staticmethod
     def offset_of(parts: BrokerOffsets) -> Offset:
-        """Return the offset of these of each broker."""
         return parts.get(ONLY, parts)
 
     def initial(self) -> Offset:
-        """Return the offset at which a new stream begins, in each store.
-
-        Raises:
-            UsageError: an option names a broker or a queue that does not exist.
-            The other errors of StoreStream.initial and find_members.
-        """
         return self.offset_of({broker: stream.initial() for broker, stream in self._look(check=True)})
 
     def initial_at(self, positions: Mapping[str, int]) -> Offset:
         """Return the offset from which on messages begin at a log offset of each broker.
 
         Brokers that are not there are left out.
-
-        Raises:
-            The errors of StoreStream.initial_at and find_members.
         """
         there = self._look()
         return self.offset_of({name: one.initial_at(positions[name]) for name, one in there if name in positions})
 
     def with_others(self, offset: Offset) -> Offset:
-        """Return an offset with the brokers that it lacks, each at its begin.
-
-        Raises:
-            As `initial`.
-        """
+        """Return an offset with the brokers that it lacks, each at its begin."""
         parts, there = self.by_broker(offset), self._look(check=True)
         begins = {name: parts[name] if name in parts else stream.initial() for name, stream in there}
         return self.offset_of({**begins, **parts})
@@ -113,13 +97,7 @@ class StoresStream:
         """Return the end of the next micro-batch; `start` itself if there is not enough to read.
 
         Args:
-            start: an offset.
             limits: whether the options' limits apply; they are of all stores together.
-
-        Raises:
-            StoreError: (failOnDataLoss) messages from `start` on have expired or were truncated.
-            NotAStoreError: (failOnDataLoss) a store of a list or a manifest is not there.
-            StoreAccessError: a file may not be read.
         """
         streams, known = dict(self._look()), self.by_broker(start)
         self._tell_gone(known, streams)
@@ -149,12 +127,7 @@ class StoresStream:
         return found.get(ONLY, several)
 
     def tasks(self, start: Offset, end: Offset) -> list[tuple[Member, StreamTask]]:
-        """Plan the tasks of a micro-batch, each of one store.
-
-        Raises:
-            StoreError: (failOnDataLoss) messages of the batch no longer exist, or a store of it is not there.
-            StoreAccessError: a file may not be read.
-        """
+        """Plan the tasks of a micro-batch, each of one store."""
         streams, known = dict(self._look()), self.by_broker(start)
         parts: list[tuple[Member, StreamTask]] = []
         for broker, offset in sorted(self.by_broker(end).items()):
@@ -168,17 +141,12 @@ class StoresStream:
         return parts
 
     def logs(self) -> dict[str, KnownLog]:
-        """Return the log of each broker that is there."""
         return {broker: stream.log for broker, stream in self._look()}
 
     # -- stores --------------------------------------------------------------------------------------------------------
 
     def _look(self, check: bool = False) -> Iterator[tuple[str, StoreStream]]:
-        """Find the stores as they are now; yield each broker with its stream, in the order of names.
-
-        Args:
-            check: compare the brokers that options name with the stores.
-        """
+        """Find the stores as they are now; yield each broker with its stream, in the order of names."""
         from flintmq.lake.read.members import broker_members, members_of
         from flintmq.store.commitlog.report import LOST, Report
 

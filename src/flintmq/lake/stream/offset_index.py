@@ -37,18 +37,13 @@ Records = tuple[Any, Any, Any]
 
 
 class Segments:
-    """The records of segments of the log by queue, found by walking; the last few are kept.
-
-    Raises:
-        StoreAccessError: (of) a file may not be read.
-    """
+    """The records of segments of the log by queue, found by walking; the last few are kept."""
 
     def __init__(self, lookup: QueueLookup) -> None:
         self._lookup = lookup
         self._kept: OrderedDict[tuple[int, int], dict[QueueName, Records]] = OrderedDict()
 
     def of(self, run: QueueRun, name: QueueName) -> Records:
-        """Return a queue's records in the segment of a run."""
         key = (run.begin, run.end)
         if key not in self._kept:
             self._kept[key] = self._walk(run)
@@ -86,12 +81,7 @@ class Places:
     """The log offsets of one queue's messages, as of one lookup.
 
     Args:
-        lookup: the queues of the store.
-        name: name of the queue.
         segments: shared by the queues of the lookup; None to use only dispatched messages.
-
-    Raises:
-        StoreAccessError: (any method) a file may not be read.
     """
 
     def __init__(self, lookup: QueueLookup, name: QueueName, segments: Segments | None) -> None:
@@ -201,11 +191,7 @@ class Places:
 
 
 def unit_columns(units: UnitQueue, low: int, high: int) -> tuple[Any, Any]:
-    """Return log offsets (-1 if not valid) and sizes of a plain queue's units [low, high).
-
-    Raises:
-        StoreAccessError: a file may not be read.
-    """
+    """Return log offsets (-1 if not valid) and sizes of a plain queue's units [low, high)."""
     assert low <= high  # numpy would take -1 for everything
     data = b""
     while len(data) < UNIT_SIZE * (high - low):

@@ -23,7 +23,6 @@ class StreamOptions:
             earliest, -1 is latest; queues that are not named begin at their earliest). `read.since_of` overrides it.
         max_offsets, max_bytes: of a micro-batch; None for no limit.
         min_offsets: of a micro-batch, unless max_delay_ms have passed since the last one.
-        max_delay_ms: see min_offsets.
     """
 
     read: ReadOptions
@@ -34,23 +33,13 @@ class StreamOptions:
     max_delay_ms: int = 15 * 60_000
 
     def of(self, member: Member) -> StreamOptions:
-        """Return the options for one of the stores: its path, and where its broker begins.
-
-        Raises:
-            UsageError: as `parse`.
-        """
+        """Return the options for one of the stores: its path, and where its broker begins."""
         given = self.read.given
         own = StreamOptions.parse(options_of_broker(given, member.broker, member.path)) if given else self
         return replace(self, read=replace(self.read.at(member), since_of=own.read.since_of), start=own.start)
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> StreamOptions:
-        """Check the options of a stream.
-
-        Raises:
-            UsageError: as ReadOptions.parse; or an option is only for a batch read.
-            ConfigError: an impossible value of one of RocketMQ's keys.
-        """
         given = named(options)
         for name in BATCH_ONLY:
             if name in given:

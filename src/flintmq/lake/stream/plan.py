@@ -26,9 +26,6 @@ class StreamTask:
     """The part of a micro-batch that one task reads.
 
     Attributes:
-        root: directory of the store.
-        options: options of the read.
-        log: the files that the range touches.
         begin, end: log offsets; begin is the first byte of a record, and a record ends at end.
         spans: the wanted offsets of each queue; their records begin in the range.
         light: those of the queues whose names begin with `%LMQ%`, and other LMQs: their units may point to records of
@@ -58,14 +55,8 @@ def share_out(
     micro-batch ended, and the last task goes on to the end of the log if nothing comes after the batch.
 
     Args:
-        queues: as the store has them now.
-        spans: the wanted offsets; the queues have all of them, according to their bounds.
         walked: log offset of a record before which nothing is of interest; None if that is not known.
         to_end: the micro-batch ends where the store does.
-
-    Raises:
-        StoreError: (failOnDataLoss) a record cannot be read; the text names topic, queue, offset.
-        StoreAccessError: a file may not be read.
     """
     spans = {name: span for name, span in spans.items() if span[0] < span[1]}
     known: dict[tuple[QueueName, int], int] = {}
@@ -104,7 +95,6 @@ def share_out(
 
 
 def _messages(lots: list[dict[QueueName, Span]]) -> int:
-    """Count the messages of lots."""
     return sum(high - low for lot in lots for low, high in lot.values())
 
 

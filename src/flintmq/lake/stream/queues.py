@@ -41,20 +41,13 @@ WALK_BYTES_A_QUEUE = 128 << 10  # approximate bytes that a walk reads in the tim
 class StreamQueues:
     """The queues that a stream may read, with their bounds.
 
-    Args:
-        options: name the store, its topics and queues.
+    Thread: one at a time.
 
     Attributes:
         bounds: of every wanted queue that has or had messages: its least queue offset and the one after the largest.
             The least is that of the last check: `look_at` updates it.
         highs: only the offset after the largest, of the same queues.
         ends: of each of them, a log offset at or after which none of its records begins.
-
-    Raises:
-        NotAStoreError, UnsupportedFormatError: there is no store that can be read.
-        StoreAccessError: (also of every method) a file may not be read.
-
-    Thread: one at a time.
     """
 
     def __init__(self, options: ReadOptions) -> None:
@@ -71,7 +64,6 @@ class StreamQueues:
 
         Args:
             force: check some queues although the log has not grown and no unit is awaited.
-            also: queues to check in any case.
         """
         before = self._lookup.snapshot
         now = before.again()
@@ -222,7 +214,6 @@ class StreamQueues:
 
     @property
     def log(self) -> LogFiles:
-        """The files of the log."""
         return self._lookup.snapshot.log
 
     @property

@@ -64,9 +64,7 @@ class Available:
     """The messages that a store has from an offset on.
 
     Attributes:
-        queues: as the store has them now.
         begin, anchor: the offset, without queues that are gone.
-        spans: the queue offsets to read.
     """
 
     queues: StreamQueues
@@ -81,7 +79,6 @@ class Available:
 
     @property
     def log_bytes(self) -> int:
-        """The bytes of log that they take, about."""
         return sum(self.queues.places(name).size(*span) for name, span in self.spans.items())
 
     def limited(self, max_offsets: int | None, max_bytes: int | None) -> Available:
@@ -104,12 +101,10 @@ class Available:
 class StoreStream:
     """Plans the micro-batches of one store.
 
-    Args:
-        options: options of the stream.
-        tell: receives lines for the user.
-        lose: receives those about messages that are lost, and the reader goes on without; None: `tell`.
-
     Thread: one at a time.
+
+    Args:
+        lose: receives those about messages that are lost, and the reader goes on without; None: `tell`.
     """
 
     def __init__(
@@ -134,10 +129,8 @@ class StoreStream:
         """Return the offset at which a new stream begins.
 
         Raises:
-            UsageError: an option names a queue that the store does not have.
             StoreError: nothing was stored at the time to begin at, or later (and no strategy allows it); or files of
                 a queue are missing (failOnDataLoss).
-            NotAStoreError, UnsupportedFormatError, StoreAccessError: the store cannot be read.
         """
         from flintmq.store.read.known_topics import unknown_topics
 
@@ -167,7 +160,6 @@ class StoreStream:
         Raises:
             StoreError: (failOnDataLoss) messages from there on have expired; or messages before it are not in their
                 queues yet, so that the offset would contain them.
-            NotAStoreError, UnsupportedFormatError, StoreAccessError: the store cannot be read.
         """
         queues = self._look()
         if position < queues.log.min_offset and self.options.read.fail_on_data_loss:
@@ -193,12 +185,7 @@ class StoreStream:
         self._target = dict(queues.highs)
 
     def available(self, start: Mapping[str, Any]) -> Available:
-        """Look at the store, and return what it has from an offset on.
-
-        Raises:
-            StoreError: (failOnDataLoss) messages from `start` on have expired or were truncated.
-            StoreAccessError: a file may not be read.
-        """
+        """Look at the store, and return what it has from an offset on."""
         begin, anchor = self._parse(start)
         queues, differing = self._settled(begin)
         self._check_end(queues)
@@ -246,12 +233,7 @@ class StoreStream:
         return {**lag, **self._flat(planned | queues.highs, None)}
 
     def tasks(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[StreamTask]:
-        """Plan the tasks of a micro-batch.
-
-        Raises:
-            StoreError: (failOnDataLoss) messages of the batch no longer exist.
-            StoreAccessError: a file may not be read.
-        """
+        """Plan the tasks of a micro-batch."""
         from flintmq.lake.stream.plan import share_out
 
         self._planned, _ = self._parse(end)
@@ -269,12 +251,10 @@ class StoreStream:
 
     @property
     def log(self) -> KnownLog:
-        """The log."""
         queues = self._look()
         return KnownLog(queues.log, queues.end)
 
     def _look(self) -> StreamQueues:
-        """Return the queues as they are now."""
         from flintmq.lake.stream.queues import StreamQueues
 
         if self._queues is None:
@@ -288,9 +268,6 @@ class StoreStream:
 
         A writer that starts truncates its queues and writes their ends again, which takes a moment. And a queue that
         was read from the log, while the store had no queue file at all, gets its files after other queues.
-
-        Args:
-            known: offsets that were seen.
 
         Returns:
             The queues, and the names of those that do not end at the known offsets.
@@ -407,17 +384,10 @@ class StoreStream:
         the same offsets. A removed queue is forgotten, so that it is read from its first message if it comes again.
 
         Args:
-            queues: as the store has them now.
-            begin: first offset of each queue.
-            anchor: anchor of `begin`.
-            ends: offset of each queue at which to stop.
-            removed: the queues of `begin` that no longer exist.
-            differing: the queues whose offsets in `begin` and `ends` differ.
             known: the store once had all messages up to `ends`.
 
         Raises:
             StoreError: the log is another one; or (failOnDataLoss) messages are lost.
-            StoreAccessError: a file may not be read.
         """
         bounds, spans, lost = queues.bounds, {}, self._lost
         refuse_other_log(queues, anchor)
@@ -470,10 +440,6 @@ class StoreStream:
         Without failOnDataLoss it is reported once. The queues show only what the log still has: without this its last
         messages would be left out in silence. A store that was not stopped may be a copy of one that somebody writes:
         the next copying brings the rest. So it is reported as a loss, and the stream goes on.
-
-        Raises:
-            LostLogError, CorruptStoreError: (failOnDataLoss) it is, and the store was stopped.
-            StoreAccessError: a file may not be read.
         """
         from flintmq.store.commitlog.log_end import refuse_damaged_ends
 

@@ -41,16 +41,7 @@ def read_part(
     """Yield the rows of a task in log order (but see `apart`), the same rows every time.
 
     Args:
-        part: as planned.
-        schema: the columns wanted, from SPARK_SCHEMA; they may be declared not nullable.
-        report: receives notes, and the damage that was skipped.
-        batch_bytes: approximate size of the columns of a batch.
         apart: give frequent topics batches of their own; rows are then in log order within each topic.
-
-    Raises:
-        CorruptStoreError: (failOnDataLoss) damage; the text names file, position, and the affected queues.
-        StoreError: (failOnDataLoss) a message is not in the log; the text names topic, queue, offset, file.
-        StoreAccessError: a file may not be read.
     """
     options = part.options
     of_rows = Predicate(tags=options.predicate.tags)
@@ -98,10 +89,6 @@ class Wanted:
         """Yield the pieces with only the wanted records.
 
         Prepared and rolled-back records are in no queue, whatever queue they name.
-
-        Args:
-            pieces: pieces of a walk.
-            unreached: remembers the records that are not wanted.
         """
         for piece in pieces:
             strangers = self._strangers(piece) if self._firsts else None

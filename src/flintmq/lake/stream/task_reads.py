@@ -22,12 +22,7 @@ LEAST_PIECE = 4096
 
 
 def pieces_of(part: StreamTask, report: Report, strict: bool) -> Iterator[Piece]:
-    """Yield the records of a task's range; if few are wanted, only parts of the range.
-
-    Raises:
-        CorruptStoreError: (strict) damage.
-        StoreAccessError: a file may not be read.
-    """
+    """Yield the records of a task's range; if few are wanted, only parts of the range."""
     for begin, end in _runs(part) if part.sparse else [(part.begin, part.end)]:
         walk = LogWalk(
             part.log,

@@ -38,8 +38,6 @@ _UNIT = numpy.dtype(UNIT.columns())
 
 
 class RecordPlace(NamedTuple):
-    """A record: its queue, its offset there, and its log offset."""
-
     queue: QueueName
     queue_offset: int
     physical_offset: int
@@ -50,9 +48,6 @@ class RecordPlace(NamedTuple):
 
 class Unreached:
     """Records that a task walks but does not read.
-
-    Args:
-        part: the task.
 
     Thread: one at a time.
     """
@@ -71,7 +66,6 @@ class Unreached:
 
         Args:
             piece: all records that were walked; its positions are overwritten.
-            wanted: int64 array, positions in the piece of the records that the task reads.
         """
         count = piece.count if self._selector is None else self._selector.select(piece)
         if count == len(wanted):
@@ -97,11 +91,7 @@ class Unreached:
                 self._last[name, before] = last
 
     def lost(self) -> Iterator[str]:
-        """Yield one line for each queue that lost files.
-
-        Raises:
-            StoreAccessError: a file may not be read.
-        """
+        """Yield one line for each queue that lost files."""
         until = time.monotonic() + GRACE_SECONDS
         places = list({*self._first.values(), *self._last.values()})
         places.sort(key=lambda place: place.physical_offset)
@@ -115,7 +105,6 @@ class Unreached:
             time.sleep(0.1)  # a writer may be about to write the unit; only then is it worth waiting
 
     def _reasons(self, lookup: QueueLookup, places: list[RecordPlace]) -> dict[QueueName, tuple[RecordPlace, str]]:
-        """Return one record of each queue that counts as lost, and the reason."""
         end = lookup.dispatched_end() if places and lookup.has_files else 0
         remade = self._remade(lookup, places)
         found: dict[QueueName, tuple[RecordPlace, str]] = {}

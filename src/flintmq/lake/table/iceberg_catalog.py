@@ -36,11 +36,7 @@ class TableName:
 
     @classmethod
     def parse(cls, text: str | None) -> TableName:
-        """Parse `NAME:NAMESPACE.TABLE`; None is the table of an own catalog.
-
-        Raises:
-            UsageError: it has another form.
-        """
+        """Parse `NAME:NAMESPACE.TABLE`; None is the table of an own catalog."""
         if text is None:
             return cls()
         match = _NAME.fullmatch(text)
@@ -54,15 +50,6 @@ class TableName:
         return (*self.namespace.split("."), self.table)
 
     def open(self, root: Path | TableFolder) -> Catalog:
-        """Open the catalog.
-
-        Args:
-            root: directory of the table; or what reads and writes it.
-
-        Raises:
-            MissingExtraError: pyiceberg is not installed.
-            StoreAccessError: PyIceberg has no such catalog, or cannot open it.
-        """
         try:
             from pyiceberg.catalog import load_catalog
             from pyiceberg.catalog.sql import SqlCatalog

@@ -24,7 +24,6 @@ class SyncedFileIO(PyArrowFileIO):
     """
 
     def new_output(self, location: str) -> PyArrowFile:
-        """Return a file to be written."""
         file = super().new_output(location)
         scheme, _, path = self.parse_location(location)
         return _SyncedFile(file, path) if scheme == "file" else file
@@ -46,25 +45,19 @@ class _SyncedStream(OutputStream):
         self.stream, self.path = stream, path
 
     def write(self, content: bytes) -> int:
-        """Write bytes, and return how many."""
         written: int = self.stream.write(content)
         return written
 
     def tell(self) -> int:
-        """Return the number of bytes so far."""
         place: int = self.stream.tell()
         return place
 
     @property
     def closed(self) -> bool:
-        """True once the stream was closed."""
         return bool(self.stream.closed)
 
     def close(self) -> None:
         """Write what is left, and sync.
-
-        Raises:
-            OSError: the disk is full or fails.
 
         Durability: on return.
         """

@@ -16,7 +16,6 @@ COLUMNS = ("topic", "queue_id", "queue_offset", "store_timestamp", "tags")
 
 
 def columns_of(predicate: Predicate) -> tuple[str, ...]:
-    """Return the columns that a mask needs."""
     return () if predicate.everything else COLUMNS
 
 
@@ -25,10 +24,6 @@ def mask_of(predicate: Predicate, rows: pa.Table) -> Any:
 
     `Predicate.wants` is the reference. A row without a store time, which is outside the years 1 to 9999, is in no range
     of time.
-
-    Args:
-        predicate: selects rows.
-        rows: with COLUMNS.
     """
     parts = [_of_queues(predicate, rows)] if predicate.asks_topics else []
     times = rows["store_timestamp"]

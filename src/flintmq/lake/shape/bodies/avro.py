@@ -39,11 +39,7 @@ _LOGICAL: dict[tuple[str, str | None], pa.DataType] = {
 
 
 def fastavro() -> Any:
-    """Import fastavro.
-
-    Raises:
-        MissingExtraError: it is not installed.
-    """
+    """Import fastavro."""
     try:
         import fastavro.read
         import fastavro.schema
@@ -53,18 +49,10 @@ def fastavro() -> Any:
 
 
 def read_avro_schema(path: str) -> tuple[str, pa.StructType]:
-    """Read the schema in a file; return the text that bodies are read by, and the type.
-
-    Raises:
-        UsageError: the file has no Avro schema of a record, or one with a type that there is no column for.
-        StoreAccessError: the file cannot be read.
-        MissingExtraError: fastavro is not installed.
-    """
     return checked_schema(read_file(path).decode(errors="replace"), path)
 
 
 def checked_schema(text: str, name: str) -> tuple[str, pa.StructType]:
-    """Check the text of a schema as read_avro_schema does; `name` is for its errors."""
     library = fastavro()
     names: dict[str, Any] = {}
     try:
@@ -105,27 +93,12 @@ def _plain(schema: Any) -> Any:
 
 
 class _Types:
-    """The types of columns for the types of one schema.
-
-    Args:
-        names: the schema of each named type, as fastavro parses it.
-        name: of the schema, for errors.
-    """
+    """The types of columns for the types of one schema."""
 
     def __init__(self, names: Mapping[str, Any], name: str) -> None:
         self._names, self._name = names, name
 
     def column(self, schema: Any, place: str, inside: frozenset[str]) -> pa.DataType:
-        """Return the type of a column for a part of the schema.
-
-        Args:
-            schema: the part.
-            place: where it is, for errors.
-            inside: names of the records that it is part of.
-
-        Raises:
-            UsageError: there is none.
-        """
         if isinstance(schema, list):
             others = [each for each in schema if each != "null"]
             if len(others) != 1:
@@ -174,11 +147,7 @@ def reader(schema: str, registry: str | None) -> Callable[[bytes], Any]:
     """Return a function that decodes a body; it raises BadBody.
 
     Args:
-        schema: from read_avro_schema.
         registry: where the schemas are that heads name; None: bodies have no heads.
-
-    Raises:
-        MissingExtraError, UsageError: as read_avro_schema, SchemaRegistry.
     """
     library = fastavro()
     own = library.schema.parse_schema(json.loads(schema))

@@ -53,10 +53,6 @@ def read_schema(text: str) -> pa.StructType:
     Args:
         text: Spark's DDL, such as "id long, lines array<struct<sku: string, count: int>>"; or a file with Spark's JSON
             form, as `df.schema.json()` gives it.
-
-    Raises:
-        UsageError: the text is neither, or has a type that JSON has no values for.
-        StoreAccessError: the file cannot be read.
     """
     if text.endswith(".json") or os.path.exists(text):
         found = _of_json(text, read_file(text))
@@ -68,12 +64,6 @@ def read_schema(text: str) -> pa.StructType:
 
 
 def read_file(path: str) -> bytes:
-    """Read a file with a schema.
-
-    Raises:
-        StoreAccessError: it cannot be read.
-        UsageError: it has more than 16 MiB.
-    """
     try:
         with open(path, "rb") as file:
             content = file.read(SCHEMA_BYTES_MAX + 1)
@@ -137,7 +127,6 @@ def _json_type(value: Any, place: str) -> pa.DataType:
     """Return the type of a part of Spark's JSON form.
 
     Raises:
-        UsageError: JSON has no values of the type.
         ValueError, KeyError, TypeError: the part is of another form.
     """
     if isinstance(value, str):
@@ -175,12 +164,6 @@ _TOKEN = re.compile(rf"\s*(?:`((?:[^`]|``)+)`|(\w+)|({_TEXT})|([<>(),:]))")
 
 
 class _Ddl:
-    """Reads one text of DDL.
-
-    Raises:
-        UsageError: (from `schema`) the text is no DDL, or has a type that JSON has no values for.
-    """
-
     def __init__(self, text: str) -> None:
         self._text = text
         self._tokens: list[_Token] = []
@@ -246,7 +229,6 @@ class _Ddl:
         return struct_of(fields, place)
 
     def _type(self, place: str, depth: int) -> pa.DataType:
-        """Read a type."""
         if depth > NESTED_MAX:
             raise UsageError(f"body schema: types are nested in more than {NESTED_MAX} others")
         if self._tokens[self._next].quoted:

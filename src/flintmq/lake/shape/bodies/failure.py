@@ -14,11 +14,7 @@ OTHER_MESSAGE = "another message of the schema"
 
 
 class BadBody(ValueError):
-    """A body does not decode.
-
-    Attributes:
-        reason: one of the reasons of this module.
-    """
+    """A body does not decode."""
 
     def __init__(self, reason: str) -> None:
         super().__init__(reason)

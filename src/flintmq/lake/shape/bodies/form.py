@@ -29,12 +29,9 @@ class BodyForm:
     """The form of bodies, and of the column that they become.
 
     Attributes:
-        name: "text", "json", "avro" or "protobuf".
-        type: of the column.
         source: the schema's text (Avro), the descriptor set (Protobuf), or nothing.
         message: full name of the message (Protobuf), or nothing.
         head: whether a body begins with the head of a schema registry.
-        registry: where the schemas are that heads name (Avro); None for none.
     """
 
     name: str
@@ -57,17 +54,9 @@ class BodyForm:
         """Check the options of bodies; None if they stay bytes.
 
         Args:
-            name: one of FORMS.
             schema: of "json": DDL, or a file (see `ddl.read_schema`); of "avro" a file with a schema; of "protobuf" a
                 file with a descriptor set.
             message: of "protobuf": full name of the message; None if there is only one.
-            head: bodies begin with the head of a schema registry ("avro", "protobuf").
-            registry: of "avro" with heads: URL or directory of the registry.
-
-        Raises:
-            UsageError: an option is impossible; the text names it.
-            StoreAccessError: the file of the schema cannot be read.
-            MissingExtraError: the library of the form is not installed.
         """
         check_choice("body", name, FORMS)
         if (name in FORMS[2:]) != (schema is not None):
@@ -119,14 +108,8 @@ class BodyForm:
     def of_kept(cls, choice: Mapping[str, Any], source: Mapping[str, str] | None) -> BodyForm | None:
         """Return the form of an earlier export; None if bodies stay bytes.
 
-        Args:
-            choice: of its manifest.
-            source: what `source_kept` gave for it.
-
         Raises:
             LookupError: it is Avro or Protobuf, and the manifest does not keep its schema.
-            UsageError: what is kept is no schema.
-            MissingExtraError: the library of the form is not installed.
         """
         name, head = choice["body"], choice["body_head"]
         if name == "bytes":
@@ -165,7 +148,6 @@ class Decoded(NamedTuple):
 
 
 def decoded(form: BodyForm, bodies: Any) -> Decoded:
-    """Decode a column of bodies."""
     if form.name == "text":
         return _texts(bodies)
     read = _reader(form)

@@ -27,9 +27,6 @@ def reader(kind: pa.StructType) -> Reader:
     """Return a function that parses a body into a value of this type.
 
     It raises BadBody.
-
-    Raises:
-        UsageError: JSON has no values of a type in it.
     """
     convert = _object(kind)
     decoder = json.JSONDecoder(parse_constant=_refused)

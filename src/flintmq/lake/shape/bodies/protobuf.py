@@ -48,19 +48,12 @@ def read_descriptors(path: str, message: str | None) -> tuple[bytes, str, pa.Str
     """Read a descriptor set; return its bytes, a message's full name, and the column's type.
 
     Args:
-        path: the file.
         message: full name of the message; None: the only message at the top of the last file.
-
-    Raises:
-        UsageError: the file has no descriptor set, lacks imports, or has not this message.
-        StoreAccessError: the file cannot be read.
-        MissingExtraError: Protobuf's library is not installed.
     """
     return checked_descriptors(read_file(path), path, message)
 
 
 def checked_descriptors(content: bytes, path: str, message: str | None) -> tuple[bytes, str, pa.StructType]:
-    """Check a descriptor set as read_descriptors does; `path` is for its errors."""
     pool, files = _pool(content, path)
     if message is None:
         names = [f"{files[-1].package}.{each.name}".lstrip(".") for each in files[-1].message_type] if files else []
@@ -117,7 +110,6 @@ def _contains_itself(message: Any, around: tuple[Any, ...]) -> bool:
 
 
 def _column(message: Any, around: tuple[Any, ...]) -> pa.DataType:
-    """Return the type of a column of messages."""
     if message.full_name == TIMESTAMP:
         return pa.timestamp("us", tz="UTC")
     if _contains_itself(message, around):
@@ -146,15 +138,7 @@ def _single(field: Any, around: tuple[Any, ...]) -> pa.DataType:
 
 
 def reader(descriptors: bytes, name: str, head: bool) -> Convert:
-    """Return a function that decodes a body; it raises BadBody.
-
-    Args:
-        descriptors, name: from read_descriptors.
-        head: whether a body begins with the head of a schema registry.
-
-    Raises:
-        MissingExtraError: Protobuf's library is not installed.
-    """
+    """Return a function that decodes a body; it raises BadBody."""
     pool, _ = _pool(descriptors, "the descriptor set")
     from google.protobuf import message_factory
 
@@ -189,11 +173,7 @@ def _indexes(message: Any) -> list[int]:
 
 
 def _after_indexes(body: bytes, path: list[int]) -> bytes:
-    """Return the body after the indexes of the message: a count and as many zigzag varints.
-
-    Raises:
-        BadBody: they are of another message, or cut short.
-    """
+    """Return the body after the indexes of the message: a count and as many zigzag varints."""
     numbers: list[int] = []
     at = 0
     while len(numbers) < 1 + (numbers[0] if numbers else 0):

@@ -30,11 +30,7 @@ def absolute_place(place: str) -> str:
 
 
 def split_head(body: bytes) -> tuple[int, bytes]:
-    """Return the schema's id and what follows the head.
-
-    Raises:
-        BadBody: there is no head.
-    """
+    """Return the schema's id and what follows the head."""
     if len(body) < HEAD_BYTES or body[0]:
         raise BadBody(NO_HEAD)
     return int.from_bytes(body[1:HEAD_BYTES], "big"), body[HEAD_BYTES:]
@@ -43,13 +39,10 @@ def split_head(body: bytes) -> tuple[int, bytes]:
 class SchemaRegistry:
     """The schemas of a registry, each asked for once.
 
+    Thread: one.
+
     Args:
         place: an URL (http or https; `https://user:password@host` sends these), or a directory.
-
-    Raises:
-        UsageError: the place is an URL of another kind.
-
-    Thread: one.
     """
 
     def __init__(self, place: str) -> None:
@@ -70,11 +63,7 @@ class SchemaRegistry:
         return parts._replace(netloc=parts.netloc.rpartition("@")[2]).geturl() if self._is_url else self._place
 
     def text(self, schema_id: int) -> str | None:
-        """Return the text of an Avro schema; None if the registry has none of this id.
-
-        Raises:
-            StoreAccessError: the registry does not answer, or too many ids are unknown to it.
-        """
+        """Return the text of an Avro schema; None if the registry has none of this id."""
         if schema_id not in self._texts:
             self._texts[schema_id] = self._ask(schema_id) if self._is_url else self._read(schema_id)
             self._unknown += self._texts[schema_id] is None
