@@ -27,12 +27,7 @@ FILES_A_CORE = 4  # tasks for the files of a table, as long as it has so many
 
 
 def history_schema(options: ReadOptions) -> StructType:
-    """Return the columns of a read with history: all of its table, or those of `columns`.
-
-    Raises:
-        UsageError: there is no such table, or it has no such column; see also History.open.
-        StoreAccessError, MissingExtraError: the table cannot be read.
-    """
+    """Return the columns of a read with history: all of its table, or those of `columns`."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     from flintmq.arrow.schema import narrow
@@ -58,13 +53,7 @@ class HistoryReader(DataSourceReader):
 
     @from_one_frame
     def partitions(self) -> list[InputPartition]:
-        """Plan the tasks: of the version that the table has now, and of what the logs have after it.
-
-        Raises:
-            UsageError: the table has rows of another store.
-            StoreError: (failOnDataLoss) messages expired that no export has.
-            The errors of History.open and plan_scan.
-        """
+        """Plan the tasks: of the version that the table has now, and of what the logs have after it."""
         from flintmq.lake.history.history import History
         from flintmq.lake.read.splits import cores, split_count
         from flintmq.store.commitlog.report import Report
@@ -81,12 +70,7 @@ class HistoryReader(DataSourceReader):
 
     @rows_from_one_frame
     def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the rows of one task, the same rows in every call.
-
-        Raises:
-            CorruptStoreError, StoreError: (failOnDataLoss) damage, or messages that were deleted since the planning.
-            StoreAccessError: a file cannot be read.
-        """
+        """Yield the rows of one task, the same rows in every call."""
         if isinstance(partition, HistoryPartition):  # of an empty plan Spark makes InputPartition(None)
             yield from _rows(partition, self.wanted)
 
@@ -101,34 +85,18 @@ class HistoryStreamReader(StreamReader):
 
     @from_one_frame
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Any]:
-        """Plan the tasks of a micro-batch.
-
-        Raises:
-            StoreError: (failOnDataLoss) messages of the batch no longer exist, or a store of it is gone.
-            StoreAccessError: a file may not be read, or the version of the table is gone.
-        """
+        """Plan the tasks of a micro-batch."""
         history = self.stream.history
         return [HistoryPartition(task, history.shape, history.predicate) for task in self.stream.tasks(start, end)]
 
     @rows_from_one_frame
     def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the rows of one part.
-
-        Raises:
-            CorruptStoreError, StoreError: (failOnDataLoss) damage, or messages that no longer exist.
-            StoreAccessError: a file may not be read.
-        """
+        """Yield the rows of one part."""
         if isinstance(partition, HistoryPartition):
             yield from _rows(partition, self.wanted)
 
 
 def check_columns(options: ReadOptions, schema: StructType) -> None:
-    """Check the schema that a user set by `.schema(...)`.
-
-    Raises:
-        UsageError: the table has no such column, or it is of another type.
-        The errors of history_schema.
-    """
     from dataclasses import replace
 
     ours = history_schema(replace(options, columns=tuple(schema.fieldNames())))

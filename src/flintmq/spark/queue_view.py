@@ -49,12 +49,6 @@ class QueueReader(DataSourceReader):
 
     @rows_from_one_frame
     def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the rows as one batch.
-
-        Raises:
-            NotAStoreError, UnsupportedFormatError, StoreAccessError: the store cannot be read.
-            UsageError: (failOnDataLoss) the store does not have a named topic.
-        """
         import pyarrow as pa
         from pyspark.sql.pandas.types import to_arrow_schema
 

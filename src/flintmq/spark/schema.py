@@ -19,10 +19,6 @@ def spark_schema(columns: Sequence[str] | None = None, many: bool = False) -> St
 
     Args:
         columns: the columns wanted, in this order; None for all.
-        many: several stores are read: the columns broker and store are there too.
-
-    Raises:
-        UsageError: a name is not in the schema, or occurs twice.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -32,16 +28,8 @@ def spark_schema(columns: Sequence[str] | None = None, many: bool = False) -> St
 def check_schema(schema: StructType, columns: Sequence[str] | None, many: bool = False) -> pa.Schema:
     """Check the schema of a read, and return the Arrow schema that Spark expects.
 
-    Args:
-        schema: the schema requested by Spark: ours, or a narrower one that the user set by `.schema(...)`.
-        columns: the option `columns`.
-        many: several stores are read.
-
     Returns:
         The same columns in the same order, nullable or not as Spark has them.
-
-    Raises:
-        UsageError: a column is not ours or of another type, or the option `columns` names other columns.
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 

@@ -58,9 +58,6 @@ class FlintMQSource(DataSource):
         """Return the schema of a load: the one schema, or that of the history.
 
         The option `columns` may name some of its columns.
-
-        Raises:
-            UsageError: an option is wrong; or CREATE TABLE, whose options Spark does not pass to readers.
         """
         from flintmq.lake.read.options import is_table
         from flintmq.lake.stream.options import StreamOptions, is_stream
@@ -82,11 +79,7 @@ class FlintMQSource(DataSource):
 
     @from_one_frame
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Make a reader of these columns.
-
-        Raises:
-            UsageError: an option is wrong, or this source does not have the schema.
-        """
+        """Make a reader of these columns."""
         from flintmq.spark.schema import check_schema
 
         options = self._options()
@@ -108,11 +101,7 @@ class FlintMQSource(DataSource):
 
     @from_one_frame
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """Make a reader of micro-batches with these columns.
-
-        Raises:
-            UsageError: an option is wrong, or this source does not have the schema.
-        """
+        """Make a reader of micro-batches with these columns."""
         from flintmq.lake.stream.options import StreamOptions
         from flintmq.spark.schema import check_schema
         from flintmq.spark.stream import StreamReader
@@ -129,22 +118,14 @@ class FlintMQSource(DataSource):
 
     @from_one_frame
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Make a writer of messages into a store, in batch.
-
-        Raises:
-            UsageError: an option or a column is wrong, or the mode is not append.
-        """
+        """Make a writer of messages into a store, in batch."""
         from flintmq.spark.sink.writer import writer
 
         return writer(dict(self.options), schema, overwrite)
 
     @from_one_frame
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """Make a writer of messages into a store, of micro-batches.
-
-        Raises:
-            UsageError: an option or a column is wrong, or the output mode is not append.
-        """
+        """Make a writer of messages into a store, of micro-batches."""
         from flintmq.spark.sink.writer import stream_writer
 
         return stream_writer(dict(self.options), schema, overwrite)
@@ -171,12 +152,7 @@ class BatchReader(DataSourceReader):
 
     @from_one_frame
     def partitions(self) -> list[InputPartition]:
-        """Plan splits of similar size: two per core of this machine, at least `minPartitions`.
-
-        Raises:
-            NotAStoreError, UnsupportedFormatError, StoreAccessError: the store cannot be read.
-            UsageError, StoreError: (failOnDataLoss) the store does not have a named topic, queue, offset or time.
-        """
+        """Plan splits of similar size: two per core of this machine, at least `minPartitions`."""
         from flintmq.lake.read.members import plan_members
         from flintmq.spark.stream import lines_of
         from flintmq.store.commitlog.report import Report
@@ -192,8 +168,6 @@ class BatchReader(DataSourceReader):
         """Cut the plan of one store into splits.
 
         Args:
-            member: the store.
-            plan: its plan.
             whole: bytes of log of all stores: each gets its share of the splits, and one at least.
         """
         from flintmq.lake.read.explode import before_exploding
@@ -234,12 +208,7 @@ class BatchReader(DataSourceReader):
 
     @rows_from_one_frame
     def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the rows of one split, the same rows in every call.
-
-        Raises:
-            CorruptStoreError: the split has damage, and failOnDataLoss is set.
-            StoreAccessError, StoreError: a file cannot be read or was deleted.
-        """
+        """Yield the rows of one split, the same rows in every call."""
         from flintmq.arrow.members import MemberColumns
         from flintmq.lake.read.scan import scan_range
         from flintmq.spark.schema import check_schema

@@ -40,13 +40,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @from_one_frame
     def initialOffset(self) -> dict[str, Any]:
-        """Return the offset at which a new query begins.
-
-        Raises:
-            UsageError: an option names a queue or a broker that does not exist.
-            StoreError: nothing was stored at the time to begin at, or later (and no strategy allows it).
-            NotAStoreError, UnsupportedFormatError, StoreAccessError: a store cannot be read.
-        """
+        """Return the offset at which a new query begins."""
         return dict(self.stream.initial())
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -62,13 +56,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @from_one_frame
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """Return the end of the next micro-batch; `start` itself if there is not enough to read.
-
-        Raises:
-            StoreError: (failOnDataLoss) messages from `start` on have expired or were truncated.
-            NotAStoreError: (failOnDataLoss) a store of a list or a manifest is not there.
-            StoreAccessError: a file may not be read.
-        """
+        """Return the end of the next micro-batch; `start` itself if there is not enough to read."""
         return dict(self.stream.next_end(start, limits=not isinstance(limit, ReadAllAvailable)))
 
     @from_one_frame
@@ -81,22 +69,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @from_one_frame
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[StreamPartition]:
-        """Plan the tasks of a micro-batch.
-
-        Raises:
-            StoreError: (failOnDataLoss) messages of the batch no longer exist, or a store of it is gone.
-            StoreAccessError: a file may not be read.
-        """
+        """Plan the tasks of a micro-batch."""
         return [StreamPartition(task, member) for member, task in self.stream.tasks(start, end)]
 
     @rows_from_one_frame
     def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the rows of one part.
-
-        Raises:
-            CorruptStoreError, StoreError: (failOnDataLoss) damage, or messages that no longer exist.
-            StoreAccessError: a file may not be read.
-        """
+        """Yield the rows of one part."""
         from flintmq.arrow.members import MemberColumns
         from flintmq.lake.stream.scan import read_part
         from flintmq.spark.schema import check_schema

@@ -60,24 +60,11 @@ def compare(
 
 @dataclass(frozen=True)
 class SplitTask:
-    """A range of one log.
-
-    Attributes:
-        log: its files.
-        part: the range.
-        end: where the log ends for this job.
-    """
-
     log: LogFiles
     part: LogRange
     end: int
 
     def messages(self, report: Report) -> Iterator[StoredMessage]:
-        """Yield the messages of the range.
-
-        Raises:
-            CorruptStoreError: the next range begins within a message of this one.
-        """
         part = resolve_cuts(self.log, self.part, self.end)
         walk = LogWalk(self.log, begin=part.begin, end=part.end, strict=False, report=report)
         yield from messages(walk)
@@ -101,7 +88,6 @@ class SparkPair:
         return ranges.joined((first, last) for answer in answers for first, last in answer["pieces"])
 
     def summary(self, number: int, begin: int, end: int) -> PartSummary:
-        """Count the messages of a part."""
         answers = run_tasks(self.spark, part_summary, self._tasks(number, begin, end))
         found = [PartSummary(*answer["summary"]) for answer in answers]
         filled = [one for one in found if one.messages]
@@ -110,7 +96,6 @@ class SparkPair:
         return PartSummary(sum(one.messages for one in filled), filled[0].first_timestamp, filled[-1].last_timestamp)
 
     def sums(self, number: int, report: Report, progress: Progress | None) -> dict[Block, BlockSum]:
-        """Add up the blocks of a log."""
         size = self.stores[number].end - self.stores[number].log.min_offset
         share = scaled(progress, size, number / PASSES, (number + 1) / PASSES)
         sums: dict[Block, list[int]] = defaultdict(lambda: [0, 0])
@@ -140,18 +125,15 @@ class SparkPair:
 
 
 def differing_pieces(task: tuple[LogFiles, LogFiles, LogRange]) -> dict[str, Any]:
-    """Run one task: find the pieces of a range that differ."""
     a, b, part = task
     return {"pieces": list(ranges.pieces_that_differ(a, b, part.begin, part.end))}
 
 
 def part_summary(task: SplitTask) -> dict[str, Any]:
-    """Run one task: count messages."""
     return {"summary": summary_of(task.messages(Report()))}
 
 
 def block_sums(task: SplitTask) -> dict[str, Any]:
-    """Run one task: add up the blocks of a range."""
     report = Report()
     sums = [[*block, *found] for block, found in sums_of(task.messages(report)).items()]
     return {

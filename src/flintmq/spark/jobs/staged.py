@@ -35,8 +35,6 @@ class StagedQueue(NamedTuple):
 
     Attributes:
         kind, topic, queue_id: as in store.layout.queue_name.Queue; the topic in hexadecimal, for JSON.
-        light: whether it is an LMQ.
-        units: number of its staged units.
     """
 
     kind: str
@@ -69,12 +67,9 @@ class StageWriter:
 
     Args:
         parent: the directory in which it is made; each attempt of a task has a name of its own.
-        with_times: keep the store time of each unit.
 
     Attributes:
-        path: the directory.
         units: units of each queue so far, by the task's number of the queue.
-        keys: index keys so far.
     """
 
     def __init__(self, parent: str, with_times: bool) -> None:
@@ -87,11 +82,7 @@ class StageWriter:
         self._files: dict[str, BinaryIO] = {}
 
     def take(self, block: UnitBlock) -> None:
-        """Append the units and keys of a block.
-
-        Raises:
-            OSError: the disk is full or fails.
-        """
+        """Append the units and keys of a block."""
         out = self._file("units")
         for number, first, end in block.queues:
             self._segments.extend((number, out.tell(), end - first))
@@ -111,11 +102,7 @@ class StageWriter:
             self.keys += block.keys
 
     def finish(self, dispatcher: Dispatcher) -> dict[str, Any]:
-        """Close the files without fsync, because after a crash everything is made again.
-
-        Returns:
-            The answer that Stage.of reads.
-        """
+        """Close the files without fsync, because after a crash everything is made again."""
         self._file("segments").write(self._segments)
         for file in self._files.values():
             file.close()
@@ -141,11 +128,6 @@ def segments(
     path: str, wanted: Container[int], with_times: bool
 ) -> Iterator[tuple[int, memoryview, memoryview, memoryview]]:
     """Yield the segments of some queues in one task's directory, in log order.
-
-    Args:
-        path: the directory.
-        wanted: numbers of the queues.
-        with_times: as for StageWriter.
 
     Yields:
         (number of the queue, queue offsets as int64, store times as int64 or empty, units).

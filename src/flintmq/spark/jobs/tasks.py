@@ -50,13 +50,11 @@ class SparkWorkers:
 
     @property
     def count(self) -> int:
-        """Number of tasks that run at the same time."""
         return parallelism(self.spark)
 
     def run(
         self, function: Callable[[Item], dict[str, Any]], items: Sequence[Item], progress: Progress | None = None
     ) -> list[dict[str, Any]]:
-        """Call function(item) in a task for each item, as run_tasks does."""
         return run_tasks(self.spark, function, items, progress)
 
 
@@ -69,17 +67,11 @@ def run_tasks(
     """Call function(item) in a separate task for each item.
 
     Args:
-        spark: the session.
         function: of an importable module, or a partial of one; its answer must be JSON. It may be called twice for an
             item, by attempts that overlap.
         items: arguments of the calls; all of them go to each task, so they should be small.
-        progress: called from time to time with the number of tasks done and of all; not on Spark Connect.
-
-    Returns:
-        The answers in the order of the items.
 
     Raises:
-        FlintError: the first one, in the order of items, that a task raised.
         StoreError: Spark gave up, and the text has the last line of its error; or a task failed by a bug.
     """
     if not items:
@@ -91,17 +83,7 @@ def run_tasks(
 def collect_answers(
     spark: SparkSession, frame: DataFrame, count: int, progress: Progress | None
 ) -> list[dict[str, Any]]:
-    """Return the answers of tasks whose rows come from `answer_of`, by number.
-
-    Args:
-        spark: the session.
-        frame: has the columns ANSWERS, and a row for each number below `count`.
-        count: number of answers.
-        progress: as for run_tasks.
-
-    Raises:
-        FlintError, StoreError: as run_tasks.
-    """
+    """Return the answers of tasks whose rows come from `answer_of`, by number."""
     from pyspark.errors import PySparkException
 
     try:

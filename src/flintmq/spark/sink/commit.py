@@ -44,8 +44,6 @@ CHECKED = b"flintmq.checked"  # in a staged file's schema: the rules by which it
 
 @dataclass
 class _Work:
-    """A store that is open for a commit, its ledger, and the end of its log."""
-
     store: MessageStore
     ledger: WriterIds
     end: int
@@ -64,20 +62,15 @@ def commit(
 ) -> None:
     """Put the rows of staged files, unless this batch of the query was put before.
 
+    Durability: all messages, on return.
+
     Args:
-        options: options of the write.
         batch: number of the batch; None if the write has no name.
-        files: names of files in the store's directory STAGED, in order.
-        bad: names of files with rows for `options.bad_rows`.
-        query: the id of the streaming query, if its tasks knew it.
 
     Raises:
-        StoreLockedError: another process has the store open.
         UsageError: the store would refuse a row, and nothing was put; or the query cannot be identified.
         StoreError: the store refused a message, or the disk failed; the next commit continues there. Or a batch that
             was begun cannot be finished; or the query's checkpoint, or the store's log, was put back.
-
-    Durability: all messages, on return.
     """
     writer_id = _writer_id(options, batch, query, bool(files or bad))
     if writer_id is None:
@@ -144,13 +137,8 @@ def stage(path: str, batches: Iterator[pa.RecordBatch], mark: str = "", checked:
     Without rows no file is made, and the name is empty.
 
     Args:
-        path: directory of the store.
-        batches: batches of SPARK_SCHEMA.
         mark: prefix of the file's name, which identifies its query.
         checked: the rules by which the rows were checked, from `checked_by`.
-
-    Raises:
-        OSError: the disk is full or fails; also errors of the iterable of batches.
     """
     folder = os.path.join(path, STAGED)
     name, rows, sink = f"{mark}{uuid.uuid4().hex}.arrow", 0, None
@@ -190,11 +178,7 @@ class BadFile:
         self._file: Any = None
 
     def write(self, line: str) -> None:
-        """Append a row.
-
-        Raises:
-            OSError: the disk is full or fails.
-        """
+        """Append a row."""
         if self._file is None:
             os.makedirs(self.folder, exist_ok=True)
             self.name = f"{self._mark}{uuid.uuid4().hex}.jsonl"
@@ -230,11 +214,7 @@ def checked_by(config: StoreConfig, inner_topics: Collection[str]) -> str:
 
 
 def _writer_id(options: SinkOptions, batch: int | None, query: str | None, rows: bool) -> str | None:
-    """Return the writer id of the batch; None if it has no rows and no known query.
-
-    Raises:
-        UsageError: the batch has rows, and its query cannot be identified.
-    """
+    """Return the writer id of the batch; None if it has no rows and no known query."""
     if options.query is not None:
         return PREFIX + options.query
     if not options.stream:
@@ -251,12 +231,7 @@ def _writer_id(options: SinkOptions, batch: int | None, query: str | None, rows:
 
 
 def _look(store: MessageStore, files: Sequence[str]) -> None:
-    """Check all rows of staged files, unless that was done by the rules of this very store.
-
-    Raises:
-        UsageError: the store would refuse a row; the text names it.
-        StoreError: a file is missing, or cannot be read.
-    """
+    """Check all rows of staged files, unless that was done by the rules of this very store."""
     inner = batches_of(store.root)
     rules = checked_by(store.config, inner).encode()
     for file in files:
@@ -310,11 +285,7 @@ def _put(work: _Work, writer_id: str, value: dict[str, Any], *, looked: bool = F
 
 
 def _check(store: MessageStore, writer_id: str, value: dict[str, Any], tail: WriterTail) -> None:
-    """Check that a commit that was begun can be finished.
-
-    Raises:
-        _CannotFinish: it cannot.
-    """
+    """Check that a commit that was begun can be finished."""
     why = tail.expired
     if not why:
         try:
@@ -373,11 +344,7 @@ def _begin_with(root: str, files: Sequence[str], there: Sequence[Message]) -> bo
 
 
 def _rows(root: str, file: str) -> Iterator[tuple[list[Message], bytes]]:
-    """Yield the messages of a staged file in batches, with the rules by which they were checked.
-
-    Raises:
-        StoreError: the file is missing, or cannot be read.
-    """
+    """Yield the messages of a staged file in batches, with the rules by which they were checked."""
     place = os.path.join(root, STAGED, file)
     try:
         with pa.memory_map(place) as source:
@@ -392,11 +359,7 @@ def _rows(root: str, file: str) -> Iterator[tuple[list[Message], bytes]]:
 
 
 def _publish(root: str, writer_id: str, value: dict[str, Any]) -> None:
-    """Move the files of bad rows into their directory, under names that are always the same.
-
-    Raises:
-        StoreError: the directory cannot be written.
-    """
+    """Move the files of bad rows into their directory, under names that are always the same."""
     if not value.get("bad"):
         return
     folder, batch = value["bad_path"], value["batch"]

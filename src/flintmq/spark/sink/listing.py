@@ -23,14 +23,11 @@ class RecordedWriter:
 
     Attributes:
         query: name of the query, as `forget` takes it.
-        kind: "sink" or "replay".
         state: "done"; "running": a batch was begun, and the next commit of its query finishes it; "stuck": it cannot.
         batch: the last one that was put or begun; None for a write without a name, or a replay.
         rows: number of rows that a replay has put in total.
         log_end: end of the store's log before a running batch, or after a finished one.
         checkpoint: the query's checkpointLocation, if known.
-        staged_files, staged_bytes: staged files from which a begun batch is finished.
-        why: reason of "stuck".
     """
 
     query: str
@@ -50,7 +47,6 @@ class RecordedPuts:
     """The content of a store's `flintmq.puts`.
 
     Attributes:
-        givers: all writers.
         unowned_files, unowned_bytes: staged files that no begun batch needs: of running or dead jobs.
     """
 
@@ -59,17 +55,11 @@ class RecordedPuts:
     unowned_bytes: int = 0
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the content as a dict for JSON."""
         return asdict(self)
 
 
 def read_puts(root: str) -> RecordedPuts:
-    """Read the `flintmq.puts` of a store.
-
-    Raises:
-        NotAStoreError: the directory is not a store.
-        StoreAccessError: the file cannot be read.
-    """
+    """Read the `flintmq.puts` of a store."""
     root = _store(root)
     ledger, found = WriterIds(root), RecordedPuts()
     for name, value in ledger.of("").items():
@@ -102,20 +92,6 @@ def forget(root: str, query: str) -> RecordedWriter:
     """Remove a query from `flintmq.puts`, with the staged files of a batch that it has begun.
 
     Messages of a begun batch that are in the store stay there; if the batch runs again, all of its rows are put.
-
-    Args:
-        root: directory of the store.
-        query: name of the query, as in `RecordedWriter.query`.
-
-    Returns:
-        The removed record.
-
-    Raises:
-        NotAStoreError: the directory is not a store.
-        UsageError: there is no such query; the text names those that there are.
-        StoreLockedError: another process has the store open.
-        StoreAccessError: the file cannot be read.
-        OSError: it cannot be written.
     """
     root = _store(root)
     lock = StoreLock(root)

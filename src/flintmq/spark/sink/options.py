@@ -35,9 +35,6 @@ class SinkOptions:
         path: the store's directory, absolute.
         query: the option queryId; None for a batch without a name, or a stream, which has the id of its checkpoint.
         batch: number of the batch; None if Spark passes it, or there is no name.
-        config: RocketMQ's keys.
-        peer: "5.3.3", "5.4.0" or "5.5.0".
-        stream: whether a stream writes.
         checkpoint: the option checkpointLocation as given; empty for none.
         bad_rows: directory for rows that make no message, absolute; empty: such a row is an error.
         unique_keys: rows without a unique key get one when they are staged.
@@ -55,12 +52,7 @@ class SinkOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], stream: bool) -> SinkOptions:
-        """Check the options of a write.
-
-        Raises:
-            UsageError: an unknown name (the text names the closest), an impossible value, or one that is missing.
-            ConfigError: an impossible value of one of RocketMQ's keys.
-        """
+        """Check the options of a write."""
         given = _NAMES.spell(options)
         if not given.get("path"):
             raise UsageError("no store given; name its directory: .save(STORE) or .start(STORE), or the option path")
@@ -86,11 +78,7 @@ class SinkOptions:
 
 
 def _bad_rows(text: str, store: str) -> str:
-    """Return the directory for rows that make no message.
-
-    Raises:
-        UsageError: the directory is inside the store.
-    """
+    """Return the directory for rows that make no message."""
     path = os.path.abspath(outside_store(text, store))
     if os.path.commonpath([os.path.realpath(path), os.path.realpath(store)]) == os.path.realpath(store):
         raise UsageError(f"option badRowsPath: {short(path)} is inside the store; give a directory outside of it")

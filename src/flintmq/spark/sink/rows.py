@@ -62,15 +62,7 @@ def check_columns(schema: StructType) -> None:
 
 
 def to_schema(batch: pa.RecordBatch, config: StoreConfig) -> pa.RecordBatch:
-    """Give the rows all columns of SPARK_SCHEMA; tags, keys and msg_id go into the properties.
-
-    Args:
-        batch: has columns that `check_columns` accepted.
-        config: keys of the store.
-
-    Raises:
-        UsageError: a row makes no message; the text says which and why.
-    """
+    """Give the rows all columns of SPARK_SCHEMA; tags, keys and msg_id go into the properties."""
     filled, bad = judge(batch, config)
     if bad:
         row, why = bad[0]
@@ -97,9 +89,6 @@ def judge(
     """Separate the rows that make messages, with all columns of SPARK_SCHEMA, from the others.
 
     Args:
-        batch: has columns that `check_columns` accepted.
-        config: keys of the store, with the sizes of its files.
-        inner_topics: topics of the store that take inner batches.
         unique: gives rows without a unique key one; None: they have none.
     """
     maps = _properties(batch)

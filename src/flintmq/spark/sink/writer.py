@@ -79,11 +79,6 @@ class StreamWriter(DataSourceStreamArrowWriter):
 
 
 def writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
-    """Make the writer of a DataFrame.
-
-    Raises:
-        UsageError: an option or a column is wrong, or the mode is not append.
-    """
     if overwrite:
         raise UsageError('mode("overwrite") would delete a store\'s messages; use mode("append"), or a new directory')
     check_columns(schema)
@@ -91,11 +86,6 @@ def writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> B
 
 
 def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> StreamWriter:
-    """Make the writer of a stream.
-
-    Raises:
-        UsageError: an option or a column is wrong, or the output mode is not append.
-    """
     if overwrite:
         raise UsageError('outputMode("complete") would write all rows again each time; use outputMode("append")')
     check_columns(schema)

@@ -26,12 +26,7 @@ if TYPE_CHECKING:
 def planned(
     plan: RebuildPlan, stages: list[Stage], last: tuple[int, int], before: IndexState
 ) -> tuple[list[PlannedIndexFile], IndexState]:
-    """Plan the index files that a round makes or continues, and the state after the round.
-
-    Args:
-        plan, stages, last: as for rebuild.index_files.
-        before: the state before the round.
-    """
+    """Plan the index files that a round makes or continues, and the state after the round."""
     if not plan.rules.index or last[0] < 0:
         return [], before
     files = index_files(plan, stages, last, IndexTail(before.names, before.keys, *before.end))
@@ -67,7 +62,6 @@ def _begin(path: str, number: int) -> tuple[int, int]:
 
 
 def index_path(plan: RebuildPlan, name: str) -> str:
-    """Return the path of an index file."""
     return os.path.join(plan.into, "index", name)
 
 
@@ -75,9 +69,6 @@ def brought_in(
     plan: RebuildPlan, before: IndexState, after: IndexState, files: list[PlannedIndexFile], made: list[str | None]
 ) -> None:
     """Move the files of a round into place, and remove the empty file that they replace.
-
-    Raises:
-        OSError: a file could not be moved.
 
     Durability: on return.
     """
@@ -99,13 +90,8 @@ def remade(spark: SparkSession, plan: RebuildPlan, state: DispatchState, job: Ro
     """Rebuild the last index file as it was committed, and remove uncommitted ones.
 
     Args:
-        spark: runs the task that makes it.
         plan, state: the dispatch; if the log's begin moved past some keys, the state has fewer afterwards.
         job: has the keys from the last file's first on; None if no file has room.
-
-    Raises:
-        StoreError: the log has other keys than before.
-        OSError: a file could not be changed.
     """
     index, effects = state.index, plan.disk
     if not plan.rules.index:

@@ -42,10 +42,7 @@ class DispatchSettings:
 
     Attributes:
         queue_file, ext_file, batch_file: bytes of these files; ext_file 0 without ext queues.
-        slots, items: geometry of index files.
-        index: whether there is an index.
         light_queues: whether LMQs are dispatched (enableLmq and enableMultiDispatch).
-        peer: "5.3.3", "5.4.0" or "5.5.0".
         delay_ms: milliseconds of each delay level.
     """
 
@@ -61,7 +58,6 @@ class DispatchSettings:
 
     @classmethod
     def of(cls, plan: RebuildPlan) -> DispatchSettings:
-        """Return the settings of a plan."""
         rules = plan.rules
         sizes = plan.sizes.queue_file, plan.sizes.ext_file, plan.sizes.batch_file, plan.sizes.slots, plan.sizes.items
         return cls(*sizes, rules.index, rules.light_queues, rules.peer, rules.delay_ms)
@@ -72,7 +68,6 @@ class IndexState:
     """The committed index files.
 
     Attributes:
-        names: names of files that have keys, in order.
         keys: number of keys in the last file if it has room, else 0.
         begin, skip: log offset of the record of the first key in that last file, and how many keys of this record are
             in the file before.
@@ -96,15 +91,12 @@ class DispatchState:
     """The committed state.
 
     Attributes:
-        shape: settings of all rounds.
         position: log offset up to which everything is dispatched.
         log_begin: first offset of the log at that time.
         last: log offset and store time of the last record; offset -1 for none.
-        anchor: that record, which identifies the log; None for none.
         clean: the job stopped by itself: nothing was written that is not described here.
         queues: path of a queue below consumequeue/ -> state of its writer.
         batches: path of a queue below batchconsumequeue/ -> end of its last unit in bytes.
-        index: the index files.
     """
 
     shape: DispatchSettings
@@ -119,11 +111,6 @@ class DispatchState:
 
     @classmethod
     def of(cls, value: dict[str, Any]) -> DispatchState:
-        """Make the state from a dict that was read from JSON.
-
-        Raises:
-            ValueError, TypeError, KeyError, AttributeError: the dict is not a state.
-        """
         shape, index, anchor = value["shape"], value["index"], value["anchor"]
         for each, kind in ((value, cls), (shape, DispatchSettings), (index, IndexState), (anchor or {}, LogAnchor)):
             only(each, kind.__dataclass_fields__)
@@ -138,16 +125,11 @@ class DispatchState:
 
 
 def state_path(into: str) -> str:
-    """Return the path of the file."""
     return os.path.join(into, FOLDER, "state.json")
 
 
 def load(into: str) -> DispatchState | None:
-    """Read the committed state of a directory; None if there is none yet.
-
-    Raises:
-        StoreAccessError: the file cannot be read, or is damaged.
-    """
+    """Read the committed state of a directory; None if there is none yet."""
     return _file(into).load(DispatchState.of)
 
 
@@ -175,13 +157,7 @@ def check_shape(into: str, found: DispatchSettings, wanted: DispatchSettings, gi
     """Compare the settings of the directory with those of this run.
 
     Args:
-        into: the directory.
-        found: its settings.
         wanted: settings of this run; sizes count only if their keys were given.
-        given: names of the given keys.
-
-    Raises:
-        ConfigError: they differ.
     """
     for name, key in SHAPE_KEYS.items():
         old, new = getattr(found, name), getattr(wanted, name)

@@ -61,7 +61,6 @@ class NewStore(NamedTuple):
     """The store that a bulk load makes.
 
     Attributes:
-        staging: the directory in which it is made, as `store`.
         config: RocketMQ's keys of its files.
         peer: the version of RocketMQ whose habits it follows.
     """
@@ -85,12 +84,7 @@ def load(
     store: NewStore,
     progress: Progress | None,
 ) -> Loaded:
-    """Write the store of counted chunks into its staging directory, complete and synced.
-
-    Raises:
-        StoreError: the source yielded other rows than were counted; or Spark gave up.
-        OSError: the disk is full or fails.
-    """
+    """Write the store of counted chunks into its staging directory, complete and synced."""
     shares = share_out(counted, rules.file_size)
     plans, tasks = os.path.join(store.staging, "plans"), os.path.join(store.staging, "tasks")
     root = store.root
@@ -126,11 +120,7 @@ def load(
 def write_share(
     rules: RowRules, plans: str, tasks: str, number: int, batches: Iterator[pa.RecordBatch]
 ) -> dict[str, Any]:
-    """Run one task of `load`: write log files into a new directory.
-
-    Raises:
-        OSError: the disk is full or fails.
-    """
+    """Run one task of `load`: write log files into a new directory."""
     with open(os.path.join(plans, str(number)), encoding="utf-8") as file:
         share = ReplayTask.from_json(file.read())
     folder = os.path.join(tasks, f"{number:06d}-{uuid.uuid4().hex}")

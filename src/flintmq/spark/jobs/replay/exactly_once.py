@@ -51,14 +51,7 @@ _BY_STORE = (properties.CRC32, properties.INNER_MULTI_QUEUE_OFFSET)  # propertie
 
 
 class WriterIds:
-    """The file `flintmq.puts` of a store. Change it only with the store's lock held.
-
-    Args:
-        root: directory of the store, which need not exist yet.
-
-    Raises:
-        StoreAccessError: the file exists and cannot be read.
-    """
+    """The file `flintmq.puts` of a store. Change it only with the store's lock held."""
 
     def __init__(self, root: str) -> None:
         self.path = os.path.join(root, FILE_NAME)
@@ -76,11 +69,6 @@ class WriterIds:
 
     def check(self, writer_id: str, end: int, config: StoreConfig) -> None:
         """Check that the store's log still has what a writer has put, as far as that can be seen.
-
-        Args:
-            writer_id: the writer.
-            end: log offset where the store's log ends.
-            config: RocketMQ's keys.
 
         Raises:
             StoreError: the log was put back to an earlier copy, or replaced, and this file was not.
@@ -132,8 +120,6 @@ def noted(root: str, config: StoreConfig, physical_offset: int | None) -> dict[s
     """Return the anchor of the last record that a writer put, as the file has it.
 
     Args:
-        root: directory of the store.
-        config: RocketMQ's keys.
         physical_offset: of the record; None: there is none yet.
     """
     found = None if physical_offset is None else anchor_at(list_log(root, config), physical_offset)
@@ -149,11 +135,6 @@ def _checked(value: dict[str, Any]) -> dict[str, dict[str, Any]]:
 
 class WriterTail:
     """The records after a place in a store's log, some of which a writer may have put.
-
-    Args:
-        root: directory of the store, whose log is sound from `begin` to `end`.
-        begin, end: log offsets.
-        config: RocketMQ's keys.
 
     Raises:
         StoreError: (in the first call of `holds`) the records at `begin` have expired.
@@ -221,14 +202,7 @@ def alike(message: Message, other: Message) -> bool:
 
 
 def messages_of(batch: pa.RecordBatch) -> list[Message]:
-    """Convert rows to messages.
-
-    Args:
-        batch: has the columns of SPARK_SCHEMA.
-
-    Raises:
-        UsageError: a host is not valid.
-    """
+    """Convert rows to messages."""
     records = Records(batch)
     data, begins, ends = records.properties
     pairs = [bytes(data[begin:end]) for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]
@@ -260,11 +234,6 @@ _BY_RULE = (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_E
 
 def put_all(store: MessageStore, messages: list[Message], what: Iterable[str]) -> PutResult:
     """Put messages in order, and return the result of the last.
-
-    Args:
-        store: takes the messages.
-        messages: at least one.
-        what: names of the messages, for errors.
 
     Raises:
         StoreError: a message was not stored, or may not be; those before it are stored, none after it was tried.

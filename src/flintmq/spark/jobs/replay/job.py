@@ -79,7 +79,6 @@ class Replayed:
     lost_bytes: int = 0
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the result as a dict for JSON."""
         return asdict(self)
 
 
@@ -244,11 +243,7 @@ class _Job:
         )
 
     def _look(self, rules: RowRules, after: SourceRow | None) -> None:
-        """Check all messages before the first is put.
-
-        Raises:
-            UsageError: the store would refuse one (and not skip_refused).
-        """
+        """Check all messages before the first is put."""
         chunks = self._chunks(after)
         if self.spark is not None:
             count(self.spark, self.source, chunks, self.where, rules, after, self._stage(0, LOOKING))
@@ -260,17 +255,10 @@ class _Job:
         return rules_of(self.config, self.system_topics, self.skip_refused)
 
     def _puts(self, config: StoreConfig) -> RowRules:
-        """Return the rules of a store that takes messages one by one."""
         rules = rules_of(config, self.system_topics, self.skip_refused)
         return replace(rules, puts=config, inner_topics=batches_of(self.into))
 
     def _chunks(self, after: SourceRow | None) -> list[Chunk]:
-        """Return the chunks with the rows after a row.
-
-        Raises:
-            UsageError: the source's log has no such row.
-            StoreError: some of them have expired.
-        """
         if after is not None and isinstance(self.source, ReplaySource) and self.source.begin <= after.physical_offset:
             # A walk from there would call it damage. Which row it is, `rows_after` compares.
             plan = self.source.plan
@@ -327,11 +315,6 @@ def _writer_id(into: str, source: str, how: str) -> str:
     """Return the name of a replay in the ledger: the same by every path of its source.
 
     An earlier FlintMQ recorded the path as it was given; the target keeps that name, so its progress counts.
-
-    Args:
-        into: directory of the target.
-        source: absolute path, or URL, as it was given.
-        how: the options that make it another replay.
     """
     real = source if is_remote(source) else os.path.realpath(source)
     name, given = f"{_REPLAY}{real}{how}", f"{_REPLAY}{source}{how}"
@@ -354,11 +337,7 @@ def _left_out_answer(left_out: Counter[str]) -> dict[str, int]:
 
 
 def _is_store(into: str) -> bool:
-    """Return whether `into` is a store; otherwise it has to be empty or not exist.
-
-    Raises:
-        UsageError: it contains other files.
-    """
+    """Return whether `into` is a store; otherwise it has to be empty or not exist."""
     if os.path.isdir(os.path.join(into, "commitlog")):
         return True
     if os.path.exists(into) and (not os.path.isdir(into) or os.listdir(into)):

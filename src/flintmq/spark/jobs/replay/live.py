@@ -31,7 +31,6 @@ class Position:
 
     Attributes:
         after: the last row of the source that was replayed; None: none yet.
-        log_end: where the store's log ended then.
         rows: messages replayed in total.
         running: the replay had not ended: records after log_end may be its own.
         anchor: the last record of the store's log that the replay put, as `exactly_once.noted` returns it.
@@ -45,7 +44,6 @@ class Position:
 
     @classmethod
     def read(cls, ledger: WriterIds, writer_id: str) -> Position | None:
-        """Read the record of a writer from the ledger."""
         value = ledger.get(writer_id)
         if value is None:
             return None
@@ -71,11 +69,7 @@ class Pace:
 
     @classmethod
     def parse(cls, text: str) -> Pace:
-        """Parse the value of `--speed`: original, xN or max.
-
-        Raises:
-            UsageError: the value is none of these.
-        """
+        """Parse the value of `--speed`: original, xN or max."""
         if text == "max":
             return cls(None)
         match = re.fullmatch(r"x([0-9]{1,9}(?:\.[0-9]{1,9})?)", text)
@@ -106,25 +100,20 @@ def put_rows(
 ) -> tuple[Position, int, int]:
     """Put the rows of a source that are not replayed yet.
 
+    Durability: everything, on return.
+
     Args:
         store: has just been opened, and nothing was put since.
-        ledger: of this store.
-        writer_id: writer id of the replay.
         batches: rows of the source in order, from the one on that was replayed last (its log offset).
         rules: select the rows that are messages; all rows were checked before (`refusals.py`).
-        pace: delays the messages.
-        left_out: counts rows that are not messages.
         must_go_on: the row that was replayed last has to be among the rows.
 
     Returns:
         (where it ended, messages put now, messages of the last run that were in the log already).
 
     Raises:
-        UsageError: the source is another one than before.
         StoreError: the store refused a message; run the replay again after fixing the cause. Or the store's log has no
             more what was put before.
-
-    Durability: everything, on return.
     """
     end = store.recovered.state.end
     ledger.check(writer_id, end, store.config)
@@ -205,11 +194,7 @@ class _RowWriter:
             self.save()
 
     def save(self) -> None:
-        """Flush the store, then write the progress.
-
-        Raises:
-            StoreError: the file cannot be written.
-        """
+        """Flush the store, then write the progress."""
         # First the messages, then the progress: a record of progress must never be ahead of the log.
         self.store.flush()
         self.at.log_end = self.end

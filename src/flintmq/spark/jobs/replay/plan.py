@@ -29,11 +29,8 @@ class ChunkCount:
     """The counts of a chunk of the source.
 
     Attributes:
-        chunk: the chunk.
-        rows, bytes: messages, and bytes of their records.
         files: log files that they need if they begin with a new one.
         last_time: largest store time in ms.
-        queues: messages of each queue.
         left_out: records that are not messages, by reason.
         damages, lost_bytes: damaged places of a store's log that were skipped.
     """
@@ -54,12 +51,8 @@ class ReplayTask:
     """The work of one task: chunks to write from a log offset on into a number of files.
 
     Attributes:
-        chunks: in order.
         begin: log offset of its first file.
-        files, rows, bytes: how many to write.
-        queues: next offset of each queue.
         last_time: store time of the record before, in ms.
-        last: no further task follows.
     """
 
     chunks: list[Chunk]
@@ -72,12 +65,10 @@ class ReplayTask:
     last: bool = False
 
     def to_json(self) -> str:
-        """Return the work as JSON, for the file that the task reads."""
         return json.dumps({**vars(self), "queues": [[*name, offset] for name, offset in self.queues.items()]})
 
     @classmethod
     def from_json(cls, text: str) -> ReplayTask:
-        """Read the work from JSON."""
         value = json.loads(text)
         value["queues"] = {(topic, queue_id): offset for topic, queue_id, offset in value["queues"]}
         value["chunks"] = [Chunk(begin, end, tuple(files)) for begin, end, files in value["chunks"]]
@@ -127,12 +118,7 @@ def count(
     after: SourceRow | None = None,
     progress: Progress | None = None,
 ) -> list[ChunkCount]:
-    """Count every chunk, in tasks; only rows after `after`.
-
-    Raises:
-        UsageError: a row makes no record; or the condition is not valid SQL.
-        CorruptStoreError, StoreError, StoreAccessError: the source cannot be read.
-    """
+    """Count every chunk, in tasks; only rows after `after`."""
     answers = run_over_rows(
         spark, source, [[chunk] for chunk in chunks], where, partial(count_rows, rules, after), progress
     )

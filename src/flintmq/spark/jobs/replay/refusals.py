@@ -37,11 +37,6 @@ def target_config(root: str, config: StoreConfig) -> StoreConfig:
     """Return the configuration with which a store at `root` would be opened.
 
     The size of log files is that of the existing files.
-
-    Raises:
-        ConfigError: files that are there have other sizes than those that were given.
-        NotAStoreError: a directory that a key names does not exist.
-        StoreAccessError: the log's directory cannot be read.
     """
     refuse_other_sizes(root, config, REAL)  # before anything is staged there
     places = [place.path for place in directories.log_directories(root, config) if place.writable]
@@ -63,8 +58,6 @@ def why_refused(message: Message, config: StoreConfig, inner_topics: Collection[
 
     Args:
         message: has its property string.
-        config: of the store, from `target_config`.
-        inner_topics: topics that take inner batches.
     """
     topic, properties = java_encode(message.topic), message.properties_bytes or b""
     if topic_status(message.topic, topic) is not None:
@@ -100,15 +93,7 @@ def why_refused(message: Message, config: StoreConfig, inner_topics: Collection[
 
 
 def refused(rows: pa.RecordBatch, rules: RowRules) -> list[tuple[int, str]]:
-    """Return the rows that cannot be written, and the reasons.
-
-    Args:
-        rows: messages, from `rows.messages`, of which none is incomplete.
-        rules: of the target.
-
-    Raises:
-        UsageError: a host is not valid.
-    """
+    """Return the rows that cannot be written, and the reasons."""
     if rules.puts is None:
         records = Records(rows)
         sizes, properties = records.sizes(rules)
@@ -134,16 +119,7 @@ def _start_fields(rows: pa.RecordBatch, records: Records) -> list[tuple[int, str
 
 
 def checked(batch: pa.RecordBatch, rules: RowRules, left_out: Counter[str]) -> pa.RecordBatch:
-    """Return the rows that are messages and can be written, in their order.
-
-    Args:
-        batch: has the columns of SPARK_SCHEMA.
-        rules: of the target.
-        left_out: counts the other rows.
-
-    Raises:
-        UsageError: a row cannot be written (and rules.skip_refused does not leave it out); the text names it.
-    """
+    """Return the rows that are messages and can be written, in their order."""
     rows = messages(batch, rules, left_out)
     rows = _without(rows, incomplete(rows), rules, left_out)
     return _without(rows, refused(rows, rules), rules, left_out)

@@ -78,11 +78,6 @@ class SourceRow(NamedTuple):
 def rows_after(
     batches: Iterable[pa.RecordBatch], last: SourceRow | None, must_be_there: bool = False
 ) -> Iterator[pa.RecordBatch]:
-    """Yield the rows after `last`, from rows in order.
-
-    Raises:
-        UsageError: another row has the place of that row; or that row is missing although it must exist.
-    """
     seen = last is None or not must_be_there
     for batch in batches:
         if last is not None and batch.num_rows:
@@ -111,12 +106,9 @@ class RowRules:
     """Rules for making records from rows.
 
     Attributes:
-        file_size: bytes of a log file.
-        max_size: largest record in bytes.
         crc_property: records end with the checksum property.
         system_topics: records of the broker's own topics are included.
         puts: configuration of a store that takes rows one by one, and refuses more than a bulk load; None for a load.
-        inner_topics: topics of that store which take inner batches.
         skip_refused: rows that cannot be written are left out.
     """
 
@@ -173,14 +165,7 @@ def messages(batch: pa.RecordBatch, rules: RowRules, left_out: Counter[str]) -> 
 
 
 class Records:
-    """The rows of a batch as kernels/encode takes them.
-
-    Args:
-        batch: has the columns of SPARK_SCHEMA, and no row is `incomplete`.
-
-    Raises:
-        UsageError: a host is not valid.
-    """
+    """The rows of a batch as kernels/encode takes them."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self.batch = batch

@@ -78,7 +78,6 @@ class ReplaySource:
         ]
 
     def stored(self, chunk: Chunk, report: Report) -> Iterator[pa.RecordBatch]:
-        """Return the rows of a chunk as they are in the source."""
         return scan_range(self.plan, LogRange(chunk.begin, chunk.end), SPARK_SCHEMA, report)
 
     def queue_counts(self) -> dict[str, int]:
@@ -100,13 +99,7 @@ class TableFile:
 
 @dataclass(frozen=True)
 class TableSource:
-    """Parquet files with the columns of the schema; columns that a file lacks are null.
-
-    Attributes:
-        files: the files, by their paths or URLs.
-        kind: "parquet" or "delta".
-        s3: how to reach URLs.
-    """
+    """Parquet files with the columns of the schema; columns that a file lacks are null."""
 
     files: tuple[TableFile, ...]
     kind: str
@@ -151,19 +144,6 @@ Source = ReplaySource | TableSource
 
 
 def open_source(path: str, config: StoreConfig, fail_on_data_loss: bool = True, access: str = "pread") -> Source:
-    """Open the source of a replay.
-
-    Args:
-        path: a store, a Delta table, or a directory of exports to Parquet; or the URL of one.
-        config: RocketMQ's keys, for settings that a store's files do not show, and those of object storage.
-        fail_on_data_loss: damage in a store's log is an error; otherwise it is skipped.
-        access: "pread" or "map".
-
-    Raises:
-        UsageError: the path is none of these; or a table lacks columns that every export has.
-        NotAStoreError, UnsupportedFormatError, StoreAccessError: it cannot be read.
-        MissingExtraError: a Delta table, and deltalake is not installed.
-    """
     root = absolute(path)
     options = ReadOptions(
         path=root, fail_on_data_loss=fail_on_data_loss, skip_option="--skip-damage", access=access, config=config
@@ -187,16 +167,7 @@ def open_source(path: str, config: StoreConfig, fail_on_data_loss: bool = True, 
 
 
 def rows_of(source: Source, chunk: Chunk, report: Report) -> Iterator[pa.RecordBatch]:
-    """Yield the messages of a chunk in log order, with the columns of SPARK_SCHEMA.
-
-    Args:
-        source: the source.
-        chunk: one of its chunks.
-        report: receives the damage that was skipped.
-
-    Raises:
-        CorruptStoreError, StoreError, StoreAccessError: as scan_range; a file of a table cannot be read.
-    """
+    """Yield the messages of a chunk in log order, with the columns of SPARK_SCHEMA."""
     for batch in source.stored(chunk, report):
         yield from _as_stored(batch) if batch.num_rows else ()
 
@@ -243,12 +214,7 @@ def _parted(group: list[TableFile], begin: int, chunk_bytes: int) -> list[Chunk]
 
 
 def _rows_between(path: str, begin: int, end: int, s3: S3Options) -> Iterator[pa.Table]:
-    """Yield the rows of a file with log offsets in [begin, end); other row groups are not read.
-
-    Raises:
-        UsageError: a row does not say its place.
-        StoreAccessError: the file cannot be read.
-    """
+    """Yield the rows of a file with log offsets in [begin, end); other row groups are not read."""
     try:
         with readable(path, s3) as place, pq.ParquetFile(place) as file:
             for group in range(file.num_row_groups):
@@ -284,7 +250,6 @@ def _table_files(table: TableVersion) -> tuple[TableFile, ...]:
     Raises:
         UsageError: a file lacks columns that every export has; the rows are of several stores, whose offsets say
             nothing of each other: messages that came later would be taken for replayed ones.
-        StoreAccessError: a file cannot be read.
     """
     found, brokers = [], set[str | None]()
     for path in table.files:

@@ -38,10 +38,6 @@ def run_over_rows(
 
     Returns:
         The answers in the order of the parts, with `damages` and `lost_bytes` if rows were read in the task.
-
-    Raises:
-        UsageError: `where` is not a condition on the columns of the schema.
-        FlintError, StoreError: as run_tasks.
     """
     if where is None:
         return run_tasks(spark, partial(_read_and_work, source, parts, work), range(len(parts)), progress)
@@ -54,11 +50,7 @@ def run_over_rows(
 
 
 def matching(spark: SparkSession, source: Source, parts: Sequence[list[Chunk]], where: str) -> DataFrame:
-    """Return the rows of the parts that meet a condition; a partition each, in order.
-
-    Raises:
-        UsageError: `where` is not a condition on the columns of the schema.
-    """
+    """Return the rows of the parts that meet a condition; a partition each, in order."""
     from pyspark.errors import PySparkException
 
     from flintmq.spark.schema import spark_schema

@@ -49,9 +49,7 @@ class Values:
     """Counts values of one kind that messages of a topic have: keys, or message ids.
 
     Attributes:
-        messages: number of messages that have one or more.
         repeats: number of values, and of those that occur again.
-        top: the most frequent values.
     """
 
     def __init__(self) -> None:
@@ -75,7 +73,6 @@ class Values:
             self.top.add(text, [count])
 
     def merge(self, other: Values) -> None:
-        """Add the counts of another one."""
         self.messages += other.messages
         self.repeats.merge(other.repeats)
         self.top.merge(other.top)
@@ -85,7 +82,6 @@ class Values:
         return {"messages": self.messages, "repeats": self.repeats.state(), "top": self.top.state()}
 
     def load(self, state: dict[str, Any]) -> Values:
-        """Load a state, and return itself."""
         self.messages = state["messages"]
         self.repeats.load(state["repeats"])
         self.top.load(state["top"])
@@ -100,7 +96,6 @@ class Tally:
         ahead: records that were born later than they were stored, by the two clocks.
         undated: records with a time outside the years 1 to 9999; they are not on the axis of time and have no latency.
         first, last: least and largest store time, ms.
-        parts: the summaries by name.
     """
 
     def __init__(self, broker: str = ONLY) -> None:
@@ -211,7 +206,6 @@ class Tally:
         values.add(encoded.dictionary, np.bincount(index, minlength=len(encoded.dictionary)).astype(np.int64))
 
     def merge(self, other: Tally) -> None:
-        """Add the counts of another one."""
         self.messages += other.messages
         self.bytes += other.bytes
         self.ahead += other.ahead
@@ -222,13 +216,11 @@ class Tally:
             one.merge(more)
 
     def state(self) -> dict[str, Any]:
-        """Return the counts as a dict for JSON."""
         plain = {name: getattr(self, name) for name in ("messages", "bytes", "ahead", "undated", "first", "last")}
         return plain | {name: part.state() for name, part in self.parts.items()}
 
     @classmethod
     def of(cls, state: dict[str, Any]) -> Tally:
-        """Make a tally from a state."""
         tally = cls()
         for name in ("messages", "bytes", "ahead", "undated", "first", "last"):
             setattr(tally, name, state[name])

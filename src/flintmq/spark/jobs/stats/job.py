@@ -113,13 +113,7 @@ def stats(
 
 @dataclass
 class StoreCount:
-    """The part of the statistics that is of one store.
-
-    Attributes:
-        member: the store.
-        plan: the read of the store.
-        messages, bytes: counted in it.
-    """
+    """The part of the statistics that is of one store."""
 
     member: Member
     plan: ScanPlan
@@ -167,11 +161,6 @@ def _end(row: list[int] | None) -> int | None:
 
 
 def count_task(task: tuple[StoreCount, LogRange]) -> dict[str, Any]:
-    """Run one task: count one range.
-
-    Raises:
-        CorruptStoreError: the range has damage, and fail_on_data_loss is set.
-    """
     store, part = task
     report, tally = Report(), Tally(store.member.broker)
     for batch in scan_range(store.plan, part, narrow(COLUMNS, SPARK_SCHEMA), report, BATCH_BYTES):
@@ -180,17 +169,7 @@ def count_task(task: tuple[StoreCount, LogRange]) -> dict[str, Any]:
 
 
 def check_target(out: str, root: str, config: StoreConfig | None = None) -> None:
-    """Check that the page may be written, before the work and not after it.
-
-    Args:
-        out: path of the page.
-        root: directory of the store.
-        config: known keys of the store.
-
-    Raises:
-        UsageError: as for `stats`.
-        OSError: an existing file cannot be read.
-    """
+    """Check that the page may be written, before the work and not after it."""
     outside_store(out, root, config)
     path = os.path.realpath(out)
     if os.path.isdir(path):

@@ -22,10 +22,7 @@ class Lag:
     """The lag of a group on a topic.
 
     Attributes:
-        topic, group: names.
         queues: number of the topic's queues that have an offset.
-        behind: waiting messages in all queues.
-        largest: waiting messages in the queue that has most.
         waiting_since: store time (ms) of the oldest waiting message; None if there is none, or it cannot be read.
         expired: messages that left the log before they were consumed.
         beyond: number of queues with an offset after the queue's end.
@@ -64,13 +61,7 @@ def consumer_lag(
     """Return the lag of each group on each topic for which it has offsets, the largest first.
 
     Args:
-        root: directory or URL of the store.
-        config: RocketMQ's keys.
         end_in_log: returns the queue offset after the last message of a queue in the log, if there is one.
-        report: receives notes on files of offsets that cannot be used.
-
-    Raises:
-        StoreAccessError: a directory or file may not be read.
     """
     lookup = QueueLookup(Snapshot.open(root, config))
     broker = lookup.snapshot.broker
@@ -89,7 +80,6 @@ def consumer_lag(
 def _add(
     lag: Lag, lookup: QueueLookup, name: QueueName, offset: int, end_in_log: Callable[[str, int], int | None]
 ) -> None:
-    """Add one queue of a topic."""
     bounds, end = lookup.file_bounds(name), end_in_log(*name)
     if bounds.max == 0 and end is not None and not lookup.units(name).files:
         bounds = Bounds(0, end)

@@ -33,7 +33,6 @@ class Top:
         folds: how each number of a row is combined with another: "+" sum, "<" least, ">" largest.
 
     Attributes:
-        rows: name -> numbers.
         missed: a name's count exceeds its row by this at most; a name that is not in `rows` has this count at most.
     """
 
@@ -64,7 +63,6 @@ class Top:
         return sorted(self.rows, key=lambda name: (-self.rows[name][0], name))
 
     def merge(self, other: Top) -> None:
-        """Add the counts of another one."""
         self.missed += other.missed
         for name, row in other.rows.items():
             self.add(name, row)
@@ -75,7 +73,6 @@ class Top:
         return {"rows": self.rows, "missed": self.missed}
 
     def load(self, state: dict[str, Any]) -> Top:
-        """Load a state, and return itself."""
         self.rows, self.missed = state["rows"], state["missed"]
         return self
 
@@ -110,16 +107,13 @@ class Repeats:
         self.counts = {value: count for value, count in self.counts.items() if not value >> (64 - self.level)}
 
     def merge(self, other: Repeats) -> None:
-        """Add the counts of another one."""
         self._rise(other.level)
         self._add((value, count) for value, count in other.counts.items() if not value >> (64 - self.level))
 
     def state(self) -> dict[str, Any]:
-        """Return the counts as a dict for JSON."""
         return {"level": self.level, "counts": [[*pair] for pair in self.counts.items()]}
 
     def load(self, state: dict[str, Any]) -> Repeats:
-        """Load a state, and return itself."""
         self.level, self.counts = state["level"], dict(state["counts"])
         return self
 
@@ -167,7 +161,6 @@ class Histogram:
         self.largest = largest if self.largest is None else max(largest, self.largest)
 
     def merge(self, other: Histogram) -> None:
-        """Add the counts of another one."""
         if other.least is not None and other.largest is not None:
             self._ends(other.least, other.largest)
         self.sum += other.sum
@@ -175,7 +168,6 @@ class Histogram:
             self.cells[cell] = self.cells.get(cell, 0) + count
 
     def state(self) -> dict[str, Any]:
-        """Return the counts as a dict for JSON."""
         return {
             "cells": [[*pair] for pair in self.cells.items()],
             "least": self.least,
@@ -184,14 +176,12 @@ class Histogram:
         }
 
     def load(self, state: dict[str, Any]) -> Histogram:
-        """Load a state, and return itself."""
         self.cells, self.sum = dict(state["cells"]), state["sum"]
         self.least, self.largest = state["least"], state["largest"]
         return self
 
     @property
     def count(self) -> int:
-        """The number of values."""
         return sum(self.cells.values())
 
     def quantile(self, part: float) -> int | None:
@@ -214,7 +204,6 @@ class Histogram:
 
 
 def cell_of(values: Numbers) -> Numbers:
-    """Return the cell of each value."""
     bits = np.maximum(np.frexp(values.astype(np.float64))[1], 6).astype(np.int64)
     shift = bits - 6  # leaves 32 to 63 for values of 32 and more
     # A float rounds large values up to the next power of two: they belong at the end of the one below.
@@ -248,7 +237,6 @@ class Series:
     Args:
         most: cells that are held: above, the buckets become wider.
         names: number of names with separate cells; later names are counted under "".
-        folds: as for Top.
 
     Attributes:
         cells: (bucket, name) -> numbers; a bucket is a time in ms divided by the width.
@@ -291,7 +279,6 @@ class Series:
                 self.add(bucket // factor, name, row)
 
     def merge(self, other: Series) -> None:
-        """Add the counts of another one."""
         self.widen(other.step)
         factor = self.width // other.width
         for (bucket, name), row in other.cells.items():
@@ -299,11 +286,9 @@ class Series:
         self.settle()
 
     def state(self) -> dict[str, Any]:
-        """Return the counts as a dict for JSON."""
         return {"step": self.step, "cells": [[bucket, name, row] for (bucket, name), row in self.cells.items()]}
 
     def load(self, state: dict[str, Any]) -> Series:
-        """Load a state, and return itself."""
         self.step = state["step"]
         self.cells = {(bucket, name): row for bucket, name, row in state["cells"]}
         self.names = {"", *(name for _, name in self.cells)}

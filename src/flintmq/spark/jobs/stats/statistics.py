@@ -91,17 +91,10 @@ class Statistics:
         return [*_losses(self), *_late(self), *_uneven(self), *_odd(self)]
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the statistics as a dict for JSON."""
         return {**asdict(self), "verdict": self.verdict}
 
 
 def statistics(tally: Tally, lags: list[Lag]) -> Statistics:
-    """Make statistics from the counts.
-
-    Args:
-        tally: of the whole log.
-        lags: the largest first.
-    """
     axis = _over_time(tally.series)
     topics, hot = _topics(tally)
     producers = [

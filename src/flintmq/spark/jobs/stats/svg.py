@@ -31,7 +31,6 @@ class Frame:
     """The places of a plot's parts, in px.
 
     Attributes:
-        width, height: of the plot.
         left, right, top, bottom: margins around the columns.
     """
 
@@ -73,11 +72,7 @@ STYLE = (
 
 @cache
 def templates() -> jinja2.Environment:
-    """Return the templates of pages and plots, which escape all values.
-
-    Raises:
-        MissingExtraError: jinja2 is not installed.
-    """
+    """Return the templates of pages and plots, which escape all values."""
     try:
         import jinja2
     except ImportError as error:
@@ -121,7 +116,6 @@ class TimeAxis:
 
     Attributes:
         labels: texts under the axis, without the part that all of them share.
-        full: texts for the pointer.
         about: units of the labels, and the part that all share.
     """
 
@@ -131,12 +125,7 @@ class TimeAxis:
 
 
 def clock(times: Sequence[int], width_ms: int) -> TimeAxis:
-    """Format times (ms), as long as needed to distinguish them.
-
-    Args:
-        times: begins of the columns, rising.
-        width_ms: width of a column.
-    """
+    """Format times (ms), as long as needed to distinguish them."""
     origin = datetime.datetime(1970, 1, 1, tzinfo=datetime.UTC)
     moments = [origin + datetime.timedelta(milliseconds=time) for time in times]
     if not moments:
@@ -253,11 +242,6 @@ def stacked(
     """Draw columns of several series, one on top of the other.
 
     Args:
-        title: text for readers who cannot see the plot.
-        labels: one a column.
-        series: name -> a value for each label.
-        text: formats a value.
-        frame: size of the plot.
         full: labels for the pointer, if those are longer.
         unit: the axis has round multiples of it.
     """
@@ -295,7 +279,6 @@ def lines(
 
 
 def document(title: str, plot: str, names: Sequence[str] = ()) -> str:
-    """Make a plot a document, with a heading and the names of its series."""
     keys, x = [], float(WIDE.left)
     for number, name in enumerate(names):
         keys.append((number % COLOURS, f"{x:.0f}", f"{x + 15:.0f}", name))
