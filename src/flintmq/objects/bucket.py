@@ -11,7 +11,6 @@ class ObjectEntry(NamedTuple):
     """An object, or a folder (a common beginning of keys).
 
     Attributes:
-        key: below the bucket.
         size: bytes; None: a folder.
         modified_ms: when it was written, in Unix milliseconds; None of a folder.
     """

@@ -19,14 +19,6 @@ COPY_BYTES = 8 << 20
 class ObjectFile(io.RawIOBase):
     """Reads one object, as it was when it was opened, a request a read.
 
-    Args:
-        bucket: its bucket.
-        key: its key.
-
-    Raises:
-        FileNotFoundError: it does not exist.
-        StoreAccessError: the server refuses, or does not answer.
-
     Thread: one.
     """
 
@@ -37,21 +29,17 @@ class ObjectFile(io.RawIOBase):
         self._bucket, self._key, self._size, self._at = bucket, key, found.size, 0
 
     def readable(self) -> bool:
-        """Return True."""
         return True
 
     def seekable(self) -> bool:
-        """Return True."""
         return True
 
     def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        """Move to a position, which is returned."""
         base = {io.SEEK_SET: 0, io.SEEK_CUR: self._at, io.SEEK_END: self._size}[whence]
         self._at = max(0, base + offset)
         return self._at
 
     def tell(self) -> int:
-        """Return the position."""
         return self._at
 
     def readinto(self, buffer: Any) -> int:
@@ -65,15 +53,7 @@ class ObjectFile(io.RawIOBase):
 
 @contextmanager
 def readable(path: str, options: S3Options) -> Iterator[Any]:
-    """Yield what Arrow can read: the path of a file, or a file over an object.
-
-    Args:
-        path: of a file, or a URL.
-        options: how to reach object storage.
-
-    Raises:
-        FileNotFoundError, StoreAccessError: as ObjectFile.
-    """
+    """Yield what Arrow can read: the path of a file, or a file over an object."""
     if not is_remote(path):
         yield path
         return
@@ -82,12 +62,7 @@ def readable(path: str, options: S3Options) -> Iterator[Any]:
 
 
 def fetch(path: str, to: str, options: S3Options) -> None:
-    """Copy a file, or an object by its URL, to a file of this machine.
-
-    Raises:
-        FileNotFoundError, StoreAccessError: as ObjectFile.
-        OSError: the disk is full or fails.
-    """
+    """Copy a file, or an object by its URL, to a file of this machine."""
     with readable(path, options) as source:
         if isinstance(source, str):
             shutil.copyfile(source, to)

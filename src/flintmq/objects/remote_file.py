@@ -26,20 +26,10 @@ AHEAD = 2  # chunks that are fetched after the one that is read
 class RemoteFile:
     """One object as it was when it was opened.
 
-    Args:
-        bucket: the bucket that holds it.
-        url: URL of the object, also for errors.
-        key: name of the object in the bucket.
+    Thread: any.
 
     Attributes:
-        size: bytes.
         seen: when it was opened, by the monotonic clock.
-
-    Raises:
-        FileNotFoundError: (also of each read) the object does not exist, or was deleted.
-        StoreAccessError: (also of each read) the server refuses, or does not answer.
-
-    Thread: any.
     """
 
     def __init__(self, bucket: Bucket, url: str, key: str) -> None:
@@ -93,13 +83,11 @@ class RemoteFile:
 class ReadAhead:
     """A sequential read of a range: chunks are fetched before they are needed.
 
-    Args:
-        file: the object.
-        pool: runs the fetches; at most AHEAD + 1 chunks are fetched or held at a time.
-        begin, end: positions.
-        sure: all of the range will be read; otherwise chunks begin small, as the read may end soon.
-
     Thread: one at a time.
+
+    Args:
+        pool: runs the fetches; at most AHEAD + 1 chunks are fetched or held at a time.
+        sure: all of the range will be read; otherwise chunks begin small, as the read may end soon.
     """
 
     def __init__(self, file: RemoteFile, pool: Executor, begin: int, end: int, *, sure: bool) -> None:
