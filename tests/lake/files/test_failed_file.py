@@ -96,7 +96,7 @@ def test_files_with_names_whose_commit_fails_are_taken_back(
     fill(store, 10, 10)
     place = {
         "delta": "deltalake.DeltaTable.create_write_transaction",
-        "iceberg": "flintmq.lake.table.iceberg.IcebergTarget._commit",
+        "iceberg": "flintmq.lake.table.iceberg.IcebergTarget._add",
     }
     with monkeypatch.context() as patched:
         patched.setattr(place[to], full)
@@ -115,7 +115,7 @@ def test_files_of_a_commit_that_succeeded_stay_whatever_fails_then(
     fill(store, 0, 10)
     export(str(store), str(out), to=to)
     fill(store, 10, 10)
-    name = {"delta": "delta.DeltaTarget._sync_log", "iceberg": "iceberg.IcebergTarget._commit"}[to]
+    name = {"delta": "delta.DeltaTarget._sync_log", "iceberg": "iceberg.IcebergTarget._add"}[to]
     module, kind, method = name.split(".")
     owner = getattr(__import__(f"flintmq.lake.table.{module}", fromlist=[kind]), kind)
     real = getattr(owner, method)

@@ -15,7 +15,7 @@ from flintmq import Message, MessageStore, dataset, scan_arrow
 from flintmq.cli import app
 from flintmq.errors import StoreAccessError, UsageError
 from flintmq.lake.history.diff_table import compare_table
-from flintmq.lake.table import target
+from flintmq.lake.table import parquet_target
 from tests.support.exporting import Export, once, whole
 
 
@@ -80,7 +80,7 @@ def test_the_command_says_so(table: Path, tmp_path: Path, capsys: pytest.Capture
 def test_of_a_long_history_an_export_looks_at_the_newest(
     table: Path, tmp_path: Path, export: Export, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(target, "MOST_LOOKED_AT", 1)
+    monkeypatch.setattr(parquet_target, "MOST_LOOKED_AT", 1)
     store = tmp_path / "store"
     shutil.copy(file_of(table, 1, "B"), table / "export=1" / "x.parquet")
     assert export(store, table).rows == 0

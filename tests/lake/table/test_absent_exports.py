@@ -134,7 +134,7 @@ def test_each_directory_is_counted(table: Path, tmp_path: Path) -> None:
 
 
 def test_a_comparison_goes_on_without_so_many(table: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("flintmq.lake.table.target.MOST_LOST", 1)
+    monkeypatch.setattr("flintmq.lake.table.parquet_target.MOST_LOST", 1)
     monkeypatch.setattr("flintmq.lake.table.table_rows.MOST_LOST", 1)
     shutil.rmtree(table / "export=1")
     assert compare_table(str(tmp_path / "store"), str(table)).lost_files == 1

@@ -218,7 +218,7 @@ def test_a_delta_commit_between_look_and_commit_is_noticed(url, tmp_path, monkey
     store = tmp_path / "grows"
     export(made(store, 100), url, to="delta")
     made(store, 300)
-    real, inner = DeltaTarget._unchanged, []
+    real, inner = DeltaTarget._opened, []
 
     def late(self, *args, **named):
         table = real(self, *args, **named)
@@ -227,7 +227,7 @@ def test_a_delta_commit_between_look_and_commit_is_noticed(url, tmp_path, monkey
             inner.append(export(store, url, to="delta"))
         return table
 
-    monkeypatch.setattr(DeltaTarget, "_unchanged", late)
+    monkeypatch.setattr(DeltaTarget, "_opened", late)
     with pytest.raises(StoreError, match="another export into it was faster"):
         export(store, url, to="delta")
     assert inner[1].rows == 200

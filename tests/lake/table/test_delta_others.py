@@ -94,7 +94,7 @@ def test_a_commit_is_tried_again_while_others_change_the_table(
     store: Path, monkeypatch: pytest.MonkeyPatch, times: int
 ) -> None:
     again(store)
-    lake, kept, left = store.parent / "lake", DeltaTarget._commit_rows, [times]
+    lake, kept, left = store.parent / "lake", DeltaTarget._add, [times]
 
     def commit(self: DeltaTarget, *given: Any) -> None:
         """Somebody else changes properties between the look at the table and the commit."""
@@ -104,7 +104,7 @@ def test_a_commit_is_tried_again_while_others_change_the_table(
             DeltaTable(str(lake)).alter.set_table_properties(values)
         kept(self, *given)
 
-    monkeypatch.setattr(DeltaTarget, "_commit_rows", commit)
+    monkeypatch.setattr(DeltaTarget, "_add", commit)
     if times == 5:
         with pytest.raises(StoreAccessError, match="the Delta table rejected the export"):
             again(store)

@@ -29,6 +29,7 @@ from flintmq.lake.export.export import Exported  # noqa: E402
 from flintmq.lake.export.export_once import export  # noqa: E402
 from flintmq.lake.export.export_stream import export_stream  # noqa: E402
 from flintmq.lake.files import table_folder  # noqa: E402
+from flintmq.lake.files.table_folder import DiskFolder  # noqa: E402
 from flintmq.lake.history.diff_table import compare_table  # noqa: E402
 from flintmq.lake.table.iceberg import IcebergTarget, add_files, data_files  # noqa: E402
 from flintmq.testing import write_store  # noqa: E402
@@ -226,7 +227,7 @@ def dying(monkeypatch: pytest.MonkeyPatch, lake: Lake, what: Any, name: str, aft
     ("what", "name"),
     [
         (SqlCatalog, "create_namespace_if_not_exists"), (SqlCatalog, "create_table"), (SqlCatalog, "commit_table"),
-        (IcebergTarget, "_bring"), (IcebergTarget, "_commit"), (os, "rename"),
+        (DiskFolder, "bring"), (IcebergTarget, "_add"), (os, "rename"),
     ],
 )  # fmt: skip
 def test_a_death_at_any_step(
@@ -277,7 +278,7 @@ def test_others_commit_meanwhile(lake: Lake, monkeypatch: pytest.MonkeyPatch, ti
 
 def test_a_commit_on_an_older_state_of_the_table_is_not_made(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """Somebody adds rows between the look at the table and the commit: one more look, then the commit."""
-    real, looks = IcebergTarget._commit, []
+    real, looks = IcebergTarget._add, []
 
     def with_a_rival(target: IcebergTarget, table: Table, *args: Any) -> None:
         looks.append(1)
@@ -285,7 +286,7 @@ def test_a_commit_on_an_older_state_of_the_table_is_not_made(lake: Lake, monkeyp
             lake.table.delete("physical_offset < 1")
         real(target, table, *args)
 
-    monkeypatch.setattr(IcebergTarget, "_commit", with_a_rival)
+    monkeypatch.setattr(IcebergTarget, "_add", with_a_rival)
     lake.put(2)
     lake.export()
     assert len(looks) == 2 and lake.bodies() == list(range(1, 11))
@@ -293,16 +294,16 @@ def test_a_commit_on_an_older_state_of_the_table_is_not_made(lake: Lake, monkeyp
 
 def test_an_export_of_somebody_else_meanwhile(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     """From another machine, where the lock of the directory does not hold: one line, nothing doubled."""
-    real = IcebergTarget._bring
+    real = DiskFolder.bring
 
-    def with_a_rival(target: IcebergTarget, *args: Any) -> list[str]:
+    def with_a_rival(folder: DiskFolder, *args: Any) -> None:
         table = lake.table
         with table.transaction() as change:
             change.append(table.scan(limit=1).to_arrow(), snapshot_properties={"flintmq-export": "4"})
             change.set_properties({"flintmq.export": "4"})
-        return real(target, *args)
+        real(folder, *args)
 
-    monkeypatch.setattr(IcebergTarget, "_bring", with_a_rival)
+    monkeypatch.setattr(DiskFolder, "bring", with_a_rival)
     lake.put(2)
     with pytest.raises(StoreError, match="exported into, during this export; run it again"):
         lake.export()
@@ -330,11 +331,11 @@ def test_a_table_that_is_dropped_while_a_stream_runs(
     lake.put(2)
     lake.export()
     shutil.copytree(lake.out, tmp_path / "kept")
-    real = IcebergTarget._bring
+    real = DiskFolder.bring
 
-    def dropped(target: IcebergTarget, *args: Any) -> list[str]:
+    def dropped(folder: DiskFolder, *args: Any) -> None:
         monkeypatch.undo()
-        places = real(target, *args)
+        real(folder, *args)
         for name in ("catalog.db", "metadata"):
             os.rename(lake.out / name, tmp_path / f"old-{name}")
         if again:
@@ -345,9 +346,8 @@ def test_a_table_that_is_dropped_while_a_stream_runs(
                     "update iceberg_tables set metadata_location = replace(metadata_location, 'other', 'table')"
                 )
             shutil.copy(other.out / "catalog.db", lake.out / "catalog.db")
-        return places
 
-    monkeypatch.setattr(IcebergTarget, "_bring", dropped)
+    monkeypatch.setattr(DiskFolder, "bring", dropped)
     lake.put(2)
     with pytest.raises((StoreError, StoreAccessError)) as caught:
         lake.export()

@@ -15,7 +15,7 @@ from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.utils.config import Config
 
 from flintmq.errors import StoreAccessError, StoreError, UsageError
-from flintmq.lake.table.iceberg import IcebergTarget
+from flintmq.lake.files.table_folder import DiskFolder
 from flintmq.lake.table.iceberg_catalog import TableName
 from tests.lake.table.test_iceberg import Lake
 from tests.support import iceberg_rest
@@ -87,16 +87,16 @@ def test_a_commit_of_somebody_else_is_seen_by_the_server(
         lake = Lake(tmp_path)
         lake.put(2)
         lake.export(catalog=NAME)
-        real = IcebergTarget._bring
+        real = DiskFolder.bring
 
-        def with_a_rival(target: IcebergTarget, *args: Any) -> list[str]:
+        def with_a_rival(folder: DiskFolder, *args: Any) -> None:
             table = load_catalog("prod").load_table("lake.messages")
             with table.transaction() as change:
                 change.append(table.scan(limit=1).to_arrow(), snapshot_properties={"flintmq-export": "2"})
                 change.set_properties({"flintmq.export": "2"})
-            return real(target, *args)
+            real(folder, *args)
 
-        monkeypatch.setattr(IcebergTarget, "_bring", with_a_rival)
+        monkeypatch.setattr(DiskFolder, "bring", with_a_rival)
         lake.put(2)
         with pytest.raises(StoreError, match="exported into, during this export; run it again"):
             lake.export(catalog=NAME)

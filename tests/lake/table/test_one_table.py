@@ -15,7 +15,8 @@ pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
 from flintmq import Message, MessageStore  # noqa: E402
 from flintmq.errors import FlintError, NotAStoreError, StoreError, UsageError  # noqa: E402
-from flintmq.lake.table.target import ExportTarget  # noqa: E402
+from flintmq.lake.files.table_folder import DiskFolder  # noqa: E402
+from flintmq.lake.table.parquet_target import ParquetTarget  # noqa: E402
 from tests.support.exporting import Export, once, whole  # noqa: E402
 
 
@@ -63,7 +64,7 @@ def test_each_row_once_and_what_is_new(data: Path, tmp_path: Path, make: Export)
     put(data / "a" / "store", 20, 25)
     done = make(pattern, out)
     assert done.rows == 5 and set(done.brokers) == {"a"} and done.number == 2
-    manifest = ExportTarget(out).last()
+    manifest = ParquetTarget(DiskFolder(out)).last()
     assert manifest is not None and manifest.members is not None
     assert sorted(manifest.members) == ["a", "库存"], "the progress of a store with nothing new is kept"
     assert rows(out) == expected(("a", 0, 25), ("库存", 100, 130))
@@ -85,7 +86,7 @@ def test_brokers_come_go_and_return(data: Path, tmp_path: Path, make: Export) ->
 def test_a_stream_goes_on_over_batches(data: Path, tmp_path: Path) -> None:
     out = tmp_path / "lake"
     done = once(f"{data}/*/store", out, max_offsets=7)
-    manifest = ExportTarget(out).last()
+    manifest = ParquetTarget(DiskFolder(out)).last()
     assert done.rows == 50 and manifest is not None and manifest.number >= 8
     assert rows(out) == expected(("a", 0, 20), ("库存", 100, 130))
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import json
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any, TypedDict
 
 from flintmq.arrow.schema import SPARK_SCHEMA
@@ -18,6 +17,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.config.text import check_choice, short
 from flintmq.errors import CorruptStoreError, StoreError, UsageError
 from flintmq.lake.export.compact import FileOptions, PartFile, parts_of
+from flintmq.lake.files.table_folder import folder_at
 from flintmq.lake.files.task_folders import TaskFolders
 from flintmq.lake.read.options import ReadOptions
 from flintmq.lake.read.scan import ScanPlan, scan_range
@@ -26,10 +26,10 @@ from flintmq.lake.shape.bodies.form import BodyForm
 from flintmq.lake.shape.columns import ExportColumns
 from flintmq.lake.shape.dead_letters import DeadLetters, DeadLetterWriter
 from flintmq.lake.shape.parquet import PARTITIONS
-from flintmq.lake.table.bucket_target import BucketTarget
-from flintmq.lake.table.table_rows import is_missing
-from flintmq.lake.table.target import CHOICES, NAMES, ExportTarget, Manifest, StagedFile, StoreProgress, now
-from flintmq.storage.store_url import is_remote
+from flintmq.lake.table.formats import target_at
+from flintmq.lake.table.iceberg_catalog import TableName
+from flintmq.lake.table.row_files import is_missing
+from flintmq.lake.table.target import CHOICES, NAMES, Manifest, StagedFile, StoreProgress, Target, now
 from flintmq.store.commitlog.anchor import KnownLog, LogAnchor, why_lost
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.report import LOST, VANISHED, Report
@@ -228,7 +228,7 @@ class Exported:
         self.begin, self.end = self.brokers.pop(ONLY, (0, 0))
 
 
-def note_absent(done: Exported, target: ExportTarget, last: Manifest | None) -> None:
+def note_absent(done: Exported, target: Target, last: Manifest | None) -> None:
     """Add a note on earlier exports whose directories are gone; no data file is looked at."""
     absent = () if last is None else target.absent_at(last.number)
     if absent:
@@ -249,29 +249,21 @@ def choice_of(options: ReadOptions, files: FileOptions, stream: bool) -> dict[st
     }
 
 
-def target_of(options: ExportOptions, out: str) -> Callable[[Any], ExportTarget]:
-    """Return what makes the target of a directory.
+def target_of(options: ExportOptions, out: str) -> Target:
+    """Return the target of an export.
 
     Args:
         options: of the export.
-        out: path or URL of the directory.
+        out: absolute path, or URL, of the directory.
 
     Raises:
-        UsageError: there is no format of this name, or a catalog is given for another one than Iceberg.
+        UsageError: there is no format of this name, or a catalog is given for another one than Iceberg; or the format
+            cannot have a table there.
     """
     check_choice("to", options.to, ("parquet", "delta", "iceberg"))
     if options.catalog is not None and options.to != "iceberg":
         raise UsageError(f"--catalog is for --to iceberg; an export to {options.to} has none")
-    if options.to == "delta":
-        from flintmq.lake.table.delta import DeltaTarget
-
-        return DeltaTarget
-    if options.to == "iceberg":
-        from flintmq.lake.table.iceberg import IcebergTarget
-        from flintmq.lake.table.iceberg_catalog import TableName
-
-        return partial(IcebergTarget, name=TableName.parse(options.catalog))
-    return BucketTarget if is_remote(out) else ExportTarget
+    return target_at(folder_at(out, options.read.config.s3), options.to, TableName.parse(options.catalog))
 
 
 def next_begin(root: object, last: StoreProgress | None, plan: ScanPlan, report: Report, broker: str = ONLY) -> int:
@@ -315,7 +307,7 @@ def check_kind(table: str, choice: Mapping[str, Any], read: ReadOptions) -> None
         raise UsageError(f"{table} is a table of {held}")
 
 
-def check_same(target: ExportTarget, last: Manifest, choice: Mapping[str, Any]) -> None:
+def check_same(target: Target, last: Manifest, choice: Mapping[str, Any]) -> None:
     """Raise UsageError unless the last export was with the same options.
 
     The text has the words of the user.
@@ -595,7 +587,7 @@ def write_files(
 
 
 def publish(
-    target: ExportTarget,
+    target: Target,
     last: Manifest | None,
     done: Exported,
     choice: dict[str, Any],

@@ -2,8 +2,8 @@
 
 A task scans a range of a log and writes Parquet files with Arrow. Tasks run on threads, or on Spark, where no value
 passes through Java (`lake/export/workers.py`). The caller's thread publishes the files of the tasks with one rename
-(`lake/table/target.py`), so an export is visible as a whole or not at all; files of attempts that did not win are never
-published. The next export begins, in each store, where the last one ended in its log.
+(`lake/table/parquet_target.py`), so an export is visible as a whole or not at all; files of attempts that did not win
+are never published. The next export begins, in each store, where the last one ended in its log.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ from flintmq.lake.read.members import logs_of, plan_members
 from flintmq.lake.read.scan import ScanPlan
 from flintmq.lake.read.splits import shares, split_count
 from flintmq.lake.shape.dead_letters import DeadLetters
-from flintmq.lake.table.target import ExportTarget, Manifest, StoreProgress, locked
+from flintmq.lake.table.target import Manifest, StoreProgress, Target, locked
 from flintmq.storage.store_url import absolute, outside_store
 from flintmq.store.commitlog.anchor import LogAnchor, anchor_at
 from flintmq.store.commitlog.report import Report
@@ -84,7 +84,7 @@ def export(
         for place in filter(None, (options.checkpoint, options.dead_letters)):
             outside_store(place, plan.options.path, config)
     out = absolute(out)
-    with locked(out, target_of(options, out), options.read.config.s3) as target:
+    with locked(target_of(options, out)) as target:
         last, copy = target.last(), ExportCheckpoint.at(options.checkpoint, target.where)
         letters = DeadLetters.at(options.dead_letters, target.where, target.folder.s3)
         choice = choice_of(options.read, files, stream=False)
@@ -137,7 +137,7 @@ class _Lot:
         return advanced(self.before, self.begin, self.end, self.anchor)
 
     @classmethod
-    def of(cls, target: ExportTarget, last: Manifest | None, member: Member, plan: ScanPlan, report: Report) -> _Lot:
+    def of(cls, target: Target, last: Manifest | None, member: Member, plan: ScanPlan, report: Report) -> _Lot:
         before = None if last is None else last.stores.get(member.broker)
         begin = next_begin(target.where, before, plan, report, member.broker)
         anchor = None if plan.last is None else anchor_at(plan.log, plan.last, plan.known.end)

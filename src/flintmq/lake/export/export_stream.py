@@ -46,7 +46,7 @@ from flintmq.lake.stream.members import BrokerOffsets, Offset, StoresStream
 from flintmq.lake.stream.options import StreamOptions
 from flintmq.lake.stream.reader import log_line
 from flintmq.lake.stream.scan import read_part
-from flintmq.lake.table.target import ExportTarget, Manifest, StoreProgress, locked
+from flintmq.lake.table.target import Manifest, StoreProgress, Target, locked
 from flintmq.storage.stop_event import StopEvent
 from flintmq.storage.store_url import absolute, outside_store
 from flintmq.store.commitlog.report import LOST, Report
@@ -94,7 +94,7 @@ def export_stream(
         for place in filter(None, (options.checkpoint, options.dead_letters)):
             outside_store(place, member.path, config)
     out = absolute(out)
-    with locked(out, target_of(options, out), options.read.config.s3) as target:
+    with locked(target_of(options, out)) as target:
         total = Exported()
 
         def lose(text: str) -> None:
@@ -144,7 +144,7 @@ class _Query:
         self,
         workers: Workers,
         stream: StoresStream,
-        target: ExportTarget,
+        target: Target,
         files: FileOptions,
         copy: ExportCheckpoint,
         letters: DeadLetters,

@@ -29,8 +29,10 @@ from flintmq.lake.read.options import ReadOptions
 from flintmq.lake.read.scan import ScanPlan, scan_range
 from flintmq.lake.read.splits import LogRange, shares
 from flintmq.lake.shape.columns import ExportColumns, columns_of
-from flintmq.lake.table.table_rows import TableVersion, below, is_exported, keys, milliseconds, open_table
-from flintmq.lake.table.target import CHOICES, Manifest, StoreProgress, stray_text
+from flintmq.lake.table.parquet_target import stray_text
+from flintmq.lake.table.row_files import below, is_exported
+from flintmq.lake.table.table_rows import TableVersion, keys, milliseconds, open_table
+from flintmq.lake.table.target import CHOICES, Manifest, StoreProgress
 from flintmq.store.commitlog.predicate import MOST, Predicate
 from flintmq.store.commitlog.report import VANISHED, Report
 from flintmq.store.commitlog.snapshot import Snapshot

@@ -20,7 +20,8 @@ from typing import TYPE_CHECKING, Any
 
 from flintmq.errors import StoreAccessError, StoreError
 from flintmq.lake.files.table_folder import BucketFolder
-from flintmq.lake.table.target import MANIFEST, ExportTarget, Manifest, StagedFile, encoded
+from flintmq.lake.table.parquet_target import MANIFEST, ParquetTarget
+from flintmq.lake.table.target import Manifest, StagedFile, encoded
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -28,8 +29,8 @@ if TYPE_CHECKING:
 _STAGED = "staged"  # key of a manifest that decides: places of its files in the staging directory
 
 
-class BucketTarget(ExportTarget):
-    """A directory below a URL that exports are published into; see ExportTarget.
+class BucketTarget(ParquetTarget):
+    """A directory below a URL that exports are published into; see ParquetTarget.
 
     Args:
         folder: reads and writes it.
@@ -58,13 +59,13 @@ class BucketTarget(ExportTarget):
 
     def committed(self) -> tuple[Manifest | None, int]:
         """Return the manifest and the number of the newest complete export; see the base."""
-        for number in reversed(self._bucket.numbers()):
+        for number in reversed(self._numbers()):
             if self._is_complete(number):
                 return self._decided(number)[0], number
         return None, 0
 
-    def _numbers_at(self, version: int) -> list[int]:
-        return [number for number in self._bucket.numbers() if number <= version]
+    def _numbers(self) -> list[int]:
+        return self._bucket.numbers()
 
     def _manifest_in(self, number: int) -> Manifest:
         return self._decided(number)[0]

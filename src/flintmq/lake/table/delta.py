@@ -5,15 +5,14 @@
     DIR/_flintmq/000001.json                                        the manifest of export 1
     DIR/_staging/, DIR/_flintmq.lock                                as in a directory of Parquet exports
 
-The manifest of an export is synced first; then its files are moved into the table; then one commit adds them, with an
-application transaction that has the number of the export. The table's number decides: files and manifests with a number
-that the table does not have are remains of a run that died, and the next run uses that number again.
+One commit adds the files of an export, with an application transaction that has the number of the export
+(`transactional_target.py`).
 
-There is one exception: a restored table (`RESTORE`) keeps the number of its newest export, but not its rows. So
-Delta's log is searched for the export from which the present rows come; the next export begins where that one ended,
-with a new number. Where somebody rewrote all files of the newest export (OPTIMIZE), and Delta has removed that part of
-its log, the rows decide: a restored table has none of the newest export. If there is none, somebody may have deleted
-them, so the user has to say which it was, by a property of the table. The package deltalake is the extra `delta`.
+A restored table (`RESTORE`) keeps the number of its newest export, but not its rows. So Delta's log is searched for the
+export from which the present rows come; the next export begins where that one ended, with a new number. Where somebody
+rewrote all files of the newest export (OPTIMIZE), and Delta has removed that part of its log, the rows decide: a
+restored table has none of the newest export. If there is none, somebody may have deleted them, so the user has to say
+which it was, by a property of the table. The package deltalake is the extra `delta`.
 """
 
 from __future__ import annotations
@@ -22,19 +21,18 @@ import json
 import os
 import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
-from flintmq.arrow.schema import FIRST_COLUMNS
 from flintmq.config.releases import is_older
 from flintmq.errors import MissingExtraError, StoreAccessError, StoreError, UsageError
 from flintmq.lake.files.storage_options import storage_options
-from flintmq.lake.files.table_folder import BucketFolder, TableFolder
-from flintmq.lake.shape.columns import RAW
-from flintmq.lake.table.iceberg_catalog import TableName
-from flintmq.lake.table.target import NAMES, ExportTarget, Manifest, StagedFile, encoded
+from flintmq.lake.files.table_folder import TableFolder
+from flintmq.lake.table.target import NAMES, Manifest, StagedFile
+from flintmq.lake.table.transactional_target import Actions, Requirements, TransactionalTarget
 from flintmq.storage.tree import walk_tree
 from flintmq.storage.whole_file import sync_folder
 
@@ -49,7 +47,6 @@ NEEDED = "a Delta table needs deltalake 1.6 or later: pip install 'flintmq[delta
 LOG = "_delta_log"
 SAID = "flintmq.export"
 """Property of a table by which a user says, as `K/N`, that its rows are those of export K, the newest one being N."""
-ATTEMPTS = 5  # commits of an export while others change the table
 CHECKPOINT_INTERVAL = 100  # commits, unless the table sets its own
 _OWN = re.compile(r"(topic_name|date)=.+|\d{6,}-.+\.parquet", re.DOTALL)
 _OLD_CUT = re.compile(r"~[0-9a-f]{16}\Z")  # of a shortened topic_name: earlier versions shortened names in Delta too
@@ -59,20 +56,17 @@ _MISREAD = re.compile(r"%[0-9A-Fa-f]{2}|[\\\x00-\x1f\x7f]")
 _MISREAD_URL = re.compile(r"%[0-9A-Fa-f]{2}|[?#\x00-\x1f\x7f]")
 
 
-class DeltaTarget(ExportTarget):
-    """A Delta table that exports are published into. Created and used within `locked`.
-
-    Args:
-        root: the directory; or what reads and writes it.
+class DeltaTarget(TransactionalTarget["DeltaTable"]):
+    """A Delta table that exports are published into; see TransactionalTarget.
 
     Raises:
         UsageError: deltalake would open another path than this.
     """
 
-    lists_files = True
+    kind, put_back, claims_first = "a Delta table", "restored", False
 
-    def __init__(self, root: Path | TableFolder) -> None:
-        super().__init__(root)
+    def __init__(self, folder: TableFolder) -> None:
+        super().__init__(folder)
         misread = (_MISREAD_URL if self.folder.remote else _MISREAD).search(self.where)
         if misread is not None:
             raise UsageError(
@@ -80,47 +74,12 @@ class DeltaTarget(ExportTarget):
                 "place; give a Delta table another path"
             )
         self.place = place_of
-        self._newest = -1  # number of the newest export that the table ever had; 0: none; -1: `last` was not called
-        self._current = -1  # number of the export that its rows come from: an older one if the table was restored
-        self._table_id: str | None = None  # of the table at that time; None: there was none
         self._synced: dict[str, tuple[int, int]] = {}
 
     @staticmethod
     def is_own(name: str) -> bool:
         """Return whether this can be the name of a directory or file of such a table."""
         return _OWN.fullmatch(name) is not None
-
-    def last(self) -> Manifest | None:
-        """Return the manifest of the export that the table's rows come from; None if there is none.
-
-        Raises:
-            MissingExtraError: deltalake is not installed, or too old.
-            StoreAccessError: the table or the manifest cannot be read.
-        """
-        table = self._table()
-        if table is None:
-            self._newest = self._current = 0
-            self._table_id = None
-            return None
-        self._newest, self._current = self._numbers(table)
-        self._table_id = str(table.metadata().id)
-        if self._current < self._newest:
-            self.notes["table_was_put_back"] = 1
-        if isinstance(self.folder, BucketFolder):
-            self.folder.sweep_lost(self._newest)
-        return self.manifest_of(self._current) if self._current else None
-
-    def committed(self) -> tuple[Manifest | None, int]:
-        """Return the manifest of the export that the rows come from, and the table's version.
-
-        Raises:
-            MissingExtraError, StoreAccessError: as `last`.
-        """
-        table = self._table()
-        number = 0 if table is None else self._numbers(table)[1]
-        if table is None or not number:
-            return None, 0
-        return self.manifest_of(number), table.version()
 
     def newest(self) -> int | None:
         """Return the newest version of the table, whoever made it; None if there is no table.
@@ -139,30 +98,23 @@ class DeltaTarget(ExportTarget):
             UsageError: the files alone do not show the rows: some are deleted by a file beside them.
         """
         table = self._table(version)
-        features = [] if table is None else table.protocol().reader_features or []
-        if features:
-            raise UsageError(f"{self.where}: the Delta table uses {', '.join(features)[:80]}, which is not read here")
         # Files have the number of their export in their names: the last ones have all columns.
         return () if table is None else tuple(sorted(self._files(table), key=os.path.basename))
 
     def _files(self, table: DeltaTable) -> list[str]:
-        """Return the paths of a table's files, or their URLs, with the names as they are."""
+        """Return the paths of a table's files, or their URLs, with the names as they are.
+
+        Raises:
+            UsageError: the files alone do not show the rows.
+        """
         import pyarrow as pa
 
+        features = table.protocol().reader_features
+        if features:
+            raise UsageError(f"{self.where}: the Delta table uses {', '.join(features)[:80]}, which is not read here")
         # `file_uris` escapes some characters of paths and keys, and not others; Delta's log escapes all.
         places: list[Any] = pa.table(table.get_add_actions())["path"].to_pylist()
         return [self.folder.at(unquote(place)) for place in places]
-
-    def columns_at(self, version: int) -> frozenset[str]:
-        """Return the columns of a version; see the base."""
-        table = self._table(version)
-        return frozenset() if table is None else frozenset(field.name for field in table.schema().fields)
-
-    def number_after(self, last: Manifest | None) -> int:
-        """Return the number of the next export; no number is used twice."""
-        assert self._newest >= 0  # `last` was called
-        # Below a URL a run that died keeps the number that it claimed, as nobody knows that it is dead.
-        return max(self._newest, self.folder.claimed()) + 1
 
     def check(self, last: Manifest | None, schema: pa.Schema, partition_by: Sequence[str]) -> None:
         """Check that the table has the columns of the files, or may get them.
@@ -177,8 +129,7 @@ class DeltaTarget(ExportTarget):
             if others:
                 raise UsageError(f"{self.where} holds {others[0]!a} but no Delta table; give an empty directory")
             return
-        assert self._newest >= 0  # `last` was called
-        if not self._newest and table.file_uris():
+        if not self._seen.newest and table.file_uris():
             raise UsageError(f"{self.where} holds a Delta table that no export made; give an empty directory")
         if list(table.metadata().partition_columns) != list(partition_by):
             there = ",".join(table.metadata().partition_columns)
@@ -194,56 +145,23 @@ class DeltaTarget(ExportTarget):
                     "topic would get two; export into a new directory"
                 )
 
-    def hints(self, files: Sequence[StagedFile], schema: pa.Schema, partition_by: Sequence[str]) -> list[StagedFile]:
-        """Return no files: the table itself declares the types of its columns."""
-        return []
-
     def publish(self, manifest: Manifest, files: Sequence[StagedFile], schema: pa.Schema) -> None:
-        """Publish an export in one transaction of the table, after one that adds new columns.
+        """Publish an export by one commit, after one that adds new columns; see the base."""
+        super().publish(manifest, files, schema)
+        from deltalake.exceptions import DeltaError
 
-        Raises:
-            OSError: the disk is full or fails. Until the commit no row was published. If the last sync fails, the rows
-                are in the table, but a power cut may undo the commit; the next run begins where the table's rows end.
-            StoreError: the table was restored, dropped or made again during the export.
-            StoreAccessError: the table rejected the transaction.
-        """
-        with self._taken_back(manifest.number) as places:
-            self._publish(manifest, files, schema, places)
-
-    def _publish(self, manifest: Manifest, files: Sequence[StagedFile], schema: pa.Schema, places: list[str]) -> None:
-        from deltalake import DeltaTable
-        from deltalake.exceptions import CommitFailedError, DeltaError
-
-        assert manifest.number > self._newest >= 0  # files have the number in their names, and no number is used twice
-        partition_by = list(manifest.choice["partition_by"])
-        full = delta_schema(schema, partition_by)
+        # The export is in the table: a failure from here on must not say otherwise. A later run tries again.
         try:
-            table = self._unchanged()
-            if table is None:
-                table = DeltaTable.create(self.where, full, partition_by=partition_by, storage_options=self._storage())
-                self._sync_log()
-            # The manifest comes first: the next run reads it for every number that the table has.
-            self.folder.claim(manifest.number, encoded(manifest))
-            # The files' names are durable before the commit that refers to them.
-            places += [
-                self.folder.final_place(file.path) or place_of(manifest.number, *os.path.split(file.place))
-                for file in files
-            ]
-            self.folder.bring([(file.path, place) for file, place in zip(files, places, strict=True)])
-            actions = [_added(file, place) for file, place in zip(files, places, strict=True)]
-            for attempt in range(1, ATTEMPTS + 1):
-                try:
-                    self._commit_rows(table, manifest, actions, schema, partition_by)
-                    break
-                except CommitFailedError:
-                    # Somebody else committed since the table was loaded: look again whose rows it has.
-                    if attempt == ATTEMPTS:
-                        raise
-                    table = self._unchanged(created=self._table_id is None)
-                    assert table is not None
-            self._sync_log()
-            self._newest = self._current = manifest.number
-            self._table_id = str(table.metadata().id)
+            self._shorten_log()
+        except (DeltaError, OSError):
+            self.notes["log_not_shortened"] = 1
+
+    @contextmanager
+    def _in_one_line(self) -> Iterator[None]:
+        from deltalake.exceptions import DeltaError
+
+        try:
+            yield
         except DeltaError as error:
             raise self._rejected(error) from error
         except OSError as error:
@@ -251,52 +169,42 @@ class DeltaTarget(ExportTarget):
                 raise
             # The answer to the commit may be lost: the next run finds out whether the table has the export.
             raise StoreAccessError(f"{self.where}: the Delta table cannot be written: {_line(error)}") from error
-        # The export is in the table: a failure from here on must not say otherwise. A later run tries again.
-        try:
-            self._shorten_log()
-        except (DeltaError, OSError):
-            self.notes["log_not_shortened"] = 1
 
-    def _unchanged(self, created: bool = False) -> DeltaTable | None:
-        """Load the table again; None if there is none yet.
+    def _conflict(self) -> type[Exception]:
+        from deltalake.exceptions import CommitFailedError
 
-        Args:
-            created: this publication has made the table.
+        return CommitFailedError
 
-        Raises:
-            StoreError: it is another table, or has other rows of exports, than when the export began.
-        """
-        table = self._table()
-        # A table that was dropped, or made again at this path, may have the same numbers, and not the same rows.
-        same = created or self._table_id == (None if table is None else str(table.metadata().id))
-        if not same or (table is not None and self._numbers(table) != (self._newest, self._current)):
-            raise StoreError(
-                f"{self.where} was restored, made again, or exported into, during this export; run it again"
-            )
-        return table
+    def _create(self, actions: Actions) -> tuple[DeltaTable, Requirements]:
+        from deltalake import DeltaTable
 
-    def _commit_rows(
-        self, table: DeltaTable, manifest: Manifest, actions: list[Any], schema: pa.Schema, partition_by: list[str]
-    ) -> None:
+        by = actions.partition_by
+        full = delta_schema(actions.schema, by)
+        table = DeltaTable.create(self.where, full, partition_by=by, storage_options=self._storage())
+        self._sync_log()
+        return table, Requirements(table_id=str(table.metadata().id))
+
+    def _add(self, table: DeltaTable, actions: Actions) -> None:
         """Add the files in one transaction, after one that adds new columns."""
         from deltalake import CommitProperties, PostCommitHookProperties, Transaction
 
-        added = self._missing(table, schema, partition_by)
+        added = self._missing(table, actions.schema, actions.partition_by)
         if added:
             table.alter.add_columns(added)
         table.create_write_transaction(
-            actions,
+            [_added(file, place) for file, place in zip(actions.files, actions.places, strict=True)],
             mode="append",
-            schema=delta_schema(schema, partition_by),
-            partition_by=partition_by,
-            commit_properties=CommitProperties(app_transactions=[Transaction(APP, manifest.number)]),
+            schema=delta_schema(actions.schema, actions.partition_by),
+            partition_by=actions.partition_by,
+            commit_properties=CommitProperties(app_transactions=[Transaction(APP, actions.manifest.number)]),
             post_commithook_properties=PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False),
         )
+        self._sync_log()
 
     def _rejected(self, error: Exception) -> StoreError | StoreAccessError:
         """Return the error for users: another export was faster, or deltalake's own."""
         table = self._table()
-        if table is not None and self._numbers(table) != (self._newest, self._current):
+        if table is not None and self._numbers(table) != (self._seen.newest, self._seen.current):
             return StoreError(f"{self.where}: another export into it was faster; run this one again")
         return StoreAccessError(f"{self.where}: the Delta table rejected the export: {_line(error)}")
 
@@ -326,28 +234,19 @@ class DeltaTarget(ExportTarget):
         """Return deltalake's options for object storage; None for a disk."""
         return storage_options(self.where, self.folder.s3) if self.folder.remote else None
 
-    def _missing(self, table: DeltaTable, schema: pa.Schema, partition_by: Sequence[str]) -> list[Any]:
-        """Return the fields that the table lacks: properties, and columns added to the schema later.
+    def _state(self, table: DeltaTable) -> Requirements:
+        return Requirements(*self._numbers(table), str(table.metadata().id))
 
-        Raises:
-            UsageError: the table lacks a column that every export has, or has columns that exports do not make:
-                somebody else made or changed it.
-        """
+    def _version(self, table: DeltaTable) -> int:
+        return table.version()
+
+    def _fields(self, table: DeltaTable) -> Sequence[Any]:
+        return table.schema().fields
+
+    def _wanted(self, schema: pa.Schema, partition_by: Sequence[str]) -> Sequence[Any]:
         from deltalake import Schema
 
-        existing = {field.name: field for field in table.schema().fields}
-        base = {*FIRST_COLUMNS, RAW, *partition_by}
-        wanted = Schema.from_arrow(delta_schema(schema, partition_by)).fields
-        missing = [field for field in wanted if field.name not in existing]
-        other = [field.name for field in missing if field.name in base]
-        other += [f.name for f in wanted if f.name in existing and existing[f.name].type != f.type]
-        other += [f.name for f in existing.values() if not f.nullable and f.name not in {each.name for each in wanted}]
-        if other:
-            raise UsageError(
-                f"{self.where} is a Delta table with other columns than this export ({', '.join(other[:3])}); "
-                "give an empty directory"
-            )
-        return missing
+        return Schema.from_arrow(delta_schema(schema, partition_by)).fields
 
     def _numbers(self, table: DeltaTable) -> tuple[int, int]:
         """Return the newest export that the table had and the one its rows come from; 0 for none.
@@ -375,10 +274,6 @@ class DeltaTarget(ExportTarget):
             version = self._restored(version, facts) if facts.get("operation") == "RESTORE" else version - 1
         return newest, 0
 
-    def _newest_number(self) -> int:
-        table = self._table()
-        return 0 if table is None else self._numbers(table)[0]
-
     def _commit(self, version: int, newest: int) -> list[dict[str, Any]]:
         """Read the actions of one commit."""
         place = f"{LOG}/{version:020d}.json"
@@ -403,11 +298,10 @@ class DeltaTarget(ExportTarget):
         Raises:
             StoreAccessError: a manifest, or a file of the table, cannot be read.
         """
-        from flintmq.lake.table.table_rows import TableVersion, has_rows_of
+        from flintmq.lake.table.row_files import has_rows_of
 
         before = self.manifest_of(number - 1) if number > 1 else None
-        version = TableVersion(self.where, "delta", table.version(), TableName(), self.folder.s3)
-        return has_rows_of(version, self.manifest_of(number), before)
+        return has_rows_of(self._files(table), self.folder, self.manifest_of(number), before)
 
     def _restored(self, version: int, facts: Mapping[str, Any]) -> int:
         """Return the version that a RESTORE went back to.

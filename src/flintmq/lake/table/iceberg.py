@@ -6,10 +6,8 @@
     DIR/_flintmq/000001.json                the manifest of export 1
     DIR/_staging/, DIR/_flintmq.lock        as in a directory of Parquet exports
 
-The manifest of an export is synced first; then its files are moved into the table; then one commit of the catalog adds
-them as a snapshot that has the number of the export, and sets the same number as a property of the table. The table's
-number decides: files and manifests with a number that the table does not have are remains of a run that died, and the
-next run uses that number again. A file that the table has already is refused.
+One commit of the catalog adds the files of an export as a snapshot that has the number of the export, and sets the same
+number as a property of the table (`transactional_target.py`). A file that the table has already is refused.
 
 A table that was rolled back keeps the properties, but not the rows. So the number is looked for in the snapshots that
 the present rows come from; the next export begins where that one ended, with a new number. Where these snapshots have
@@ -20,17 +18,17 @@ expired, the id of the newest export's snapshot, another property, decides. The 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from flintmq.arrow.schema import FIRST_COLUMNS
 from flintmq.errors import StoreAccessError, StoreError, UsageError
-from flintmq.lake.files.table_folder import BucketFolder, TableFolder
-from flintmq.lake.shape.columns import RAW
+from flintmq.lake.files.table_folder import TableFolder
 from flintmq.lake.shape.parquet import SEARCHED
 from flintmq.lake.table.iceberg_catalog import CATALOG, TableName, in_one_line
-from flintmq.lake.table.target import ExportTarget, Manifest, StagedFile, encoded
+from flintmq.lake.table.target import Manifest
+from flintmq.lake.table.transactional_target import ATTEMPTS, Actions, Requirements, TransactionalTarget
 from flintmq.storage.store_url import store_path
 from flintmq.storage.whole_file import sync_folder
 
@@ -43,7 +41,6 @@ if TYPE_CHECKING:
 EXPORT = "flintmq-export"  # of a snapshot's summary: number of its export
 NEWEST = "flintmq.export"  # of the table: number of the newest export
 SNAPSHOT = "flintmq.snapshot"  # of the table: id of that export's snapshot
-ATTEMPTS = 5  # commits of an export while others, such as a compaction, change the table
 SETTINGS = {
     "format-version": "2",
     # A stream commits every few seconds: neither its manifests nor its metadata files may add up.
@@ -56,29 +53,25 @@ SETTINGS = {
 PARTITION_SOURCES = {"topic_name": "topic", "date": "store_timestamp"}
 
 
-class IcebergTarget(ExportTarget):
-    """An Iceberg table that exports are published into. Created and used within `locked`.
+class IcebergTarget(TransactionalTarget["Table"]):
+    """An Iceberg table that exports are published into; see TransactionalTarget.
 
     Args:
-        root: directory of the table.
+        folder: reads and writes the directory of the table.
         name: name of the table in its catalog.
     """
 
     changeable = frozenset({"partition_by"})
-    lists_files = True
+    kind, put_back, claims_first = "an Iceberg table", "rolled back", True
 
-    def __init__(self, root: Path | TableFolder, name: TableName = TableName()) -> None:  # noqa: B008  (it is frozen)
-        super().__init__(root)
-        self.place = place_of
+    def __init__(self, folder: TableFolder, name: TableName = TableName()) -> None:  # noqa: B008  (it is frozen)
+        super().__init__(folder)
         if self.folder.remote and name.catalog is None:
             raise UsageError(
                 f"{self.where}: the catalog of an Iceberg table on object storage lies elsewhere; give --catalog "
                 "NAME:NAMESPACE.TABLE, with NAME from PyIceberg's configuration"
             )
-        self.name = name
-        self._newest = -1  # number of the newest export that the table ever had; 0: none; -1: `last` was not called
-        self._current = -1  # number of the export that its rows come from: an older one if the table was rolled back
-        self._table_id: str | None = None  # of the table at that time; None: there was none
+        self.name, self.place = name, place_of
         self._catalog: Catalog | None = None
 
     @staticmethod
@@ -87,46 +80,14 @@ class IcebergTarget(ExportTarget):
         return name in ("data", "metadata") or name.startswith(CATALOG)
 
     def last(self) -> Manifest | None:
-        """Return the manifest of the export that the table's rows come from; None if there is none.
-
-        Raises:
-            MissingExtraError: pyiceberg is not installed.
-            StoreAccessError: the table or the manifest cannot be read.
-            UsageError: the table was moved.
-        """
+        """Return the manifest of the export that the table's rows come from; see the base."""
         if self.name.catalog is not None and self.folder.holds(CATALOG):
             raise UsageError(f"{self.where} has a catalog of its own, {CATALOG}; leave --catalog out")
-        table = self._table()
-        if table is None:
-            self._newest = self._current = 0
-            self._table_id = None
-            return None
-        self._newest, self._current = self._numbers(table)
-        self._table_id = str(table.metadata.table_uuid)
-        if self._current < self._newest:
-            self.notes["table_was_put_back"] = 1
-        if isinstance(self.folder, BucketFolder):
-            self.folder.sweep_lost(self._newest)
-        return self.manifest_of(self._current) if self._current else None
+        return super().last()
 
-    def committed(self) -> tuple[Manifest | None, int]:
-        """Return the manifest of the export that the rows come from, and the snapshot's id.
-
-        Raises:
-            MissingExtraError, StoreAccessError, UsageError: as `last`.
-        """
-        try:
-            table = self._table()
-            if table is None and self.name.catalog is None and self.folder.holds("data"):
-                raise self._no_table("data")
-            number = 0 if table is None else self._numbers(table)[1]
-            if table is None or not number:
-                return None, 0
-            snapshot = table.metadata.current_snapshot_id
-            assert snapshot is not None  # an export made it
-            return self.manifest_of(number), snapshot
-        finally:
-            self._close()
+    def _refuse_remains(self) -> None:
+        if self.name.catalog is None and self.folder.holds("data"):
+            raise self._no_table("data")
 
     def files_at(self, version: int) -> tuple[str, ...]:
         """Return the paths of the files of a snapshot, those of the newest export last.
@@ -134,33 +95,13 @@ class IcebergTarget(ExportTarget):
         Raises:
             MissingExtraError, StoreAccessError: as `last`; or the snapshot has expired.
         """
-        try:
-            table = self._table()
+        with self._read() as table:
             if table is None or table.snapshot_by_id(version) is None:
                 raise StoreAccessError(
                     f"{self.where}: the table has no snapshot {version} any more; begin the read anew"
                 )
             with in_one_line(self.where, "cannot be read"):
                 return tuple(sorted(task.file.file_path for task in table.scan(snapshot_id=version).plan_files()))
-        finally:
-            self._close()
-
-    def columns_at(self, version: int) -> frozenset[str]:
-        """Return the columns of the table as it is now; see the base.
-
-        A change of columns makes no snapshot.
-        """
-        try:
-            table = self._table()
-            return frozenset() if table is None else frozenset(field.name for field in table.schema().fields)
-        finally:
-            self._close()
-
-    def number_after(self, last: Manifest | None) -> int:
-        """Return the number of the next export; no number is used twice."""
-        assert self._newest >= 0  # `last` was called
-        # Below a URL a run that died keeps the number that it claimed, as nobody knows that it is dead.
-        return max(self._newest, self.folder.claimed()) + 1
 
     def check(self, last: Manifest | None, schema: pa.Schema, partition_by: Sequence[str]) -> None:
         """Check that the table has the columns of the files, or may get them.
@@ -178,84 +119,47 @@ class IcebergTarget(ExportTarget):
             if others:
                 raise self._no_table(min(others))
             return
-        assert self._newest >= 0  # `last` was called
-        if not self._newest and table.current_snapshot() is not None:
+        newest = self._seen.newest
+        if not newest and table.current_snapshot() is not None:
             raise UsageError(f"{self.where} holds an Iceberg table that no export made; give an empty directory")
-        self._missing(table, schema)
-        if not self._newest:
-            return
-        newest = self.manifest_of(self._newest)  # a roll-back leaves the partitions as they are
-        if _partitions(table) != _wanted(newest.choice["partition_by"]):
+        self._missing(table, schema, partition_by)
+        # A roll-back leaves the partitions as they are.
+        partitions = list(_partitions(table.metadata))
+        if newest and partitions != _transforms(self.manifest_of(newest).choice["partition_by"]):
             raise UsageError(
                 f"{self.where} is an Iceberg table whose partitions somebody changed to "
-                f"{', '.join(map(' of '.join, _partitions(table))) or 'none'}; export into a new directory"
+                f"{', '.join(map(' of '.join, partitions)) or 'none'}; export into a new directory"
             )
 
-    def hints(self, files: Sequence[StagedFile], schema: pa.Schema, partition_by: Sequence[str]) -> list[StagedFile]:
-        """Return no files: the table itself declares the types of its columns."""
-        return []
-
-    def publish(self, manifest: Manifest, files: Sequence[StagedFile], schema: pa.Schema) -> None:
-        """Publish an export as one snapshot of the table.
-
-        Raises:
-            OSError: the disk is full or fails. Until the commit no row was published.
-            StoreError: the table was rolled back, dropped or made again during the export; or others changed it all
-                the time.
-            StoreAccessError: the table rejected the commit, or its outcome is not known; the next run finds out.
-        """
+    @contextmanager
+    def _in_one_line(self) -> Iterator[None]:
         from pyiceberg.exceptions import CommitFailedException
 
-        assert manifest.number > self._newest >= 0  # files have the number in their names, and no number is used twice
-        # The manifest comes first: the next run reads it for every number that the table has.
-        self.folder.claim(manifest.number, encoded(manifest))
-        with (
-            self._taken_back(manifest.number) as places,
-            in_one_line(self.where, "the Iceberg table rejected the export"),
-        ):
-            for _ in range(ATTEMPTS):
-                table = self._unchanged() or self._create(schema)
-                if not places:
-                    self._bring(manifest.number, files, places)
-                try:
-                    self._commit(table, manifest, [self.folder.at(place) for place in places], schema)
-                except CommitFailedException:
-                    continue  # somebody else committed since the table was loaded: look again whose rows it has
-                self._newest = self._current = manifest.number
-                self._table_id = str(table.metadata.table_uuid)
-                return
-            raise StoreError(
-                f"{self.where} was changed by others {ATTEMPTS} times during the commit; run the export again"
-            )
+        with in_one_line(self.where, "the Iceberg table rejected the export"):
+            try:
+                yield
+            except CommitFailedException as error:
+                raise StoreError(
+                    f"{self.where} was changed by others {ATTEMPTS} times during the commit; run the export again"
+                ) from error
 
-    def _unchanged(self) -> Table | None:
-        """Load the table again; None if there is none yet.
+    def _conflict(self) -> type[Exception]:
+        from pyiceberg.exceptions import CommitFailedException
 
-        Raises:
-            StoreError: it is another table, or has other rows of exports, than when the export began.
-        """
-        table = self._table()
-        same = self._table_id == (None if table is None else str(table.metadata.table_uuid))
-        if self._table_id is None and table is not None:
-            same = table.current_snapshot() is None  # made by this publication, which then met another commit
-        if not same or (table is not None and self._numbers(table) != (self._newest, self._current)):
-            raise StoreError(
-                f"{self.where} was rolled back, made again, or exported into, during this export; run it again"
-            )
-        return table
+        return CommitFailedException
 
-    def _commit(self, table: Table, manifest: Manifest, places: list[str], schema: pa.Schema) -> None:
+    def _add(self, table: Table, actions: Actions) -> None:
         """Add the files, the number, and new columns and partitions, in one commit."""
         # In memory only. PyIceberg would try again by itself, after a commit of anyone, and add the rows a second time.
         table.metadata.properties["commit.retry.num-retries"] = "0"
-        transaction = table.transaction()
-        if self._missing(table, schema):
+        number, transaction = str(actions.manifest.number), table.transaction()
+        if self._missing(table, actions.schema, actions.partition_by):
             with transaction.update_schema() as columns:
-                columns.union_by_name(schema)
-        _repartition(transaction, _wanted(manifest.choice["partition_by"]))
-        add_files(transaction, places, {EXPORT: str(manifest.number)})
+                columns.union_by_name(actions.schema)
+        _repartition(transaction, _transforms(actions.partition_by))
+        add_files(transaction, [self.folder.at(place) for place in actions.places], {EXPORT: number})
         snapshot = transaction.table_metadata.current_snapshot_id
-        transaction.set_properties({NEWEST: str(manifest.number), SNAPSHOT: str(snapshot)})
+        transaction.set_properties({NEWEST: number, SNAPSHOT: str(snapshot)})
         transaction.commit_transaction()
 
     def sweep(self) -> None:
@@ -274,15 +178,16 @@ class IcebergTarget(ExportTarget):
         if catalog is not None:
             catalog.close()
 
-    def _create(self, schema: pa.Schema) -> Table:
+    def _create(self, actions: Actions) -> tuple[Table, Requirements]:
         catalog = self._open()
         catalog.create_namespace_if_not_exists(self.name.identifier[:-1])
-        table = catalog.create_table(self.name.identifier, schema, self.where, properties=SETTINGS)
+        table = catalog.create_table(self.name.identifier, actions.schema, self.where, properties=SETTINGS)
         if not self.folder.remote:
             sync_folder(self.root)
-        return table
+        return table, Requirements(table_id=str(table.metadata.table_uuid))
 
-    def _table(self) -> Table | None:
+    def _table(self, version: int | None = None) -> Table | None:
+        """Load the table as it is now: a change of columns makes no snapshot."""
         if self.name.catalog is None and not self.folder.holds(CATALOG):
             return None
         with in_one_line(self.where, "the Iceberg table cannot be read"):
@@ -316,27 +221,23 @@ class IcebergTarget(ExportTarget):
             return bool(store_path(location) == self.where)
         return os.path.realpath(location.removeprefix("file://")) == os.path.realpath(self.root)
 
-    def _missing(self, table: Table, schema: pa.Schema) -> list[str]:
-        """Return the columns that the table lacks: properties, and ones added to the schema later.
+    def _state(self, table: Table) -> Requirements:
+        return Requirements(*self._numbers(table), str(table.metadata.table_uuid))
 
-        Raises:
-            UsageError: the table lacks a column that every export has, or has columns that exports do not make:
-                somebody else made or changed it.
-        """
+    def _version(self, table: Table) -> int:
+        snapshot = table.metadata.current_snapshot_id
+        assert snapshot is not None  # an export made it
+        return snapshot
+
+    def _fields(self, table: Table) -> Sequence[Any]:
         from pyiceberg.io.pyarrow import schema_to_pyarrow
 
-        found = schema_to_pyarrow(table.schema(), include_field_ids=False)
-        existing = {field.name: field for field in found}
-        missing = [field.name for field in schema if field.name not in existing]
-        other = [name for name in missing if name in {*FIRST_COLUMNS, RAW}]
-        other += [f.name for f in schema if f.name in existing and not _fits(f.type, existing[f.name].type)]
-        other += [f.name for f in found if not f.nullable and f.name not in schema.names]
-        if other:
-            raise UsageError(
-                f"{self.where} is an Iceberg table with other columns than this export ({', '.join(other[:3])}); "
-                "give an empty directory"
-            )
-        return missing
+        return list(schema_to_pyarrow(table.schema(), include_field_ids=False))
+
+    def _wanted(self, schema: pa.Schema, partition_by: Sequence[str]) -> Sequence[Any]:
+        from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids, schema_to_pyarrow
+
+        return list(schema_to_pyarrow(_pyarrow_to_schema_without_ids(schema), include_field_ids=False))
 
     def _numbers(self, table: Table) -> tuple[int, int]:
         """Return the newest export that the table had and the one its rows come from; 0 for none.
@@ -373,19 +274,7 @@ class IcebergTarget(ExportTarget):
     def _newest_number(self) -> int:
         if self.name.catalog is not None:  # a commit whose answer was lost may be under way there: nobody knows yet
             raise StoreAccessError(f"{self.where}: the outcome of a commit is not known")
-        table = self._table()
-        return 0 if table is None else self._numbers(table)[0]
-
-    def _bring(self, number: int, files: Sequence[StagedFile], places: list[str]) -> None:
-        """Move files into the table, and add their places to a list.
-
-        Their names are durable before the commit that refers to them.
-        """
-        places += [
-            self.folder.final_place(file.path) or place_of(number, "", os.path.basename(file.place)) for file in files
-        ]
-        assert len(set(places)) == len(files)  # one would replace another
-        self.folder.bring([(file.path, place) for file, place in zip(files, places, strict=True)])
+        return super()._newest_number()
 
 
 def place_of(number: int, folder: str, name: str) -> str:
@@ -393,39 +282,24 @@ def place_of(number: int, folder: str, name: str) -> str:
     return f"data/{number:06d}/{name}"
 
 
-def _fits(wanted: pa.DataType, there: pa.DataType) -> bool:
-    """Return whether Iceberg keeps values of one type as the other."""
-    import pyarrow as pa
-    from pyiceberg.io.pyarrow import _pyarrow_to_schema_without_ids, schema_to_pyarrow
-
-    kept = schema_to_pyarrow(_pyarrow_to_schema_without_ids(pa.schema([("x", wanted)])), include_field_ids=False)
-    return bool(kept.field(0).type == there)
-
-
-def _wanted(partition_by: Sequence[str]) -> list[tuple[str, str]]:
+def _transforms(partition_by: Sequence[str]) -> list[tuple[str, str]]:
     """Return transform and column of each partition field."""
     transforms = {"topic_name": "identity", "date": "day"}
     return [(transforms[name], PARTITION_SOURCES[name]) for name in partition_by]
 
 
-def _partitions(table: Any) -> list[tuple[str, str]]:
-    """Return transform and column of each partition field of a table."""
-    metadata = table.metadata
-    return [
-        (str(field.transform), str(metadata.schema().find_column_name(field.source_id)))
-        for field in metadata.spec().fields
-        if str(field.transform) != "void"
-    ]
-
-
-def _repartition(transaction: Transaction, wanted: list[tuple[str, str]]) -> None:
-    """Change the partition fields of a table to these."""
-    metadata = transaction.table_metadata
-    there = {
+def _partitions(metadata: Any) -> dict[tuple[str, str], str]:
+    """Return transform and column of each partition field of a table, with its name."""
+    return {
         (str(field.transform), str(metadata.schema().find_column_name(field.source_id))): field.name
         for field in metadata.spec().fields
         if str(field.transform) != "void"
     }
+
+
+def _repartition(transaction: Transaction, wanted: list[tuple[str, str]]) -> None:
+    """Change the partition fields of a table to these."""
+    there = _partitions(transaction.table_metadata)
     if list(there) == wanted:
         return
     names = {source: name for name, source in PARTITION_SOURCES.items()}

@@ -18,27 +18,23 @@ from flintmq.arrow.schema import FIRST_COLUMNS, SPARK_SCHEMA, member_columns
 from flintmq.cluster.member import ONLY, broker_words
 from flintmq.config.s3 import S3Options
 from flintmq.errors import FlintError, StoreAccessError, UsageError
-from flintmq.lake.files.table_folder import BucketFolder, TableFolder, folder_at
+from flintmq.lake.files.table_folder import folder_at
 from flintmq.lake.files.table_format import format_in
-from flintmq.lake.read.offsets import parse_flat
 from flintmq.lake.shape.columns import RAW
-from flintmq.lake.table.bucket_target import BucketTarget
+from flintmq.lake.table.formats import target_at
 from flintmq.lake.table.iceberg_catalog import TableName, in_one_line
+from flintmq.lake.table.parquet_target import ParquetTarget
+from flintmq.lake.table.row_files import fitted, footer_of, is_missing, rows_in, state_of, told
 from flintmq.lake.table.row_mask import COLUMNS, columns_of, mask_of
-from flintmq.lake.table.target import MOST_LOST, ExportTarget, Manifest, StoreProgress
+from flintmq.lake.table.target import MOST_LOST, Manifest, Target
+from flintmq.lake.table.transactional_target import TransactionalTarget
 from flintmq.objects.object_file import readable
-from flintmq.objects.opening import bucket_of
-from flintmq.storage.store_url import absolute, is_remote
+from flintmq.storage.store_url import absolute
 from flintmq.store.commitlog.predicate import Predicate
 
 EVERYTHING = Predicate()
 NEEDED = pa.schema([SPARK_SCHEMA.field(name) for name in COLUMNS])
 BATCH_ROWS = 16 << 10
-_PUT_BACK = {
-    "delta": "or RESTORE a version without it and export again, ",
-    "iceberg": "or roll the table back to a snapshot without it and export again, ",
-}
-
 
 _WITH_COLUMN = {
     "parquet": "put the file back from a copy",
@@ -89,10 +85,18 @@ class TableVersion:
             OSError: a file of the table cannot be read.
         """
         order: Any = [("physical_offset", "ascending"), ("queue_offset", "ascending")]
-        if self.to == "iceberg":
-            return fitted(_snapshot(self).rows(schema.names, begin, end, broker), schema).sort_by(order)
-        parts = [part for path in self.files if (part := _read(self, path, schema, begin, end, broker)) is not None]
+        parts = list(self._parts(schema, begin, end, broker))
         return (pa.concat_tables(parts) if parts else schema.empty_table()).sort_by(order)
+
+    def _parts(self, schema: pa.Schema, begin: int | None, end: int | None, broker: str) -> Iterator[pa.Table]:
+        if self.to == "iceberg":
+            yield fitted(_snapshot(self).rows(schema.names, begin, end, broker), schema)
+            return
+        for path in self.files:
+            with told(path, self.missing):
+                part = rows_in(path, self.s3, schema, begin, end, broker)
+            if part is not None:
+                yield part
 
     @cached_property
     def files(self) -> tuple[str, ...]:
@@ -119,7 +123,7 @@ class TableVersion:
 
     def _holds(self, path: str) -> bool:
         try:
-            self.state(path)
+            state_of(path, self.s3)
         except FileNotFoundError:
             return False
         return True
@@ -173,56 +177,23 @@ class TableVersion:
         """
         if self.to == "iceberg":
             return _snapshot(self).size(file)
-        try:
-            return FileSize(self.footer(file).num_rows, self.state(file)[1])
-        except FileNotFoundError as error:
-            raise self.missing(file) from error
+        with told(file, self.missing):
+            return FileSize(footer_of(file, self.s3).num_rows, state_of(file, self.s3)[1])
 
     def count_before(self, offset: int, broker: str = ONLY) -> int:
         """Count the rows of messages before a log offset."""
-        if self.to == "iceberg":
-            return int(_snapshot(self).rows(["physical_offset"], None, offset, broker).num_rows)
         schema = pa.schema([("physical_offset", pa.int64())])
-        parts = [_read(self, path, schema, None, offset, broker) for path in self.files]
-        return sum(0 if part is None else part.num_rows for part in parts)
+        return sum(part.num_rows for part in self._parts(schema, None, offset, broker))
 
     def count(self) -> int:
         """Count all rows, also those that name no message."""
         if self.to == "iceberg":
             return int(_snapshot(self).rows(["physical_offset"], None, None, ONLY).num_rows)
-        return sum(self.footer(path).num_rows for path in self.files)
+        return sum(footer_of(path, self.s3).num_rows for path in self.files)
 
-    def target(self) -> ExportTarget:
+    def target(self) -> Target:
         """Return what reads the table's manifests and lists of files."""
-        return _target(folder_at(self.root, self.s3), self.to, self.name)
-
-    def state(self, path: str) -> tuple[int, int]:
-        """Return when one of its files was written, in any unit, and its bytes.
-
-        Raises:
-            FileNotFoundError: it does not exist.
-        """
-        if not is_remote(path):
-            found = os.stat(path)
-            return found.st_mtime_ns, found.st_size
-        bucket, key = bucket_of(path, self.s3)
-        there = bucket.find(key)
-        if there is None or there.size is None:
-            raise FileNotFoundError(2, os.strerror(2), path)
-        return there.modified_ms or 0, there.size
-
-    def footer(self, path: str) -> Any:
-        """Return the footer of one of its files."""
-        return _footer_of(path, self.s3, *self.state(path))
-
-
-def is_missing(path: str, what: str, root: str, to: str = "parquet") -> StoreAccessError:
-    """Return the error about a file, or the directory of an export, that a table has lost."""
-    return StoreAccessError(
-        f"this {what} of the table {root} is missing, so rows are",
-        place=path,
-        advice=f"put it back from a copy, {_PUT_BACK.get(to, '')}or export anew into another directory",
-    )
+        return target_at(folder_at(self.root, self.s3), self.to, self.name)
 
 
 def open_table(
@@ -249,26 +220,27 @@ def open_table(
     to = format_in(folder.names()) if catalog is None else "iceberg"
     if to is None:
         raise UsageError(f"{path} holds no table that an export made; give the --out of one")
-    target = _target(folder, to, name)
+    target = target_at(folder, to, name)
     manifest, version = target.committed()
     if manifest is None:
         raise UsageError(f"{path} holds no table that an export made, or nothing was exported yet")
     found = TableVersion(root, to, version, name, folder.s3)
     if not whole:
         return manifest, found
-    there = target.columns_at(version)
-    if there is None:
+    if isinstance(target, ParquetTarget):
         found.files  # noqa: B018  (a version that cannot be read is an error here)
         if not folder.remote:  # there the sizes would be further requests
             _refuse_changed(found, target)
-        return manifest, _holding(found, written_columns(target.first_at(version)))
+        return manifest, _holding(found, written_columns(target.first()))
+    assert isinstance(target, TransactionalTarget)
+    there = target.columns_at(version)
     if lacking := [name for name in written_columns(manifest) if name not in there]:
         raise _lacks(f"{root}: the table", lacking, to)
     found.files  # noqa: B018  (as above)
     return manifest, found
 
 
-def _refuse_changed(version: TableVersion, target: ExportTarget) -> None:
+def _refuse_changed(version: TableVersion, target: ParquetTarget) -> None:
     """Refuse a table if an export's files have not the rows that it wrote.
 
     Only files whose sizes are not those of the export are opened.
@@ -282,7 +254,7 @@ def _refuse_changed(version: TableVersion, target: ExportTarget) -> None:
         with suppress(FileNotFoundError, pa.ArrowException):  # whoever reads such a file names it
             if sum(map(os.path.getsize, paths)) == made.bytes:
                 continue
-            rows = sum(version.footer(path).num_rows for path in paths)
+            rows = sum(footer_of(path, version.s3).num_rows for path in paths)
             if rows != made.rows:
                 raise StoreAccessError(
                     f"{folder}: its files have {rows} rows, and its export wrote {made.rows}: a file was replaced or "
@@ -339,77 +311,6 @@ def open_delta(path: str, s3: S3Options) -> TableVersion:
     return TableVersion(root, "delta", version, TableName.parse(None), folder.s3)
 
 
-def _target(folder: TableFolder, to: str, name: TableName) -> ExportTarget:
-    if to == "delta":
-        from flintmq.lake.table.delta import DeltaTarget
-
-        return DeltaTarget(folder)
-    if to == "iceberg":
-        from flintmq.lake.table.iceberg import IcebergTarget
-
-        return IcebergTarget(folder, name)
-    return BucketTarget(folder) if isinstance(folder, BucketFolder) else ExportTarget(folder)
-
-
-def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
-    """Give a table these columns: its own in these types, and nulls for those that it lacks."""
-    columns = [
-        table[field.name].cast(field.type) if field.name in table.schema.names else pa.nulls(table.num_rows, field.type)
-        for field in schema
-    ]
-    return pa.Table.from_arrays(columns, schema=schema)
-
-
-@lru_cache(maxsize=10_000)
-def _footer_of(path: str, s3: S3Options, time: int, size: int) -> Any:
-    """Read the footer of a file in the state that these tell."""
-    with readable(path, s3) as source:
-        return pq.read_metadata(source)
-
-
-def _read(
-    table: TableVersion, path: str, schema: pa.Schema, begin: int | None, end: int | None, broker: str
-) -> pa.Table | None:
-    """Read a file as `_of_file` does.
-
-    Raises:
-        StoreAccessError: it is damaged, or missing.
-    """
-    try:
-        return _of_file(table, path, schema, begin, end, broker)
-    except FileNotFoundError as error:
-        raise table.missing(path) from error
-    except (pa.ArrowException, KeyError) as error:
-        raise StoreAccessError(_damaged(path, error)) from error
-
-
-def _of_file(
-    table: TableVersion, path: str, schema: pa.Schema, begin: int | None, end: int | None, broker: str
-) -> pa.Table | None:
-    """Read the rows of a range from one file; None if its statistics show that it has none.
-
-    Not by a dataset's filter: that of deltalake leaves out files whose columns have no statistics in Delta's log, and
-    Arrow's does not know the types of files that deltalake rewrote.
-    """
-    footer = table.footer(path)
-    place = {footer.schema.column(number).path: number for number in range(footer.num_columns)}["physical_offset"]
-    groups = [
-        number
-        for number in range(footer.num_row_groups)
-        if _may_have(footer.row_group(number).column(place).statistics, begin, end)
-    ]
-    if not groups:
-        return None
-    with readable(path, table.s3) as source, pq.ParquetFile(source, metadata=footer) as file:
-        known = set(file.schema_arrow.names)
-        wanted = {*schema.names, "physical_offset", *broker_words(broker)}
-        rows = file.read_row_groups(groups, sorted(wanted & known), use_threads=False)
-    mask = _within(rows["physical_offset"], begin, end)
-    for column, value in broker_words(broker).items():
-        mask = pc.and_(mask, pc.equal(rows[column].cast(pa.string()), pa.scalar(value)))
-    return fitted(rows, schema).filter(mask)
-
-
 def _batches(table: TableVersion, path: str, names: Sequence[str], predicate: Predicate) -> Iterator[pa.RecordBatch]:
     """Yield the rows of the row groups of a file that may have wanted rows.
 
@@ -417,25 +318,18 @@ def _batches(table: TableVersion, path: str, names: Sequence[str], predicate: Pr
         UsageError: it lacks a column that its export wrote.
         StoreAccessError: it is damaged, or was deleted.
     """
-    try:
-        with readable(path, table.s3) as source, pq.ParquetFile(source) as file:
-            footer = file.metadata
-            places = {footer.schema.column(number).path: number for number in range(footer.num_columns)}
-            groups = [
-                number
-                for number in range(footer.num_row_groups)
-                if _wanted(footer.row_group(number), places, predicate)
-            ]
-            there = set(file.schema_arrow.names)
-            if not table.columns <= there:
-                raise _lacks(f"{path}: this file of the table", sorted(table.columns - there), table.to)
-            known = [name for name in names if name in there]
-            # A column is read to count rows, where the file has none of those wanted.
-            yield from file.iter_batches(BATCH_ROWS, groups, known or ["queue_id"], use_threads=False)
-    except FileNotFoundError as error:
-        raise table.missing(path) from error
-    except (pa.ArrowException, KeyError) as error:
-        raise StoreAccessError(_damaged(path, error)) from error
+    with told(path, table.missing), readable(path, table.s3) as source, pq.ParquetFile(source) as file:
+        footer = file.metadata
+        places = {footer.schema.column(number).path: number for number in range(footer.num_columns)}
+        groups = [
+            number for number in range(footer.num_row_groups) if _wanted(footer.row_group(number), places, predicate)
+        ]
+        there = set(file.schema_arrow.names)
+        if not table.columns <= there:
+            raise _lacks(f"{path}: this file of the table", sorted(table.columns - there), table.to)
+        known = [name for name in names if name in there]
+        # A column is read to count rows, where the file has none of those wanted.
+        yield from file.iter_batches(BATCH_ROWS, groups, known or ["queue_id"], use_threads=False)
 
 
 def _wanted(group: Any, places: Mapping[str, int], predicate: Predicate) -> bool:
@@ -460,24 +354,6 @@ def _ms(time: datetime) -> int:
 
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-def _damaged(path: str, error: Exception) -> str:
-    what = " ".join(str(error).split())[:100]
-    return f"{path}: not readable as a file of an export ({what}); restore it"
-
-
-def _may_have(statistics: Any, begin: int | None, end: int | None) -> bool:
-    """Return whether a row group may have rows of a range."""
-    if statistics is None or not statistics.has_min_max:
-        return True
-    return (begin is None or statistics.max >= begin) and (end is None or statistics.min < end)
-
-
-def _within(offsets: Any, begin: int | None, end: int | None) -> Any:
-    mask = pc.is_valid(offsets)
-    mask = mask if begin is None else pc.and_(mask, pc.greater_equal(offsets, pa.scalar(begin, pa.int64())))
-    return mask if end is None else pc.and_(mask, pc.less(offsets, pa.scalar(end, pa.int64())))
 
 
 class _Snapshot:
@@ -555,53 +431,9 @@ def _snapshot(table: TableVersion) -> _Snapshot:
     return _Snapshot(table)
 
 
-def below(column: Any, border: Any) -> Any:
-    """Return which values are less than a border, or than that of their row, as a mask."""
-    return pc.less(column, border)
-
-
 def keys(table: pa.Table) -> list[tuple[Any, Any]]:
     """Return log offset and queue offset of each row."""
     return list(zip(table["physical_offset"].to_pylist(), table["queue_offset"].to_pylist(), strict=True))
-
-
-def is_exported(rows: pa.Table, progress: StoreProgress) -> Any:
-    """Return which rows, or messages, of one store a table has up to a progress, as a mask."""
-    read = below(rows["physical_offset"], progress.end)
-    if progress.offsets is None:
-        return read
-    known = parse_flat("offsets of the table", progress.offsets)
-    queues: Any = zip(rows["topic"].to_pylist(), rows["queue_id"].to_pylist(), strict=True)
-    # Queue offsets alone do not tell: a topic that is deleted and made again begins at 0 once more.
-    return pc.and_(read, below(rows["queue_offset"], pa.array([known.get(queue, 0) for queue in queues], pa.int64())))
-
-
-def has_rows_of(version: TableVersion, made: Manifest, before: Manifest | None) -> bool:
-    """Return whether a version of a table has a row of one export.
-
-    The progress after and before the export says which rows it added.
-
-    Args:
-        version: the version.
-        made: manifest of the export.
-        before: of the one before it; None: there is none.
-
-    Raises:
-        StoreAccessError, OSError: a file of the table cannot be read.
-    """
-    schema = pa.schema([field for field in SPARK_SCHEMA if field.name in _PLACES])
-    for broker, progress in made.stores.items():
-        earlier = None if before is None else before.stores.get(broker)
-        if progress == earlier:
-            continue
-        rows = version.rows(schema, 0, None, broker)
-        fresh = rows if earlier is None else rows.filter(pc.invert(is_exported(rows, earlier)))
-        if pc.any(is_exported(fresh, progress)).as_py():
-            return True
-    return False
-
-
-_PLACES = frozenset({"topic", "queue_id", "queue_offset", "physical_offset"})  # they say which message a row is
 
 
 def milliseconds(column: Any) -> Any:

@@ -1,61 +1,44 @@
-"""Publishes exports into a directory: one rename commits what was staged.
+"""Declares what exports publish: the manifest, and the protocol of tables of all formats.
 
-DIR/export=1/_flintmq.json                          what this export holds: the manifest
-DIR/export=1/topic_name=T/date=2026-01-31/00000-000001.parquet
-DIR/export=2/...                                    a later export: only what was new
-DIR/_staging/...                                    a running export, or the remains of a failed one
-DIR/_flintmq.lock                                   locked while an export into DIR runs
+DIR/_staging/...        a running export, or the remains of a failed one
+DIR/_flintmq.lock       locked while an export into DIR runs
 
-Below a URL of object storage `lake/table/bucket_target.py` publishes.
-
-All files of an export are written below `_staging` and synced; then one rename of a directory publishes files and
-manifest together. Before that rename a reader sees nothing of the export, after it everything. A run that fails
-removes `_staging`; one that dies leaves it, and the next run removes it. Readers (Spark, Arrow, DuckDB) ignore names
-that begin with `_`.
+A target publishes the files of an export, with its manifest, in one step: before it a reader sees nothing of the
+export, after it everything. All files are written below `_staging` first, and are durable before that step. A run that
+fails removes `_staging`; one that dies leaves it, and the next run removes it. Readers (Spark, Arrow, DuckDB) ignore
+names that begin with `_`.
 The manifest names the log offset where the export ends: the next one begins there.
-
-Readers infer the type of `topic_name` from the names of directories. If all topics of an export could be numbers or
-dates (`007` and `7` would both be 7), a file without rows in `topic_name=~text` makes readers choose text.
 """
 
 from __future__ import annotations
 
 import fcntl
 import os
-import re
 import time
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, replace
-from itertools import islice
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from flintmq.cluster.member import ONLY
-from flintmq.config.s3 import S3Options
 from flintmq.errors import FlintError, StoreAccessError, UsageError
 from flintmq.lake.files.failed_file import naming
-from flintmq.lake.files.table_folder import STAGING, BucketFolder, DiskFolder, TableFolder, manifest_place
-from flintmq.lake.files.table_format import EXPORT_FOLDER, absent_exports, exports_in
+from flintmq.lake.files.table_folder import TableFolder, manifest_place
 from flintmq.lake.files.task_folders import FinalNames, TaskFolders
-from flintmq.lake.shape.parquet import PARTITIONS, folder_of
+from flintmq.lake.shape.parquet import PARTITIONS
 from flintmq.storage import full_disk
-from flintmq.storage.filesystem import REAL
-from flintmq.storage.store_url import is_remote
 from flintmq.storage.versioned_json import VersionedJson, only, why
-from flintmq.storage.whole_file import sync_file, sync_folder
 from flintmq.store.commitlog.anchor import LogAnchor
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-MANIFEST = "_flintmq.json"
 LOCK = "_flintmq.lock"
 FORMAT = 2  # 1, of FlintMQ 0.1, did not name the writer, nor a record at the end
 NAMES = 2  # version of directory names; 1 (or nothing): UTF-8 bytes as %XX, which Spark reads as other characters
-_OLD_NAMES = re.compile("topic_name=.*%[89A-F]", re.DOTALL)
-_NO_TEXT = frozenset({"nan", "inf", "infinity", "true", "false", "null", "none", "nat", "now", "today", "epoch"})
 MANIFEST_BYTES_MAX = 64 << 20
 # Options that all exports of a directory share, with their meaning where a manifest does not name them.
 CHOICES: dict[str, Any] = {
@@ -70,8 +53,6 @@ CHOICES: dict[str, Any] = {
     "partition_by": list(PARTITIONS),
     "many": False,
 }
-_UNREAD = re.compile("(^|/)[._]")  # places that every reader passes over
-MOST_LOOKED_AT = 1000  # of the newest exports, for files that no export made
 MOST_LOST = 1000  # directories of exports that a comparison goes on without
 
 
@@ -200,15 +181,17 @@ class Manifest:
         Durability: on return.
         """
         with naming(str(path)):
-            _manifest_file(path).save(asdict(self))
+            manifest_file(path).save(asdict(self))
 
 
 def encoded(manifest: Manifest) -> bytes:
     """Return the content of the file of a manifest."""
-    return _manifest_file("").encode(asdict(manifest))
+    return manifest_file("").encode(asdict(manifest))
 
 
-def _manifest_file(path: str | os.PathLike[str]) -> VersionedJson:
+def manifest_file(path: str | os.PathLike[str]) -> VersionedJson:
+    """Return the file of a manifest, to be read or written."""
+
     def refused(error: Exception) -> StoreAccessError:
         return StoreAccessError(
             f"{path}: not a readable manifest ({why(error)}); restore it from a backup, or export into a new directory"
@@ -238,28 +221,24 @@ class StagedFile(NamedTuple):
     stats: Mapping[str, Any] = MappingProxyType({})
 
 
-class ExportTarget:
-    """A directory that exports are published into. Created and used within `locked`.
+class Target(ABC):
+    """A table of any format that exports are published into; used within `locked`.
 
     Args:
-        root: the directory; or what reads and writes it.
+        folder: reads and writes the directory of the table.
 
     Attributes:
-        folder: reads and writes the directory.
         where: path or URL of the directory.
         changeable: options (CHOICES) that may differ from those of the last export.
         place: returns the place of a file of number, partition folder and name, where the format says which files
             count; None: names do.
         notes: findings of `last` that the user should know.
-        lists_files: whether the format has a list of its files, and so no directory decides what counts.
     """
 
     changeable: frozenset[str] = frozenset()
-    lists_files = False
 
-    def __init__(self, root: Path | TableFolder) -> None:
-        self.folder = root if isinstance(root, TableFolder) else DiskFolder(root)
-        self.where = self.folder.where
+    def __init__(self, folder: TableFolder) -> None:
+        self.folder, self.where = folder, folder.where
         self.place: Callable[[int, str, str], str] | None = None
         self.notes: dict[str, int] = {}
 
@@ -269,15 +248,50 @@ class ExportTarget:
         assert not self.folder.remote
         return Path(self.where)
 
-    @property
-    def staging(self) -> Path:
-        """The staging directory, which is one of this machine."""
-        return self.root / STAGING
+    @staticmethod
+    @abstractmethod
+    def is_own(name: str) -> bool:
+        """Return whether exports make a directory or file of this name."""
 
+    @abstractmethod
+    def last(self) -> Manifest | None:
+        """Return the manifest of the export that the table's rows come from; None if there is none.
+
+        Raises:
+            StoreAccessError, MissingExtraError: the table or the manifest cannot be read, or is damaged.
+            UsageError: the table was moved.
+        """
+
+    @abstractmethod
+    def committed(self) -> tuple[Manifest | None, int]:
+        """Return what `last` does, and the version of the table.
+
+        No lock is needed, and nothing is changed.
+
+        Returns:
+            The manifest, None if there is no export; and the number of the export. Of a Delta table Delta's version, of
+            an Iceberg table the id of the snapshot.
+
+        Raises:
+            As `last`.
+        """
+
+    @abstractmethod
+    def files_at(self, version: int) -> tuple[str, ...]:
+        """Return the paths of the files of a version, those of the newest export last.
+
+        No lock is needed, and nothing is changed.
+
+        Raises:
+            As `last`; StoreAccessError also if the version is no longer there.
+            UsageError: the files alone do not show the rows: some are deleted by a file beside them.
+        """
+
+    @abstractmethod
     def number_after(self, last: Manifest | None) -> int:
-        """Return the number of the next export."""
-        return 1 if last is None else last.number + 1
+        """Return the number of the next export, given the result of `last`."""
 
+    @abstractmethod
     def check(self, last: Manifest | None, schema: pa.Schema, partition_by: Sequence[str]) -> None:
         """Check that an export may be published here, before it writes any file.
 
@@ -287,183 +301,51 @@ class ExportTarget:
             partition_by: partition columns.
 
         Raises:
-            UsageError: the directory has content that such exports did not write.
-            StoreAccessError: the directory cannot be read.
+            UsageError: exports did not make this table or directory; or its columns or partitions differ.
+            StoreAccessError: the table cannot be read.
         """
-        if self.folder.holds("_delta_log"):
-            raise UsageError(f"{self.where} holds a Delta table; give --to delta, or an empty directory")
-        if self.folder.holds("metadata"):
-            raise UsageError(f"{self.where} holds an Iceberg table; give --to iceberg, or an empty directory")
-        for entry in () if last is None or last.names >= NAMES else self.folder.names():
-            places = os.listdir(self.root / entry) if self.is_own(entry) else []
-            old = next((place for place in places if _OLD_NAMES.match(place)), None)
-            if old is not None:
-                raise UsageError(
-                    f"{self.root}/{entry}/{old}: an earlier FlintMQ named this directory so that Spark reads another "
-                    "topic_name; the same topic would get two; export into a new directory"
-                )
-        # Below a URL, and of a long history, this would take longer than many an export; a comparison looks at all.
-        strays = [] if last is None or self.folder.remote else self.strays_at(last.number, last.number - MOST_LOOKED_AT)
-        if strays:
-            raise UsageError(stray_text(strays, self.where))
+
+    @abstractmethod
+    def publish(self, manifest: Manifest, files: Sequence[StagedFile], schema: pa.Schema) -> None:
+        """Publish all files of an export in one step.
+
+        Args:
+            manifest: manifest of the export; its `files` are the places of `files`.
+            files: files that the tasks wrote.
+            schema: schema of the files.
+
+        Raises:
+            OSError: the disk is full or fails. Until that step no row was published. If the last sync fails, the
+                export is there, but a power cut may undo it; then the next run exports the same range again.
+            StoreError: another export was faster; or somebody put the table back, or made it again.
+            StoreAccessError: object storage or the table rejects the export; or nobody knows yet: the next run finds
+                out.
+        """
 
     def hints(self, files: Sequence[StagedFile], schema: pa.Schema, partition_by: Sequence[str]) -> list[StagedFile]:
-        """Return a file without rows that makes readers take `topic_name` for text, if none does.
-
-        Where there are no files it tells readers the columns.
+        """Return files without rows that tell readers types; none where the table declares them.
 
         Raises:
             OSError: the disk is full or fails.
         """
-        if not files:
-            path, size = self._write_hint(schema)
-            folders = {"topic_name": "topic_name=~text", "date": "date=1970-01-01"}
-            return [StagedFile(path, os.path.join(*map(folders.__getitem__, partition_by), "text.parquet"), size, 0)]
-        topics = {topic for file in files for name, topic in file.partition if name == "topic_name" and topic}
-        if not topics or any(map(is_text, topics)):
-            return []
-        dates = [pair for file in files for pair in file.partition if pair[0] == "date"]
-        known = next((pair for pair in dates if pair[1] is not None), None)
-        folder = os.path.join("topic_name=~text", folder_of([known or dates[0]]) if dates else "")
-        path, size = self._write_hint(schema)
-        return [StagedFile(path, os.path.join(folder, "text.parquet"), size, 0)]
+        return []
 
-    def _write_hint(self, schema: pa.Schema) -> tuple[str, int]:
-        """Write a file without rows among the staged ones; return it and its bytes."""
-        import pyarrow.parquet as pq
-
-        with self.tasks.attempt("hint") as attempt:
-            path = os.path.join(attempt.folder, "text.parquet")
-            pq.write_table(schema.empty_table(), path)
-            sync_file(path, REAL)
-            return attempt.keep(path), os.path.getsize(path)
-
-    def last(self) -> Manifest | None:
-        """Return the manifest of the newest export; None if there is no export yet.
-
-        Raises:
-            StoreAccessError: the manifest cannot be read, or is damaged.
-        """
-        numbers = exports_in(os.listdir(self.root))
-        if not numbers:
-            return None
-        return self._manifest_in(numbers[-1])
-
-    def committed(self) -> tuple[Manifest | None, int]:
-        """Return the manifest of the newest export, and the version of the table that it made.
-
-        No lock is needed, and nothing is changed.
-
-        Returns:
-            The manifest, None if there is no export; and the number of the export. Of a Delta table Delta's version, of
-            an Iceberg table the id of the snapshot.
-
-        Raises:
-            StoreAccessError: the manifest cannot be read, or is damaged.
-        """
-        last = ExportTarget.last(self)
-        return last, 0 if last is None else last.number
-
-    def files_at(self, version: int) -> tuple[str, ...]:
-        """Return the paths of the files of a version, those of the newest export last.
-
-        No lock is needed, and nothing is changed.
-
-        Raises:
-            StoreAccessError: a manifest cannot be read, or is damaged; the version is no longer there.
-        """
-        return tuple(
-            self.folder.at(f"export={made.number}/{place}") for made in self.made_at(version) for place in made.files
-        )
-
-    def made_at(self, version: int, after: int = 0) -> Iterator[Manifest]:
-        """Yield the manifests of the exports of a version, rising.
-
-        Args:
-            version: the version.
-            after: only of exports with a greater number.
-
-        Raises:
-            StoreAccessError: one cannot be read, or is damaged.
-        """
-        return (self._manifest_in(number) for number in self._numbers_at(version) if number > after)
-
-    def strays_at(self, version: int, after: int = 0) -> list[str]:
+    def strays_at(self, version: int) -> list[str]:
         """Return the files that no export made, and that readers count.
 
+        There are none where the table lists its files.
+
         Raises:
-            As `made_at`.
+            As `last`.
         """
-        found: list[str] = []
-        for made in () if self.lists_files else self.made_at(version, after):
-            folder = f"export={made.number}"
-            own = frozenset(made.files)
-            there = (place for place in self.folder.files(folder) if not _UNREAD.search(place))
-            found += [self.folder.at(f"{folder}/{place}") for place in sorted(there) if place not in own]
-        return found
+        return []
 
     def absent_at(self, version: int) -> tuple[str, ...]:
         """Return the directories of exports that a version has lost.
 
-        Of more than MOST_LOST the first ones, and one more. Only of a table without a list of its files; Delta and
-        Iceberg have one.
+        Of more than MOST_LOST the first ones, and one more; none where the table lists its files.
         """
-        there = () if self.lists_files else self._numbers_at(version)
-        numbers = islice(absent_exports(there), MOST_LOST + 1)
-        return tuple(self.folder.at(f"export={number}") for number in numbers)
-
-    def columns_at(self, version: int) -> frozenset[str] | None:
-        """Return the columns that the table declares for a version; None: its files do.
-
-        Raises:
-            StoreAccessError: the table cannot be read, or the version is no longer there.
-        """
-        return None
-
-    def first_at(self, version: int) -> Manifest:
-        """Return the manifest of the first export of a version: all later ones have its columns.
-
-        Raises:
-            StoreAccessError: it cannot be read, or is damaged.
-        """
-        return self._manifest_in(self._numbers_at(version)[0])
-
-    def _numbers_at(self, version: int) -> list[int]:
-        """Return the numbers of the exports of a version that are there, rising."""
-        return [number for number in exports_in(os.listdir(self.root)) if number <= version]
-
-    def _manifest_in(self, number: int) -> Manifest:
-        """Read the manifest in the directory of an export.
-
-        Raises:
-            StoreAccessError: the manifest cannot be read, is damaged, or is that of another export.
-        """
-        folder = self.root / f"export={number}"
-        manifest = self.read_manifest(folder / MANIFEST)
-        if manifest.number != number:
-            raise StoreAccessError(
-                f"{folder}: by its manifest a copy of export={manifest.number}; rows would count twice: remove it, "
-                "or give it the name of the export that it is"
-            )
-        return manifest
-
-    @staticmethod
-    def is_own(name: str) -> bool:
-        """Return whether this can be the name of an export's directory."""
-        return EXPORT_FOLDER.fullmatch(name) is not None
-
-    @staticmethod
-    def read_manifest(path: str | os.PathLike[str]) -> Manifest:
-        """Read the manifest in a file.
-
-        Raises:
-            StoreAccessError: the manifest cannot be read, or is damaged.
-        """
-        file = _manifest_file(path)
-        manifest = file.load(Manifest.of)
-        if manifest is None:
-            raise file.refused(FileNotFoundError())
-        return manifest
+        return ()
 
     def manifest_of(self, number: int, build: Callable[[dict[str, Any]], Manifest] = Manifest.of) -> Manifest:
         """Read the manifest of an export, where it lies beside the table's files.
@@ -476,7 +358,7 @@ class ExportTarget:
             StoreAccessError: the manifest cannot be read, or is damaged.
         """
         place = manifest_place(number)
-        file = _manifest_file(self.folder.at(place))
+        file = manifest_file(self.folder.at(place))
         try:
             data = self.folder.read(place)
         except OSError as error:
@@ -496,58 +378,6 @@ class ExportTarget:
             self.tasks = replace(self.tasks, final=FinalNames(self.where, number, self.place))
         return self.tasks
 
-    def publish(self, manifest: Manifest, files: Sequence[StagedFile], schema: pa.Schema) -> None:
-        """Publish all files of an export in one step.
-
-        Args:
-            manifest: manifest of the export; its `files` are the places of `files`.
-            files: files that the tasks wrote.
-            schema: schema of the files, the same in every export of a directory.
-
-        Raises:
-            OSError: the disk is full or fails. Until the rename nothing was published. If the last sync fails, the
-                export is there, but a power cut may undo it; then the next run exports the same range again.
-        """
-        assert manifest.files == [file.place for file in files]  # readers of the manifest find them all
-        tree = self.staging / "tree"
-        folders = {tree}
-        tree.mkdir()
-        for written, place, *_ in files:
-            (tree / place).parent.mkdir(parents=True, exist_ok=True)
-            os.rename(written, tree / place)
-            folders.update(folder for folder in (tree / place).parents if folder.is_relative_to(tree))
-        # All is durable before the rename makes it visible: after a power cut an export must not lack files.
-        manifest.write(tree / MANIFEST)
-        for folder in folders:
-            sync_folder(folder)
-        os.rename(tree, self.root / f"export={manifest.number}")
-        # Until this fsync a power cut may undo the rename; the next run then exports the same range again.
-        sync_folder(self.root)
-
-    @contextmanager
-    def _taken_back(self, number: int) -> Iterator[list[str]]:
-        """Yield a list for places of files, which are removed from a disk if the block fails.
-
-        Not those of an export that the table has, or may have: its commit may have succeeded before the error.
-
-        Args:
-            number: of the export.
-        """
-        places: list[str] = []
-        try:
-            yield places
-        except BaseException:
-            if places and not self.folder.remote:
-                with suppress(FlintError, OSError):
-                    if self._newest_number() < number:
-                        for place in places:
-                            (self.root / place).unlink(missing_ok=True)
-            raise
-
-    def _newest_number(self) -> int:
-        """Return the number of the newest export that the table ever had, as it is now; 0 for none."""
-        raise NotImplementedError
-
     def abandon(self) -> None:
         """Remove what an export that failed has made and not published: a full disk would stay full.
 
@@ -561,53 +391,24 @@ class ExportTarget:
         self.folder.sweep()
 
 
-def stray_text(strays: Sequence[str], root: str) -> str:
-    """Return the sentence about files that no export made, of which there is one at least."""
-    others = f" (and {len(strays) - 1} others)" if strays[1:] else ""
-    return (
-        f"{strays[0]}{others}: no export made this file, and readers of the table {root} count its rows; remove it, or "
-        "give it a name that begins with _"
-    )
-
-
-def is_text(topic: str) -> bool:
-    """Return whether every reader takes this name for text.
-
-    Such a name starts with a letter, and is not a word for a value, such as `true` or `nan`.
-    """
-    return topic.lstrip("%")[:1].isalpha() and topic.casefold() not in _NO_TEXT
-
-
 @contextmanager
-def locked(
-    path: str | os.PathLike[str],
-    make: Callable[[Any], ExportTarget] = ExportTarget,
-    s3: S3Options = S3Options(),  # noqa: B008  (it is frozen)
-) -> Iterator[ExportTarget]:
-    """Lock the export directory at this path for this process; create it if it does not exist.
+def locked(target: Target) -> Iterator[Target]:
+    """Lock the directory of a table for this process; create it if it does not exist.
 
     A directory below a URL has no lock: there the number of the export is claimed when it is published.
-
-    Args:
-        path: the directory, or a URL.
-        make: makes the target of a directory.
-        s3: how to reach a URL.
-
-    A run that ends with an error removes what it has made and not published (`ExportTarget.abandon`).
+    A run that ends with an error removes what it has made and not published (`Target.abandon`).
 
     Raises:
         UsageError: another export into the directory is running, or it contains other files.
         StoreAccessError: the directory cannot be created or written.
     """
-    if is_remote(path):
-        target = make(BucketFolder(os.fspath(path), s3))
+    if target.folder.remote:
         _refuse_strangers(target)
         with _abandoned(target):
             yield target
         target.sweep()
         return
-    root = Path(path)
-    target, is_new = make(root), not os.path.lexists(root)
+    root, is_new = target.root, not os.path.lexists(target.root)
     try:
         root.mkdir(parents=True, exist_ok=True)
         _refuse_strangers(target)
@@ -639,7 +440,7 @@ def _remove_empty(root: Path) -> None:
 
 
 @contextmanager
-def _abandoned(target: ExportTarget) -> Iterator[None]:
+def _abandoned(target: Target) -> Iterator[None]:
     """Abandon the export if the block fails; its error counts more than one of cleaning up.
 
     It names the table at least, if it says that a disk is full.
@@ -653,7 +454,7 @@ def _abandoned(target: ExportTarget) -> Iterator[None]:
         raise
 
 
-def _refuse_strangers(target: ExportTarget) -> None:
+def _refuse_strangers(target: Target) -> None:
     """Raise UsageError if the directory has files that no export made."""
     strangers = [name for name in target.folder.names() if name[0] not in "._" and not target.is_own(name)]
     if strangers:

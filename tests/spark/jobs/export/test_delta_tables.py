@@ -18,6 +18,7 @@ from deltalake import DeltaTable, Field, PostCommitHookProperties
 
 from flintmq import Message, MessageStore
 from flintmq.errors import StoreAccessError, StoreError, UsageError
+from flintmq.lake.files.table_folder import DiskFolder
 from flintmq.lake.shape.columns import ExportColumns
 from flintmq.lake.table import delta as module
 from flintmq.lake.table.delta import DeltaTarget, delta_schema
@@ -384,7 +385,7 @@ def test_what_is_left_alone_when_the_log_is_synced(tmp_path, monkeypatch):
     monkeypatch.setattr(
         os, "fsync", lambda handle: (count.append(os.readlink(f"/proc/self/fd/{handle}")), real(handle))
     )
-    target = DeltaTarget(lake.out)
+    target = DeltaTarget(DiskFolder(lake.out))
     for expected in (["00000000000000000004.checkpoint.parquet", "00000000000000000004.json", "_last_checkpoint"], []):
         count.clear()
         target._sync_log()

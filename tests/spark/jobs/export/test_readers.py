@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 
 from flintmq.errors import UsageError
 from flintmq.lake.shape.parquet import partition_value
-from flintmq.lake.table.target import is_text
+from flintmq.lake.table.parquet_target import is_text
 from flintmq.spark.jobs.export.job import export
 from flintmq.testing.write_store import write_store
 from tests.robustness.matrix.stores import NAMES as MATRIX_NAMES

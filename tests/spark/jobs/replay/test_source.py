@@ -18,7 +18,8 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreAccessError, UsageError
 from flintmq.lake.export.export import CHOICES
 from flintmq.lake.export.export_once import export
-from flintmq.lake.table.target import MANIFEST, Manifest
+from flintmq.lake.table.parquet_target import MANIFEST
+from flintmq.lake.table.target import Manifest
 from flintmq.spark.jobs.replay.source import open_source, rows_of
 from flintmq.store.commitlog.report import Report
 from tests.spark.jobs.replay.test_rows import batch_of
