@@ -1,6 +1,6 @@
 """What becomes of an export when log or table is replaced, put back, shortened, written again or copied.
 
-Each cell of the table in docs/internals/progress.md that is of exports: refused by name in every door, or the rows are
+What docs/internals/progress.md says of exports: refused by name in every door, or the rows are
 those of the store, each once. Never silent.
 """
 
