@@ -17,8 +17,8 @@ PAGE = Path("docs/operations/verify.md")
 
 def tables() -> Iterator[str]:
     """Yield the tables of the page: defects and notes."""
-    rows = (f"| `{name}` | {code.meaning} | {code.cost} | {code.advice} |" for name, code in DEFECTS.items())
-    yield _table("| defect | meaning | cost | what to do |", "|---|---|---|---|", *rows)
+    rows = (f"| `{name}` | {code.meaning} | {code.advice} |" for name, code in DEFECTS.items())
+    yield _table("| defect | meaning | what to do |", "|---|---|---|", *rows)
     yield _table("| note | meaning |", "|---|---|", *(f"| `{name}` | {meaning} |" for name, meaning in NOTES.items()))
 
 
