@@ -100,6 +100,7 @@ class StoreUpload:
         # A put that was tried again finds its own object.
         if not self._bucket.put_new(self._at(COPYING), self._claim) and not self._ours():
             raise UsageError(self._unfinished())
+        # Once more with the claim in place: objects may have come between the first look and this.
         self.refuse_taken(but=COPYING)
 
     def put_file(self, name: str, path: str) -> None:
@@ -108,6 +109,7 @@ class StoreUpload:
         Afterwards it is not needed any more. An error of the server may come from a later call.
         """
         size, key = os.stat(path).st_size, self._at(name)
+        # Read now, for the caller may remove the file as soon as this returns.
         if size <= ONE_PUT:
             with open(path, "rb") as file:
                 data = file.read(size)
@@ -154,6 +156,7 @@ class StoreUpload:
                 f"{self._facts['from']}: no log file with a message is to be copied, and object storage has no empty "
                 "directories; copy it into a directory"
             )
+        # Compared last: readers take all that is there for the store, so it must be exactly what was put.
         listed = {found.key: found.size for found in self._bucket.listed(self._key, True)}
         listed.pop(self._at(COPYING), None)
         if listed != self._sizes or not self._ours():
@@ -189,6 +192,7 @@ class StoreUpload:
             arrives_late: leave the claim, because a put that was given up may still arrive.
         """
         with suppress(StoreAccessError, FileNotFoundError):
+            # Neither what another copy puts there is deleted, nor a store that readers may see.
             if self._ours() and self._bucket.find(self._at(COPIED)) is None:
                 wait(self._running)
                 arrives_late |= any(put.exception() is not None for put in self._running)

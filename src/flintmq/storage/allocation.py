@@ -98,6 +98,7 @@ class AllocationService:
         """
         with self._lock:
             request = self._table.get(start) or self._submit(start, None)
+            # Asked for now, so that it is there when this one is full.
             if start + self.file_size not in self._table:
                 self._submit(start + self.file_size, 0)
         if not self._service.is_started:
@@ -185,6 +186,7 @@ class AllocationService:
             if self.pool is not None:
                 file.enter_ring(self.pool)
         except OSError:
+            # Removed at once: a later try makes it under the same name.
             file.close()
             self.effects.unlink(file.path)
             raise

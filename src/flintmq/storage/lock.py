@@ -83,6 +83,7 @@ class StoreLock:
                 )
             try:
                 self._take(root)
+                # Within the same block: a lock that cannot be signed is released again.
                 self._sign()
             except BaseException:
                 self._close()
@@ -96,6 +97,7 @@ class StoreLock:
         except OSError as error:
             raise StoreAccessError(f"{root}: {error.strerror}; check the directory and its permissions") from error
         try:
+            # The directory, too: `lock` itself may be removed, and a second process lock a new one of that name.
             fcntl.flock(self._folder, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             raise other from None

@@ -91,6 +91,7 @@ class MappedFile(AppendTarget):
             effects.close(fd)
             raise
         file.wrote = file.flushed = wrote
+        # What follows may be holes: the writer asks for blocks before it stores there.
         file.reserved = file.allocated = wrote
         return file
 
@@ -239,6 +240,7 @@ class MappedFile(AppendTarget):
             while pool.ring.drained < self.end:
                 assert pool.make_room is not None
                 pool.make_room()
+            # Only now: the map lacks bytes that are in the ring alone.
             self._leave(pool)
 
     def end_here(self, position: int) -> None:

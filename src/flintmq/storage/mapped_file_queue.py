@@ -123,6 +123,7 @@ class MappedFileQueue(LogWatermark):
         else:
             self.allocation.used(start)  # an interrupt may have come between the last lines of an earlier call
             file = self.allocation.file_at(start)
+            # Looked at before the first record is put: bytes of a file without a name are lost with the process.
             if not self.effects.is_named(file.fd, file.path):
                 # A RocketMQ that is started beside a running store removes the file before it meets the lock.
                 log.warning("%s was removed by another program and is created again", file.path)
@@ -215,6 +216,7 @@ class MappedFileQueue(LogWatermark):
         which waits for the disk without the GIL and fetches no more than was asked for; a page fault would do neither.
         """
         file = self.find(offset)
+        # Held before its positions are read: retention may close it at any moment.
         if file is None or not file.hold():
             return None
         try:

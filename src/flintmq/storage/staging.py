@@ -31,6 +31,7 @@ def staging_for(into: str, what: str) -> Iterator[str]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise UsageError(f"{into}: another {what} into it is running; wait until it ends") from error
+        # Who waited for the lock may have it of a directory that its owner has removed: it protects nothing.
         if os.fstat(handle).st_nlink == 0:
             raise UsageError(f"{into}: another {what} into it has just ended; look at its result")
         _empty(folder)
@@ -65,6 +66,7 @@ def bring_in(staging: str, into: str) -> None:
     for folder, _, _ in walk_tree(root):
         REAL.sync_dir(folder)
     try:
+        # One rename after all names below are durable: the target is there whole, or not at all.
         os.rename(root, into)
     except OSError as error:
         if os.path.isdir(into) and os.listdir(into):

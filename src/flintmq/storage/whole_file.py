@@ -34,6 +34,7 @@ def replace_file(path: str, data: bytes, effects: Effects) -> None:
     fd = effects.create(temporary, 0)
     try:
         effects.pwrite(fd, data, 0)
+        # Before the rename: a name that is durable before its bytes would lead to an empty file after a power cut.
         effects.sync(fd)
     finally:
         effects.close(fd)
@@ -59,6 +60,7 @@ def new_file(path: str) -> Iterator[str]:
         with suppress(FileNotFoundError):
             os.unlink(part)
         raise
+    # The file is whole under its name by now: an error here must not remove it.
     sync_folder(os.path.dirname(path) or os.curdir)
 
 

@@ -98,9 +98,11 @@ def plan_in_place(
     _refuse_links(root)
     if dry_run:
         return _plan_dry(root, config, peer, progress, effects)
+    # Held from the plan to its last change: what was planned is true of a store that nobody else writes.
     lock = _taken(root, effects)
     try:
         finished = []
+        # Before anything is planned: changes that are half made would look like damage.
         for journal in journals.SalvageJournal.all(root, effects):
             if journal.state in (journals.APPLY, journals.UNDO):
                 (journal.apply if journal.state == journals.APPLY else journal.undo)()
@@ -164,6 +166,7 @@ def undo_in_place(root: str, config: StoreConfig | None = None, effects: Effects
     lock = _taken(root, effects)
     try:
         undone = []
+        # The last one first: each has the bytes that were there before it.
         for journal in reversed(SalvageJournal.all(root, effects)):
             if journal.state != journals.UNDONE:
                 journal.undo()
@@ -245,6 +248,7 @@ class Mending:
             raise UsageError(f"{self.root}: this was planned as a dry run; plan again without dry_run")
         assert self._open  # the store's lock is held since the plan was made
         self.journal.planned = {"ranges": self.mended.ranges, "changes": self.mended.changes}
+        # Durable before the first byte of the store changes: it has the old bytes.
         self.journal.commit()
         self.mended.journal = self.journal.folder
         self.journal.apply()

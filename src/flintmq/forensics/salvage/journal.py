@@ -93,6 +93,7 @@ class SalvageJournal:
                 if change["op"] == "swap":
                     os.makedirs(os.path.dirname(os.path.join(self.folder, part, change["file"])), exist_ok=True)
         self._save()
+        # Durable before the rename: its name alone says that it is to be carried out.
         for folder, _, names in walk_tree(self.folder, bottom_up=True):
             for name in names:
                 sync_file(os.path.join(folder, name), self.effects)
@@ -100,6 +101,7 @@ class SalvageJournal:
         final = self.folder.removesuffix(".new")
         self.effects.rename(self.folder, final)
         self.folder = final
+        # Two directories: quarantine/ itself may be new.
         self.effects.sync_dir(os.path.dirname(final))
         self.effects.sync_dir(self.root)
 
@@ -114,6 +116,7 @@ class SalvageJournal:
         assert self.state in (APPLY, DONE)  # what is being undone is not made again
         for change in self.changes:
             getattr(self, f"_{change['op']}")(change, forward=True)
+        # After the last change: a kill before this has all of them made again, which changes nothing.
         self.state, self.checkpoint = DONE, self._digest()
         self._save()
 
@@ -128,6 +131,7 @@ class SalvageJournal:
             raise UsageError(f"{self.root}: a broker has written it since {os.path.basename(self.folder)}; "
                              "undoing would remove its messages")  # fmt: skip
         if self.state != UNDO:
+            # Noted before the first change is undone: after a kill the next run goes on undoing, and makes none again.
             self.state = UNDO
             self._save()
         for change in reversed(self.changes):
@@ -186,6 +190,7 @@ class SalvageJournal:
         path = self.path(change)
         old, new = (os.path.join(self.folder, part, change["file"]) for part in (OLD, NEW))
         first, second = ((path, old), (new, path)) if forward else ((path, new), (old, path))
+        # Each move only if it is still to be made: a kill may have come between the two.
         if change["old" if forward else "new"] and not os.path.lexists(first[1]):
             self._move(*first)
         if change["new" if forward else "old"] and os.path.lexists(second[0]):

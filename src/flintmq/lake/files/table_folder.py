@@ -161,6 +161,7 @@ class DiskFolder(TableFolder):
 
     def stage(self, number: int) -> TaskFolders:
         """See the base."""
+        # What a run that died has staged is of no use: this run has the lock, and begins at the table's end.
         self.sweep()
         tasks = self.staging / "tasks"
         tasks.mkdir(parents=True)
@@ -174,6 +175,8 @@ class DiskFolder(TableFolder):
             path.parent.mkdir(parents=True, exist_ok=True)
             os.rename(staged, path)
             folders.update(above for above in path.parents if above.is_relative_to(self.root))
+        # After all renames, and before the caller commits: names in a manifest or a table's log must outlive a power
+        # cut.
         for folder in folders:
             sync_folder(folder)
 
@@ -231,6 +234,7 @@ class BucketFolder(TableFolder):
 
     def claim(self, number: int, manifest: bytes) -> None:
         """See the base."""
+        # The number is the lock: the server lets one of two writers put it.
         if not self.bucket.put_new(self.key(manifest_place(number)), manifest):
             raise StoreError(f"{self.where}: another export into it was faster (export {number}); run this one again")
 
@@ -263,6 +267,7 @@ class BucketFolder(TableFolder):
             try:
                 self.bucket.copy(key, self.key(place))
             except FileNotFoundError:
+                # Gone and in its place: another run has completed this very export. Gone and not there: it was swept.
                 if self.bucket.find(self.key(place)) is None:
                     raise StoreError(
                         f"{self.where}: another export into it was faster, and removed staged files of this one; run "
@@ -286,6 +291,7 @@ class BucketFolder(TableFolder):
         """Remove staged files of runs that would have made exports which the table has."""
         for name in self._names(STAGING):
             match = _STAGED.fullmatch(name)
+            # Files of a greater number may be of a run that works now.
             if match is not None and int(match[1]) <= number:
                 self.remove(f"{STAGING}/{name}")
 

@@ -69,6 +69,7 @@ class Attempt:
             return path
         url = f"{self.place}/{os.path.basename(path)}"
         if self.final is not None and name is not None:
+            # Digits of the attempt are in the name: one that lost must not replace a file that counts.
             url = self.final.url(folder, f"{os.path.basename(self.place)[-ATTEMPT_DIGITS:]}-{name}")
         bucket, key = bucket_of(url, self.s3)
         bucket.put_file(key, path)
@@ -91,6 +92,7 @@ class TaskFolders:
     @contextmanager
     def attempt(self, name: str) -> Iterator[Attempt]:
         """Yield a new directory for an attempt at the task of this name; one that fails is removed."""
+        # Another attempt at the same task may still run, on another machine: neither must see the other's files.
         own = f"{name}-{uuid.uuid4().hex}"
         if not is_remote(self.place):
             folder = os.path.join(self.place, own)

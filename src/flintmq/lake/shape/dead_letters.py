@@ -166,6 +166,7 @@ class DeadLetters:
         shutil.rmtree(staging, ignore_errors=True)
         for name in os.listdir(self.folder):
             match = EXPORT_FOLDER.fullmatch(name)
+            # Of an export that did not come to be, or was undone: its messages come again.
             if match is not None and int(match[1]) > last:
                 shutil.rmtree(self.folder / name)
         if self.files:
@@ -175,6 +176,7 @@ class DeadLetters:
             except BaseException:  # as the disk is full: what is there of them would fill it until the next run
                 shutil.rmtree(staging, ignore_errors=True)
                 raise
+            # One rename of files that are synced: a reader finds all letters of an export, or none.
             os.rename(staging, self.folder / f"export={number}")
         sync_folder(self.folder)
 

@@ -211,6 +211,7 @@ class PartitionedWriter:
             self._flush(group)
             self._finish(group)
         assert not self._groups and self._pending == 0  # every row is in a file
+        # All syncs are over before the caller hears that the files are there.
         self._syncer.shutdown()
         self._look_at_syncs()
 
@@ -251,6 +252,7 @@ class PartitionedWriter:
         """Fsync a file, unless the disk has failed: what fails once is never tried again."""
         if self._disk_failed:
             return
+        # Set before, not in an `except`: an interrupt amid the sync leaves it set, and no later sync can hide the loss.
         self._disk_failed = True
         sync_file(path, REAL)
         self._disk_failed = False

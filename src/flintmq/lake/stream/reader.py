@@ -167,6 +167,7 @@ class StoreStream:
                 f"{queues.root}: the log begins at offset {queues.log.min_offset}: messages from {position} on have "
                 f"expired; {self.options.read.skip_option} goes on without them"
             )
+        # Messages before the position that are not in their queues yet would come again as new ones.
         queues.settle(GRACE_SECONDS)
         if not queues.settled:
             raise StoreError(f"{queues.root}: messages are in the log and not in their queues yet; try again")
@@ -188,6 +189,7 @@ class StoreStream:
         """Look at the store, and return what it has from an offset on."""
         begin, anchor = self._parse(start)
         queues, differing = self._settled(begin)
+        # First: where the end of the log is damaged, queues look as if nothing had come.
         self._check_end(queues)
         removed = self._removed if queues.of_directories() else set()
         ends = self._ends(queues)

@@ -83,6 +83,7 @@ def commit(
         for name, noted in work.ledger.of(PREFIX).items():
             if noted["running"] and name != writer_id and not noted.get("stuck"):
                 _finish_of_another(work, name, noted)
+        # Before our rows are put: of a log that was put back nobody knows which of them it has.
         work.ledger.check(writer_id, work.end, store.config)
         known, skip, spent = work.ledger.get(writer_id), 0, {*files, *bad}
         if known is not None and known["running"]:
@@ -152,6 +153,7 @@ def stage(path: str, batches: Iterator[pa.RecordBatch], mark: str = "", checked:
             rows += batch.num_rows
         if sink is None:
             return "", 0
+        # Durable before the driver hears of it: the ledger will name the file.
         sink[1].close()
         sink[0].flush()
         os.fsync(sink[0].fileno())
@@ -273,6 +275,7 @@ def _put(work: _Work, writer_id: str, value: dict[str, Any], *, looked: bool = F
     assert skip == 0  # the files begin with the stored rows
     # The messages are on disk before the ledger says that the batch is done, or a power cut would lose them.
     store.flush()
+    # Rows that make no message have their place before the batch is done: nobody looks for them later.
     _publish(store.root, writer_id, value)
     kept = {"checkpoint": value["checkpoint"]} if "checkpoint" in value else {}
     anchor = noted(store.root, store.config, end) or value.get("anchor")
@@ -280,6 +283,7 @@ def _put(work: _Work, writer_id: str, value: dict[str, Any], *, looked: bool = F
         "batch": value["batch"], "files": [], "log_end": work.end, "running": False, "anchor": anchor, **kept,
     }  # fmt: skip
     work.ledger.set(writer_id, None if value["batch"] is None else done)
+    # Last: until the ledger calls the batch done, the next commit needs them.
     for file in [*value["files"], *value.get("bad", ())]:
         _remove(os.path.join(store.root, STAGED, file))
 

@@ -190,6 +190,7 @@ class CommitLog:
         Thread: any. Durability: as for `append`.
         """
         message = message.copied()  # its dict of properties may have changed, and may change again
+        # Before the checks: the key is part of the properties, whose size is limited.
         if self.unique is not None:
             self.unique.add_to(message)
         if message.delay_level == 0 and message.properties:  # as upstream, which reads a delay only from its property
@@ -294,6 +295,7 @@ class CommitLog:
         """
         file = self._file()
         try:
+            # A store into pages without blocks on the disk would kill the process once the disk is full.
             if file is not None and min(file.wrote + room, file.size) > file.reserved:
                 with self.slow:
                     file.reserve(min(file.wrote + room, file.size))
@@ -344,6 +346,7 @@ class CommitLog:
         self, message: Message, topic: Topic, properties: bytes, hosts: bytes
     ) -> TakenOffsets | PutMessageStatus:
         """Return the queue offsets that a record takes, or the status that refuses it."""
+        # Prepared and rolled-back records are in no queue: nobody but the broker reads them.
         if message.sys_flag & TRANSACTION_MASK not in (TRANSACTION_NONE, TRANSACTION_COMMIT):
             return TakenOffsets(0, properties, ())
         if multi_queue.MARK in properties or message.sys_flag & INNER_BATCH:
@@ -378,6 +381,7 @@ class CommitLog:
             if end == kernel.REFUSED:
                 self.appender.begun = None
                 return refused(PutRule.RECORD_SIZE)
+            # The blank record fills the file, and the second try is in the next one.
             if end == kernel.FULL:
                 self._rolled(file, at)
                 self.appender.begun = None

@@ -90,6 +90,7 @@ class QueueLoader:
             return None
         if min(first.physical_offset, last.physical_offset) < self.log_begin:
             return None
+        # The record decides whether the last unit is this queue's: by its looks it may be a stale one.
         if not self.is_at(os.fsencode(queue.name.topic), queue.name.queue_id, end - 1, last.physical_offset):
             return None
         queue.continue_at(0, end)
@@ -102,6 +103,7 @@ class QueueLoader:
             log.warning("%s: a file is missing, so units from number %d on are rebuilt", units.folder, gap)
             end = gap
         end, last = self._last_valid(queue.name, units, end)
+        # Before the queue goes on: a stale unit after the new ones would count once the units reach it.
         zero_after(units.files, end * BATCH_UNIT.size, self.effects, written * BATCH_UNIT.size)
         if last is None or end == units.first:
             queue.writer.continue_at(end * BATCH_UNIT.size)

@@ -139,6 +139,7 @@ class OpenFiles:
                     fd = self._open(path, file_size)
             self.open[path] = fd
             self.dirty.add(path)
+            # All of the old bytes first, so that the next sync covers what another process may have failed to sync.
             known = self._again.pop(path, None)
             if known is not None:
                 self.effects.pwrite(fd, known, 0)
@@ -164,6 +165,7 @@ class OpenFiles:
 
     def _close_down_to(self, count: int) -> None:
         """Close the least recently used files except the one that is being synced."""
+        # Closed without a sync: `dirty` remembers it, and `flush` opens it again.
         for path in [path for path in self.open if path != self._syncing][: max(len(self.open) - count, 0)]:
             self.effects.close(self.open.pop(path))
 
@@ -283,6 +285,7 @@ class OpenFiles:
     def forget(self, path: str) -> None:
         """Close a file that is deleted, without an fsync."""
         with self._lock:
+            # Closed under a sync, its number could be another file's before the sync begins.
             self._lock.wait_for(lambda: self._syncing != path)
             fd = self.open.pop(path, -1)
             if fd >= 0:

@@ -55,6 +55,7 @@ class IndexMark:
     def prove(self, indexed: Indexed | None, found: list[IndexFileReader]) -> None:
         """Take over the content of the mark on disk if the files confirm it."""
         self.indexed = None
+        # A file of that name may have been made anew: only its items show that it is the one that was synced.
         for file in found:
             if indexed is not None and os.path.basename(file.path) == _name(indexed) and _has(file, indexed.header):
                 self.indexed = indexed
@@ -134,6 +135,7 @@ def restore_to_mark(file: IndexFileReader, indexed: Indexed) -> bool:
         return False
     if indexed.header.next_item > shape.items:
         return False
+    # Read from the disk: after a power cut each sector may be of another moment than the pages that are cached.
     fsync_and_drop_cache(file.path, 0, file.size, effects)
     writer = IndexFileWriter.open(file.path, shape.slots, shape.items, effects)
     try:

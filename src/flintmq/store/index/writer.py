@@ -39,6 +39,7 @@ def file_name(store_time: int, taken: dict[str, int]) -> str:
     store_time = min(max(store_time, 0), 253_000_000_000_000)  # the times that a 4-digit year can name
     name = datetime.fromtimestamp(store_time // 1000).strftime("%Y%m%d%H%M%S") + f"{store_time % 1000:03d}"
     newest = next(reversed(taken), "")
+    # Readers and retention take the order of names for the order of the log.
     if name <= newest:
         name = _next_name(newest)
     taken[name] = 0
@@ -74,6 +75,7 @@ class IndexFileWriter:
         self.path, self.slots, self.items, self.effects = path, slots, items, effects
         self.size = index.file_size(slots, items)
         self.fd = effects.create(path, self.size)
+        # Header and slots at once: a key may fall into any slot.
         self.reserved = min(index.file_size(slots, 0), self.size)
         try:
             effects.allocate(self.fd, 0, self.reserved)
@@ -96,6 +98,7 @@ class IndexFileWriter:
         file.fd = effects.open_write(path)
         file.reserved = 0
         try:
+            # A kill between creation and growth leaves it short; what is missing is zeros.
             if effects.size_of(file.fd) < file.size:
                 effects.truncate(file.fd, file.size)
             file.map = effects.map_write(file.fd, file.size)
@@ -159,6 +162,7 @@ class IndexFileWriter:
             page = min(at + PAGE - at % PAGE, self.size)
             self._put(at, bytes(page - at))
             at = page
+        # Last: the count makes the items count.
         self._write(header)
         self.count = count
 
@@ -185,6 +189,7 @@ class IndexFileWriter:
         """
         while start < end and not self.full:
             last = min(end, start + self.items - self.count, start + WINDOW // index.ITEM.size)
+            # Blocks first: a full disk is an error here, and would kill the process at the store into the map.
             self._reserve(index.item_position(self.count + last - start, self.slots))
             done = kernel.insert(self.map, self.slots, self.items, hashes, offsets, times, start, last)
             self.count += done - start

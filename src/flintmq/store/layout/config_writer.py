@@ -95,6 +95,7 @@ class ConfigFile:
             if merged == self.value and self.usable and not self.changed:
                 return False
             data = config_json.write(merged, self.peer)
+        # Without the lock: a sync takes long, and commits of offsets must not wait for it.
         self.write(data)
         with self.lock:
             self.value, self.changed = merged, False
@@ -112,6 +113,7 @@ class ConfigFile:
         self.effects.make_folder(self.folder)
         old = self.effects.read_file(path, config_json.MAX_BYTES)
         if old:
+            # The old content first, under its other name: a kill between the two leaves both, and one is enough.
             replace_file(path + (".bak" if self.usable else ".unusable"), old, self.effects)
         replace_file(path, data, self.effects)
         self.usable = True
@@ -129,6 +131,7 @@ def save(files: Iterable[ConfigFile], flush: Callable[[], bool]) -> int:
     Raises:
         OSError: the disk refused; the next call writes the remaining files.
     """
+    # Encoded before the log is flushed: an offset noted after that may be of a message that is not on disk.
     encoded = [(file, data) for file in files if (data := file.encode()) is not None]
     if not encoded or not flush():
         return 0

@@ -77,10 +77,12 @@ class EndSearch:
                 for writing.
         """
         try:
+            # Before anything is read: a log without files would pass for an empty one, and the next put begin at 0.
             refuse_without_log(self.root, self.files, self.facts)
         except LostLogError as error:
             self._accept(error, accept_lost)
         begin = self.compared = recovery_scan_start(self.files, self.facts, self.checkpoint)
+        # Before the walk, which must judge what the disk has, not what the page cache shows.
         if reread and not self.facts.clean:
             self._reread(begin)
         walk = LogWalk(self.files, self.facts, begin, strict=True, cut_unordered=True, ask_queues=True)
@@ -123,6 +125,7 @@ class EndSearch:
     def cut(self, end: int) -> FoundEnd:
         """Return the end that the user chose: nothing is judged."""
         self.compared = end
+        # Nothing is judged here; so at least later reads come from the disk, not from pages that never reached it.
         self._reread(self.files.min_offset)
         self.decisions.add(f"recovery: the log is cut at {end}, as was asked")
         return FoundEnd(end, self._time_before(end), Verdict.END)

@@ -61,6 +61,7 @@ class Expiry:
 
     def _delete_ext(self, queue: RunningQueue, name: QueueName) -> None:
         """Delete ext files that no unit of the queue points into any more."""
+        # The first unit that is left says which addresses are still in use.
         first = queue.units(queue.min_offset, 1) if queue.writer.ext is not None else []
         for file in expired_ext(ExtQueue.of(self.root, name, self.effects), first[0]) if first else ():
             self._remove(file.path, f"no unit from {queue.min_offset} on points into it")
@@ -77,6 +78,7 @@ class Expiry:
 
 def expired_units(units: UnitQueue, log_begin: int) -> Iterator[UnitFile]:
     """Yield files of a queue whose last unit's record is gone; never the last file."""
+    # The last file stays: it shows at which offset the queue goes on when all of its messages have expired.
     for file in units.files[:-1]:
         last = units.unit((file.start + file.size) // units.layout.size - 1)
         if last is None or last.physical_offset >= log_begin:

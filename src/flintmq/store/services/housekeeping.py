@@ -165,6 +165,7 @@ class Housekeeping:
             OSError: the disk refused; each file is the old one or the new one, and the next call goes on.
         """
         with self._saving:
+            # First: from here on nothing of ours is added to tables that are replaced next.
             self.followed = self.offsets.followed = True
             written = self._replace(tables)
             self._learn_batch_topics()
@@ -196,6 +197,7 @@ class Housekeeping:
                 raise UsageError(f"topic {topic!a} exists with queues of the other type; give another name")
             self.topics.create(topic, queues, batch=batch)
             if batch and topic not in self.known.batch:
+                # The dispatcher before the topic can be put to: its first record must become a unit of the right kind.
                 self.known.new_batch(topic)
                 self.known.batch.add(topic)
         self.save_now(f"topic {topic!a} is")

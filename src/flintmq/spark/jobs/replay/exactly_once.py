@@ -164,6 +164,7 @@ class WriterTail:
         for found in self._records or ():
             if is_same(message, found):
                 return True
+        # Rows are put in order, so after one that is missing none can be there.
         self._records = None
         return False
 
