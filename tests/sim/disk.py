@@ -12,13 +12,12 @@ import errno
 import os
 import random
 import zlib
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
 from flintmq.errors import StoreAccessError
-from flintmq.storage.filesystem import DirectoryEntry, Effects, not_opened
+from flintmq.storage.filesystem import OtherDisk, not_opened
 from flintmq.storage.lock import StoreLock
 from tests.sim.names import Folders, NameChange, NameJournal, apply, split
 from tests.sim.pages import PAGE, SimFile, SimMap
@@ -63,7 +62,7 @@ class SimLock(StoreLock):
         self.fd = -1
 
 
-class SimDisk(Effects):
+class SimDisk(OtherDisk):
     """One disk.
 
     Args:
@@ -224,19 +223,6 @@ class SimDisk(Effects):
 
     def listdir(self, path: str, below: str | None = None) -> list[str]:
         return sorted(self.folders.get(path, ()))
-
-    @contextmanager
-    def entered(self, path: str, below: str) -> Iterator[None]:
-        yield
-
-    def entries(self, path: str) -> list[DirectoryEntry]:
-        return self._entries_singly(path)
-
-    def regular_files(self, path: str, below: str) -> list[tuple[str, int]]:
-        return self._regular_files_singly(path, below)
-
-    def only_file(self, path: str, below: str, count: int) -> tuple[list[tuple[str, int]], bytes | None]:
-        return self._only_file_singly(path, below, count)
 
     def size(self, path: str) -> int | None:
         file = self.find(path)

@@ -5,13 +5,14 @@ from __future__ import annotations
 import errno
 import os
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 
 import pytest
 
 from flintmq.errors import StoreAccessError
 from flintmq.storage import filesystem
-from flintmq.storage.filesystem import REAL, Effects
+from flintmq.storage.filesystem import REAL, OtherDisk
 from tests.support.faults import Faulty
 
 
@@ -162,10 +163,12 @@ def test_a_folder_that_may_not_be_listed_says_so(tmp_path: Path, monkeypatch: py
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
     monkeypatch.setattr(os, "listdir", refused)
+    monkeypatch.setattr(os, "scandir", refused)
     path = str(tmp_path)
     for call in (
         lambda: REAL.listdir(path),
         lambda: REAL.listdir(path, path),
+        lambda: REAL.entries(path),
         lambda: REAL.regular_files(path, path),
     ):
         with pytest.raises(StoreAccessError, match=f"^{path}: Permission denied; check its permissions$"):
@@ -177,7 +180,16 @@ def test_a_file_that_goes_while_its_directory_is_listed_is_left_out(
 ) -> None:
     """Retention removes files beside a reader."""
     (tmp_path / "a").write_bytes(b"12345")
-    monkeypatch.setattr(os, "listdir", lambda folder: ["a", "gone"])
+    (tmp_path / "gone").write_bytes(b"1")
+    real = os.scandir
+
+    def listed(folder: int) -> AbstractContextManager[list[os.DirEntry[str]]]:
+        with real(folder) as names:
+            found = list(names)
+        (tmp_path / "gone").unlink()
+        return nullcontext(found)
+
+    monkeypatch.setattr(os, "scandir", listed)
     assert REAL.regular_files(str(tmp_path), str(tmp_path)) == [("a", 5)]
 
 
@@ -397,12 +409,12 @@ def test_a_look_at_a_directory_is_what_single_calls_say(tmp_path: Path) -> None:
     (tmp_path / "below" / "linked").symlink_to(tmp_path / "elsewhere")
     (tmp_path / "below" / "a file").write_bytes(b"x")
     open_before = len(os.listdir("/proc/self/fd"))
-    seen = {}
+    other, seen = OtherDisk(), {}
     for name in [*kinds, "linked", "a file", "missing", "missing/inner"]:
         path, below = str(tmp_path / "below" / name), str(tmp_path / "below")
-        assert REAL.regular_files(path, below) == REAL._regular_files_singly(path, below)
+        assert REAL.regular_files(path, below) == other.regular_files(path, below)
         seen[name] = REAL.only_file(path, below, 4096)
-        assert seen[name] == REAL._only_file_singly(path, below, 4096)
+        assert seen[name] == other.only_file(path, below, 4096)
         with REAL.entered(path, below):
             assert REAL.regular_files(path, below) == seen[name][0]
             assert REAL.only_file(path, below, 4096) == seen[name]
@@ -417,7 +429,7 @@ def test_a_directory_that_may_not_be_looked_at_is_reported(tmp_path: Path, monke
     def refused(path: object) -> list[str]:
         raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
 
-    monkeypatch.setattr(os, "listdir", refused)
+    monkeypatch.setattr(os, "scandir", refused)
     with pytest.raises(StoreAccessError, match="Permission denied; check its permissions"):
         REAL.only_file(str(tmp_path), str(tmp_path), 4096)
 
@@ -456,12 +468,12 @@ def test_a_directory_that_is_missing_is_told_as_such(tmp_path: Path):
 def test_the_only_file_of_another_disk_is_opened_below_the_store_too(tmp_path: Path):
     asked = []
 
-    class Watching(Effects):
+    class Watching(OtherDisk):
         def open_read(self, path: str, below: str | None = None) -> int:
             asked.append((path, below))
             return super().open_read(path, below)
 
     (tmp_path / "one").write_bytes(bytes(4096))
     folder = str(tmp_path)
-    assert Watching()._only_file_singly(folder, folder, 4096) == ([("one", 4096)], bytes(4096))
+    assert Watching().only_file(folder, folder, 4096) == ([("one", 4096)], bytes(4096))
     assert asked == [(str(tmp_path / "one"), folder)]

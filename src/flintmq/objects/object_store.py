@@ -24,7 +24,7 @@ from flintmq.errors import StoreAccessError, UsageError
 from flintmq.objects.bucket import Bucket
 from flintmq.objects.opening import bucket_of
 from flintmq.objects.remote_file import AHEAD, ReadAhead, RemoteFile
-from flintmq.storage.filesystem import DirectoryEntry, Effects
+from flintmq.storage.filesystem import OtherDisk
 from flintmq.storage.store_url import is_remote
 
 FRESH_SECONDS = 2.0  # how long a listing or a size is valid
@@ -82,7 +82,7 @@ class _Handle:
     ahead: ReadAhead | None = None
 
 
-class ObjectStore(Effects):
+class ObjectStore(OtherDisk):
     """Reads stores in buckets. Operations of a writer or a lock are refused.
 
     Args:
@@ -118,18 +118,6 @@ class ObjectStore(Effects):
         """
         listing = self._known(path) or self._list(below or path, whole=below is not None)
         return sorted(listing.folders.get(path, ()))
-
-    def entries(self, path: str) -> list[DirectoryEntry]:
-        """List the objects and folders in a directory, sorted."""
-        return self._entries_singly(path)
-
-    def regular_files(self, path: str, below: str) -> list[tuple[str, int]]:
-        """List the objects in a directory, sorted, with their sizes."""
-        return self._regular_files_singly(path, below)
-
-    def only_file(self, path: str, below: str, count: int) -> tuple[list[tuple[str, int]], bytes | None]:
-        """See the base."""
-        return self._only_file_singly(path, below, count)
 
     def size(self, path: str) -> int | None:
         """Return the bytes of an object; None if it does not exist."""

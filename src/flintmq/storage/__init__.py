@@ -13,7 +13,6 @@ versioned_json     keeps state in a small JSON file that names its version
 staging            makes a directory beside its target, then renames it
 system_error       tells the system's errors from a signal handler's
 full_disk          names the place in errors of a full disk
-new_file           creates a file whose name appears with its size
 mapped_file        maps one log file that is being written
 mapped_file_queue  keeps the mapped files of a log in order
 service_thread     runs a loop of a store in a thread, started and stopped once

@@ -15,19 +15,20 @@ import os
 import stat as stat_module
 import threading
 import time
-from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext, suppress
 from typing import Any, Literal, NamedTuple, NoReturn
 
 from flintmq.errors import StoreAccessError
 from flintmq.kernels import only_file, walk
-from flintmq.storage import libc_memory, lock, new_file
+from flintmq.storage import libc_memory, lock
 from flintmq.storage.lock import StoreLock
 from flintmq.storage.system_error import of_system
 
 _READ = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK | os.O_NOFOLLOW
+_WRITE = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW
+_MODE = 0o666  # of new files, as the umask allows
 _FOLDER = os.O_RDONLY | os.O_CLOEXEC | os.O_DIRECTORY
-
 
 PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)  # errors of an open that may pass
 _guarded: list[str] = []  # roots of stores that this process writes; changed by single calls, so it needs no lock
@@ -127,37 +128,20 @@ class _Folder:
         self._fd = self._kept = -1
 
 
-class _Entering:
-    """Keeps a directory open for `Effects.entered`."""
-
-    __slots__ = ("_below", "_folder", "_path")
-
-    def __init__(self, path: str, below: str) -> None:
-        self._path, self._below = path, below
-        self._folder: _Folder | None = None
-
-    def __enter__(self) -> None:
-        if self._path not in _entered.folders:
-            folder = _Folder(self._path, self._below)
+@contextmanager
+def _entering(path: str, below: str) -> Iterator[None]:
+    with ExitStack() as stack:
+        if path not in _entered.folders:
             with suppress(OSError):
-                _entered.folders[self._path] = folder.__enter__()
-                self._folder = folder
-
-    def __exit__(self, *_: object) -> None:
-        if self._folder is not None:
-            del _entered.folders[self._path]
-            self._folder.__exit__()
+                _entered.folders[path] = stack.enter_context(_Folder(path, below))
+                stack.callback(_entered.folders.pop, path)
+        yield
 
 
-def _entries(listed: Iterable[os.DirEntry[str]]) -> list[DirectoryEntry]:
-    """Return the names of a directory, sorted; one that vanishes meanwhile is left out."""
-    found = []
-    for entry in listed:
-        try:
-            found.append(DirectoryEntry.of(entry))
-        except FileNotFoundError:
-            continue
-    return sorted(found)
+def _listed(path: str, below: str | None) -> AbstractContextManager[str | int]:
+    """Say how a directory is to be listed: by its path, or opened from `below` (see Effects.open_read)."""
+    below = _base(path) if below is None and _guarded else below
+    return nullcontext(path) if below is None else _Folder(path, below)
 
 
 def _not_listed(path: str, error: OSError) -> list[Any]:
@@ -182,6 +166,95 @@ def _refuse(path: str, error: OSError) -> NoReturn:
         f"{path}: it, or a directory on the way to it, is a symbolic link or of the wrong kind; FlintMQ writes only to "
         "what a store holds itself: put the data there, or name the place by a storePath key"
     ) from error
+
+
+@contextmanager
+def _at(path: str) -> Iterator[tuple[str, int | None]]:
+    """Say how a path is reached, for a `with` block: by its last step in its directory, if a guarded store holds it.
+
+    Raises:
+        StoreAccessError: it is reached through a symbolic link in a guarded store.
+        OSError: its directory cannot be opened.
+    """
+    base = _base(path)
+    if base is None:
+        yield path, None
+        return
+    try:
+        folder = _Folder(os.path.dirname(path), base)
+        fd = folder.__enter__()
+    except OSError as error:
+        _refuse(path, error)
+    try:
+        yield os.path.basename(path), fd
+    except OSError as error:  # the system names only the last step
+        _refuse(path, error)
+    finally:
+        folder.__exit__()
+
+
+def _create(path: str, size: int, folder: int | None) -> int:
+    """Create a sparse file of zeros whose name appears with its whole size, open for reading and writing.
+
+    A file that gets its name first and its size then may be met empty: by another process, or by the next start after
+    a kill in between, and is then taken for a damaged log by whoever reads along. Where the file system has unnamed
+    files (O_TMPFILE), the name comes last. Elsewhere it comes first, as in RocketMQ, and recovery takes an empty last
+    file for none.
+
+    Args:
+        path: of the file; a name in `folder`, if that is given.
+        size: bytes.
+        folder: descriptor of its directory.
+
+    Raises:
+        FileExistsError: there is one by this name.
+        OSError: it cannot be made; no file remains.
+    """
+    if size and hasattr(os, "O_TMPFILE"):
+        with suppress(OSError):  # whatever the reason is, below it shows again, of the call that people know
+            return _named_last(path, size, folder)
+    fd = os.open(path, _WRITE | os.O_CREAT | os.O_EXCL, _MODE, dir_fd=folder)
+    try:
+        os.ftruncate(fd, size)
+    except OSError:
+        os.close(fd)
+        os.unlink(path, dir_fd=folder)
+        raise
+    return fd
+
+
+def _named_last(path: str, size: int, folder: int | None) -> int:
+    """Create the file without a name, and name it when it is whole.
+
+    Raises:
+        OSError: it cannot be made so; it has no name.
+    """
+    fd = os.open(os.path.dirname(path) or ".", os.O_RDWR | os.O_CLOEXEC | os.O_TMPFILE, _MODE, dir_fd=folder)
+    try:
+        if os.fstat(fd).st_mode & _MODE == _MODE:  # Linux before 6.0 may forget the umask here
+            raise PermissionError(path)
+        os.ftruncate(fd, size)
+        # Some directory must be given, else Python calls link(2), which does not follow /proc's link to the file.
+        os.link(f"/proc/self/fd/{fd}", path, src_dir_fd=fd, dst_dir_fd=folder, follow_symlinks=True)
+    except OSError:
+        os.close(fd)
+        raise
+    return _by_name(fd, path, folder)
+
+
+def _by_name(fd: int, path: str, folder: int | None) -> int:
+    """Return the file opened by its name: lsof would call that of the first descriptor deleted.
+
+    Where that fails, or another program gave the name to another file, it is the first descriptor.
+    """
+    try:
+        named = os.open(path, _WRITE, dir_fd=folder)
+    except OSError:
+        return fd
+    fd, spare = (named, fd) if os.path.sameopenfile(fd, named) else (fd, named)
+    with suppress(OSError):  # nothing was written by it
+        os.close(spare)
+    return fd
 
 
 class NotOpened(OSError):
@@ -280,41 +353,26 @@ class Effects:
         Raises:
             StoreAccessError: the directory may not be listed.
         """
-        below = _base(path) if below is None and _guarded else below
         try:
-            if below is None:
-                return sorted(os.listdir(path))
-            with _Folder(path, below) as folder:
+            with _listed(path, below) as folder:
                 return sorted(os.listdir(folder))
         except OSError as error:
             return _not_listed(path, error)
 
-    def entries(self, path: str) -> list[DirectoryEntry]:
+    def entries(self, path: str, below: str | None = None) -> list[DirectoryEntry]:
         """List a directory as `listdir` does, with the kind and size of each name.
 
         Raises:
             StoreAccessError: the directory may not be listed.
         """
-        below = _base(path)
+        found = []
         try:
-            if below is None:
-                with os.scandir(path) as entries:
-                    return _entries(entries)
-            with _Folder(path, below) as folder, os.scandir(folder) as entries:
-                return _entries(entries)
+            with _listed(path, below) as folder, os.scandir(folder) as names:
+                for name in sorted(names, key=lambda entry: entry.name):
+                    with suppress(FileNotFoundError):  # it vanished meanwhile
+                        found.append(DirectoryEntry.of(name))
         except OSError as error:
             return _not_listed(path, error)
-
-    def _entries_singly(self, path: str) -> list[DirectoryEntry]:
-        """Return the same by `listdir`, `size` and `is_dir`, for a disk that is not the real one."""
-        found = []
-        for name in self.listdir(path):
-            inner = os.path.join(path, name)
-            size = self.size(inner)
-            if size is not None:
-                found.append(DirectoryEntry(name, "file", size))
-            else:
-                found.append(DirectoryEntry(name, "folder" if self.is_dir(inner) else "other"))
         return found
 
     def entered(self, path: str, below: str) -> AbstractContextManager[None]:
@@ -324,7 +382,7 @@ class Effects:
         `below` (see open_read) each time. No link is followed on the way to it. A directory that is missing or cannot
         be reached is not kept, and each call reports that as usual.
         """
-        return _Entering(path, below)
+        return _entering(path, below)
 
     def regular_files(self, path: str, below: str) -> list[tuple[str, int]]:
         """List the regular files in a directory, sorted, with their sizes.
@@ -336,17 +394,7 @@ class Effects:
         Raises:
             StoreAccessError: the directory may not be listed.
         """
-        found = []
-        try:
-            with _Folder(path, below) as folder:
-                for name in sorted(os.listdir(folder)):
-                    with suppress(FileNotFoundError):
-                        status = os.stat(name, dir_fd=folder, follow_symlinks=False)
-                        if stat_module.S_ISREG(status.st_mode):
-                            found.append((name, status.st_size))
-        except OSError as error:
-            return _not_listed(path, error)
-        return found
+        return [(one.name, one.size) for one in self.entries(path, below) if one.kind == "file"]
 
     def only_file(self, path: str, below: str, count: int) -> tuple[list[tuple[str, int]], bytes | None]:
         """List a directory as `regular_files` does, and read the file that is alone in it.
@@ -371,20 +419,6 @@ class Effects:
             return self.regular_files(path, below), None
         name_found, size, data = found
         return [(os.fsdecode(name_found), size)], data if len(data) == count else None
-
-    def _only_file_singly(self, path: str, below: str, count: int) -> tuple[list[tuple[str, int]], bytes | None]:
-        """Return the same by other calls, for a disk that is not the real one."""
-        files = self.regular_files(path, below)
-        if len(files) != 1 or files[0][1] < count or len(self.listdir(path, below)) != 1:
-            return files, None
-        with self.reading(os.path.join(path, files[0][0]), below) as fd:
-            return files, self.pread(fd, count, 0) if self.next_data(fd, count) is None else None
-
-    def _regular_files_singly(self, path: str, below: str) -> list[tuple[str, int]]:
-        """Return the same by `listdir` and `size`, for a disk that is not the real one."""
-        names = self.listdir(path, below)
-        sizes = [(name, self.size(os.path.join(path, name))) for name in names]
-        return [(name, size) for name, size in sizes if size is not None]
 
     def size(self, path: str) -> int | None:
         """Return the size of a regular file; None if there is none by this name."""
@@ -570,26 +604,6 @@ class Effects:
         with suppress(ValueError):
             _guarded.remove(root)
 
-    @contextmanager
-    def _parent(self, path: str, base: str) -> Iterator[int]:
-        """Open the directory of a path in a guarded store, for a `with` block.
-
-        Raises:
-            StoreAccessError: it is reached through a symbolic link.
-            OSError: it cannot be opened.
-        """
-        try:
-            folder = _Folder(os.path.dirname(path), base)
-            fd = folder.__enter__()
-        except OSError as error:
-            _refuse(path, error)
-        try:
-            yield fd
-        except OSError as error:  # the system names only the last step
-            _refuse(path, error)
-        finally:
-            folder.__exit__()
-
     def mkdirs(self, path: str) -> None:
         """Make a directory and its parents.
 
@@ -601,8 +615,8 @@ class Effects:
         os.makedirs(path if base is None else base, exist_ok=True)
         while base is not None and base != path:
             base = os.path.join(base, path[len(base) + 1 :].split(os.sep, 1)[0])
-            with suppress(FileExistsError), self._parent(base, _base(base) or base) as folder:
-                os.mkdir(os.path.basename(base), dir_fd=folder)
+            with suppress(FileExistsError), _at(base) as (name, folder):
+                os.mkdir(name, dir_fd=folder)
 
     def make_folder(self, path: str) -> None:
         """Make a directory and its parents, if it is missing.
@@ -627,11 +641,8 @@ class Effects:
             FileExistsError: there is one by this name.
             OSError: it cannot be made; no file remains.
         """
-        base = _base(path)
-        if base is None:
-            return new_file.create(path, size, None)
-        with self._parent(path, base) as folder:
-            return new_file.create(os.path.basename(path), size, folder)
+        with _at(path) as (name, folder):
+            return _create(name, size, folder)
 
     def open_write(self, path: str) -> int:
         """Open an existing regular file for reading and writing.
@@ -640,12 +651,9 @@ class Effects:
             StoreAccessError: it is reached through a symbolic link in a guarded store.
             OSError: it cannot be opened; NotOpened if that may pass.
         """
-        flags, base = os.O_RDWR | os.O_CLOEXEC | os.O_NOFOLLOW, _base(path)
         try:
-            if base is None:
-                return os.open(path, flags)
-            with self._parent(path, base) as folder:
-                return os.open(os.path.basename(path), flags, dir_fd=folder)
+            with _at(path) as (name, folder):
+                return os.open(name, _WRITE, dir_fd=folder)
         except OSError as error:
             raise not_opened(error) from None
 
@@ -769,18 +777,8 @@ class Effects:
             StoreAccessError: one of them is reached through a symbolic link in a guarded store.
             OSError: refused.
         """
-        bases = _base(old), _base(new)
-        if bases == (None, None):
-            os.replace(old, new)
-            return
-        names: list[str] = [old, new]
-        folders: list[int | None] = [None, None]
-        with ExitStack() as stack:
-            for n, base in enumerate(bases):
-                if base is not None:
-                    folders[n] = stack.enter_context(self._parent(names[n], base))
-                    names[n] = os.path.basename(names[n])
-            os.replace(*names, src_dir_fd=folders[0], dst_dir_fd=folders[1])
+        with _at(old) as (name, folder), _at(new) as (to, into):
+            os.replace(name, to, src_dir_fd=folder, dst_dir_fd=into)
 
     def unlink(self, path: str) -> None:
         """Remove a file's name.
@@ -789,12 +787,8 @@ class Effects:
             StoreAccessError: it is reached through a symbolic link in a guarded store.
             OSError: refused.
         """
-        base = _base(path)
-        if base is None:
-            os.unlink(path)
-            return
-        with self._parent(path, base) as folder:
-            os.unlink(os.path.basename(path), dir_fd=folder)
+        with _at(path) as (name, folder):
+            os.unlink(name, dir_fd=folder)
 
     def remove_folder(self, path: str) -> None:
         """Remove a directory that is empty; one that is not, or is not there, stays as it is.
@@ -803,13 +797,9 @@ class Effects:
             StoreAccessError: it is reached through a symbolic link in a guarded store.
             OSError: refused.
         """
-        base = _base(path)
         try:
-            if base is None:
-                os.rmdir(path)
-                return
-            with self._parent(path, base) as folder:
-                os.rmdir(os.path.basename(path), dir_fd=folder)
+            with _at(path) as (name, folder):
+                os.rmdir(name, dir_fd=folder)
         except OSError as error:
             if error.errno not in (errno.ENOENT, errno.ENOTEMPTY):
                 raise
@@ -846,25 +836,17 @@ class Effects:
             OSError: the disk refused; NotOpened if nothing was tried.
         """
         base = _base(path)
-        if base is not None:
-            try:
-                folder = _Folder(path, base)
-                fd = folder.__enter__()
-            except OSError as error:
-                _refuse(path, error)
-            try:
-                os.fsync(fd)
-            finally:
-                folder.__exit__()
-            return
+        folder = _Folder(path, base or path)
         try:
-            fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            fd = folder.__enter__()
         except OSError as error:
-            raise not_opened(error) from None
+            if base is None:
+                raise not_opened(error) from None
+            _refuse(path, error)
         try:
             os.fsync(fd)
         finally:
-            os.close(fd)
+            folder.__exit__()
 
     def lock_store(self, root: str) -> StoreLock:
         """Take the lock of the store at root, held until it is released.
@@ -888,6 +870,43 @@ class Effects:
     def sleep(self, seconds: float) -> None:
         """Wait this long."""
         time.sleep(seconds)
+
+
+class OtherDisk(Effects):
+    """A disk that is not the real one: what that learns at once is asked here name by name.
+
+    Who inherits gives `listdir`, `size`, `is_dir`, `open_read`, `close`, `size_of`, `pread_into` and `next_data`; the
+    listings and the other reads are made of these.
+    """
+
+    def entries(self, path: str, below: str | None = None) -> list[DirectoryEntry]:
+        """List what is there, by `listdir`, `size` and `is_dir`."""
+        found = []
+        for name in self.listdir(path, below):
+            inner = os.path.join(path, name)
+            size = self.size(inner)
+            if size is not None:
+                found.append(DirectoryEntry(name, "file", size))
+            else:
+                found.append(DirectoryEntry(name, "folder" if self.is_dir(inner) else "other"))
+        return found
+
+    def only_file(self, path: str, below: str, count: int) -> tuple[list[tuple[str, int]], bytes | None]:
+        """List the files, and read the one that is alone, by the other calls."""
+        files = self.regular_files(path, below)
+        if len(files) != 1 or files[0][1] < count or len(self.listdir(path, below)) != 1:
+            return files, None
+        with self.reading(os.path.join(path, files[0][0]), below) as fd:
+            return files, self.pread(fd, count, 0) if self.next_data(fd, count) is None else None
+
+    def entered(self, path: str, below: str) -> AbstractContextManager[None]:
+        """Keep nothing open: no path is reached step by step."""
+        return nullcontext()
+
+    def pread(self, fd: int, count: int, position: int) -> bytes:
+        """Read up to count bytes, by `pread_into`."""
+        buffer = bytearray(count)
+        return bytes(buffer[: self.pread_into(fd, memoryview(buffer), position)])
 
 
 REAL = Effects()

@@ -8,10 +8,10 @@ from __future__ import annotations
 import os
 from bisect import insort
 
-from flintmq.storage.filesystem import DirectoryEntry, Effects
+from flintmq.storage.filesystem import OtherDisk
 
 
-class Overlay(Effects):
+class Overlay(OtherDisk):
     """The real disk with planned patches, sizes and files.
 
     Attributes:
@@ -69,18 +69,6 @@ class Overlay(Effects):
                 (names.discard if content is None else names.add)(os.path.basename(place))
         return sorted(names)
 
-    def entries(self, path: str) -> list[DirectoryEntry]:
-        """List what is there after the planned changes."""
-        return self._entries_singly(path)
-
-    def regular_files(self, path: str, below: str) -> list[tuple[str, int]]:
-        """List the files that are there after the planned changes, with their planned sizes."""
-        return self._regular_files_singly(path, below)
-
-    def only_file(self, path: str, below: str, count: int) -> tuple[list[tuple[str, int]], bytes | None]:
-        """See the base; the file has its planned content."""
-        return self._only_file_singly(path, below, count)
-
     def size(self, path: str) -> int | None:
         """Return the planned size of a file."""
         real, _ = self._real(path)
@@ -115,11 +103,6 @@ class Overlay(Effects):
             if begin < end:
                 buffer[begin - position : end - position] = data[begin - at : end - at]
         return count
-
-    def pread(self, fd: int, count: int, position: int) -> bytes:
-        """Read bytes as they are after the planned changes."""
-        buffer = bytearray(count)
-        return bytes(buffer[: self.pread_into(fd, memoryview(buffer), position)])
 
     def next_data(self, fd: int, position: int) -> int | None:
         """Return the next position with data; a hole ends at a planned patch."""
