@@ -3,7 +3,8 @@
 The name node answers questions, and sends whoever reads or writes bytes to a data node. A new object is written under a
 name that listings here leave out, and then renamed. On the name node a rename is one step; by its option it replaces an
 earlier object, or fails. So an object appears whole or not at all, and of two that put one key, one wins. The user is
-named by `user.name`, as in clusters without Kerberos; Kerberos is not spoken here.
+named by `user.name`, as in clusters without Kerberos; Kerberos is not spoken here. fsspec and opendal were tried in
+place of this client (experiments/2026-11-28-webhdfs.md): with one two writers may win, the other has no put-if-absent.
 """
 
 from __future__ import annotations
@@ -54,7 +55,7 @@ class _RemoteError(Exception):
     def __init__(self, status: int, data: bytes) -> None:
         try:
             told = json.loads(data)["RemoteException"]
-            self.kind, text = str(told["exception"]), str(told["message"])
+            self.kind, text = str(told["exception"]), str(told["message"]).partition("\n\tat ")[0]  # Java's stack
         except (ValueError, KeyError, TypeError):
             self.kind, text = "", ascii(data[:100].decode("latin-1"))
         self.status = status
