@@ -135,7 +135,10 @@ def test_bytes_that_end_too_early_are_asked_for_again():
     "answer, told",
     [
         (refusal(403, "AccessControlException", "Permission denied:\nuser=x"), "Permission denied: user=x; check hdfs"),
-        (refusal(403, "AccessControlException", "no\n\tat a.Checker.check(C.java:1)"), "AccessControlException: no; check"),
+        (
+            refusal(403, "AccessControlException", "no\n\tat a.Checker.check(C.java:1)"),
+            "AccessControlException: no; check",
+        ),
         ((404, b"<html>\n<h1>nothing</h1>", {}), "HTTP status 404: '<html>"),
         ((200, b"not json", {}), "is no answer of WebHDFS; check hdfs"),
     ],
