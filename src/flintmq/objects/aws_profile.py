@@ -1,8 +1,8 @@
 """Finds credentials and regions of Amazon where its own tools do, and obstore does not look.
 
-obstore reads the environment, web identity tokens, and the role of a container or machine. This adds `~/.aws`: keys
-that stand in a profile are read here; a profile that needs more (a role, SSO, a process) is left to boto3. And it adds
-the region of a bucket, which Amazon tells whoever asks.
+obstore reads the environment, web identity tokens, and the role of a container or machine. This adds the profiles of
+`~/.aws`, as boto3 understands them (keys, roles, SSO, processes), and the region of a bucket, which Amazon tells
+whoever asks.
 """
 
 from __future__ import annotations
@@ -10,9 +10,8 @@ from __future__ import annotations
 import os
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
-from configparser import ConfigParser, Error
-from datetime import UTC, datetime, timedelta
+from collections.abc import Callable
+from datetime import timedelta
 from typing import Any
 from urllib.parse import quote
 
@@ -21,85 +20,62 @@ from flintmq.errors import MissingExtraError, StoreAccessError
 AMAZON = "https://s3.amazonaws.com"
 FRESH = timedelta(minutes=5)  # after which keys in a file are read again: a tool may have renewed them
 _BEFORE_FILES = ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE")
-_MORE = ("role_arn", "credential_process", "sso_session", "sso_start_url", "web_identity_token_file")
+_GIVES_KEYS = ("aws_access_key_id", "role_arn", "credential_process", "sso_session", "sso_start_url")
 
 
-def profile(environment: Mapping[str, str] = os.environ) -> dict[str, str]:
-    """Return the settings of the profile that AWS_PROFILE names, else of `default`; empty if there is none.
+def profile() -> dict[str, Any]:
+    """Return the settings of the profile that AWS_PROFILE names, else of `default`.
+
+    Empty if there is none, or no boto3 to read it.
 
     Raises:
         StoreAccessError: a file cannot be read, or AWS_PROFILE names a profile that is not there.
     """
-    name = environment.get("AWS_PROFILE") or environment.get("AWS_DEFAULT_PROFILE") or ""
-    found: dict[str, str] = {}
-    there = False
-    for variable, usual, section in (
-        ("AWS_CONFIG_FILE", "~/.aws/config", f"profile {name}" if name and name != "default" else "default"),
-        ("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/credentials", name or "default"),
-    ):
-        path = os.path.expanduser(environment.get(variable) or usual)
-        parser = ConfigParser(interpolation=None, strict=False, default_section="\0")
-        try:
-            parser.read(path, encoding="utf-8")
-        except (Error, OSError, UnicodeError) as error:
-            text = type(error).__name__  # its text may show a line of the file, and so a secret
-            raise StoreAccessError(
-                f"{path}: {text}; it must be a file of sections and keys, as AWS writes it"
-            ) from None
-        if parser.has_section(section):
-            there = True
-            found.update(parser[section])
-    if name and not there:
-        raise StoreAccessError(f"AWS_PROFILE={name}: no such profile in ~/.aws; check its name")
-    return found
+    try:
+        from botocore.session import Session
+    except ImportError:
+        return {}
+    return _told(lambda: Session().get_scoped_config(), "check AWS_PROFILE and the files in ~/.aws")
 
 
-def provider(environment: Mapping[str, str] = os.environ) -> Callable[[], Any] | None:
+def provider() -> Callable[[], Any] | None:
     """Return what gives obstore credentials of the profile; None: it finds others by itself.
 
     Raises:
-        StoreAccessError: as profile.
-        MissingExtraError: the profile needs boto3, which is not installed.
+        StoreAccessError: as profile; or the profile gives no credentials.
+        MissingExtraError: there is a profile, and boto3 is not installed.
     """
-    if any(environment.get(name) for name in _BEFORE_FILES):
-        return None
-    found = profile(environment)
-    if "aws_access_key_id" in found:
-        return ProfileKeys(dict(environment))
-    if not any(name in found for name in _MORE):
+    if any(os.environ.get(name) for name in _BEFORE_FILES):
         return None
     try:
+        from botocore.credentials import RefreshableCredentials
+        from botocore.session import Session
         from obstore.auth.boto3 import Boto3CredentialProvider
     except ImportError as error:
-        raise MissingExtraError(
-            "this profile of ~/.aws has no keys but a role, SSO or a process; `pip install boto3` follows it"
-        ) from error
+        keys = os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or "~/.aws/credentials"
+        named = os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE")
+        if named or os.path.exists(os.path.expanduser(keys)):
+            raise MissingExtraError(
+                "a profile of ~/.aws is followed by boto3; `pip install 'flintmq[aws]'` brings it"
+            ) from error
+        return None
+    if not any(name in profile() for name in _GIVES_KEYS):
+        return None  # boto3 would ask for a role of the machine, as obstore does
+
+    def fresh() -> Boto3CredentialProvider:
+        return _told(lambda: Boto3CredentialProvider(Session(), ttl=FRESH), "log in with this profile of ~/.aws again")
+
+    made = fresh()
+    # boto3 renews what a role or SSO gave, and keeps keys that it read in a file.
+    return made if isinstance(made.credentials, RefreshableCredentials) else lambda: fresh()()
+
+
+def _told(question: Callable[[], Any], advice: str) -> Any:
+    """Ask boto3, and turn its errors, of which it has many, into one."""
     try:
-        return Boto3CredentialProvider()
-    except Exception as error:  # boto3 has many
-        text = " ".join(str(error).split())[:300]
-        raise StoreAccessError(f"the profile in ~/.aws gives no credentials: {text}; log in with it again") from error
-
-
-class ProfileKeys:
-    """Gives the keys that stand in a profile, as long as they are fresh.
-
-    Args:
-        environment: names the files and the profile.
-    """
-
-    def __init__(self, environment: Mapping[str, str]) -> None:
-        self._environment = environment
-
-    def __call__(self) -> dict[str, Any]:
-        """Read the keys."""
-        found = profile(self._environment)
-        return {
-            "access_key_id": found.get("aws_access_key_id", ""),
-            "secret_access_key": found.get("aws_secret_access_key", ""),
-            "token": found.get("aws_session_token"),
-            "expires_at": datetime.now(UTC) + FRESH,
-        }
+        return question()
+    except Exception as error:
+        raise StoreAccessError(f"boto3: {' '.join(str(error).split())[:300]}; {advice}") from error
 
 
 def region_of(bucket: str, timeout_s: float, server: str = AMAZON) -> str:

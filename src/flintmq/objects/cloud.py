@@ -50,7 +50,7 @@ def cloud_bucket(kind: str, name: str, options: S3Options) -> CloudBucket:
 
     Raises:
         StoreAccessError: the bucket's region is not known, or credentials cannot be read.
-        MissingExtraError: credentials need boto3.
+        MissingExtraError: a profile of ~/.aws needs boto3.
         UsageError: an option is missing.
     """
     url = f"{kind}://{name}"

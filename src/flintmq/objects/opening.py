@@ -25,7 +25,7 @@ def bucket_of(url: str, options: S3Options | None = None) -> tuple[Bucket, str]:
         options: how to reach it; the environment supplies missing options.
 
     Raises:
-        MissingExtraError: obstore is not installed or too old, or boto3 is not and a profile needs it.
+        MissingExtraError: obstore is not installed or too old, or boto3 is not and there is a profile.
         StoreAccessError: the bucket's region is not known, or credentials cannot be read.
     """
     kind, _, rest = url.partition("://")
