@@ -12,13 +12,14 @@ import urllib.error
 import urllib.request
 from collections.abc import Callable
 from datetime import timedelta
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 from flintmq.errors import MissingExtraError, StoreAccessError
 
 AMAZON = "https://s3.amazonaws.com"
 FRESH = timedelta(minutes=5)  # after which keys in a file are read again: a tool may have renewed them
+Answer = TypeVar("Answer")
 _BEFORE_FILES = ("AWS_ACCESS_KEY_ID", "AWS_WEB_IDENTITY_TOKEN_FILE")
 _GIVES_KEYS = ("aws_access_key_id", "role_arn", "credential_process", "sso_session", "sso_start_url")
 
@@ -70,7 +71,7 @@ def provider() -> Callable[[], Any] | None:
     return made if isinstance(made.credentials, RefreshableCredentials) else lambda: fresh()()
 
 
-def _told(question: Callable[[], Any], advice: str) -> Any:
+def _told(question: Callable[[], Answer], advice: str) -> Answer:
     """Ask boto3, and turn its errors, of which it has many, into one."""
     try:
         return question()
