@@ -26,8 +26,8 @@ from pathlib import Path
 import numpy
 
 from flintmq.kernels import walk
-from flintmq.storage import touch_ahead
 from flintmq.store.commitlog.files import LogFiles
+from flintmq.store.commitlog.sources import TouchAhead
 from flintmq.store.commitlog.walk import LogWalk
 
 NEVER = 1 << 62
@@ -57,11 +57,11 @@ def main() -> None:
         target[: len(part)] = part
 
     def validate(least: int, check_crc: bool = True) -> None:
-        touch_ahead.LEAST = least
+        TouchAhead.LEAST = least
         for _ in LogWalk(log, access="map", piece_bytes=8 << 20, check_crc=check_crc):
             pass
 
-    asked = touch_ahead.LEAST
+    asked = TouchAhead.LEAST
     cases: dict[str, Callable[[], None]] = {
         "tables": lambda: each(lambda part: walk.touch(part, 0, len(part), 1 << 16)),
         "read": lambda: each(read),

@@ -18,7 +18,6 @@ mapped_file_queue  keeps the mapped files of a log in order
 service_thread     runs a loop of a store in a thread, started and stopped once
 allocation         makes log files before the writer needs them
 warm_up            makes a file's pages present before records are stored
-touch_ahead        touches the pages of a map ahead of its reader
 transient_pool     lends locked buffers for new records
 libc_memory        calls libc about mapped memory without the GIL
 """

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import mmap
+import threading
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
-from flintmq.storage.touch_ahead import TouchAhead
+from flintmq.kernels import _select
+from flintmq.kernels.handoff import Signal
+from flintmq.kernels.walk import present, touch
 from flintmq.store.commitlog.files import LogFile
 
 if TYPE_CHECKING:
@@ -54,6 +57,67 @@ class Pieces:
 
     def close(self) -> None:
         """Do nothing: there is nothing to release."""
+
+
+class TouchAhead:
+    """Touches the pages of map[begin:end] in order, until it is stopped.
+
+    Entering its pages into the process's page tables, sixteen at each page fault, takes a fifth of a pass over a file
+    in the page cache, and the reader waits meanwhile. Another thread takes these faults in parallel. For pages that are
+    not in the page cache it also reads ahead.
+
+    It stays near the reader: the last file of a log is mostly a hole, and each page of a hole that is touched takes
+    memory of the page cache, and time to make it zero.
+
+    Args:
+        careful: stop at pages that cannot be read; the reader checks them the same way. Without it such a page kills
+            the process.
+
+    For small ranges, and if the kernels are not compiled and would keep the GIL, it does nothing.
+
+    Thread: `follow` and `stop` belong to the thread that made it.
+    """
+
+    LEAST = 32 << 20  # bytes: a smaller range is not worth a thread
+    STEP = 4 << 20  # bytes between checks whether to stop
+    AHEAD, LEFT = 32 << 20, 8 << 20  # bytes: how far it goes before the reader; it is woken where this much is left
+    IDLE_S = 60.0  # seconds that it sleeps at most; its reader wakes it
+    AROUND = 1 << 16  # bytes that Linux maps at one page fault; if it maps fewer, the reader takes the remaining faults
+
+    def __init__(self, map_: mmap.mmap, begin: int, end: int, *, careful: bool = False) -> None:
+        self._stopped, self._careful = False, careful
+        self._until = begin + self.AHEAD
+        self._further = Signal()  # an Event's lock stays taken if a signal handler raises amid `set`
+        self._thread: threading.Thread | None = None
+        if end - begin >= self.LEAST and _select.compiled():
+            self._thread = threading.Thread(
+                target=self._touch, args=(map_, begin, end), name="flintmq-touch", daemon=True
+            )
+            self._thread.start()
+
+    def _touch(self, map_: mmap.mmap, begin: int, end: int) -> None:
+        for at in range(begin, end, self.STEP):
+            while at >= self._until and not self._stopped:
+                self._further.wait(self.IDLE_S)
+            if self._stopped:
+                return
+            if not self._careful:
+                touch(map_, at, min(at + self.STEP, end), self.AROUND)
+            elif present(map_, at, min(at + self.STEP, end)):  # the reader will meet the same error and report it
+                return
+
+    def follow(self, position: int) -> None:
+        """Go on, up to AHEAD bytes after this position of the reader."""
+        if position + self.LEFT >= self._until:
+            self._until = position + self.AHEAD
+            self._further.set()
+
+    def stop(self) -> None:
+        """Stop; afterwards the map may be closed."""
+        self._stopped = True
+        self._further.set()
+        if self._thread is not None:
+            self._thread.join()
 
 
 class Mapped:
