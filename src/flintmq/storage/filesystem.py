@@ -139,7 +139,7 @@ def _entering(path: str, below: str) -> Iterator[None]:
 
 
 def _listed(path: str, below: str | None) -> AbstractContextManager[str | int]:
-    """Say how a directory is to be listed: by its path, or opened from `below` (see Effects.open_read)."""
+    """Give a directory to be listed: by its path, or opened from `below` (Effects.open_read)."""
     below = _base(path) if below is None and _guarded else below
     return nullcontext(path) if below is None else _Folder(path, below)
 
@@ -170,7 +170,7 @@ def _refuse(path: str, error: OSError) -> NoReturn:
 
 @contextmanager
 def _at(path: str) -> Iterator[tuple[str, int | None]]:
-    """Say how a path is reached, for a `with` block: by its last step in its directory, if a guarded store holds it.
+    """Give a path to a `with` block: in a guarded store its last step and its open directory.
 
     Raises:
         StoreAccessError: it is reached through a symbolic link in a guarded store.
@@ -194,7 +194,7 @@ def _at(path: str) -> Iterator[tuple[str, int | None]]:
 
 
 def _create(path: str, size: int, folder: int | None) -> int:
-    """Create a sparse file of zeros whose name appears with its whole size, open for reading and writing.
+    """Create a file of zeros, open for reading and writing; its name appears with its size.
 
     A file that gets its name first and its size then may be met empty: by another process, or by the next start after
     a kill in between, and is then taken for a damaged log by whoever reads along. Where the file system has unnamed
