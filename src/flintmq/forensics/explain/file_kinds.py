@@ -10,7 +10,7 @@ from flintmq.format import batch_queue, checkpoint, config_names, consume_queue,
 from flintmq.format.record import MAGIC_BLANK, MAGIC_V1, MAGIC_V2, MIN_SIZE
 from flintmq.format.record_view import HEAD_SIZE, magic_at, physical_offset_at, size_at
 from flintmq.store.commitlog.files import LARGEST_OFFSET, file_start
-from flintmq.store.layout import directories
+from flintmq.store.layout import directories, root_names
 from flintmq.store.layout.queue_name import refuse_other_encoding
 
 LOG: Final = "commitlog"
@@ -62,19 +62,7 @@ _NAMES: Final = {
     "timercheck": TIMER_CHECK,
 }
 TEXTS: Final = {
-    "abort": "there while a store runs: process, boot of the machine, mounting; left over, the stop was not clean",
-    "abort.bak": "the content of an earlier abort; nobody reads it",
-    "lock": "locked by a running store; the content means nothing",
-    "flintmq.follow": "of a copy that flintmq follow keeps: whose log it is, and where it begins",
-    "flintmq.following": "how far the follower was at one moment, for those who watch; nothing depends on it",
-    "flintmq.queues": "where each queue ended at the last clean stop: topic, queue, queue offset",
-    "flintmq.puts": "how far replays and streaming queries have put",
-    "flintmq.copied": "of a copy on object storage: what was copied, and when it was whole",
-    "flintmq.copying": "of a copy on object storage: who makes it; the copy is not whole without flintmq.copied",
-    "epochFileCheckpoint": "epochs of replication; FlintMQ does not read them",
-    "brokerIdentity": "identity of a broker in a cluster with controllers; FlintMQ does not read it",
-    "salvage.jsonl": "what salvage kept and lost: old places and new",
-    "copy.jsonl": "what a copy of some messages took: old places and new",
+    **root_names.TEXTS,
     "journal.json": "what a salvage in place changed, so that it can be finished and undone",
 }
 """Text -> what it says; of an earlier one, `.bak`, too."""
