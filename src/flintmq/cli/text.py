@@ -14,6 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from types import MappingProxyType
 
 from flintmq.format.text import iso as iso
+from flintmq.format.text import shorten_text as shorten_text
 
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 
@@ -61,11 +62,6 @@ def _escape(char: str) -> str:
     if code <= 0xFF:
         return f"\\x{code:02x}"
     return f"\\u{code:04x}" if code <= 0xFFFF else f"\\U{code:08x}"
-
-
-def shorten_text(text: str, limit: int) -> str:
-    """Shorten a text to its first `limit - 1` characters and an ellipsis, if it is longer."""
-    return text if len(text) <= limit else text[: limit - 1] + "…"
 
 
 def size(count: int) -> str:

@@ -29,7 +29,7 @@ from flintmq.format.record import (
     split,
 )
 from flintmq.format.record_view import texts_at
-from flintmq.format.text import java_decode, java_int
+from flintmq.format.text import java_decode, java_int, shorten_text
 
 TIMER_TOPIC: Final = "rmq_sys_wheel_timer"
 CUT, REFUSED, STUCK = "start-cut", "start-refused", "timer-stuck"
@@ -93,8 +93,7 @@ class WrongField(NamedTuple):
     def __str__(self) -> str:
         if self.value is None:
             return f"there is no {self.field.name}"
-        shown = self.value if len(self.value) <= LONGEST_SHOWN else self.value[: LONGEST_SHOWN - 1] + "…"
-        return f"{self.field.name} is {shown!a}, not {self.field.wanted}"
+        return f"{self.field.name} is {shorten_text(self.value, LONGEST_SHOWN)!a}, not {self.field.wanted}"
 
 
 def wrong_field(topic: str, pairs: Mapping[str, str], sys_flag: int = 0, queue_offset: int = 0) -> WrongField | None:

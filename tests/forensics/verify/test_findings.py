@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from flintmq.forensics.verify.codes import DEFECTS
-from flintmq.forensics.verify.findings import KEPT_DEFECTS, KEPT_NOTES, TEXT_LIMIT, Findings, shorten_finding
+from flintmq.forensics.verify.findings import KEPT_DEFECTS, KEPT_NOTES, TEXT_LIMIT, Findings
 
 
 def test_a_defect_has_its_codes_usual_cost_unless_given():
@@ -37,4 +37,5 @@ def test_texts_are_cut():
     found = Findings()
     found.defect("unit-wrong", "/f", 0, expected="e" * 1000, found="f" * 1000)
     assert {len(found.defects[0].expected), len(found.defects[0].found)} == {TEXT_LIMIT}
-    assert shorten_finding("x" * TEXT_LIMIT) == "x" * TEXT_LIMIT
+    found.note("abort", "x" * TEXT_LIMIT)
+    assert found.notes[0].text == "x" * TEXT_LIMIT

@@ -136,9 +136,8 @@ class DividedIndexFile:
             holds = f"{newest} items of at most {self.shape.items - 1}, "
             holds += f"{slots.counts.get(UNITS, 0)} of {self.shape.slots} slots used"
             look.found.append(("holds", holds))
-        if items.end < size:
-            left, problem = size - items.end, "the file is longer than its slots and items need"
-            yield look.range(items.end, size, "rest", left, f"{left} bytes", "after the last item's place", problem)
+        problem = "the file is longer than its slots and items need"
+        yield from look.bytes(items.end, size, "rest", "after the last item's place", problem)
 
     def report_chain(self, item: int) -> None:
         """Report the chain of items that begins with this one."""
@@ -166,8 +165,7 @@ def lines(look: FileLook) -> Iterator[Line]:
         data = source.read(head, 0)
         found = list(field_lines(index.HEADER, data, 0, "header"))
         yield from blame(found, 0, error.cause) if source.size <= head else found
-        if source.size > head:
-            text = f"{source.size - head} bytes"
-            yield look.range(head, source.size, "slots and items", None, text, "hash slots, then items", error.cause)
+        what = "slots and items", "hash slots, then items", error.cause
+        yield from look.bytes(head, source.size, *what, counted=False)
         return
     yield from DividedIndexFile(look, shape).lines()

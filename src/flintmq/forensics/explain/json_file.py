@@ -48,7 +48,7 @@ def lines(look: FileLook) -> Iterator[Line]:
         look.found.append(("meaning", config_names.FILES[name]))
     if source.size > config_json.MAX_BYTES:
         problem = f"{source.size} bytes, more than the {config_json.MAX_BYTES} that are read"
-        yield look.range(0, source.size, "bytes", None, f"{source.size} bytes", "not looked at", problem)
+        yield from look.bytes(0, source.size, "bytes", "not looked at", problem, counted=False)
         return
     if not source.size:
         return
@@ -59,9 +59,7 @@ def lines(look: FileLook) -> Iterator[Line]:
     stop = source.size if error is None else min(max(error.position, 0), source.size)
     yield from _lines(look, data, chosen, stop)
     if error is not None:
-        if stop < source.size:
-            text = f"{source.size - stop} bytes"
-            yield look.range(stop, source.size, "unreadable", None, text, "no JSON of a broker", error.reason)
+        yield from look.bytes(stop, source.size, "unreadable", "no JSON of a broker", error.reason, counted=False)
         look.found.append(("broken", f"position {stop}: {error.reason}; brokers take {name}.bak instead"))
 
 

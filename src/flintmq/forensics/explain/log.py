@@ -105,8 +105,8 @@ class LogFileLines:
         yield from self._records(begin, end, waiting)
         self._facts()
         if self.gaps >= MOST_GAPS:
-            text = f"bytes; {MOST_GAPS} gaps are listed above"
-            yield from self._rest(self._gap_end, self.source.size, "rest", text, "not looked at", True)
+            what = f"bytes; {MOST_GAPS} gaps are listed above"
+            yield from self.look.bytes(self._gap_end, self.source.size, "rest", "not looked at", what=what)
 
     def _count(self, run: RecordRun) -> None:
         self.records += len(run.positions)
@@ -114,13 +114,8 @@ class LogFileLines:
 
     def _records(self, begin: int, end: int, count: int) -> Iterator[Line]:
         if count:
-            text, meaning = f"{count} record{'s' if count > 1 else ''}", "records back to back, each right in itself"
-            yield self.look.range(begin, end, "records", count, text, meaning)
-
-    def _rest(self, begin: int, end: int, name: str, text: str, meaning: str, counted: bool = False) -> Iterator[Line]:
-        if begin < end:
-            size = end - begin
-            yield self.look.range(begin, end, name, size if counted else None, f"{size} {text}", meaning)
+            meaning = "records back to back, each right in itself"
+            yield from self.look.several(begin, end, "records", count, "record", meaning)
 
     def _facts(self) -> None:
         look = self.look
@@ -154,19 +149,15 @@ class LogFileLines:
         here = here.single(number) if here.positions else here
         if neighbour is not None:
             before -= bool(neighbour.positions)
-            if neighbour.begin:
-                text, meaning = (
-                    f"{before} record{'' if before == 1 else 's'}",
-                    "earlier records, and gaps if there are any",
-                )
-                yield self.look.range(0, neighbour.begin, "before", before, text, meaning)
+            meaning = "earlier records, and gaps if there are any"
+            yield from self.look.several(0, neighbour.begin, "before", before, "record", meaning)
             yield from self._unit(neighbour)
         yield from self._focus(here, neighbour)
         end = here.end
         for unit in islice(following, self.look.limit):
             yield from self._unit(unit)
             end = unit.end
-        yield from self._rest(end, self.source.size, "behind", "bytes", "not looked at")
+        yield from self.look.bytes(end, self.source.size, "behind", "not looked at", counted=False)
 
     @staticmethod
     def _following(here: RecordRun, number: int, runs: Iterator[RecordRun]) -> Iterator[RecordRun]:
@@ -232,8 +223,7 @@ class LogFileLines:
                 problem = f"zeros, and records follow at position {end}: lost, or never written"
             if problem:
                 self._damage(begin)
-            size, meaning = zeros - begin, "nothing was written here"
-            yield self.look.range(begin, zeros, "zeros", size, f"{size} bytes", meaning, problem)
+            yield from self.look.bytes(begin, zeros, "zeros", "nothing was written here", problem)
             begin = zeros
         if begin < end:
             yield from self._no_record(begin, end, follows, in_full)
@@ -244,7 +234,7 @@ class LogFileLines:
         wrong = f"{size} where {left} bytes are left; readers do not trust it" if size != left else None
         yield from field_lines(record.BLANK, head, begin, f"blank at {begin}", {"size": Remark("", wrong)})
         meaning = "bytes after a blank are arbitrary and never read"
-        yield from self._rest(begin + record.BLANK_SIZE, end, "filler", "bytes", meaning)
+        yield from self.look.bytes(begin + record.BLANK_SIZE, end, "filler", meaning, counted=False)
 
     def _no_record(self, begin: int, end: int, follows: bool, in_full: bool) -> Iterator[Line]:
         size = size_at(self.source.read(SIZE.size, begin))
@@ -258,14 +248,14 @@ class LogFileLines:
             known = self.source.read(min(used - begin, self.max_record), begin)
             lines = record_fields.loose(self.look, self.start, begin, known)
             yield from blame(lines, begin + position, f"{why}; {then}")
-            yield from self._rest(begin + len(known), used, "rest", "bytes", then)
+            yield from self.look.bytes(begin + len(known), used, "rest", then, counted=False)
         else:
             # If nothing follows, the log may end here; only verify can call it damage, for it knows the last stop.
             wrong = why if follows or begin == 0 else None
             text = f"{used - begin} bytes; {f'{why}; ' if wrong is None else ''}{then}"
             yield self.look.range(begin, used, "no record", None, text, "bytes of no intact record", wrong)
         self._damage(begin)
-        yield from self._rest(used, end, "zeros", "bytes", "zeros after it", True)
+        yield from self.look.bytes(used, end, "zeros", "zeros after it")
 
     def _steps_back(self, position: int) -> bool:
         """Return whether the record at a position is older than the last one before it."""

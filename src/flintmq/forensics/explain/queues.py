@@ -206,8 +206,8 @@ def _ext_end(look: FileLook, at: int) -> Iterator[Line]:
         return
     zeros = look.source.zeros_until(at, size)
     if zeros == size:
-        yield look.range(at, size, ZEROS, size - at, f"{size - at} bytes", "nothing was written here")
+        yield from look.bytes(at, size, ZEROS, "nothing was written here")
         return
     _, why = _ext_length(look, at)
     problem = f"no unit: {why or 'no size'}" if why or zeros == at else None
-    yield look.range(at, size, "bytes", None, f"{size - at} bytes", "belong to no unit", problem)
+    yield from look.bytes(at, size, "bytes", "belong to no unit", problem, counted=False)

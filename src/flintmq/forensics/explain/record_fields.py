@@ -15,7 +15,7 @@ from flintmq.format.compression import NAMES
 from flintmq.format.layout import FieldPiece
 from flintmq.format.record_view import PHYSICAL_OFFSET_END, magic_at, physical_offset_at
 from flintmq.format.start_fields import COSTS, wrong_field
-from flintmq.format.text import iso, java_hash, java_int
+from flintmq.format.text import iso, java_hash, java_int, shorten_text
 from flintmq.message import StoredMessage
 
 
@@ -143,19 +143,15 @@ def _properties(look: FileLook, piece: FieldPiece, base: int, unit: str, data: b
                 "" if kept.get(name) == value else ": a later pair of this name wins"
             )
             meaning = properties.MEANINGS.get(name, "carried as the sender gave it")
-            told = f"property {name}", _cut(value), text, meaning
+            told = f"property {name}", shorten_text(value, TEXT_CHARS), text, meaning
         yield Line(at, len(raw), unit, *told, problem, raw)
         at += len(raw)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= TEXT_CHARS else text[: TEXT_CHARS - 1] + "…"
 
 
 def _value(look: FileLook, name: str, value: str, data: bytes) -> str:
     """Return a property's value for people, with its consequences."""
     note = _NOTES.get(name)
-    return _cut(value) + (note(look, value, data) if note else "")
+    return shorten_text(value, TEXT_CHARS) + (note(look, value, data) if note else "")
 
 
 def _moment(look: FileLook, value: str, data: bytes) -> str:

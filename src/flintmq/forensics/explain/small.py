@@ -33,8 +33,7 @@ def page(look: FileLook) -> Iterator[Line]:
         zeros = look.source.zeros_until(layout.size, end) == end
         text = "zeros" if zeros else "not all zeros; never read"
         yield look.range(layout.size, end, "rest", end - layout.size, text, "fills the page")
-    if size > due:
-        yield look.range(due, size, "excess", size - due, f"{size - due} bytes", "after the page", problem)
+    yield from look.bytes(due, size, "excess", "after the page", problem)
 
 
 def mark(look: FileLook) -> Iterator[Line]:
@@ -54,8 +53,7 @@ def mark(look: FileLook) -> Iterator[Line]:
     yield from (
         lines if size == due else blame(lines, max(size - 1, 0), f"the file has {size} bytes where {due} are due")
     )
-    if size > due:
-        yield look.range(due, size, "excess", size - due, f"{size - due} bytes", "after the mark")
+    yield from look.bytes(due, size, "excess", "after the mark")
 
 
 def _counts(look: FileLook, found: flintmq_mark.Mark) -> str:
@@ -81,7 +79,7 @@ def text(look: FileLook) -> Iterator[Line]:
         data = data[: data.find(b"\n") + 1 or len(data)]
         if look.at is None or look.at < at + len(data):
             if shown >= max(look.limit, 1):
-                yield look.range(at, size, "rest", size - at, f"{size - at} bytes", "further lines")
+                yield from look.bytes(at, size, "rest", "further lines")
                 return
             if look.at is not None and at and not shown:
                 yield look.range(0, at, "before", number, f"{number} lines", "earlier lines")
@@ -93,10 +91,8 @@ def text(look: FileLook) -> Iterator[Line]:
 
 def other(look: FileLook) -> Iterator[Line]:
     """Yield a line for a file that FlintMQ does not read."""
-    if look.source.size:
-        what = look.place.how.rpartition(": ")[2] if ": " in look.place.how else "another program"
-        meaning = f"a file of {what}, which FlintMQ does not read"
-        yield look.range(0, look.source.size, "bytes", None, f"{look.source.size} bytes", meaning)
+    what = look.place.how.rpartition(": ")[2] if ": " in look.place.how else "another program"
+    yield from look.bytes(0, look.source.size, "bytes", f"a file of {what}, which FlintMQ does not read", counted=False)
 
 
 def of(look: FileLook) -> Iterator[Line]:

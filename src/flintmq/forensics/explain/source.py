@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -104,3 +105,15 @@ class FileLook:
         """Return a line about a range of the file, with its first bytes."""
         data = self.source.read(min(SHOWN_BYTES, end - begin), begin)
         return Line(begin, end - begin, unit, name, value, text, meaning, problem, data)
+
+    def several(self, begin: int, end: int, name: str, count: int, what: str, meaning: str) -> Iterator[Line]:
+        """Yield a line about `count` of something; none for an empty range."""
+        if begin < end:
+            yield self.range(begin, end, name, count, f"{count} {what}{'' if count == 1 else 's'}", meaning)
+
+    def bytes(self, begin: int, end: int, name: str, meaning: str, problem: str | None = None, *,
+              counted: bool = True, what: str = "bytes") -> Iterator[Line]:  # fmt: skip
+        """Yield a line about bytes, none for an empty range; their number is its value if `counted`."""
+        if begin < end:
+            size = end - begin
+            yield self.range(begin, end, name, size if counted else None, f"{size} {what}", meaning, problem)

@@ -14,7 +14,7 @@ from flintmq.format import consume_queue, consume_queue_ext, properties, record
 from flintmq.format.consume_queue_ext import ExtUnit
 from flintmq.format.index import PEER_540, key_hash, keys_of
 from flintmq.format.record_view import size_at
-from flintmq.format.text import iso
+from flintmq.format.text import iso, shorten_text
 from flintmq.message import StoredMessage
 from flintmq.storage.filesystem import Effects
 from flintmq.store.commitlog.files import LogFile, LogFiles, largest_record
@@ -150,13 +150,9 @@ def describe(message: StoredMessage) -> str:
     """Describe a record in a few words: queue and offset, bytes, time, tags and keys."""
     place = f"{message.topic}/{message.queue_id}/{message.queue_offset}"
     parts = [place, f"{message.size} bytes", iso(message.store_timestamp)]
-    parts += [f"tags {_cut(message.tags)}"] if message.tags else []
-    parts += [f"keys {_cut(message.keys)}"] if message.keys else []
+    parts += [f"tags {shorten_text(message.tags, 60)}"] if message.tags else []
+    parts += [f"keys {shorten_text(message.keys, 60)}"] if message.keys else []
     return ", ".join(parts)
-
-
-def _cut(text: str) -> str:
-    return text if len(text) <= 60 else text[:59] + "…"
 
 
 def key_of(message: StoredMessage, hashed: int) -> str | None:

@@ -115,9 +115,7 @@ def log(look: FileLook) -> Iterator[Line]:
     named, left = timer.LOG_END.unpack(head).size, size - end
     remark = Remark("", f"{named} where {left} bytes are left") if named != left else Remark("as many as are left")
     yield from field_lines(timer.LOG_END, head, end, "file end", {"size": remark})
-    rest = end + len(head)
-    if rest < size:
-        yield look.range(rest, size, "filler", None, f"{size - rest} bytes", "after the end; never read")
+    yield from look.bytes(end + len(head), size, "filler", "after the end; never read", counted=False)
 
 
 def _end_of_file(look: FileLook) -> int | None:

@@ -144,10 +144,8 @@ class UnitTable(Generic[T]):
 
     def rest(self) -> Iterator[Line]:
         """Yield a line for the bytes at the end that are too short for a unit."""
-        if self.stop < self.end:
-            text, meaning = f"{self.end - self.stop} bytes", f"too short for a {self.noun}"
-            problem = f"the file does not end with a whole {self.noun}"
-            yield self.look.range(self.stop, self.end, "rest", None, text, meaning, problem)
+        meaning, problem = f"too short for a {self.noun}", f"the file does not end with a whole {self.noun}"
+        yield from self.look.bytes(self.stop, self.end, "rest", meaning, problem, counted=False)
 
     def unit(self, position: int, data: bytes) -> PlacedUnit[T]:
         """Return the unit at a position of the file."""
@@ -187,9 +185,8 @@ class UnitTable(Generic[T]):
         return self.look.range(begin, begin + count * self.width, name, count, text, meaning)
 
     def _unseen(self, begin: int, end: int) -> Iterator[Line]:
-        if begin < end:
-            count = (end - begin) // self.width
-            yield self.look.range(begin, end, f"{self.noun}s", count, self._counted(count), "not looked at")
+        count = (end - begin) // self.width
+        yield from self.look.several(begin, end, f"{self.noun}s", count, self.noun, "not looked at")
 
     def _sorted(self) -> Iterator[tuple[int, int, str, bytes]]:
         """Yield (position, units, sort, bytes of the unit), with zeros as one entry."""

@@ -11,6 +11,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 
 from flintmq.forensics.verify.codes import DEFECTS, NOTES
+from flintmq.format.text import shorten_text
 
 KEPT_DEFECTS = 10_000  # kept one by one; beyond that they are only counted
 KEPT_NOTES = 1_000
@@ -69,21 +70,16 @@ class Findings:
         usual = DEFECTS[code].cost
         self.defect_counts[code] += 1
         if len(self.defects) < KEPT_DEFECTS:
-            texts = (shorten_finding(text) for text in (expected, found, cost or usual))
+            texts = (shorten_text(text, TEXT_LIMIT) for text in (expected, found, cost or usual))
             self.defects.append(Defect(code, file, position, *texts))
 
     def note(self, code: str, text: str, file: str | None = None, position: int | None = None) -> None:
         assert code in NOTES, code
         self.note_counts[code] += 1
         if len(self.notes) < KEPT_NOTES:
-            self.notes.append(Note(code, shorten_finding(text), file, position))
+            self.notes.append(Note(code, shorten_text(text, TEXT_LIMIT), file, position))
 
     def forget(self, *codes: str) -> None:
         self.notes[:] = [note for note in self.notes if note.code not in codes]
         for code in codes:
             self.note_counts.pop(code, None)
-
-
-def shorten_finding(text: str) -> str:
-    """Shorten a text to the length that a finding keeps."""
-    return text if len(text) <= TEXT_LIMIT else text[: TEXT_LIMIT - 1] + "…"

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from flintmq.format.text import shorten_text
 from flintmq.spark.jobs.stats import svg
 from flintmq.spark.jobs.stats.statistics import Statistics, count_of, ms_text, time_text
 
@@ -125,7 +126,7 @@ def _sentence(text: str) -> str:
 def _visible(text: str, limit: int) -> str:
     """Escape invisible characters of a text from a message or a file, and cut it."""
     shown = "".join(c if c.isprintable() else f"\\u{ord(c):04x}" for c in text)
-    return shown if len(shown) <= limit else shown[: limit - 1] + "…"
+    return shorten_text(shown, limit)
 
 
 def _size(count: float | None) -> str:
