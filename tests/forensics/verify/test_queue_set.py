@@ -139,7 +139,7 @@ def _compared(store: Golden) -> QueueSet:
             seen.append(self)
             super().finish()
 
-    import flintmq.forensics.verify.run as module
+    import flintmq.forensics.verify.verify_pass as module
 
     original, module.QueueSet = module.QueueSet, Spy  # type: ignore[misc]
     try:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from flintmq.errors import UsageError
-from flintmq.forensics.verify import run as module
+from flintmq.forensics.verify import verify_pass as module
 from flintmq.forensics.verify.run import verify
 from tests.compat.stores import Golden
 from tests.support.makers import config_of, flip

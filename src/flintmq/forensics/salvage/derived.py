@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import replace
 
 from flintmq.config.keys import StoreConfig
@@ -22,7 +23,7 @@ from flintmq.forensics.salvage.queues import Emit
 from flintmq.forensics.verify.context import Ranges
 from flintmq.forensics.verify.findings import KEPT_DEFECTS, KEPT_NOTES
 from flintmq.forensics.verify.queue_files import Disk
-from flintmq.forensics.verify.run import Verification, VerifyResult, VerifyRun
+from flintmq.forensics.verify.run import VerifyRun
 from flintmq.format import checkpoint, config_json, flintmq_mark
 from flintmq.format.record import encode_blank
 from flintmq.format.text import java_decode
@@ -38,16 +39,6 @@ Write = Callable[[str, int, bytes], None]
 TURNS = 5
 KINDS = (PLAIN, directories.EXT_QUEUES, BATCH)
 LOG_CODES = ("record-damaged", "log-unordered")
-
-
-class KeepingVerification(VerifyRun):
-    """A verification that keeps the state of its pass."""
-
-    seen: VerifyResult
-
-    def look(self, progress: rebuild.Progress | None, access: str) -> VerifyResult:
-        self.seen = super().look(progress, access)
-        return self.seen
 
 
 class Derived:
@@ -88,27 +79,25 @@ class Derived:
                 self._lost.add(range_.begin, range_.end)
             wanted |= self._that_led_to_lost()
         for _ in range(TURNS):
-            look, found = self._look(self.overlay)
+            look = self._look(self.overlay)
             before = len(self.journal.changes)
-            self._turn(look, found, wanted)
+            self._turn(look, wanted)
             if len(self.journal.changes) == before:
                 break
-        return found.defect_counts
+        return look.found.defect_counts
 
-    def _look(self, effects: Overlay) -> tuple[KeepingVerification, Verification]:
-        disk = Disk(effects)
-        try:
-            look = KeepingVerification(self.root, self.config, disk)
-            return look, look.run(None, "pread")
-        finally:
-            disk.close()
+    def _look(self, effects: Overlay) -> VerifyRun:
+        with closing(Disk(effects)) as disk:
+            look = VerifyRun(self.root, self.config, disk)
+            look.run(None, "pread")
+            return look
 
     def _that_led_to_lost(self) -> set[str]:
         """Return the queues and index that have units and items of lost messages.
 
         Verify notes them only before the log is mended, so it looks at the store without the overlay.
         """
-        _, found = self._look(Overlay())
+        found = self._look(Overlay()).found
         places = {note.file for note in found.notes if note.code == "units-lost" and note.file is not None}
         wanted = {self._inside(place) for place in places}
         if sum(found.note_counts.values()) > KEPT_NOTES:
@@ -126,8 +115,9 @@ class Derived:
             for number in self.overlay.listdir(os.path.join(self.root, kind, topic))
         }
 
-    def _turn(self, look: KeepingVerification, found: Verification, wanted: set[str]) -> None:
+    def _turn(self, look: VerifyRun, wanted: set[str]) -> None:
         """Plan the changes for the findings of one verification."""
+        found = look.found
         codes = set(found.defect_counts)
         if codes & {*LOG_CODES, "mark-bad"} and self.overlay.size(self._at(flintmq_mark.FILE_NAME)) is not None:
             self._out(flintmq_mark.FILE_NAME, "it names an end that the log does not have, or cannot be read")
@@ -242,7 +232,7 @@ class Derived:
 
     # -- small files --------------------------------------------------------------------------------------------------
 
-    def _checkpoint(self, look: KeepingVerification) -> None:
+    def _checkpoint(self, look: VerifyRun) -> None:
         """Plan a checkpoint with no number after the end of the log.
 
         An unreadable one becomes zeros: RocketMQ then replays the whole log.
@@ -252,8 +242,8 @@ class Derived:
             known, why = checkpoint.decode(data), "it named records that the log does not have"
         except FormatError:
             known, why = checkpoint.Checkpoint(), "it cannot be read; with zeros a broker checks the whole log"
-        physic, logics, index = (min(max(time, 0), look.seen.latest_time) for time in known[:3])
-        flushed, confirm = (offset if 0 <= offset <= look.seen.log_end else 0 for offset in known[3:5])
+        physic, logics, index = (min(max(time, 0), look.latest_time) for time in known[:3])
+        flushed, confirm = (offset if 0 <= offset <= look.found.log_end else 0 for offset in known[3:5])
         mended = checkpoint.Checkpoint(physic, logics, index, flushed, confirm)
         self._put("checkpoint", checkpoint.encode(mended), why)
 
@@ -266,11 +256,11 @@ class Derived:
         else:
             self._put(inside, data, f"it cannot be read; {source} can")
 
-    def _offsets(self, look: KeepingVerification) -> None:
+    def _offsets(self, look: VerifyRun) -> None:
         """Plan to bring committed offsets beyond the end of their queue back to it."""
 
         def within(topic: str, queue_id: int, offset: int) -> int:
-            end = look.seen.end_of(topic, queue_id) or 0
+            end = look.end_of(topic, queue_id) or 0
             return min(max(offset, -1), end)
 
         for name in (config_reader.OFFSETS, config_reader.LMQ_OFFSETS, config_reader.DELAYS):

@@ -17,17 +17,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass, field
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.forensics.verify.context import Ground
 from flintmq.forensics.verify.findings import Defect, Findings, Note
-from flintmq.forensics.verify.index_check import IndexCheck
-from flintmq.forensics.verify.index_files import index_items
-from flintmq.forensics.verify.log_check import LogCheck, LogReport, check_files
+from flintmq.forensics.verify.log_check import check_files
 from flintmq.forensics.verify.queue_files import Disk
-from flintmq.forensics.verify.queue_set import QueueSet
 from flintmq.forensics.verify.small_files import (
     check_checkpoint,
     check_config,
@@ -44,12 +42,10 @@ from flintmq.store.commitlog.end_of_log import Verdict
 from flintmq.store.commitlog.files import LARGEST_OFFSET, LogFiles
 from flintmq.store.commitlog.resync import next_record
 from flintmq.store.commitlog.snapshot import Snapshot
-from flintmq.store.commitlog.walk import LogWalk, youngest
-from flintmq.store.dispatch.dispatcher import Dispatcher
+from flintmq.store.commitlog.walk import youngest
 from flintmq.store.layout import directories as store_directories
 from flintmq.store.layout.given_sizes import open_root
 
-PIECE_BYTES = 8 << 20
 AT_END, ASKED = "end", "asked"  # why a pass stopped before the log's end
 UNSEEN = "unseen"  # the `ending` of a log that was not read to its end
 Progress = Callable[[int, int], None]  # bytes of log done, bytes in all
@@ -137,36 +133,10 @@ def verify(
     config = config or StoreConfig()
     effects = effects or effects_for(root, config.s3)
     path = open_root(root, config, effects)
-    disk = Disk(effects)
-    try:
+    with closing(Disk(effects)) as disk:
         run = VerifyRun(path, config, disk, findings)
         run.begin, run.end, run.stop = begin, end, stop
         return run.run(progress, access)
-    finally:
-        disk.close()
-
-
-@dataclass
-class VerifyResult:
-    """The results of the walk, for the checks after it.
-
-    Attributes:
-        records, log_end, latest_time, ending: see Verification; latest_time is the latest store time in ms.
-        end_of: queue offset after the last message of a queue; None for a queue that does not exist.
-    """
-
-    records: int
-    log_end: int
-    latest_time: int
-    ending: str
-    queues: int
-    units: int
-    index_files: int
-    index_items: int
-    end_of: Callable[[str, int], int | None]
-    part_begin: int
-    part_end: int
-    stopped: str | None = None
 
 
 def _no_end(topic: str, queue_id: int) -> int:
@@ -184,11 +154,19 @@ def _first_record(log: LogFiles, begin: int) -> int:
 
 
 class VerifyRun:
-    """One verification, in order. The job on Spark replaces `look`."""
+    """One verification, in order. The job on Spark replaces `look`.
+
+    Attributes:
+        found: the result, as far as it is known.
+        latest_time: the latest store time in ms of the log's records, 0 without records.
+        end_of: queue offset after the last message of a queue; None for a queue that does not exist.
+    """
 
     begin: int | None = None
     end: int | None = None
     stop: Callable[[], bool] | None = None
+    latest_time = 0
+    end_of: Callable[[str, int], int | None]
 
     def __init__(self, root: str, config: StoreConfig, disk: Disk, findings: Findings | None = None) -> None:
         self.root, self.config, self.disk, self.effects = root, config, disk, disk.effects
@@ -196,7 +174,11 @@ class VerifyRun:
         self.checkpoint = read_checkpoint(root, self.findings, self.effects)
         self.snapshot = Snapshot(root, config, self.effects)
         self.log, self.facts = self.snapshot.log, self.snapshot.facts
-        self.ground = Ground(self.findings, self.log.min_offset, self.snapshot.replay_start, self.facts.live)
+        begin, kept = self.log.min_offset, self.findings
+        self.ground = Ground(kept, begin, self.snapshot.replay_start, self.facts.live)
+        self.found = Verification(
+            root, self.facts.clean, self.facts.live, 0, begin, part_begin=begin, defects=kept.defects, notes=kept.notes
+        )
 
     def run(self, progress: Progress | None, access: str) -> Verification:
         directories = [place.path for place in store_directories.log_directories(self.root, self.config, self.effects)]
@@ -204,80 +186,53 @@ class VerifyRun:
         if self.facts.live:
             self.findings.note("live", "a running store holds the lock; its writes meanwhile are not judged")
         check_files(self.log, directories, self.findings, self.effects)
-        seen = self.look(progress, access)
-        if seen.stopped is None:
-            self._finish(seen)
-        return Verification(
-            root=self.root,
-            clean=self.facts.clean,
-            live=self.facts.live,
-            records=seen.records,
-            log_begin=self.log.min_offset,
-            log_end=seen.log_end,
-            ending=seen.ending,
-            queues=seen.queues,
-            units=seen.units,
-            index_files=seen.index_files,
-            index_items=seen.index_items,
-            defect_count=self.findings.defect_count,
-            defect_counts=dict(self.findings.defect_counts),
-            note_counts=dict(self.findings.note_counts),
-            defects=self.findings.defects,
-            notes=self.findings.notes,
-            part_begin=seen.part_begin,
-            part_end=seen.part_end,
-            stopped=seen.stopped,
-        )
+        self.look(progress, access)
+        if self.found.stopped is None:
+            self._finish()
+        self.found.defect_count = self.findings.defect_count
+        self.found.defect_counts = dict(self.findings.defect_counts)
+        self.found.note_counts = dict(self.findings.note_counts)
+        return self.found
 
-    def _finish(self, seen: VerifyResult) -> None:
+    def _finish(self) -> None:
         """Check the small files and committed offsets, once the log's end is known."""
-        known, latest = self.checkpoint, seen.latest_time
+        known, latest, found = self.checkpoint, self.latest_time, self.found
         times = max(known.physic_timestamp, known.logics_timestamp, known.index_timestamp)
-        if seen.part_begin > self.log.min_offset and times > latest:  # the youngest record may be before the part
+        if found.part_begin > self.log.min_offset and times > latest:  # the youngest record may be before the part
             latest = max(latest, youngest(self.log, times))
-        check_checkpoint(self.root, known, seen.log_end, latest, self.findings)
+        check_checkpoint(self.root, known, found.log_end, latest, self.findings)
         check_mark(self.root, self.findings, self.effects)
         check_config(self.root, self.findings, self.effects)
         if not self.facts.live:
             # Without any queue files (a copy of the log and config/ alone) the ends of the queues are unknown.
-            end_of = seen.end_of if seen.queues or not seen.records else _no_end
+            end_of = self.end_of if found.queues or not found.records else _no_end
             check_offsets(self.root, self.snapshot.broker, end_of, self.findings)
-            TimerStoreCheck(self.root, self.config, self.disk, self.ground, self.log, seen.log_end).run(end_of)
+            TimerStoreCheck(self.root, self.config, self.disk, self.ground, self.log, found.log_end).run(end_of)
 
-    def look(self, progress: Progress | None, access: str) -> VerifyResult:
+    def look(self, progress: Progress | None, access: str) -> None:
         """Walk the log, or a part of it, and compare queues and index with it."""
-        course = self._course(access)
+        course, found = VerifyPass(self.root, self.config, self.snapshot, self.disk, self.ground, access), self.found
         if self.begin is not None and self.begin > self.log.min_offset:
-            course.begin_at(_first_record(self.log, self.begin))
-        stopped = self._walk(course, progress)
-        if stopped is None:
+            found.part_begin = _first_record(self.log, self.begin)
+            course.begin_at(found.part_begin)
+        found.stopped = self._walk(course, progress)
+        if found.stopped is None:
             course.finish()
+            found.ending = (course.walk.verdict or Verdict.END).name.lower()
         else:
             course.stop()
-        if course.begin is not None:
+            found.ending = UNSEEN
+        if course.is_part:
             self.findings.forget("units-expired", "index-expired")  # they are of the log before the part
-        return self._seen(course, stopped)
-
-    def _course(self, access: str) -> VerifyPass:
-        queues = QueueSet(self.root, self.config, self.snapshot.broker, self.disk, self.ground)
-        items = list(index_items(self.root, self.config, self.disk, self.ground))
-        return VerifyPass(
-            self.ground,
-            LogWalk(
-                self.log,
-                self.facts,
-                access=access,
-                strict=False,
-                report=LogReport(self.ground),
-                piece_bytes=PIECE_BYTES,
-                ask_queues=True,
-            ),
-            LogCheck(self.log, self.ground, queues.multi_dispatch),
-            queues,
-            IndexCheck(items, self.ground) if queues.rules.index else None,
-            items,
-            Dispatcher(queues.rules),
-        )
+        end_of = course.queues.end_of
+        # The end of a queue without files is unknown if the log's begin was not read.
+        self.end_of = (lambda *queue: end_of(*queue) or LARGEST_OFFSET) if course.is_part else end_of
+        self.latest_time = course.log.latest_time
+        found.records, found.log_end = course.log.records, course.log.end
+        found.part_end = course.log.end if found.stopped is None else course.position
+        found.queues, found.units = course.queues.count, course.queues.met
+        found.index_files = len(course.items)
+        found.index_items = course.index.passed if course.index is not None else 0
 
     def _walk(self, course: VerifyPass, progress: Progress | None) -> str | None:
         """Take piece after piece; return why it stopped before the log's end, None if it did not."""
@@ -295,21 +250,3 @@ class VerifyRun:
             if why is not None and next_record(self.log, course.position) is not None:  # else nothing is left out
                 return why
         return None
-
-    def _seen(self, course: VerifyPass, stopped: str | None) -> VerifyResult:
-        queues, verdict, whole = course.queues, course.walk.verdict, course.begin is None
-        return VerifyResult(
-            records=course.log.records,
-            log_end=course.log.end,
-            latest_time=course.log.latest_time,
-            ending=(verdict or Verdict.END).name.lower() if stopped is None else UNSEEN,
-            queues=queues.count,
-            units=queues.met,
-            index_files=len(course.items),
-            index_items=course.index.passed if course.index is not None else 0,
-            # The end of a queue without files is unknown if the log's begin was not read.
-            end_of=queues.end_of if whole else lambda topic, queue_id: queues.end_of(topic, queue_id) or LARGEST_OFFSET,
-            part_begin=self.log.min_offset if course.begin is None else course.begin,
-            part_end=course.log.end if stopped is None else course.position,
-            stopped=stopped,
-        )

@@ -6,44 +6,51 @@ that ends before the log's end reports what its checks held back, and judges not
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
+from flintmq.config.keys import StoreConfig
 from flintmq.forensics.verify.context import Ground
-from flintmq.forensics.verify.findings import Findings
 from flintmq.forensics.verify.index_check import IndexCheck, KeyBlock
-from flintmq.forensics.verify.index_cursor import IndexItems
-from flintmq.forensics.verify.log_check import LogCheck, check_spares, head_at
+from flintmq.forensics.verify.index_files import index_items
+from flintmq.forensics.verify.log_check import LogCheck, LogReport, check_spares, head_at
+from flintmq.forensics.verify.queue_files import Disk
 from flintmq.forensics.verify.queue_set import QueueSet
 from flintmq.format.index import PEER_533, PEER_540
 from flintmq.format.record import MAGIC_BLANK
 from flintmq.format.record_view import magic_at
 from flintmq.store.commitlog.files import LogFile
+from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import LogWalk, Piece
 from flintmq.store.dispatch.dispatcher import Dispatcher
 
+PIECE_BYTES = 8 << 20
 
-@dataclass
+
 class VerifyPass:
     """The accumulated state of one verification.
+
+    Args:
+        root, config, snapshot, disk: the store.
+        ground: the context of the checks.
+        access: how the log is read: "pread" or "map".
 
     Attributes:
         walk: the walk; it may be iterated once.
         log, queues, index: check the records, their units and their keys; `index` is None if the store has no index.
-        begin: log offset where the part begins; None for the log's begin.
+        is_part: it does not begin where the log does.
     """
 
-    ground: Ground
-    walk: LogWalk
-    log: LogCheck
-    queues: QueueSet
-    index: IndexCheck | None
-    items: list[IndexItems]
-    dispatcher: Dispatcher
-    begin: int | None = None
-
-    @property
-    def findings(self) -> Findings:
-        return self.ground.findings
+    def __init__(
+        self, root: str, config: StoreConfig, snapshot: Snapshot, disk: Disk, ground: Ground, access: str
+    ) -> None:
+        self.ground, self.is_part = ground, False
+        self.queues = QueueSet(root, config, snapshot.broker, disk, ground)
+        self.items = list(index_items(root, config, disk, ground))
+        self.walk = LogWalk(
+            snapshot.log, snapshot.facts, access=access, strict=False, report=LogReport(ground),
+            piece_bytes=PIECE_BYTES, ask_queues=True,
+        )  # fmt: skip
+        self.log = LogCheck(snapshot.log, ground, self.queues.multi_dispatch)
+        self.index = IndexCheck(self.items, ground) if self.queues.rules.index else None
+        self.dispatcher = Dispatcher(self.queues.rules)
 
     @property
     def position(self) -> int:
@@ -53,7 +60,8 @@ class VerifyPass:
     def begin_at(self, offset: int) -> None:
         """Begin at a record, as if the log before it had expired."""
         assert self.log.records == 0 and self.queues.count == 0  # what was taken is not judged again
-        self.begin = self.queues.begin = self.ground.log_begin = self.log.end = offset
+        self.is_part = True
+        self.queues.begin = self.ground.log_begin = self.log.end = offset
         self.walk.continue_at(offset)
         if self.index is not None:
             self.items[:] = [items for items in self.items if items.header.end_physical_offset >= offset]

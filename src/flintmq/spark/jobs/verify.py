@@ -30,7 +30,8 @@ from flintmq.forensics.verify.index_files import index_items
 from flintmq.forensics.verify.log_check import LogCheck, LogReport, check_spares
 from flintmq.forensics.verify.queue_files import Disk
 from flintmq.forensics.verify.queue_set import QueueSet
-from flintmq.forensics.verify.run import PIECE_BYTES, Verification, VerifyResult, VerifyRun
+from flintmq.forensics.verify.run import Verification, VerifyRun
+from flintmq.forensics.verify.verify_pass import PIECE_BYTES
 from flintmq.format.batch_queue import BatchUnit
 from flintmq.format.index import PEER_533, PEER_540
 from flintmq.lake.read.splits import LogRange, check_end, resolve_cuts, shares, walk_count
@@ -145,7 +146,7 @@ class SparkRun(VerifyRun):
         super().__init__(root, config, disk)
         self.spark, self.scratch = spark, scratch
 
-    def look(self, progress: Progress | None, access: str) -> VerifyResult:
+    def look(self, progress: Progress | None, access: str) -> None:
         """Run both stages and combine their findings."""
         tail = Report()
         log_end = find_end(self.log, self.facts, tail, ask_queues=True)
@@ -184,17 +185,17 @@ class SparkRun(VerifyRun):
             ends.update({(topic, queue): end for topic, queue, end in answer["ends"] if end is not None})
         last = max((answer["end"] for answer in ranges if answer["records"]), default=begin)
         check_spares(self.log, last, self.ground)
-        return VerifyResult(
+        self.latest_time = max((answer["latest_time"] for answer in ranges), default=0)
+        self.end_of = lambda topic, queue: ends.get((topic, queue))
+        self.found = replace(
+            self.found,
             records=sum(answer["records"] for answer in ranges),
             log_end=last,
-            latest_time=max((answer["latest_time"] for answer in ranges), default=0),
             ending=log_end.verdict.name.lower(),
             queues=sum(answer["queues"] for answer in queues),
             units=sum(answer["units"] for answer in queues),
             index_files=index["files"],
             index_items=index["items"],
-            end_of=lambda topic, queue: ends.get((topic, queue)),
-            part_begin=begin,
             part_end=last,
         )
 
