@@ -19,7 +19,7 @@ def test_the_page_is_current() -> None:
 
 def test_the_page_has_a_row_for_each_code() -> None:
     rows = TEXT.splitlines()
-    for code, (meaning, _, advice) in DEFECTS.items():
+    for code, (meaning, _, advice, _) in DEFECTS.items():
         assert f"| `{code}` | {meaning} | {advice} |" in rows
     for code, meaning in NOTES.items():
         assert f"| `{code}` | {meaning} |" in rows

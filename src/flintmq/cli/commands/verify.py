@@ -17,7 +17,7 @@ from flintmq.cli.terminal import verdict
 from flintmq.cli.text import near, printable
 from flintmq.cli.values import parse_log_place, store_config, stores_given
 from flintmq.errors import UsageError
-from flintmq.forensics.verify.repair_hints import in_place, mend
+from flintmq.forensics.verify.codes import in_place, mend
 
 if TYPE_CHECKING:
     from flintmq.config.keys import StoreConfig

@@ -5,7 +5,6 @@ verify_pass     takes the pieces of one walk through the log to all checks
 context         holds the context of the checks: log bounds, damage, last stop
 findings        collects defects and notes
 codes           describes each code: meaning, cost and advice
-repair_hints    names the command that mends each defect
 log_check       checks the commit log's files and records
 queue_set       compares all queues of a store
 queue_check     compares one queue's units with the log's

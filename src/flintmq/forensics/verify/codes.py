@@ -1,19 +1,33 @@
-"""The codes of verify: meaning, cost and advice of each defect, meaning of each note.
+"""The codes of verify: meaning, cost, advice and command of each defect, meaning of each note.
 
 `docs.py` writes them into docs/operations/verify.md.
 """
 
 from __future__ import annotations
 
+import shlex
 from typing import Final, NamedTuple
 
 from flintmq.format.start_fields import COSTS, CUT, REFUSED, STUCK
 
+NOTHING: Final = "nothing needs mending"
+IN_PLACE: Final = "flintmq salvage STORE --in-place"
+_RECOVER: Final = "flintmq recover STORE"
+_INTO: Final = "flintmq salvage STORE --out DIR"
+_REBUILT: Final = "flintmq rebuild STORE --out DIR"
+_MOVE: Final = "mv FILE DIR"  # a directory outside of the store
+
 
 class Code(NamedTuple):
+    """A defect; `mend` is the command against it, with STORE for the store and DIR for a new directory.
+
+    Before the command, stop the broker, and bring back files that a backup or a replica has.
+    """
+
     meaning: str
     cost: str
     advice: str
+    mend: str = IN_PLACE
 
 
 _SALVAGE: Final = "`flintmq salvage`"
@@ -30,6 +44,7 @@ DEFECTS: Final[dict[str, Code]] = {
         "After an unclean stop, a sector was never written although later ones were.",
         "the records after it were never acknowledged as flushed; recovery truncates the log here",
         "nothing, if the store stopped by a power cut; else treat it as `record-damaged`",
+        _RECOVER,
     ),
     "log-gap": Code(
         "A file of the log is missing, or two overlap: each name must be the name before plus the file size.",
@@ -45,16 +60,19 @@ DEFECTS: Final[dict[str, Code]] = {
         "A file beside log or queue files whose name is no offset, such as `00000000000000000000.bak`.",
         "RocketMQ 5.3.3 to 5.5.0 refuse to start (an empty one that is the last by name they delete)",
         "move it out of the store; FlintMQ does not look at it",
+        _MOVE,
     ),
     "log-file-unreadable": Code(
         "A log file cannot be read: permissions, an I/O error, not a regular file.",
         "its messages cannot be checked",
         "correct permissions or repair the disk, then verify again",
+        _INTO,
     ),
     "blank-size": Code(
         "An end-of-file record does not give the number of bytes left in the file.",
         "no effect on reading: both FlintMQ and RocketMQ continue with the next file",
         f"none is needed ({_SALVAGE} --in-place corrects it); look at the disk or copy that changed it",
+        NOTHING,
     ),
     "start-cut": Code(
         "A property that RocketMQ's start parses is no number: DELAY of SCHEDULE_TOPIC_XXXX, INNER_NUM, INNER_BASE.",
@@ -96,6 +114,7 @@ DEFECTS: Final[dict[str, Code]] = {
         "A queue file cannot be read: permissions, an I/O error, not a regular file.",
         "its units cannot be checked",
         "correct permissions or repair the disk, then verify again",
+        _REBUILT,
     ),
     "unit-missing": Code(
         "A record of the log has no unit in its queue, and the next start would not dispatch it.",
@@ -179,6 +198,7 @@ DEFECTS: Final[dict[str, Code]] = {
         "FlintMQ's own mark of how far the log was flushed has a wrong checksum or shape.",
         "nothing is lost: the checkpoint's times are used instead, which are less exact about the flushed part",
         "delete the file",
+        _RECOVER,
     ),
     "config-bad": Code(
         "A configuration file is not what RocketMQ writes: no JSON of its dialect, or values of the wrong kind.",
@@ -240,3 +260,13 @@ NOTES: Final[dict[str, str]] = {
     "unknown-file": "A file or directory that RocketMQ 5.3.3 to 5.5.0 do not create.",
     "not-checked": "A part of the store that verify does not check.",
 }
+
+
+def mend(code: str, root: str) -> str:
+    """Return the command for a defect of the store at `root`, quoted; DIR is left to choose."""
+    return DEFECTS[code].mend.replace("STORE", shlex.quote(root))
+
+
+def in_place(code: str) -> bool:
+    """Return whether `flintmq salvage --in-place` mends this defect."""
+    return DEFECTS[code].mend == IN_PLACE

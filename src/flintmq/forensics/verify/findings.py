@@ -64,7 +64,7 @@ class Findings:
         return self.defect_counts.total()
 
     def defect(
-        self, code: str, file: str, position: int | None, *, expected: str, found: str, cost: str | None = None
+        self, code: str, file: str, position: int | None, expected: str, found: str, cost: str | None = None
     ) -> None:
         """Add a defect; `cost` is the code's usual one unless given."""
         usual = DEFECTS[code].cost

@@ -282,8 +282,8 @@ class IndexCheck:
                 "index-missing",
                 self._before.path,
                 None,
-                expected=f"{count} keys of the record at log offset {keys.offset}",
-                found="the items end before",
+                f"{count} keys of the record at log offset {keys.offset}",
+                "the items end before",
             )
         else:
             self._uncover(keys.offset, keys.offset, count)

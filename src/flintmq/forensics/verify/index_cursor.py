@@ -179,7 +179,7 @@ class IndexItems:
 
     def _defect(self, code: str, position: int | None, expected: str, found: str) -> None:
         self._defects += 1
-        self.ground.findings.defect(code, self.path, position, expected=expected, found=found)
+        self.ground.findings.defect(code, self.path, position, expected, found)
 
     def _wrong_field(self, code: str, field: str, expected: int, found: int) -> None:
         position = self.place()[1] + index.ITEM.offset(field)

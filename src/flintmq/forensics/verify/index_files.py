@@ -53,14 +53,14 @@ def _holds_items(file: _HeadedFile, last: bool, disk: Disk, ground: Ground) -> b
         return True
     at = index.HEADER.offset("index_count")
     if file.header.index_count < 0:
-        ground.findings.defect("index-header", file.path, at, expected="a count", found=str(file.header.index_count))
+        ground.findings.defect("index-header", file.path, at, "a count", str(file.header.index_count))
     elif not last:
-        ground.findings.defect("index-file", file.path, None, expected="items, since later files exist", found="none")
+        ground.findings.defect("index-file", file.path, None, "items, since later files exist", "none")
     elif ground.replay_from is None and not ground.live:
         used = _first_byte(file, disk)
         if used is not None:
             found = f"{file.header.index_count}, although position {used} is in use"
-            ground.findings.defect("index-header", file.path, at, expected="a count of items", found=found)
+            ground.findings.defect("index-header", file.path, at, "a count of items", found)
     return False
 
 
@@ -91,10 +91,10 @@ def _open(path: str, config: StoreConfig, disk: Disk, ground: Ground) -> _Headed
         raw = disk.pread(path, below, index.HEADER.size, 0)
         fd = disk.descriptor(path, below)
     except StoreAccessError as error:
-        ground.findings.defect("index-file", path, None, expected="a file that can be read", found=str(error))
+        ground.findings.defect("index-file", path, None, "a file that can be read", str(error))
         return None
     if size is None or len(raw) < index.HEADER.size:
-        ground.findings.defect("index-file", path, None, expected="a header of 40 bytes", found=f"{size} bytes")
+        ground.findings.defect("index-file", path, None, "a header of 40 bytes", f"{size} bytes")
         return None
     header = index.HEADER.unpack(raw)
     try:
@@ -110,7 +110,7 @@ def _open(path: str, config: StoreConfig, disk: Disk, ground: Ground) -> _Headed
 def _not_divided(path: str, size: int, why: str, config: StoreConfig, ground: Ground) -> None:
     """Report a file without a known geometry: a defect only if keys were given."""
     if any(key in config.given for key in _KEYS):
-        ground.findings.defect("index-file", path, None, expected="a file that fits the keys given", found=why)
+        ground.findings.defect("index-file", path, None, "a file that fits the keys given", why)
     else:
         ground.findings.note(
             "not-checked", f"{size} bytes do not determine slots and items; --set {' and '.join(_KEYS)}", path
@@ -143,7 +143,7 @@ def _of_one_size(files: list[_HeadedFile], config: StoreConfig, ground: Ground) 
     due = config.index_file_size if given else common_size((file.size for file in files), 0)
     for file in files:
         if file.size != due:
-            ground.findings.defect("index-file", file.path, None, expected=f"{due} bytes", found=f"{file.size} bytes")
+            ground.findings.defect("index-file", file.path, None, f"{due} bytes", f"{file.size} bytes")
     return [file for file in files if file.size == due]
 
 
@@ -163,8 +163,8 @@ def _in_log_order(files: list[_HeadedFile], ground: Ground) -> list[_HeadedFile]
             "index-order",
             file.path,
             index.HEADER.offset("begin_physical_offset"),
-            expected="a begin after the end of the file before",
-            found=f"log offset {file.header.begin_physical_offset}",
+            "a begin after the end of the file before",
+            f"log offset {file.header.begin_physical_offset}",
         )
     return holding
 

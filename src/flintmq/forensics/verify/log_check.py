@@ -45,16 +45,14 @@ class LogReport(Report):
         if damage.kind is DamageKind.GAP:
             return  # check_files reports it
         if damage.kind is DamageKind.END:
-            self.ground.findings.defect(
-                "log-gap", damage.file, None, expected="the log's next file", found=damage.reason
-            )
+            self.ground.findings.defect("log-gap", damage.file, None, "the log's next file", damage.reason)
             return
         self.ground.findings.defect(
             "log-unordered" if damage.kind is DamageKind.UNORDERED else "record-damaged",
             damage.file,
             damage.position,
-            expected=f"a record at log offset {damage.offset}",
-            found=f"{damage.reason}; {damage.lost} bytes without an intact record",
+            f"a record at log offset {damage.offset}",
+            f"{damage.reason}; {damage.lost} bytes without an intact record",
         )
 
     def note(self, code: str, text: str, path: str | None = None) -> None:
@@ -66,20 +64,18 @@ class LogReport(Report):
 def check_files(log: LogFiles, directories: list[str], findings: Findings, effects: Effects) -> None:
     """Check names and sizes of the log's files: one size, no gap, no overlap, no other files."""
     for path in log.doubled:
-        findings.defect("log-gap", path, None, expected="one file of this name", found="another in a second directory")
+        findings.defect("log-gap", path, None, "one file of this name", "another in a second directory")
     due = log.min_offset
     for number, file in enumerate(log.files):
         last = number + 1 == len(log.files)
         if file.size == 0 and last:
             findings.note("empty-file", f"{file.path} is empty", file.path)
         elif file.size != log.file_size:
-            findings.defect(
-                "log-file-size", file.path, None, expected=f"{log.file_size} bytes", found=f"{file.size} bytes"
-            )
+            findings.defect("log-file-size", file.path, None, f"{log.file_size} bytes", f"{file.size} bytes")
         if file.start != due:
             inside = ", inside the file before: one is too many" if file.start < due else ""
             found = f"name {file.start:020}{inside}"
-            findings.defect("log-gap", file.path, None, expected=f"name {due:020}", found=found)
+            findings.defect("log-gap", file.path, None, f"name {due:020}", found)
         if file.start >= due:
             due = file.start + log.file_size
     for directory in directories:
@@ -88,7 +84,7 @@ def check_files(log: LogFiles, directories: list[str], findings: Findings, effec
             if file_start(name) is None:
                 report_stray(path, effects.listdir(directory), "a log file", findings, effects)
             elif effects.size(path) is None and name in effects.listdir(directory):
-                findings.defect("log-file-unreadable", path, None, expected="a regular file", found="something else")
+                findings.defect("log-file-unreadable", path, None, "a regular file", "something else")
 
 
 class LogCheck:
@@ -148,8 +144,8 @@ class LogCheck:
             field.effect,
             piece.file.path,
             offset - piece.file.start,
-            expected=f"{place}: {field.name}, {field.wanted}",
-            found=str(wrong),
+            f"{place}: {field.name}, {field.wanted}",
+            str(wrong),
         )
 
     def _blank(self, file: LogFile) -> None:
@@ -160,9 +156,7 @@ class LogCheck:
             return
         size = BLANK.unpack(head).size
         if size != file.size - position:
-            self.findings.defect(
-                "blank-size", file.path, position, expected=f"{file.size - position} bytes left", found=f"{size}"
-            )
+            self.findings.defect("blank-size", file.path, position, f"{file.size - position} bytes left", f"{size}")
 
     def finish(self) -> None:
         """Check the last file, after the walk."""

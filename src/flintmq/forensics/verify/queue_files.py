@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 from bisect import bisect_right
 from collections import OrderedDict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from typing import NamedTuple
 
 from flintmq.errors import StoreAccessError
@@ -86,7 +86,20 @@ def report_stray(path: str, names: list[str], kind: str, findings: Findings, eff
     if size is None or (not size and os.path.basename(path) == max(names)):
         findings.note("unknown-file", f"{path} is not {kind}", path)
     else:
-        findings.defect("stray-file", path, None, expected="files named by an offset", found=f"{size} bytes")
+        findings.defect("stray-file", path, None, "files named by an offset", f"{size} bytes")
+
+
+def check_sequence(
+    files: Iterable[tuple[int, int, str]], size: int, findings: Findings, size_code: str, gap_code: str
+) -> None:
+    """Check that files have one size and no gap; each is (start, size, path), in their order."""
+    due = None
+    for start, found, path in files:
+        if found != size:
+            findings.defect(size_code, path, None, f"{size} bytes", f"{found} bytes")
+        if due is not None and start != due:
+            findings.defect(gap_code, path, None, f"name {due:020}", f"name {start:020}")
+        due = start + size
 
 
 class UnitFiles:
@@ -126,13 +139,9 @@ class UnitFiles:
                 report_stray(path, self._names(), "a queue file", self.findings, self.disk.effects)
             elif size is None:
                 if name in self._names():  # else it was deleted meanwhile
-                    self.findings.defect(
-                        "queue-file-unreadable", path, None, expected="a regular file", found="something else"
-                    )
+                    self.findings.defect("queue-file-unreadable", path, None, "a regular file", "something else")
             elif start % self.width and not counted:
-                self.findings.defect(
-                    "queue-gap", path, None, expected=f"a name that is a multiple of {self.width}", found=name
-                )
+                self.findings.defect("queue-gap", path, None, f"a name that is a multiple of {self.width}", name)
             else:
                 found.append((start, size, path))
         expected = None
@@ -151,7 +160,7 @@ class UnitFiles:
             return self.disk.effects.listdir(self.folder, self.below)
         except StoreAccessError as error:
             self.findings.defect(
-                "queue-file-unreadable", self.folder, None, expected="a directory that can be listed", found=str(error)
+                "queue-file-unreadable", self.folder, None, "a directory that can be listed", str(error)
             )
             return []
 
@@ -160,9 +169,9 @@ class UnitFiles:
             self.findings.note("empty-file", f"{path} is empty", path)
             return
         if file_size and size != file_size:
-            self.findings.defect("queue-file-size", path, None, expected=f"{file_size} bytes", found=f"{size} bytes")
+            self.findings.defect("queue-file-size", path, None, f"{file_size} bytes", f"{size} bytes")
         if expected is not None and start != expected:
-            self.findings.defect("queue-gap", path, None, expected=f"name {expected:020}", found=f"name {start:020}")
+            self.findings.defect("queue-gap", path, None, f"name {expected:020}", f"name {start:020}")
 
     def leave_out(self, offset: int) -> None:
         """Leave out leading files whose units all point before a log offset, as if expired."""
@@ -213,9 +222,7 @@ class UnitFiles:
         except StoreAccessError as error:
             if path not in self.blocked:
                 self.blocked.add(path)
-                self.findings.defect(
-                    "queue-file-unreadable", path, None, expected="a file that can be read", found=str(error)
-                )
+                self.findings.defect("queue-file-unreadable", path, None, "a file that can be read", str(error))
             return b""
 
     def blocks(self, number: int, stop: int) -> Iterator[tuple[int, bytes]]:

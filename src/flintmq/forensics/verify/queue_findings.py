@@ -79,7 +79,7 @@ class UnitFindings:
 
     def _defect(self, code: str, number: int, expected: str, found: str) -> None:
         path, position = self.files.place(number)
-        self.ground.findings.defect(code, path, position, expected=expected, found=found)
+        self.ground.findings.defect(code, path, position, expected, found)
 
     def _note(self, code: str, text: str) -> None:
         self.ground.findings.note(code, f"queue {self.label}: {text}", self.files.folder)

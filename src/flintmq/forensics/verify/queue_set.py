@@ -11,7 +11,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreAccessError
 from flintmq.forensics.verify.context import Ground
 from flintmq.forensics.verify.queue_check import UnitCheck
-from flintmq.forensics.verify.queue_files import Disk, UnitFiles
+from flintmq.forensics.verify.queue_files import Disk, UnitFiles, check_sequence
 from flintmq.forensics.verify.queue_findings import QueueKind
 from flintmq.format.batch_queue import BATCH_UNIT, BATCH_UNIT_SIZE, BatchUnit
 from flintmq.format.consume_queue import SCHEDULE_TOPIC, UNIT_SIZE, record_offset_at
@@ -91,7 +91,7 @@ class QueueSet:
         except StoreAccessError as error:
             folder = os.path.join(self.root, kind)
             self.ground.findings.defect(
-                "queue-file-unreadable", folder, None, expected="directories that can be listed", found=str(error)
+                "queue-file-unreadable", folder, None, "directories that can be listed", str(error)
             )
             return []
 
@@ -131,7 +131,7 @@ class QueueSet:
                     )
                     folder = os.path.join(self.root, kind, name.topic, str(name.queue_id))
                     self.ground.findings.defect(
-                        "queue-kind", folder, None, expected=f"no queue in {kind}/: {given}", found="a directory"
+                        "queue-kind", folder, None, f"no queue in {kind}/: {given}", "a directory"
                     )
 
     # -- units from the log ---------------------------------------------------------------------------------------
@@ -205,16 +205,8 @@ class QueueSet:
     def _check_extension(self, extension: ExtQueue) -> None:
         """Check that the files of an extension queue have one size and no gap."""
         size = self._ext_size or common_size((file.size for file in extension.files), 0)
-        for number, file in enumerate(extension.files):
-            if file.size != size:
-                self.ground.findings.defect(
-                    "queue-file-size", file.path, None, expected=f"{size} bytes", found=f"{file.size} bytes"
-                )
-            due = extension.files[number - 1].start + size
-            if number and file.start != due:
-                self.ground.findings.defect(
-                    "queue-gap", file.path, None, expected=f"name {due:020}", found=f"name {file.start:020}"
-                )
+        files = ((file.start, file.size, file.path) for file in extension.files)
+        check_sequence(files, size, self.ground.findings, "queue-file-size", "queue-gap")
 
     # -- a part of the log -----------------------------------------------------------------------------------------
 
@@ -273,7 +265,7 @@ class QueueSet:
         elif not configured and not any(topic in topics for topics in self.topics_on_disk.values()):
             findings.note("queue-unconfigured", f"{what}, but the topic is not configured", folder)
         else:
-            findings.defect("queue-missing", folder, None, expected=f"files for {what}", found="none")
+            findings.defect("queue-missing", folder, None, f"files for {what}", "none")
 
     def end_of(self, topic: str, queue_id: int) -> int | None:
         """Return the queue offset after a queue's last message; None without such a queue."""

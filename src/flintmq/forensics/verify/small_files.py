@@ -30,14 +30,14 @@ def read_checkpoint(root: str, findings: Findings, effects: Effects) -> checkpoi
     try:
         data = effects.read_file(path, checkpoint.FILE_SIZE + 1)
     except (StoreAccessError, OSError) as error:
-        findings.defect("checkpoint-bad", path, None, expected="a file that can be read", found=str(error))
+        findings.defect("checkpoint-bad", path, None, "a file that can be read", str(error))
         return checkpoint.Checkpoint()
     if data is None:
         findings.note("checkpoint-missing", "there is no checkpoint", path)
         return checkpoint.Checkpoint()
     if len(data) != checkpoint.FILE_SIZE:
         size = f"{len(data)} bytes" if len(data) < checkpoint.FILE_SIZE else f"more than {checkpoint.FILE_SIZE} bytes"
-        findings.defect("checkpoint-bad", path, None, expected=f"{checkpoint.FILE_SIZE} bytes", found=size)
+        findings.defect("checkpoint-bad", path, None, f"{checkpoint.FILE_SIZE} bytes", size)
     try:
         found = checkpoint.decode(data)
     except FormatError:
@@ -45,7 +45,7 @@ def read_checkpoint(root: str, findings: Findings, effects: Effects) -> checkpoi
     for field, value in found._asdict().items():
         if value < 0:
             at = checkpoint.CHECKPOINT.offset(field)
-            findings.defect("checkpoint-bad", path, at, expected=f"{field} not negative", found=str(value))
+            findings.defect("checkpoint-bad", path, at, f"{field} not negative", str(value))
     rest = data[checkpoint.CHECKPOINT.size : checkpoint.FILE_SIZE]
     if any(rest):
         findings.note("checkpoint-rest", "bytes after the six numbers are not zero", path)
@@ -69,13 +69,13 @@ def check_checkpoint(
                 if latest_time
                 else "0, since the log has no record"
             )
-            findings.defect("checkpoint-ahead", path, at, expected=f"{field} {last}", found=str(value))
+            findings.defect("checkpoint-ahead", path, at, f"{field} {last}", str(value))
     for field in ("confirm_physical_offset", "logics_physical_offset"):
         if getattr(found, field) <= log_end:
             continue
         at = checkpoint.CHECKPOINT.offset(field)
         expected, value = f"{field} up to {log_end}", str(getattr(found, field))
-        findings.defect("checkpoint-ahead", path, at, expected=expected, found=value)
+        findings.defect("checkpoint-ahead", path, at, expected, value)
 
 
 def check_mark(root: str, findings: Findings, effects: Effects) -> None:
@@ -86,7 +86,7 @@ def check_mark(root: str, findings: Findings, effects: Effects) -> None:
         if data is not None:
             flintmq_mark.decode(data)
     except (FormatError, StoreAccessError, OSError) as error:
-        findings.defect("mark-bad", path, None, expected="a mark with its checksum", found=str(error))
+        findings.defect("mark-bad", path, None, "a mark with its checksum", str(error))
 
 
 def check_config(root: str, findings: Findings, effects: Effects) -> None:
@@ -112,19 +112,19 @@ def _check_json(path: str, name: str, findings: Findings, effects: Effects) -> N
         value = config_json.parse(data)
     except FormatError as error:
         empty = "the file is empty" if not data else error.reason
-        findings.defect("config-bad", path, error.position, expected="a JSON object", found=empty)
+        findings.defect("config-bad", path, error.position, "a JSON object", empty)
         return
     except (StoreAccessError, OSError) as error:
-        findings.defect("config-bad", path, None, expected="a file that can be read", found=str(error))
+        findings.defect("config-bad", path, None, "a file that can be read", str(error))
         return
     for table in TABLES.get(name, ()):
         entries = value.get(table)
         if entries is None and table != TABLES[name][0]:
             continue
         if not isinstance(entries, dict):
-            findings.defect("config-bad", path, None, expected=f"{table} to be an object", found=type(entries).__name__)
+            findings.defect("config-bad", path, None, f"{table} to be an object", type(entries).__name__)
         elif name == config_reader.TOPICS and not all(isinstance(entry, dict) for entry in entries.values()):
-            findings.defect("config-bad", path, None, expected="an object for each topic", found="something else")
+            findings.defect("config-bad", path, None, "an object for each topic", "something else")
 
 
 def check_offsets(
@@ -140,7 +140,7 @@ def check_offsets(
     for name, owner, topic, queue_id, offset, end in found:
         wanted = f"up to {end}" if offset > 0 else f"from 0 to {end} (-1: none yet)"
         expected = f"{owner}, queue {topic}/{queue_id}: an offset {wanted}"
-        findings.defect("offset-ahead", os.path.join(folder, name), None, expected=expected, found=str(offset))
+        findings.defect("offset-ahead", os.path.join(folder, name), None, expected, str(offset))
     if absent:
         findings.note("offset-absent", absent_text(absent), folder)
 

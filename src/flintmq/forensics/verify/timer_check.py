@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FormatError, StoreAccessError
 from flintmq.forensics.verify.context import Ground
-from flintmq.forensics.verify.queue_files import Disk
+from flintmq.forensics.verify.queue_files import Disk, check_sequence
 from flintmq.format import timer
 from flintmq.format.record import MAGIC_V1, MAGIC_V2
 from flintmq.format.record_view import PHYSICAL_OFFSET_END, magic_at, physical_offset_at, size_at
@@ -54,7 +54,7 @@ class TimerStoreCheck:
                 wheel.compare()
             if not self.files and check.log_flushed_position > 0:
                 expected = f"a timer log up to {check.log_flushed_position}"
-                self.findings.defect("timer-log", self.folder, None, expected=expected, found="no files")
+                self.findings.defect("timer-log", self.folder, None, expected, "no files")
 
     def _timercheck(self, end_of: Callable[[str, int], int | None]) -> timer.TimerCheck:
         path = os.path.join(self.root, CONFIG, "timercheck")
@@ -67,13 +67,13 @@ class TimerStoreCheck:
                 raise FormatError(f"{len(data)} bytes, least number {min(check)}")
         except (FormatError, StoreAccessError) as error:
             expected = f"7 numbers that are not negative in {timer.TIMER_CHECK_SIZE} bytes"
-            self.findings.defect("config-bad", path, None, expected=expected, found=str(error))
+            self.findings.defect("config-bad", path, None, expected, str(error))
             return timer.TimerCheck()
         end = end_of(timer.TIMER_TOPIC, 0) or 0
         if check.queue_offset > end:
             at = timer.TIMER_CHECK.offset("queue_offset")
             expected = f"an offset of {timer.TIMER_TOPIC} up to {end}"
-            self.findings.defect("offset-ahead", path, at, expected=expected, found=str(check.queue_offset))
+            self.findings.defect("offset-ahead", path, at, expected, str(check.queue_offset))
         return check
 
     # -- the log ---------------------------------------------------------------------------------------------------
@@ -88,12 +88,7 @@ class TimerStoreCheck:
             else:
                 self.files.append((start, size, path))
         due = common_size((size for _, size, _ in self.files), 0)
-        for number, (start, size, path) in enumerate(self.files):
-            if size != due:
-                self.findings.defect("timer-log", path, None, expected=f"{due} bytes", found=f"{size} bytes")
-            if number and start != self.files[number - 1][0] + due:
-                expected = f"name {self.files[number - 1][0] + due:020}"
-                self.findings.defect("timer-log", path, None, expected=expected, found=f"name {start:020}")
+        check_sequence(self.files, due, self.findings, "timer-log", "timer-log")
 
     def _units(self, flushed: int) -> Iterator[tuple[int, timer.LogUnit]]:
         """Yield (position, unit) of every unit up to the log's end."""
@@ -110,7 +105,7 @@ class TimerStoreCheck:
                             break  # the block is used up
                         if start + at + step < flushed:
                             found = f"{error.reason}; the log is flushed up to {flushed}"
-                            self.findings.defect("timer-log", path, at + step, expected="a unit", found=found)
+                            self.findings.defect("timer-log", path, at + step, "a unit", found)
                         return
                     if isinstance(unit, timer.TimerLogEnd):
                         at = size
@@ -123,7 +118,7 @@ class TimerStoreCheck:
         try:
             return self.disk.pread(path, os.path.dirname(path), count, position)
         except StoreAccessError as error:
-            self.findings.defect("timer-log", path, position, expected="a file that can be read", found=str(error))
+            self.findings.defect("timer-log", path, position, "a file that can be read", str(error))
             return b""
 
     def _place(self, position: int) -> tuple[str, int | None]:
@@ -136,7 +131,7 @@ class TimerStoreCheck:
         path, at = self._place(position)
 
         def wrong(expected: str, found: str) -> None:
-            self.findings.defect("timer-log", path, at, expected=expected, found=found)
+            self.findings.defect("timer-log", path, at, expected, found)
 
         if not unit.magic & timer.UNIT_ALWAYS:
             wrong("magic with bit 1", str(unit.magic))
@@ -185,9 +180,7 @@ class _Wheel:
         size = check.disk.effects.size(self.path)
         if size != timer.WHEEL_SIZE:
             if size is not None:
-                check.findings.defect(
-                    "timer-wheel", self.path, None, expected=f"{timer.WHEEL_SIZE} bytes", found=f"{size} bytes"
-                )
+                check.findings.defect("timer-wheel", self.path, None, f"{timer.WHEEL_SIZE} bytes", f"{size} bytes")
             return
         if check.files and check.clean:
             self.used = True
@@ -242,8 +235,8 @@ class _Wheel:
                     "timer-wheel",
                     self.path,
                     number * timer.WHEEL_SLOT.size,
-                    expected="first {}, last {}, count {}".format(*due),
-                    found="first {}, last {}, count {}, moment {}".format(*found, slot.moment),
+                    "first {}, last {}, count {}".format(*due),
+                    "first {}, last {}, count {}, moment {}".format(*found, slot.moment),
                 )
 
 
