@@ -196,43 +196,28 @@ class Builder:
 
     def take(self, block: UnitBlock, dispatcher: Dispatcher) -> None:
         for number, first, end in block.queues:
-            writer = self._plain(number, dispatcher)
-            if writer is not None:
-                writer.place(block.offsets, block.times, block.units, first, end)
+            if number not in self.plain:
+                path, light = self._path(number, dispatcher), number in dispatcher.lmq_numbers
+                how = light, self.report
+                self.plain[number] = None if path is None else queue_writer(self.plan, self.files, path, *how)
+            if (plain := self.plain[number]) is not None:
+                plain.place(block.offsets, block.times, block.units, first, end)
         for number, unit in block.batch_units:
-            batch = self._batch(number, dispatcher)
-            if batch is not None:
+            if number not in self.batch:
+                path = self._path(number, dispatcher)
+                self.batch[number] = None if path is None else batch_writer(self.plan, self.files, path)
+            if (batch := self.batch[number]) is not None:
                 batch.put(unit)
         if self.index is not None:
             self.index.insert(block.key_hashes, block.key_offsets, block.key_times, block.keys)
             self.keys += block.keys
 
-    def _plain(self, number: int, dispatcher: Dispatcher) -> QueueWriter | None:
-        if number not in self.plain:
-            queue = dispatcher.queues.keys[number]
-            is_light = number in dispatcher.lmq_numbers
-            self.plain[number] = queue_writer(self.plan, self.files, queue.path, is_light, self.report)
-            if queue.path is None:
-                self._refused(queue.topic)
-        return self.plain[number]
-
-    def _batch(self, number: int, dispatcher: Dispatcher) -> BatchQueueWriter | None:
-        if number not in self.batch:
-            queue = dispatcher.queues.keys[number]
-            path = queue.path
-            self.batch[number] = (
-                None
-                if path is None
-                else BatchQueueWriter(self.files, self.plan.staging, path, self.plan.sizes.batch_file)
-            )
-            if path is None:
-                self._refused(queue.topic)
-        return self.batch[number]
-
-    def _refused(self, topic: bytes) -> None:
-        self.report.note(
-            "unusable_topic", f"topic {topic[:60]!r} cannot be a directory's name; its messages get no queue"
-        )
+    def _path(self, number: int, dispatcher: Dispatcher) -> str | None:
+        queue = dispatcher.queues.keys[number]
+        if queue.path is None:
+            text = f"topic {queue.topic[:60]!r} cannot be a directory's name; its messages get no queue"
+            self.report.note("unusable_topic", text)
+        return queue.path
 
     def finish(self, last_offset: int, last_time: int) -> None:
         """Close all files after the log's last record."""
@@ -246,16 +231,13 @@ class Builder:
         return sum(counts), self.keys, len(counts) - counts.count(0), len(self.index.names) if self.index else 0
 
 
-def queue_writer(
-    plan: RebuildPlan, files: OpenFiles, path: str | None, is_light: bool, report: Report
-) -> QueueWriter | None:
-    """Return the writer of one plain queue, or None if the topic cannot be a directory name.
-
-    A light queue has no ext queue.
-    """
-    if path is None:
-        return None
+def queue_writer(plan: RebuildPlan, files: OpenFiles, path: str, is_light: bool, report: Report) -> QueueWriter:
+    """Return the writer of one plain queue; a light queue has no ext queue."""
     return QueueWriter(files, plan.staging, path, plan.sizes.queue_file, 0 if is_light else plan.sizes.ext_file, report)
+
+
+def batch_writer(plan: RebuildPlan, files: OpenFiles, path: str) -> BatchQueueWriter:
+    return BatchQueueWriter(files, plan.staging, path, plan.sizes.batch_file)
 
 
 @contextmanager

@@ -15,7 +15,7 @@ from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
 from flintmq.forensics.diff.differences import Difference, Differences, Kind, altered, moved, only
-from flintmq.forensics.diff.records import content_of, place_of
+from flintmq.forensics.diff.records import content_of, pairs_of, place_of
 from flintmq.format import properties
 from flintmq.format.record import STORE_HOST_V6  # of the flags, it describes the store host
 from flintmq.message import StoredMessage
@@ -99,14 +99,18 @@ def kept_properties(message: StoredMessage) -> bytes:
 
 def _name(left: list[StoredMessage], right: list[StoredMessage], found: Differences) -> None:
     """Compare the messages of some blocks one by one."""
-    pairs, alone_a, alone_b = matched(left, right)
+    alone_a, alone_b = dict(enumerate(left)), dict(enumerate(right))
+    # Equal ones first, then ones of the same content, then ones at the same place.
+    keys = (lambda one: (place_of(one), digest(one)), content_of, place_of)
+    pairs = [pair for key in keys for pair in pairs_of(alone_a, alone_b, key)]
     differences: list[Difference] = []
     for one, other in pairs:
         if place_of(one) != place_of(other):
             differences.append(moved(one, other))
         elif digest(one) != digest(other):
             differences.append(_altered(one, other))
-    differences += [only(one, Kind.ONLY_A) for one in alone_a] + [only(one, Kind.ONLY_B) for one in alone_b]
+    differences += [only(one, Kind.ONLY_A) for one in alone_a.values()]
+    differences += [only(one, Kind.ONLY_B) for one in alone_b.values()]
     for difference in sorted(differences, key=lambda one: (one.topic or "", one.queue_id or 0, one.queue_offset or 0)):
         found.add(difference)
 
@@ -120,27 +124,3 @@ def _altered(one: StoredMessage, other: StoredMessage) -> Difference:
     if one.fields.sys_flag & ~STORE_HOST_V6 == other.fields.sys_flag & ~STORE_HOST_V6:
         fields.discard("sys_flag")
     return replace(found, fields=tuple(name for name in found.fields if name in fields))
-
-
-def matched(
-    left: list[StoredMessage], right: list[StoredMessage]
-) -> tuple[list[tuple[StoredMessage, StoredMessage]], list[StoredMessage], list[StoredMessage]]:
-    """Pair messages, and return the rest of each side.
-
-    Equal ones first, then ones of the same content, then ones at the same place.
-    """
-    pairs: list[tuple[StoredMessage, StoredMessage]] = []
-    for key in (lambda one: (place_of(one), digest(one)), content_of, place_of):
-        where: dict[object, list[int]] = defaultdict(list)
-        for number, one in enumerate(right):
-            where[key(one)].append(number)
-        taken, rest = set(), []
-        for one in left:
-            there = where.get(key(one))
-            if there:
-                taken.add(there[0])
-                pairs.append((one, right[there.pop(0)]))
-            else:
-                rest.append(one)
-        left, right = rest, [one for number, one in enumerate(right) if number not in taken]
-    return pairs, left, right

@@ -29,6 +29,7 @@ from flintmq.forensics.rebuild import (
     Progress,
     RebuildPlan,
     Rebuilt,
+    batch_writer,
     making,
     plan_rebuild,
     publish,
@@ -258,18 +259,12 @@ def make_index_file(plan: RebuildPlan, stages: list[Stage], file: PlannedIndexFi
 def place_queues(plan: RebuildPlan, stages: list[Stage], paths: frozenset[str], report: Report) -> list[int]:
     """Write these queues from staged units, below plan.staging; return the units of each."""
     files = OpenFiles(plan.disk)
-
-    def plain(path: str, light: bool) -> QueueWriter:
-        writer = queue_writer(plan, files, path, light, report)
-        assert writer is not None  # it has a path
-        return writer
-
     plains, batches = place_staged(
         stages,
         paths,
         bool(plan.sizes.ext_file),
-        plain,
-        lambda path: BatchQueueWriter(files, plan.staging, path, plan.sizes.batch_file),
+        lambda path, light: queue_writer(plan, files, path, light, report),
+        lambda path: batch_writer(plan, files, path),
     )
     files.close()
     return [*(writer.count for writer in plains.values()), *(writer.count for writer in batches.values())]
