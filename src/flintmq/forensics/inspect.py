@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections import defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TypeVar
@@ -20,8 +20,7 @@ from typing import TypeVar
 from flintmq.config.key_effects import without_effect
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import CorruptStoreError, FlintError, FormatError, StoreAccessError
-from flintmq.format import checkpoint, index, timer
-from flintmq.format.checkpoint import Checkpoint
+from flintmq.format import checkpoint, timer
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
 from flintmq.storage.filesystem import Effects
 from flintmq.store.commitlog.end_of_log import Verdict
@@ -263,7 +262,9 @@ class _Inspector:
         )
         for one in found.undelivered:
             self._note(one.kind, one.text)
-        self._note_links()
+        # A queue whose directory is a link is empty.
+        advice = "a symbolic link, which is not followed; put what it names itself there"
+        self._some("link", [f"{path}: {advice}" for path in self.links])
         for problem in self.snapshot.broker.problems[:MOST_PROBLEMS]:
             self._note("config", problem.text)
         for folder, what in directories.in_rocksdb(self.root, self.effects).items():
@@ -275,7 +276,7 @@ class _Inspector:
         for note in report.notes:
             if note.code == "named_after":
                 self._note("log-end", note.text)
-        self._note_gaps()
+        self._some("log-gap", [self._gap(*gap) for gap in self._gaps], "more gaps")
         self._note_missing_queues()
         self._note_offsets()
         found.notes = self.notes
@@ -294,18 +295,19 @@ class _Inspector:
     def _note(self, code: str, text: str) -> None:
         self.notes.append(InspectNote(code, text))
 
-    def _note_gaps(self) -> None:
-        """Note for which parts of the log files are missing."""
-        log, more = self.snapshot.log, len(self._gaps) - MOST_PROBLEMS
-        for number, (begin, end) in enumerate(self._gaps[:MOST_PROBLEMS], 1):
-            first, last = log.path_at(begin)[0], log.path_at(end - 1)[0]
-            to = "" if first == last else f" to {os.path.basename(last)}"
-            others = f" (and {more} more gaps)" if more > 0 and number == MOST_PROBLEMS else ""
-            self._note(
-                "log-gap",
-                f"{first}{to}: missing or too short; {end - begin} bytes from log offset {begin} on are gone; their "
-                f"messages are counted all the same; run `flintmq verify`{others}",
-            )
+    def _some(self, code: str, texts: Sequence[str], more: str = "more") -> None:
+        """Note the first of several oddities of a kind, and how many more there are."""
+        for number, text in enumerate(texts[:MOST_PROBLEMS], 1):
+            left = len(texts) - number if number == MOST_PROBLEMS else 0
+            self._note(code, f"{text} (and {left} {more})" if left else text)
+
+    def _gap(self, begin: int, end: int) -> str:
+        first, last = self.snapshot.log.path_at(begin)[0], self.snapshot.log.path_at(end - 1)[0]
+        to = "" if first == last else f" to {os.path.basename(last)}"
+        return (
+            f"{first}{to}: missing or too short; {end - begin} bytes from log offset {begin} on are gone; their "
+            "messages are counted all the same; run `flintmq verify`"
+        )
 
     def _note_missing_queues(self) -> None:
         """Note queues without a directory of which the end of the log has records."""
@@ -334,9 +336,7 @@ class _Inspector:
                 for one, end in zip(found, ends, strict=True)
                 if end and config_reader.is_outside(one.offset, end.max)
             ]
-        for number, one in enumerate(found[:MOST_PROBLEMS], 1):
-            more = f" (and {len(found) - number} more)" if number == MOST_PROBLEMS < len(found) else ""
-            self._note("offset-ahead", f"{one.text}{more}")
+        self._some("offset-ahead", [one.text for one in found])
         if absent:
             self._note("offset-absent", config_reader.absent_text(absent))
 
@@ -389,15 +389,6 @@ class _Inspector:
                 yield from self._sizes(os.path.join(folder, entry.name), depth - 1)
             elif entry.kind == "link":
                 self.links.append(os.path.join(folder, entry.name))
-
-    def _note_links(self) -> None:
-        """Note symbolic links in folders of the store. A queue whose directory is one is empty."""
-        more = len(self.links) - MOST_PROBLEMS
-        for number, path in enumerate(self.links[:MOST_PROBLEMS], 1):
-            others = f" (and {more} more)" if more > 0 and number == MOST_PROBLEMS else ""
-            self._note(
-                "link", f"{path}: a symbolic link, which is not followed; put what it names itself there{others}"
-            )
 
     def _on_disk(self, path: str) -> int | None:
         """Return the bytes that a log file takes on the disk; 0 if it vanished."""
@@ -477,38 +468,24 @@ class _Inspector:
             if header is None:
                 self._note("index", f"{file.path}: shorter than a header")
                 continue
-            yield self._index_file(file, header)
+            times_and_offsets = header[:4]
+            yield IndexSummary(os.path.basename(file.path), file.size, header.next_item - 1, *times_and_offsets)
 
-    @staticmethod
-    def _index_file(file: reader.IndexFileReader, header: index.Header) -> IndexSummary:
-        return IndexSummary(
-            os.path.basename(file.path),
-            file.size,
-            header.next_item - 1,
-            header.begin_timestamp,
-            header.end_timestamp,
-            header.begin_physical_offset,
-            header.end_physical_offset,
-        )
+    def _decoded(self, code: str, path: str, size: int, decode: Callable[[bytes], T]) -> T | None:
+        def read() -> T | None:
+            data = self.effects.read_file(path, size)
+            return None if data is None else decode(data)
+
+        return self._asked(code, path, read)
 
     def _checkpoint(self) -> dict[str, int] | None:
         path = os.path.join(self.root, "checkpoint")
-
-        def read() -> Checkpoint | None:
-            data = self.effects.read_file(path, checkpoint.FILE_SIZE)
-            return None if data is None else checkpoint.decode(data)
-
-        found = self._asked("checkpoint", path, read)
+        found = self._decoded("checkpoint", path, checkpoint.FILE_SIZE, checkpoint.decode)
         return None if found is None else found._asdict()
 
     def _timer(self) -> TimerSummary | None:
         path = os.path.join(self.root, directories.CONFIG, "timercheck")
-
-        def read() -> timer.TimerCheck | None:
-            data = self.effects.read_file(path, timer.TIMER_CHECK_SIZE)
-            return None if data is None else timer.decode_check(data)
-
-        check = self._asked("timer", path, read)
+        check = self._decoded("timer", path, timer.TIMER_CHECK_SIZE, timer.decode_check)
         folder = os.path.join(self.root, "timerlog")
         files = self._asked("timer", folder, lambda: self.effects.listdir(folder)) or []
         if check is None and not files:

@@ -195,17 +195,17 @@ class Builder:
         self.keys = 0
 
     def take(self, block: UnitBlock, dispatcher: Dispatcher) -> None:
+        plan, files = self.plan, self.files
         for number, first, end in block.queues:
             if number not in self.plain:
                 path, light = self._path(number, dispatcher), number in dispatcher.lmq_numbers
-                how = light, self.report
-                self.plain[number] = None if path is None else queue_writer(self.plan, self.files, path, *how)
+                self.plain[number] = None if path is None else queue_writer(plan, files, path, light, self.report)
             if (plain := self.plain[number]) is not None:
                 plain.place(block.offsets, block.times, block.units, first, end)
         for number, unit in block.batch_units:
             if number not in self.batch:
                 path = self._path(number, dispatcher)
-                self.batch[number] = None if path is None else batch_writer(self.plan, self.files, path)
+                self.batch[number] = None if path is None else batch_writer(plan, files, path)
             if (batch := self.batch[number]) is not None:
                 batch.put(unit)
         if self.index is not None:

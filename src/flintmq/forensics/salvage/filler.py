@@ -15,6 +15,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from flintmq.format.record import BLANK_SIZE, MIN_SIZE, TRANSACTION_ROLLBACK, Record, crc, encode, encode_blank
+from flintmq.store.commitlog.files import LogFile
 
 TOPIC = b"FLINTMQ_QUARANTINE"
 LARGEST = 1 << 20  # bytes of one filler record
@@ -39,6 +40,10 @@ class Range:
     file_end: int
     why: str
     time: int
+
+    @classmethod
+    def of(cls, file: LogFile, begin: int, end: int, why: str, time: int) -> Range:
+        return cls(file.path, file.start, begin, end, file.start + file.size, why, time)
 
 
 def filler_records(damaged: Range) -> Iterator[tuple[int, bytes]]:

@@ -339,20 +339,17 @@ class Mending:
                 mark = (facts.mark.flushed or 0) if walk.position >= log.limit else None
                 stop = self._stop(log, file, begin, min(end, file.start + file.size), mark)
                 if stop > begin:
-                    file_end, time = file.start + file.size, time or report.first_time
-                    yield Range(file.path, file.start, begin, stop, file_end, damage.reason, time)
+                    yield Range.of(file, begin, stop, damage.reason, time or report.first_time)
                 begin = file.start + file.size if stop == file.start + file.size else max(stop, end)
 
         for begin, size, time in far.found:
             file = log.find(begin)
             if file is not None:
-                why = "its queue offset is implausible"
-                yield Range(file.path, file.start, begin, begin + size, file.start + file.size, why, time)
+                yield Range.of(file, begin, begin + size, "its queue offset is implausible", time)
 
         for file, begin, record, wrong in self._wrong:
             if not wrong.field.is_renamed and begin not in {offset for offset, *_ in far.found}:
-                time = store_time_at(record)
-                yield Range(file.path, file.start, begin, begin + len(record), file.start + file.size, str(wrong), time)
+                yield Range.of(file, begin, begin + len(record), str(wrong), store_time_at(record))
 
     def _disarm(self) -> None:
         """Take the properties that a start of RocketMQ cannot bear their effect; the messages stay."""
