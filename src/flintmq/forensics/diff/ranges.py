@@ -6,11 +6,9 @@ Equal bytes are not parsed: a slave, or a copy, costs two reads and a comparison
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import suppress
-from types import TracebackType
-from typing import Self
 
 from flintmq.store.commitlog.files import LogFile, LogFiles
+from flintmq.store.commitlog.records import RecordReader
 
 PIECE = 1 << 20
 RANGE_MOST = 8 << 20  # a range is cut there: its records are held in memory
@@ -18,28 +16,15 @@ RANGE_MOST = 8 << 20  # a range is cut there: its records are held in memory
 Progress = Callable[[int, int], None]
 
 
-class LogBytes:
+class LogBytes(RecordReader):
     """Reads the bytes of a log at any offset, in a `with` block; the last file stays open.
 
     Thread: one.
     """
 
     def __init__(self, log: LogFiles) -> None:
-        self.log = log
-        self._file: LogFile | None = None
-        self._fd = -1
+        super().__init__(log)
         self._buffer = bytearray(PIECE)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._file = None
-        if self._fd >= 0:
-            self.log.effects.close(self._fd)
-            self._fd = -1
 
     def room(self, offset: int) -> int:
         """Return how many bytes the file of this offset has from there on; 0 if there is no file."""
@@ -58,15 +43,12 @@ class LogBytes:
         file = self._find(offset)
         if file is None:
             return memoryview(b"")
-        if file is not self._file:
-            self.__exit__(None, None, None)
-            with suppress(FileNotFoundError):
-                self._fd = self.log.effects.open_read(file.path)
-            self._file = file
-        if self._fd < 0:
+        try:
+            fd = self._open(file)
+        except FileNotFoundError:
             return memoryview(b"")
         view = memoryview(self._buffer)[:count]
-        return view[: self.log.effects.pread_into(self._fd, view, offset - file.start)]
+        return view[: self.log.effects.pread_into(fd, view, offset - file.start)]
 
     def _find(self, offset: int) -> LogFile | None:
         file = self._file

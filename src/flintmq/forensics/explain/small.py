@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final
 
 from flintmq.errors import FlintError
-from flintmq.forensics.explain.file_kinds import CHECKPOINT, MARK, TEXTS
+from flintmq.forensics.explain.file_kinds import CHECKPOINT, TEXTS
 from flintmq.forensics.explain.lines import Line, Remark, blame, field_lines, text_of
 from flintmq.forensics.explain.source import FileLook
 from flintmq.format import checkpoint, flintmq_mark, timer
@@ -93,8 +93,3 @@ def other(look: FileLook) -> Iterator[Line]:
     """Yield a line for a file that FlintMQ does not read."""
     what = look.place.how.rpartition(": ")[2] if ": " in look.place.how else "another program"
     yield from look.bytes(0, look.source.size, "bytes", f"a file of {what}, which FlintMQ does not read", counted=False)
-
-
-def of(look: FileLook) -> Iterator[Line]:
-    """Yield lines for a checkpoint, timer checkpoint or mark."""
-    return mark(look) if look.place.kind == MARK else page(look)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FormatError
@@ -33,37 +33,35 @@ from flintmq.store.consumequeue import known_ends
 from flintmq.store.layout import config_reader, directories
 from flintmq.store.layout.queue_name import BATCH, PLAIN, QueueName
 
-Write = Callable[[str, int, bytes], None]
-"""Plans to write bytes into a file: (path, position, bytes)."""
-
 TURNS = 5
 KINDS = (PLAIN, directories.EXT_QUEUES, BATCH)
 LOG_CODES = ("record-damaged", "log-unordered")
 
 
+@dataclass(eq=False)
 class Derived:
     """Plans the changes of everything but the log.
 
-    Args:
+    Attributes:
         overlay: the store as it would be; it grows with the plan.
+        write: plans to write bytes into a file: (path, position, bytes).
     """
 
-    def __init__(
-        self,
-        root: str,
-        config: StoreConfig,
-        peer: str,
-        overlay: Overlay,
-        journal: SalvageJournal,
-        emit: Emit,
-        write: Write,
-    ) -> None:
-        self.root, self.config, self.peer, self.overlay, self.journal = root, config, peer, overlay, journal
-        self.emit, self.write = emit, write
-        self.made = os.path.join(journal.folder, SCRATCH, "made")
-        self._plan: rebuild.RebuildPlan | None = None
-        self._swapped: set[str] = set()
-        self._lost = Ranges()
+    root: str
+    config: StoreConfig
+    peer: str
+    overlay: Overlay
+    journal: SalvageJournal
+    emit: Emit
+    write: Callable[[str, int, bytes], None]
+    _plan: rebuild.RebuildPlan | None = None
+    _swapped: set[str] = field(default_factory=set)
+    _lost: Ranges = field(default_factory=Ranges)
+
+    @property
+    def made(self) -> str:
+        """The directory of what is rebuilt."""
+        return os.path.join(self.journal.folder, SCRATCH, "made")
 
     def mend(self, damaged: Sequence[Range], lost_end: bool = False) -> dict[str, int]:
         """Plan until verify finds nothing more to mend; return the defects left, by code.

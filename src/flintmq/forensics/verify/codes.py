@@ -1,4 +1,4 @@
-"""The codes of verify: meaning, cost, advice and command of each defect, meaning of each note.
+"""The codes of verify: each defect with its cost, advice and command, and each note.
 
 `docs.py` writes them into docs/operations/verify.md.
 """
@@ -19,9 +19,11 @@ _MOVE: Final = "mv FILE DIR"  # a directory outside of the store
 
 
 class Code(NamedTuple):
-    """A defect; `mend` is the command against it, with STORE for the store and DIR for a new directory.
+    """A defect.
 
-    Before the command, stop the broker, and bring back files that a backup or a replica has.
+    Attributes:
+        mend: the command against it, with STORE for the store and DIR for a new directory. Before it, stop the broker,
+            and bring back files that a backup or a replica has.
     """
 
     meaning: str
