@@ -9,6 +9,7 @@ from __future__ import annotations
 import heapq
 import threading
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import ExitStack
 
 from flintmq.config.keys import StoreConfig
 from flintmq.config.text import short
@@ -50,8 +51,8 @@ def must_have(view: StoreView, topics: Iterable[str]) -> None:
 
 def one_must_have(stores: Iterable[str], topics: Iterable[str], config: StoreConfig) -> None:
     """Check that each topic that the user named exists in one of the stores."""
-    views = [open_store(store, config=config) for store in stores]
-    try:
+    with ExitStack() as opened:
+        views = [opened.enter_context(open_store(store, config=config)) for store in stores]
         for topic in topics:
             failures: list[MessageNotFoundError] = []
             for view in views:
@@ -63,9 +64,6 @@ def one_must_have(stores: Iterable[str], topics: Iterable[str], config: StoreCon
             else:
                 if failures:
                     raise failures[0]
-    finally:
-        for view in views:
-            view.close()
 
 
 class TopicTail:

@@ -96,19 +96,18 @@ def plan_in_place(
     root = open_root(local_only(root), config, effects)
     directories.refuse_rocksdb_queues(root, effects)
     _refuse_links(root)
-    if dry_run:
-        return _plan_dry(root, config, peer, progress, effects)
+    if dry_run and is_live(root):
+        raise StoreLockedError(f"{root}: another process writes this store; stop it first")
     # Held from the plan to its last change: what was planned is true of a store that nobody else writes.
-    lock = _taken(root, effects)
+    lock = None if dry_run else _taken(root, effects)
     try:
-        finished = []
-        # Before anything is planned: changes that are half made would look like damage.
-        for journal in journals.SalvageJournal.all(root, effects):
-            if journal.state in (journals.APPLY, journals.UNDO):
-                (journal.apply if journal.state == journals.APPLY else journal.undo)()
-                finished.append(journal.folder)
+        half_done = [one for one in SalvageJournal.all(root, effects) if one.state in (journals.APPLY, journals.UNDO)]
+        for journal in half_done:
+            if dry_run:
+                raise UsageError(f"{journal.folder}: a killed run was half done; finish it first, without --dry-run")
+            (journal.apply if journal.state == journals.APPLY else journal.undo)()
         mending = Mending(root, config, peer, effects, lock, progress)
-        mending.mended.finished = finished
+        mending.mended.finished = [journal.folder for journal in half_done]
         mending.plan()
         return mending
     except BaseException:
@@ -138,22 +137,10 @@ def _taken(root: str, effects: Effects) -> StoreLock:
     return lock
 
 
-def _let_go(lock: StoreLock, root: str, effects: Effects) -> None:
-    if lock.held:
+def _let_go(lock: StoreLock | None, root: str, effects: Effects) -> None:
+    if lock is not None and lock.held:
         lock.release()
         effects.unguard(root)
-
-
-def _plan_dry(root: str, config: StoreConfig, peer: str, progress: Progress | None, effects: Effects) -> Mending:
-    """Plan without a lock and without changing the store."""
-    if is_live(root):
-        raise StoreLockedError(f"{root}: another process writes this store; stop it first")
-    for journal in journals.SalvageJournal.all(root, effects):
-        if journal.state in (journals.APPLY, journals.UNDO):
-            raise UsageError(f"{journal.folder}: a killed run was half done; finish it first, without --dry-run")
-    mending = Mending(root, config, peer, effects, None, progress)
-    mending.plan()
-    return mending
 
 
 def undo_in_place(root: str, config: StoreConfig | None = None, effects: Effects = REAL) -> list[str]:
@@ -215,8 +202,7 @@ class Mending:
             self._open = False
             if self.journal.folder.endswith(".new"):
                 journals.drop(self.journal)
-            if self.lock is not None:
-                _let_go(self.lock, self.root, self.effects)
+            _let_go(self.lock, self.root, self.effects)
 
     def plan(self) -> None:
         """Fill the journal; the store stays as it is."""
