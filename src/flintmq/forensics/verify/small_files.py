@@ -61,21 +61,13 @@ def check_checkpoint(
         latest_time: latest store time in ms of the log's records; 0 without records.
     """
     path = os.path.join(root, "checkpoint")
-    for field in ("physic_timestamp", "logics_timestamp", "index_timestamp"):
+    last = f"up to {latest_time}, when the last record was stored" if latest_time else "0, since the log has no record"
+    limits = dict.fromkeys(("physic_timestamp", "logics_timestamp", "index_timestamp"), (latest_time, last))
+    offsets = "confirm_physical_offset", "logics_physical_offset"
+    for field, (most, text) in (limits | dict.fromkeys(offsets, (log_end, f"up to {log_end}"))).items():
         value, at = getattr(found, field), checkpoint.CHECKPOINT.offset(field)
-        if value > latest_time:
-            last = (
-                f"up to {latest_time}, when the last record was stored"
-                if latest_time
-                else "0, since the log has no record"
-            )
-            findings.defect("checkpoint-ahead", path, at, f"{field} {last}", str(value))
-    for field in ("confirm_physical_offset", "logics_physical_offset"):
-        if getattr(found, field) <= log_end:
-            continue
-        at = checkpoint.CHECKPOINT.offset(field)
-        expected, value = f"{field} up to {log_end}", str(getattr(found, field))
-        findings.defect("checkpoint-ahead", path, at, expected, value)
+        if value > most:
+            findings.defect("checkpoint-ahead", path, at, f"{field} {text}", str(value))
 
 
 def check_mark(root: str, findings: Findings, effects: Effects) -> None:
