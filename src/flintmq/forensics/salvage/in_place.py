@@ -102,6 +102,7 @@ def plan_in_place(
     lock = None if dry_run else _taken(root, effects)
     try:
         half_done = [one for one in SalvageJournal.all(root, effects) if one.state in (journals.APPLY, journals.UNDO)]
+        # Before anything is planned: changes that are half made would look like damage.
         for journal in half_done:
             if dry_run:
                 raise UsageError(f"{journal.folder}: a killed run was half done; finish it first, without --dry-run")
