@@ -81,6 +81,8 @@ Fields of `--format`, of `tail` too, are the names of the schema in braces. A fi
 WIDTH = 120
 PLACES = ("docs/operations", "docs/spark", "docs/guide")
 """Where a command may have a page of its own; the first one with its name is it."""
+WITH_OTHERS = {"serve-ha": "docs/operations/follow.md", "spark sink": "docs/spark/replay.md"}
+"""Command -> the page that tells of it, which has another name."""
 
 
 def page() -> str:
@@ -113,7 +115,7 @@ def _home(name: str) -> str:
     """Return the page about a command; empty if there is none."""
     folders = ("docs/spark", *PLACES) if name.startswith("spark ") else PLACES
     homes = [f"{folder}/{name.removeprefix('spark ').partition(' ')[0]}.md" for folder in folders]
-    return next((path for path in homes if (ROOT / path).is_file()), "")
+    return WITH_OTHERS.get(name) or next((path for path in homes if (ROOT / path).is_file()), "")
 
 
 def _json(name: str) -> Iterator[str]:
