@@ -176,7 +176,6 @@ def predicate_of(
     until: int | datetime | None = None,
     tags: str | Iterable[str] | None = None,
 ) -> Predicate:
-    """Make the predicate from the arguments of scan_arrow that select messages."""
     ids: list[int] = []
     pairs: list[tuple[str, int]] = []
     offsets = []

@@ -161,7 +161,6 @@ class Json(Output):
 
 
 def output(as_json: bool) -> Output:
-    """Return the output that an option `--json` asks for."""
     return Json() if as_json else Console()
 
 

@@ -47,7 +47,6 @@ def write_parquet(path: str, answer: pa.RecordBatchReader) -> None:
 
 
 def write_lines(path: str, rows: Iterator[str]) -> None:
-    """Write lines as a file in UTF-8."""
     with open(path, "w", encoding="utf-8", errors="backslashreplace", newline="\n") as file:
         for row in rows:
             file.write(row + "\n")

@@ -35,7 +35,6 @@ def is_manifest(text: str) -> bool:
 
 
 def read_manifest(path: str) -> list[Member]:
-    """Read the stores of a manifest, in its order."""
     path = store_path(path)
     try:
         with open(path, "rb") as file:

@@ -20,7 +20,6 @@ _WILD = re.compile(r"(\*+|\{broker\})")
 
 
 def is_pattern(text: str) -> bool:
-    """Return whether a path has a wildcard."""
     return _WILD.search(text) is not None
 
 

@@ -145,7 +145,6 @@ def rebuild(
 
 
 def run(plan: RebuildPlan, progress: Progress | None = None, access: str = "pread") -> Rebuilt:
-    """Rebuild queues and index by a plan."""
     report = Report()
     with making(plan):
         builder = Builder(plan, report)

@@ -41,7 +41,6 @@ def check_end(view: StoreView) -> None:
 
 
 def must_have(view: StoreView, topics: Iterable[str]) -> None:
-    """Check that a store has all topics that the user named."""
     known = view.topics()
     for topic in topics:
         if topic not in known and topic not in view.broker.topics:

@@ -41,5 +41,4 @@ def decode(data: Buffer) -> Checkpoint:
 
 
 def encode(checkpoint: Checkpoint) -> bytes:
-    """Encode a whole checkpoint file of 4,096 bytes."""
     return CHECKPOINT.pack(checkpoint).ljust(FILE_SIZE, b"\0")

@@ -69,7 +69,6 @@ def checked_peer(peer: str, what: str = "peer") -> str:
 
 
 def file_size(slots: int, items: int) -> int:
-    """Return the size in bytes of an index file (maxHashSlotNum, maxIndexNum)."""
     return HEADER.size + SLOT.size * slots + ITEM.size * items
 
 

@@ -326,7 +326,6 @@ class Layout(Generic[T]):
         return b"".join(pieces)
 
     def size_of(self, value: T) -> int:
-        """Return the size of `value` on disk in bytes."""
         size = self._widths
         for number, part in self._loose:
             size += len(value[number])

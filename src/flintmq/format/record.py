@@ -115,7 +115,6 @@ class Record(NamedTuple):
 
     @property
     def size(self) -> int:
-        """Size of the record on disk in bytes."""
         return RECORD.size_of(self)
 
     @property

@@ -113,7 +113,6 @@ def decode_log(buf: Buffer, at: int = 0, limit: int | None = None) -> LogUnit | 
 
 
 def decode_check(data: Buffer) -> TimerCheck:
-    """Decode the numbers of a timercheck file."""
     return TIMER_CHECK.unpack(data)
 
 

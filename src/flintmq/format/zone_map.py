@@ -52,7 +52,6 @@ TAIL_OF_ZONE: Final = 1024
 
 
 def blocks_for(keys: int) -> int:
-    """Return the number of blocks for so many keys and topics."""
     return max(1, -(-keys * BITS_OF_KEY // BITS_OF_BLOCK))
 
 

@@ -246,7 +246,6 @@ class AckTable:
                 _have(puts, puts.complete, self.reached)
 
     def gone(self, line: Hashable) -> None:
-        """Forget what a line acknowledged."""
         with self._lock:
             if self._acks.pop(line, None) is not None:
                 self.reached = self._reached()

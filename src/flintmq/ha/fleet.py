@@ -65,7 +65,6 @@ class FleetMember:
 
     @property
     def runs(self) -> bool:
-        """True while its thread does."""
         return self.thread is not None and self.thread.is_alive()
 
 

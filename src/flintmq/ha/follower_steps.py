@@ -205,7 +205,6 @@ class FollowerSteps:
             self._event("closed", end=end, promotable=lacks is None, **({} if lacks is None else {"lacks": lacks}))
 
     def refused(self, error: BaseException) -> None:
-        """Note the error that ends the follower."""
         self.error, self.state = error, "refused"
         if not isinstance(error, UsageError):
             self._event(
@@ -414,7 +413,6 @@ class FollowerSteps:
     # -- a line -----------------------------------------------------------------------------------------------------
 
     def _ask(self, report: int, due: int | None) -> MasterConnection:
-        """Open a line with a first report."""
         # Here too: a master counts the first report of a line as an acknowledgement.
         self._flush_below(report)
         self._dialled = False
@@ -525,7 +523,6 @@ class FollowerSteps:
             self._resume()
 
     def _to_report(self, line: MasterConnection) -> int:
-        """Return the offset that is due as a report."""
         if not self._ack or not self.resumed:
             return line.line.reported
         return max(line.line.reported, self.opened().raw.end)
@@ -576,7 +573,6 @@ class FollowerSteps:
             raise UsageError(f"{self.master}: nobody answers there ({reason}); give a broker's HA port")
 
     def _count_silence(self) -> None:
-        """Count a line on which nothing came."""
         self._silent_lines += 1
         if self._silent_lines >= ATTEMPTS:
             text = f"{self.master} accepts connections and does not answer; give a master's HA port"

@@ -259,7 +259,6 @@ class HaListener:
         return [one for one in list(self._lines.values()) if lending is None or not lending.is_away(one)]
 
     def _handle(self, key: selectors.SelectorKey, events: int) -> None:
-        """Do what a socket is ready for."""
         if key.fileobj is self._server:
             self._accept()
         elif key.fileobj is self._ear:
@@ -294,7 +293,6 @@ class HaListener:
     # -- lines ------------------------------------------------------------------------------------------------------
 
     def _accept(self) -> None:
-        """Accept followers that may come."""
         for _ in range(ACCEPTS):
             try:
                 sock, address = self._server.accept()
@@ -365,7 +363,6 @@ class HaListener:
             self._end_line(one, "an error in the listener")
 
     def _read(self, one: ListenerLine) -> None:
-        """Take what a follower reports."""
         try:
             data = one.sock.recv(READ)
         except BlockingIOError:
@@ -376,7 +373,6 @@ class HaListener:
         self._take_bytes(one, data)
 
     def _take_bytes(self, one: ListenerLine, data: bytes) -> None:
-        """Take bytes that came from a follower."""
         line, before = one.line, one.line.state
         changed = line.received(data, self._source.begin(), self._source.end(), self._effects.monotonic())
         if line.state is LineState.CLOSED:
@@ -466,7 +462,6 @@ class HaListener:
             self._selector.modify(one.sock, events)
 
     def _end_line(self, one: ListenerLine, why: str, *, is_ours: bool = True) -> None:
-        """Close a line and log why."""
         level = logging.WARNING if is_ours else logging.INFO
         log.log(level, "%s %s: %s", one, "is hung up on" if is_ours else "follows no longer", why)
         self._note("ended", address=str(one), reason=why)

@@ -118,7 +118,6 @@ class MasterLine:
         return True
 
     def _later(self, offset: int, end: int) -> bool:
-        """Take an acknowledgement."""
         if offset > end:
             # It has records that are not ours: another master's, or ones that a power cut took from this one.
             self.close(f"it reports {offset}, and the log ends at {end}")
@@ -206,5 +205,4 @@ class MasterLine:
         return min(due, self._second + 1) if self._spent >= self.rules.most_a_second > 0 else due
 
     def close(self, reason: str) -> None:
-        """End the line for a reason of ours."""
         self.state, self.reason = LineState.CLOSED, reason

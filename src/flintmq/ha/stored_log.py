@@ -50,7 +50,6 @@ class StoredLog:
         return self._now
 
     def begin(self) -> int:
-        """Return the log offset of the first file."""
         return self._look().log.min_offset
 
     def end(self) -> int:
@@ -58,7 +57,6 @@ class StoredLog:
         return self._look().end
 
     def open(self, offset: int) -> LogPart | None:
-        """Return the file with this log offset, open for reading; None: it is not there any more."""
         file = self._now.log.find(offset)
         if file is None:
             return None

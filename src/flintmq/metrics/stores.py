@@ -85,7 +85,6 @@ class StoresWatch:
 
     @property
     def stores(self) -> int:
-        """Number of stores that were seen."""
         return len(self._calls)
 
     def text(self) -> str:

@@ -28,9 +28,6 @@ def profile() -> dict[str, Any]:
     """Return the settings of the profile that AWS_PROFILE names, else of `default`.
 
     Empty if there is none, or no boto3 to read it.
-
-    Raises:
-        StoreAccessError: a file cannot be read, or AWS_PROFILE names a profile that is not there.
     """
     try:
         from botocore.session import Session
@@ -40,12 +37,7 @@ def profile() -> dict[str, Any]:
 
 
 def provider() -> Callable[[], Any] | None:
-    """Return what gives obstore credentials of the profile; None: it finds others by itself.
-
-    Raises:
-        StoreAccessError: as profile; or the profile gives no credentials.
-        MissingExtraError: there is a profile, and boto3 is not installed.
-    """
+    """Return what gives obstore credentials of the profile; None: it finds others by itself."""
     if any(os.environ.get(name) for name in _BEFORE_FILES):
         return None
     try:
@@ -80,11 +72,7 @@ def _told(question: Callable[[], Answer], advice: str) -> Answer:
 
 
 def region_of(bucket: str, timeout_s: float, server: str = AMAZON) -> str:
-    """Ask Amazon for the region of a bucket; it answers whoever asks.
-
-    Raises:
-        StoreAccessError: it does not answer, or knows no such bucket.
-    """
+    """Ask Amazon for the region of a bucket; it answers whoever asks."""
     request = urllib.request.Request(f"{server}/{quote(bucket)}", method="HEAD")
     text = "it did not tell the region"
     try:

@@ -21,6 +21,7 @@ from flintmq.config.s3 import S3Options
 from flintmq.errors import StoreAccessError, UsageError
 from flintmq.objects.aws_profile import profile, provider, region_of
 from flintmq.objects.bucket import Bucket, ObjectEntry
+from flintmq.overriding import override
 
 CONNECT_SECONDS = 5
 PART_BYTES = 16 << 20  # of a large upload
@@ -41,18 +42,7 @@ _threads_of = 0  # the process in which obstore has its threads
 
 
 def cloud_bucket(kind: str, name: str, options: S3Options) -> CloudBucket:
-    """Open a bucket.
-
-    Args:
-        kind: scheme of its URL.
-        name: the part between `://` and the key.
-        options: how to reach it.
-
-    Raises:
-        StoreAccessError: the bucket's region is not known, or credentials cannot be read.
-        MissingExtraError: a profile of ~/.aws needs boto3.
-        UsageError: an option is missing.
-    """
+    """Open a bucket."""
     url = f"{kind}://{name}"
     try:
         first = None
@@ -156,9 +146,6 @@ class CloudBucket(Bucket):
     """A bucket behind a client of obstore; see Bucket.
 
     Args:
-        url: of the bucket.
-        client: obstore's.
-        advice: what to do where a request fails.
         first: client for puts of new objects, of a server that was not seen to keep the first one; it is asked once.
     """
 
@@ -166,8 +153,8 @@ class CloudBucket(Bucket):
         self.url, self._client, self._advice = url, client, advice
         self._first, self._keeps_first = first or client, first is None
 
+    @override
     def listed(self, folder: str, whole: bool) -> list[ObjectEntry]:
-        """See the base."""
         try:
             if whole:
                 chunks = self._ask(folder, lambda: list(self._client.list(folder or None)))
@@ -189,15 +176,15 @@ class CloudBucket(Bucket):
         folders = {one.key[:at] for one in found for at, letter in enumerate(one.key) if letter == "/"} | {folder}
         return [one for one in found if one.size or (one.key not in folders and self.find(one.key) is not None)]
 
+    @override
     def find(self, key: str) -> ObjectEntry | None:
-        """See the base."""
         try:
             return _found(self._ask(key, lambda: self._client.head(key)))
         except FileNotFoundError:
             return None
 
+    @override
     def read(self, key: str, begin: int = 0, end: int | None = None) -> bytes:
-        """See the base."""
         if end is not None and end <= begin:
             return b""
         try:
@@ -210,17 +197,17 @@ class CloudBucket(Bucket):
                 return b""
             raise
 
+    @override
     def put(self, key: str, data: bytes) -> None:
-        """See the base."""
         self._ask(key, lambda: self._client.put(key, data, mode="overwrite", chunk_size=PART_BYTES))
 
+    @override
     def put_file(self, key: str, path: str) -> None:
-        """See the base."""
         os.stat(path)  # obstore's error would be taken for the server's
         self._ask(key, lambda: self._client.put(key, Path(path), mode="overwrite", chunk_size=PART_BYTES))
 
+    @override
     def put_new(self, key: str, data: bytes) -> bool:
-        """See the base."""
         if not self._keeps_first:
             self._try_out(key)
         return self._put_first(key, data)
@@ -249,12 +236,12 @@ class CloudBucket(Bucket):
                 self.delete([probe])
         self._keeps_first = True
 
+    @override
     def copy(self, key: str, to: str) -> None:
-        """See the base."""
         self._ask(key, lambda: self._client.copy(key, to, overwrite=True))
 
+    @override
     def delete(self, keys: Iterable[str]) -> None:
-        """See the base."""
         some = list(keys)
         try:
             if some:

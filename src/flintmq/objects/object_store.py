@@ -50,8 +50,6 @@ class Listing:
     """The result of a LIST request for a directory, or for the tree below it.
 
     Attributes:
-        root: the directory.
-        whole: whether it lists the tree.
         until: monotonic time up to which it is valid.
         folders: directory -> name -> bytes of the object, or None for a directory.
     """
@@ -85,13 +83,10 @@ class _Handle:
 class ObjectStore(OtherDisk):
     """Reads stores in buckets. Operations of a writer or a lock are refused.
 
-    Args:
-        options: settings of the connection.
+    Thread: any; a handle for sequential reads belongs to one. It can be sent to other processes, without secrets.
 
     Raises:
         StoreAccessError: (any method) the server refuses or does not answer; the text names URL and offset.
-
-    Thread: any; a handle for sequential reads belongs to one. It can be sent to other processes, without secrets.
     """
 
     def __init__(self, options: S3Options) -> None:
@@ -106,7 +101,6 @@ class ObjectStore(OtherDisk):
 
     @property
     def remote(self) -> bool:
-        """Always True."""
         return True
 
     # -- names --------------------------------------------------------------------------------------------------------
@@ -120,7 +114,6 @@ class ObjectStore(OtherDisk):
         return sorted(listing.folders.get(path, ()))
 
     def size(self, path: str) -> int | None:
-        """Return the bytes of an object; None if it does not exist."""
         listing = self._known(os.path.dirname(path))
         if listing is not None:
             return listing.folders.get(os.path.dirname(path), {}).get(os.path.basename(path))
@@ -130,7 +123,6 @@ class ObjectStore(OtherDisk):
             return None
 
     def is_dir(self, path: str) -> bool:
-        """Return whether there are objects below a path."""
         listing = self._known(os.path.dirname(path))
         if listing is not None:
             names = listing.folders.get(os.path.dirname(path), {})
@@ -138,7 +130,6 @@ class ObjectStore(OtherDisk):
         return bool((self._known(path) or self._list(path, whole=False)).folders.get(path))
 
     def modified_ms(self, path: str) -> int | None:
-        """Return when an object was last written, in Unix milliseconds; None if it does not exist."""
         found = self._ask(path, lambda bucket, key: bucket.find(key) if key else None)
         return None if found is None else found.modified_ms
 
@@ -164,24 +155,18 @@ class ObjectStore(OtherDisk):
     # -- bytes --------------------------------------------------------------------------------------------------------
 
     def open_read(self, path: str, below: str | None = None) -> int:
-        """Open an object for reading, and return a handle: a negative number, so no descriptor.
-
-        Raises:
-            FileNotFoundError: the object does not exist.
-        """
+        """Open an object for reading, and return a handle: a negative number, so no descriptor."""
         file = self._file(path)
         number = -next(_handles)
         self._open[number] = _Handle(file)
         return number
 
     def close(self, fd: int) -> None:
-        """Close a handle."""
         handle = self._open.pop(fd)
         if handle.ahead is not None:
             handle.ahead.stop()
 
     def size_of(self, fd: int) -> int:
-        """Return the bytes of an open object."""
         return self._open[fd].file.size
 
     def will_read(self, fd: int, begin: int, end: int, *, sure: bool) -> None:
@@ -192,11 +177,7 @@ class ObjectStore(OtherDisk):
         handle.ahead = ReadAhead(handle.file, fetchers(), begin, end, sure=sure)
 
     def pread_into(self, fd: int, buffer: memoryview, position: int) -> int:
-        """Fill a buffer; return the bytes read, fewer only where the object ends.
-
-        Raises:
-            FileNotFoundError: the object was deleted.
-        """
+        """Fill a buffer; return the bytes read, fewer only where the object ends."""
         handle = self._open[fd]
         done = handle.ahead.read_into(buffer, position) if handle.ahead is not None else 0
         if done < len(buffer):
@@ -206,11 +187,7 @@ class ObjectStore(OtherDisk):
         return done
 
     def pread(self, fd: int, count: int, position: int) -> bytes:
-        """Read up to count bytes; fewer only where the object ends.
-
-        Raises:
-            FileNotFoundError: the object was deleted.
-        """
+        """Read up to count bytes; fewer only where the object ends."""
         return self._open[fd].file.read(position, count)
 
     def next_data(self, fd: int, position: int) -> int | None:
@@ -218,7 +195,6 @@ class ObjectStore(OtherDisk):
         return position
 
     def map_read(self, fd: int, size: int) -> mmap.mmap:
-        """Refuse to map an object."""
         raise UsageError(f"{self._open[fd].file.url}: access map is for local files; use pread")
 
     def _file(self, path: str) -> RemoteFile:

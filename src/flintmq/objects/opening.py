@@ -21,12 +21,7 @@ def bucket_of(url: str, options: S3Options | None = None) -> tuple[Bucket, str]:
     """Return the bucket of a URL, and the key below it ("" for the bucket itself).
 
     Args:
-        url: in the form of store_url.store_path.
         options: how to reach it; the environment supplies missing options.
-
-    Raises:
-        MissingExtraError: obstore is not installed or too old, or boto3 is not and there is a profile.
-        StoreAccessError: the bucket's region is not known, or credentials cannot be read.
     """
     kind, _, rest = url.partition("://")
     name, _, key = rest.partition("/")

@@ -23,6 +23,7 @@ from urllib.parse import quote, urlencode, urlsplit
 from flintmq.config.s3 import S3Options
 from flintmq.errors import StoreAccessError
 from flintmq.objects.bucket import Bucket, ObjectEntry
+from flintmq.overriding import override
 
 PORT = 9870  # of the name node's HTTP server, since Hadoop 3
 UNSEEN = ".flintmq-put-"  # beginning of the names of objects that are not whole yet
@@ -37,7 +38,6 @@ class _Body(NamedTuple):
 
     Attributes:
         pieces: gives the bytes from the beginning, for each attempt again.
-        size: bytes.
     """
 
     pieces: Callable[[], Iterable[bytes]]
@@ -49,7 +49,6 @@ class _RemoteError(Exception):
 
     Attributes:
         kind: name of the exception in Java; "" if it gave none.
-        status: of HTTP.
     """
 
     def __init__(self, status: int, data: bytes) -> None:
@@ -72,7 +71,6 @@ class WebHdfs(Bucket):
 
     Args:
         host: `HOST` or `HOST:PORT` of the URL; the port is that of RPC, and means nothing here.
-        options: how to reach it.
     """
 
     def __init__(self, host: str, options: S3Options) -> None:
@@ -85,8 +83,8 @@ class WebHdfs(Bucket):
             except (OSError, KeyError):  # a container whose user has no name
                 self._user = "dr.who"  # as Hadoop calls whom it does not know
 
+    @override
     def listed(self, folder: str, whole: bool) -> list[ObjectEntry]:
-        """See the base."""
         found = self._children(folder)
         if not whole:
             return found
@@ -99,16 +97,16 @@ class WebHdfs(Bucket):
                 level = [one.key for one in below if one.size is None]
         return objects
 
+    @override
     def find(self, key: str) -> ObjectEntry | None:
-        """See the base."""
         try:
             found = self._statuses(key, "GETFILESTATUS", key)[0]
         except FileNotFoundError:
             return None
         return found if found.size is not None else None
 
+    @override
     def read(self, key: str, begin: int = 0, end: int | None = None) -> bytes:
-        """See the base."""
         if end is None:
             found = self.find(key)
             if found is None or found.size is None:
@@ -123,12 +121,12 @@ class WebHdfs(Bucket):
                 return b""
             raise
 
+    @override
     def put(self, key: str, data: bytes) -> None:
-        """See the base."""
         self._put(key, _Body(lambda: [data], len(data)), "OVERWRITE")
 
+    @override
     def put_file(self, key: str, path: str) -> None:
-        """See the base."""
 
         def pieces() -> Iterator[bytes]:
             with open(path, "rb") as file:
@@ -137,12 +135,12 @@ class WebHdfs(Bucket):
 
         self._put(key, _Body(pieces, os.stat(path).st_size), "OVERWRITE")
 
+    @override
     def put_new(self, key: str, data: bytes) -> bool:
-        """See the base."""
         return self._put(key, _Body(lambda: [data], len(data)), "NONE")
 
     def copy(self, key: str, to: str) -> None:
-        """See the base. WebHDFS has no copies of its own: the bytes come here and go back."""
+        """Copy by way of this process: WebHDFS has no copies of its own."""
         found = self.find(key)
         if found is None or found.size is None:
             raise FileNotFoundError(2, os.strerror(2), f"{self.url}/{key}")
@@ -154,8 +152,8 @@ class WebHdfs(Bucket):
 
         self._put(to, _Body(pieces, size), "OVERWRITE")
 
+    @override
     def delete(self, keys: Iterable[str]) -> None:
-        """See the base."""
         for key in keys:
             self._ask("DELETE", key, "DELETE", recursive="false")
 

@@ -139,7 +139,6 @@ class RemotingClient:
         return ConnectionError(text) if passes else ReplicationError("config", text)
 
     def refusal(self, code: int, answer: RemotingFrame) -> str:
-        """Return one line about an answer that is no success."""
         said = f": {answer.remark[:SHOWN]!a}" if answer.remark else ""
         return f"{self._where(code)}: refused with code {answer.code}{said}"
 

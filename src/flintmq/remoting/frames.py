@@ -91,7 +91,6 @@ def frame_size(data: bytes | bytearray) -> int | None:
 
 
 def decode_frame(data: bytes | bytearray) -> RemotingFrame:
-    """Decode one whole frame, its length included."""
     if frame_size(data) != len(data) or len(data) < 8:
         raise FormatError(f"{len(data)} bytes, which are not one frame")
     kind, length = data[4], int.from_bytes(data[5:8], "big")

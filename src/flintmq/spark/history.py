@@ -91,7 +91,6 @@ class HistoryStreamReader(StreamReader):
 
     @rows_from_one_frame
     def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the rows of one part."""
         if isinstance(partition, HistoryPartition):
             yield from _rows(partition, self.wanted)
 

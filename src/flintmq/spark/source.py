@@ -79,7 +79,6 @@ class FlintMQSource(DataSource):
 
     @from_one_frame
     def reader(self, schema: StructType) -> DataSourceReader:
-        """Make a reader of these columns."""
         from flintmq.spark.schema import check_schema
 
         options = self._options()
@@ -118,7 +117,6 @@ class FlintMQSource(DataSource):
 
     @from_one_frame
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """Make a writer of messages into a store, in batch."""
         from flintmq.spark.sink.writer import writer
 
         return writer(dict(self.options), schema, overwrite)

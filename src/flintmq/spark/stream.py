@@ -40,7 +40,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @from_one_frame
     def initialOffset(self) -> dict[str, Any]:
-        """Return the offset at which a new query begins."""
         return dict(self.stream.initial())
 
     def getDefaultReadLimit(self) -> ReadLimit:
@@ -74,7 +73,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @rows_from_one_frame
     def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
-        """Yield the rows of one part."""
         from flintmq.arrow.members import MemberColumns
         from flintmq.lake.stream.scan import read_part
         from flintmq.spark.schema import check_schema

@@ -126,7 +126,6 @@ class AllocationService:
             del self._table[start]
 
     def asked(self, file: MappedFile, position: int) -> None:
-        """Take the writer's position (MappedFile.asked)."""
         if self.ahead is not None and self.ahead.asked(file, position):
             self._wake.set()
 

@@ -52,8 +52,6 @@ class DirectoryEntry(NamedTuple):
     """A name in a directory.
 
     Attributes:
-        name: the name.
-        kind: what has it; "other" for sockets and the like.
         size: bytes of a file; a sparse file counts in full.
         on_disk: bytes that the disk has allocated for a file; None if it is not known.
     """
@@ -87,11 +85,7 @@ def _base(path: str) -> str | None:
 
 
 class _Folder:
-    """Opens a directory from `below` without following a symbolic link, for a `with` block.
-
-    Raises:
-        OSError: (on entry) it cannot be opened.
-    """
+    """Opens a directory from `below` without following a symbolic link, for a `with` block."""
 
     __slots__ = ("_below", "_fd", "_kept", "_path")
 
@@ -145,11 +139,7 @@ def _listed(path: str, below: str | None) -> AbstractContextManager[str | int]:
 
 
 def _not_listed(path: str, error: OSError) -> list[Any]:
-    """Return the empty listing of a directory that is missing.
-
-    Raises:
-        StoreAccessError: it is there, and may not be listed.
-    """
+    """Return the empty listing of a directory that is missing."""
     if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
         return []
     raise StoreAccessError(f"{path}: {error.strerror}; check its permissions") from error
@@ -331,7 +321,6 @@ class Effects:
         return fd
 
     def close(self, fd: int) -> None:
-        """Close a descriptor."""
         os.close(fd)
 
     @contextmanager
@@ -349,9 +338,6 @@ class Effects:
         A directory may disappear while a reader works.
 
         With `below` (see open_read) a directory that is, or is reached through, a symbolic link counts as missing.
-
-        Raises:
-            StoreAccessError: the directory may not be listed.
         """
         try:
             with _listed(path, below) as folder:
@@ -360,11 +346,7 @@ class Effects:
             return _not_listed(path, error)
 
     def entries(self, path: str, below: str | None = None) -> list[DirectoryEntry]:
-        """List a directory as `listdir` does, with the kind and size of each name.
-
-        Raises:
-            StoreAccessError: the directory may not be listed.
-        """
+        """List a directory as `listdir` does, with the kind and size of each name."""
         found = []
         try:
             with _listed(path, below) as folder, os.scandir(folder) as names:
@@ -389,26 +371,15 @@ class Effects:
 
         Args:
             path: the directory; if it is, or is reached through, a symbolic link, it counts as missing.
-            below: see open_read.
-
-        Raises:
-            StoreAccessError: the directory may not be listed.
         """
         return [(one.name, one.size) for one in self.entries(path, below) if one.kind == "file"]
 
     def only_file(self, path: str, below: str, count: int) -> tuple[list[tuple[str, int]], bytes | None]:
         """List a directory as `regular_files` does, and read the file that is alone in it.
 
-        Args:
-            path, below: as for regular_files.
-            count: number of bytes to read.
-
         Returns:
             The files; and the first `count` bytes of the only one if it has so many and the disk knows of no data
             after them, else None.
-
-        Raises:
-            StoreAccessError: the directory may not be listed.
         """
         found = None
         if path != below:
@@ -458,7 +429,6 @@ class Effects:
         return (found.f_blocks - found.f_bfree) * found.f_frsize
 
     def size_of(self, fd: int) -> int:
-        """Return the size of an open file."""
         return os.fstat(fd).st_size
 
     def pread_into(self, fd: int, buffer: memoryview, position: int) -> int:
@@ -519,7 +489,6 @@ class Effects:
             return file.read()
 
     def random_bytes(self, count: int) -> bytes:
-        """Return unpredictable bytes."""
         return os.urandom(count)
 
     def own_address(self) -> bytes:
@@ -534,7 +503,6 @@ class Effects:
             return self.random_bytes(4)
 
     def process_id(self) -> int:
-        """Return the id of this process."""
         return os.getpid()
 
     def mounting(self, path: str) -> str:
@@ -556,10 +524,6 @@ class Effects:
         """Map the first `size` bytes of a file for reading; the map holds no descriptor.
 
         If the file shrinks later, reading the map kills the process (SIGBUS).
-
-        Raises:
-            ValueError: the file is shorter, or size is 0.
-            OSError: it cannot be mapped.
         """
         return libc_memory.map_file(fd, size)
 
@@ -568,9 +532,6 @@ class Effects:
 
         Returns:
             False if this system cannot do it.
-
-        Raises:
-            OSError: they cannot be read.
         """
         number = walk.present(map_, begin, end)
         if number in (errno.EINVAL, errno.ENOSYS):
@@ -605,12 +566,7 @@ class Effects:
             _guarded.remove(root)
 
     def mkdirs(self, path: str) -> None:
-        """Make a directory and its parents.
-
-        Raises:
-            StoreAccessError: it would be reached through a symbolic link in a guarded store.
-            OSError: it cannot be made.
-        """
+        """Make a directory and its parents."""
         base = _base(path)
         os.makedirs(path if base is None else base, exist_ok=True)
         while base is not None and base != path:
@@ -638,7 +594,6 @@ class Effects:
         Its name appears with its size, where the file system can do that.
 
         Raises:
-            FileExistsError: there is one by this name.
             OSError: it cannot be made; no file remains.
         """
         with _at(path) as (name, folder):
@@ -648,7 +603,6 @@ class Effects:
         """Open an existing regular file for reading and writing.
 
         Raises:
-            StoreAccessError: it is reached through a symbolic link in a guarded store.
             OSError: it cannot be opened; NotOpened if that may pass.
         """
         try:
@@ -697,9 +651,6 @@ class Effects:
 
         Args:
             size: bytes of the memory, a multiple of the page size.
-
-        Raises:
-            OSError: this system cannot (ENOSYS), or there is no memory.
         """
         return libc_memory.map_twice(size)
 
@@ -715,42 +666,23 @@ class Effects:
         """Advise the kernel to read nothing ahead and to map pages singly (MADV_RANDOM).
 
         A frequent sync then writes little more than what changed.
-
-        Raises:
-            OSError: refused.
         """
         libc_memory.advise(map_, 0, len(map_), libc_memory.MADV_RANDOM)
 
     def advise_needed(self, map_: mmap.mmap) -> None:
-        """Advise the kernel that the whole map will be used soon.
-
-        Raises:
-            OSError: refused.
-        """
+        """Advise the kernel that the whole map will be used soon."""
         libc_memory.advise(map_, 0, len(map_), libc_memory.MADV_WILLNEED)
 
     def advise_huge(self, map_: mmap.mmap) -> None:
-        """Advise the kernel to use large pages for anonymous memory that is accessed at random.
-
-        Raises:
-            OSError: refused.
-        """
+        """Advise the kernel to use large pages for anonymous memory that is accessed at random."""
         libc_memory.advise(map_, 0, len(map_), libc_memory.MADV_HUGEPAGE)
 
     def lock_memory(self, map_: mmap.mmap, *, on_fault: bool = False) -> None:
-        """Lock a map in memory (`on_fault`: each page from its first touch on).
-
-        Raises:
-            OSError: refused, mostly by the limit of locked memory (`ulimit -l`).
-        """
+        """Lock a map in memory (`on_fault`: each page from its first touch on)."""
         libc_memory.lock(map_, on_fault=on_fault)
 
     def unlock_memory(self, map_: mmap.mmap) -> None:
-        """Undo lock_memory.
-
-        Raises:
-            OSError: refused.
-        """
+        """Undo lock_memory."""
         libc_memory.unlock(map_)
 
     def is_named(self, fd: int, path: str) -> bool:
@@ -771,32 +703,17 @@ class Effects:
             os.posix_fadvise(fd, position, count, os.POSIX_FADV_DONTNEED)
 
     def rename(self, old: str, new: str) -> None:
-        """Rename a file or directory, replacing a file of the new name.
-
-        Raises:
-            StoreAccessError: one of them is reached through a symbolic link in a guarded store.
-            OSError: refused.
-        """
+        """Rename a file or directory, replacing a file of the new name."""
         with _at(old) as (name, folder), _at(new) as (to, into):
             os.replace(name, to, src_dir_fd=folder, dst_dir_fd=into)
 
     def unlink(self, path: str) -> None:
-        """Remove a file's name.
-
-        Raises:
-            StoreAccessError: it is reached through a symbolic link in a guarded store.
-            OSError: refused.
-        """
+        """Remove a file's name."""
         with _at(path) as (name, folder):
             os.unlink(name, dir_fd=folder)
 
     def remove_folder(self, path: str) -> None:
-        """Remove a directory that is empty; one that is not, or is not there, stays as it is.
-
-        Raises:
-            StoreAccessError: it is reached through a symbolic link in a guarded store.
-            OSError: refused.
-        """
+        """Remove a directory that is empty; one that is not, or is not there, stays as it is."""
         try:
             with _at(path) as (name, folder):
                 os.rmdir(name, dir_fd=folder)
@@ -832,7 +749,6 @@ class Effects:
         """Make the names in a directory durable (fsync of the directory).
 
         Raises:
-            StoreAccessError: it is a symbolic link, or is reached through one, in a guarded store.
             OSError: the disk refused; NotOpened if nothing was tried.
         """
         base = _base(path)
@@ -849,12 +765,7 @@ class Effects:
             folder.__exit__()
 
     def lock_store(self, root: str) -> StoreLock:
-        """Take the lock of the store at root, held until it is released.
-
-        Raises:
-            StoreLockedError: another process has it.
-            StoreAccessError: its file cannot be made or locked, or is a symbolic link.
-        """
+        """Take the lock of the store at root, held until it is released."""
         return StoreLock(root)
 
     # -- time -------------------------------------------------------------------------------------------------------
@@ -868,7 +779,6 @@ class Effects:
         return time.monotonic()
 
     def sleep(self, seconds: float) -> None:
-        """Wait this long."""
         time.sleep(seconds)
 
 

@@ -121,7 +121,6 @@ class StoreLock:
         self.identity = found.st_dev, found.st_ino
 
     def _sign(self) -> None:
-        """Write what RocketMQ writes."""
         try:
             os.pwrite(self.fd, b"lock", 0)
         except OSError as error:  # of a full disk: by descriptor, so without its path

@@ -8,6 +8,7 @@ from __future__ import annotations
 import os
 from bisect import insort
 
+from flintmq.overriding import override
 from flintmq.storage.filesystem import OtherDisk
 
 
@@ -46,8 +47,8 @@ class Overlay(OtherDisk):
         place = self.places[at]
         return (None if place is None else place + path[len(at) :]), True
 
+    @override
     def open_read(self, path: str, below: str | None = None) -> int:
-        """As on the disk."""
         real, moved = self._real(path)
         if real is None:
             raise FileNotFoundError(path)
@@ -55,8 +56,8 @@ class Overlay(OtherDisk):
         self._open[fd] = path
         return fd
 
+    @override
     def close(self, fd: int) -> None:
-        """As on the disk."""
         self._open.pop(fd, None)
         super().close(fd)
 

@@ -27,12 +27,10 @@ class ServiceThread:
 
     @property
     def is_started(self) -> bool:
-        """Return whether `start` was called."""
         return self._thread is not None
 
     @property
     def is_alive(self) -> bool:
-        """Return whether the thread runs."""
         return self._thread is not None and self._thread.is_alive()
 
     def start(self) -> None:

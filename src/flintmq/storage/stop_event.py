@@ -41,7 +41,6 @@ class StopEvent(threading.Event):
             waiting.release()
 
     def clear(self) -> None:
-        """Unset it."""
         self._is_stopped = False
 
     def wait(self, timeout: float | None = None) -> bool:

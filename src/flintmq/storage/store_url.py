@@ -148,7 +148,6 @@ def effects_for(path: str | os.PathLike[str], options: S3Options | None = None) 
 
 
 def local_only(path: str | os.PathLike[str]) -> str:
-    """Return the path of a directory that will be written to."""
     text = store_path(path)
     if is_remote(text):
         raise UsageError(

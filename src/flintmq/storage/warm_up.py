@@ -62,7 +62,6 @@ class WarmUp:
         log.info("%s is warm after %d ms", file.path, (self.effects.monotonic() - began) * 1000)
 
     def retire(self, file: MappedFile) -> None:
-        """Unlock a full file from memory."""
         self._softly(file, "unlocked", lambda: self.effects.unlock_memory(file.map))
 
     def _touch(self, file: MappedFile, position: int, count: int) -> None:

@@ -10,7 +10,6 @@ from typing import cast
 
 
 def texts(**values: object) -> None:
-    """Check that each value is a str."""
     for name, value in values.items():
         if not isinstance(value, str):
             raise TypeError(f"{name} is of type {type(value).__name__}; give a str")

@@ -15,7 +15,6 @@ if TYPE_CHECKING:
 
 
 def address_of(given: tuple[str, int]) -> tuple[str, int]:
-    """Return the host and the port of `ha_listen`."""
     if not isinstance(given, (tuple, list)) or len(given) != 2:
         raise UsageError(f'ha_listen={str(given)[:60]!a}; give host and port, such as ("127.0.0.1", 10912)')
     host, port = given

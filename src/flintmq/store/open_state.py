@@ -28,7 +28,6 @@ class OpenState:
         self.closing = self.closed = False
 
     def check(self) -> None:
-        """Check that the store may be called."""
         if self.closing or not self.lock.held:
             why = "is closed" if self.closing else "was opened by the process that forked this one"
             raise UsageError(f"{self.root}: this store {why}; open it again")
@@ -44,5 +43,4 @@ class OpenState:
         self.closed = True
 
     def __str__(self) -> str:
-        """Return the state in a word or two."""
         return "closed" if self.closed else "open" if self.lock.held else "of another process"

@@ -93,7 +93,6 @@ class StoreView(Tabular):
         return self
 
     def __exit__(self, *_: object) -> None:
-        """Close it."""
         self.close()
 
     def __repr__(self) -> str:

@@ -145,6 +145,5 @@ def moved(a: StoredMessage, b: StoredMessage) -> Difference:
 
 
 def only(one: StoredMessage, kind: Kind) -> Difference:
-    """Return the difference of a record that one side has."""
     a, b = (one.physical_offset, None) if kind is Kind.ONLY_A else (None, one.physical_offset)
     return Difference(kind, one.topic, one.queue_id, one.queue_offset, a, b, one.store_timestamp, (), one.size)

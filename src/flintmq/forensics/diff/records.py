@@ -22,8 +22,6 @@ Place = tuple[str, int, int]
 
 
 class Side(NamedTuple):
-    """The content of one log in a range."""
-
     records: dict[int, StoredMessage]
     damages: list[Damage]
 

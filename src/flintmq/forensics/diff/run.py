@@ -174,7 +174,6 @@ def compare(
 
 
 def open_both(a: str, b: str, config: StoreConfig | None = None) -> tuple[Snapshot, Snapshot]:
-    """Open two stores for a comparison."""
     one, other = Snapshot.open(a, config), Snapshot.open(b, config)
     if not one.effects.remote and not other.effects.remote and os.path.samefile(one.root, other.root):
         raise UsageError(f"{a} and {b} are one store; give two")

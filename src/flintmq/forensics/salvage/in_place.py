@@ -222,7 +222,6 @@ class Mending:
 
     @property
     def needed(self) -> bool:
-        """Return whether there is anything to do."""
         return bool(self.journal.changes)
 
     def carry_out(self) -> Mended:

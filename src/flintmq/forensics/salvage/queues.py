@@ -51,7 +51,6 @@ class QueueMap:
             self._new.append(new)
 
     def finish(self) -> None:
-        """Report the current run."""
         if self._begin is not None:
             old, new = self._begin
             assert self._end > old  # a run has a message
@@ -100,6 +99,5 @@ class QueueMaps:
         return found.next_of(old) if found is not None and old >= 0 else min(old, 0)
 
     def finish(self) -> None:
-        """Report the last run of each queue."""
         for found in self.maps.values():
             found.finish()

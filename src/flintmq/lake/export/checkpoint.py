@@ -63,7 +63,6 @@ class ExportCheckpoint:
             )
 
     def keep(self, last: Manifest | None) -> None:
-        """Write the progress of the export."""
         if self.folder is None or last is None:
             return
         with full_disk.naming(str(self.folder)):

@@ -26,6 +26,7 @@ from flintmq.errors import StoreError, UsageError
 from flintmq.lake.files.failed_file import naming
 from flintmq.lake.files.task_folders import TaskFolders
 from flintmq.objects.opening import bucket_of
+from flintmq.overriding import override
 from flintmq.storage.filesystem import REAL
 from flintmq.storage.store_url import is_remote, is_utf8
 from flintmq.storage.tree import walk_tree
@@ -131,44 +132,45 @@ class DiskFolder(TableFolder):
         self.root, self.where, self.s3 = root, nameable(str(root)), S3Options()
         self.staging = root / STAGING
 
+    @override
     def names(self) -> list[str]:
-        """See the base."""
         return os.listdir(self.root) if self.root.is_dir() else []
 
+    @override
     def files(self, place: str) -> list[str]:
-        """See the base."""
         top = str(self.root / place)
         return [os.path.relpath(os.path.join(at, name), top) for at, _, names in walk_tree(top) for name in names]
 
+    @override
     def read(self, place: str) -> bytes:
-        """See the base."""
         return (self.root / place).read_bytes()
 
+    @override
     def holds(self, place: str) -> bool:
-        """See the base."""
         return (self.root / place).exists()
 
+    @override
     def claimed(self) -> int:
-        """See the base. A run that died has lost its lock, so its number is free."""
+        # A run that died has lost its lock, so its number is free.
         return 0
 
+    @override
     def claim(self, number: int, manifest: bytes) -> None:
-        """See the base."""
         path = self.root / manifest_place(number)
         path.parent.mkdir(exist_ok=True)
         with naming(str(path)):
             replace_file(str(path), manifest, REAL)
 
+    @override
     def stage(self, number: int) -> TaskFolders:
-        """See the base."""
         # What a run that died has staged is of no use: this run has the lock, and begins at the table's end.
         self.sweep()
         tasks = self.staging / "tasks"
         tasks.mkdir(parents=True)
         return TaskFolders(str(tasks))
 
+    @override
     def bring(self, files: Sequence[tuple[str, str]]) -> None:
-        """See the base."""
         folders = {self.root}
         for staged, place in files:
             path = self.root / place
@@ -180,8 +182,8 @@ class DiskFolder(TableFolder):
         for folder in folders:
             sync_folder(folder)
 
+    @override
     def sweep(self) -> None:
-        """See the base."""
         shutil.rmtree(self.staging, ignore_errors=True)
 
 
@@ -200,46 +202,45 @@ class BucketFolder(TableFolder):
         self._staged: str | None = None  # key of the staging directory of this run
 
     def key(self, place: str) -> str:
-        """Return the key of a place below the directory."""
         return f"{self._key}/{place}" if self._key else place
 
     def _names(self, folder: str) -> list[str]:
         key = self.key(folder) if folder else self._key
         return [found.key.removeprefix(f"{key}/" if key else "") for found in self.bucket.listed(key, False)]
 
+    @override
     def names(self) -> list[str]:
-        """See the base."""
         return self._names("")
 
+    @override
     def files(self, place: str) -> list[str]:
-        """See the base."""
         key = self.key(place)
         return [found.key.removeprefix(f"{key}/") for found in self.bucket.listed(key, True)]
 
+    @override
     def read(self, place: str) -> bytes:
-        """See the base."""
         return self.bucket.read(self.key(place))
 
+    @override
     def holds(self, place: str) -> bool:
-        """See the base."""
         return self.bucket.find(self.key(place)) is not None or bool(self._names(place))
 
+    @override
     def claimed(self) -> int:
-        """See the base."""
         return max(self.numbers(), default=0)
 
     def numbers(self) -> list[int]:
         """Return the numbers that exports have claimed, rising."""
         return sorted(int(match[1]) for name in self._names(MANIFESTS) if (match := _MANIFEST.fullmatch(name)))
 
+    @override
     def claim(self, number: int, manifest: bytes) -> None:
-        """See the base."""
         # The number is the lock: the server lets one of two writers put it.
         if not self.bucket.put_new(self.key(manifest_place(number)), manifest):
             raise StoreError(f"{self.where}: another export into it was faster (export {number}); run this one again")
 
+    @override
     def stage(self, number: int) -> TaskFolders:
-        """See the base."""
         self.sweep()
         name = f"{number:06d}-{uuid.uuid4().hex}"
         self._staged = self.key(f"{STAGING}/{name}")
@@ -251,11 +252,9 @@ class BucketFolder(TableFolder):
         assert self._staged is not None  # `stage` was called
         return self._staged.removeprefix(self.key(""))
 
+    @override
     def bring(self, files: Sequence[tuple[str, str]]) -> None:
-        """See the base.
-
-        A file that is gone has been brought already, by a run that completes the same export.
-        """
+        # A file that is gone has been brought already, by a run that completes the same export.
         moved = [(staged, place) for staged, place in files if staged != self.at(place)]
         self.bring_keys([(staged.removeprefix(f"{self.bucket.url}/"), place) for staged, place in moved])
 
@@ -278,11 +277,10 @@ class BucketFolder(TableFolder):
             list(pool.map(bring, files))
 
     def remove(self, folder: str) -> None:
-        """Remove all objects below a place."""
         self.bucket.delete([found.key for found in self.bucket.listed(self.key(folder), True)])
 
+    @override
     def sweep(self) -> None:
-        """See the base."""
         if self._staged is not None:
             self.remove(self.staged)
             self._staged = None

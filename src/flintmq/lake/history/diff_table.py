@@ -406,7 +406,6 @@ def _columns_that_differ(messages: pa.Table, rows: pa.Table) -> dict[int, list[s
 
 
 def _told(kind: Kind, table: pa.Table, row: int, fields: Sequence[str] = ()) -> tuple[Any, ...]:
-    """Return a difference as JSON can have it."""
     one = table.slice(row, 1)
     place = [one[name][0].as_py() for name in ("topic", "queue_id", "queue_offset", "physical_offset")]
     time = milliseconds(one["store_timestamp"])[0].as_py()
@@ -414,7 +413,6 @@ def _told(kind: Kind, table: pa.Table, row: int, fields: Sequence[str] = ()) -> 
 
 
 def _add(found: TableComparison, answer: Mapping[str, Any]) -> None:
-    """Add the answer of a task."""
     found.messages += answer["messages"]
     found.rows += answer["rows"]
     found.waiting += answer["waiting"]

@@ -121,7 +121,6 @@ class History:
 
     @classmethod
     def of_options(cls, read: ReadOptions) -> History:
-        """Open the table that the options of a read name."""
         assert read.history is not None
         stores = read.stores if read.stores is not None else read.path
         return cls.open(
@@ -141,7 +140,6 @@ class History:
         return self.shape.schema()
 
     def has_topic(self, topic: str) -> bool:
-        """Return whether the table has rows of a topic."""
         wanted = Predicate(topics=frozenset([topic]))
         rows = self.version.batches(self.version.files, pa.schema([("topic", pa.string())]), wanted)
         return any(batch.num_rows for batch in rows)
@@ -273,7 +271,6 @@ def _parts(files: Sequence[str], count: int) -> Iterator[Sequence[str]]:
 
 
 def _within(predicate: Predicate, exported: frozenset[str] | None, table: str) -> Predicate:
-    """Return the predicate for a table of some topics."""
     if exported is None:
         return predicate
     others = sorted((predicate.named_topics or frozenset()) - exported)

@@ -108,7 +108,6 @@ class HistoryStream:
         return self.stream.progress()
 
     def tasks(self, start: Offset, end: Offset) -> list[HistoryTask]:
-        """Plan the tasks of a micro-batch."""
         at, stop = Backfill.of(start), Backfill.of(end)
         if at is None:
             return [*part_tasks(self.stream, start, end)]

@@ -117,7 +117,6 @@ class _Asked:
         return high if start else MOST  # no end is set, so messages that arrive during planning count
 
     def missing_names(self) -> Iterator[tuple[str, FlintError]]:
-        """Yield each named topic or queue that does not exist, with its error."""
         predicate, snapshot = self.options.predicate, self.lookup.snapshot
         unknown = unknown_topics(self.lookup, predicate, go_on(self.options))
         for topic, error in unknown.items():

@@ -46,7 +46,6 @@ def choice(given: Mapping[str, str], option: str, values: tuple[str, ...], defau
 
 
 def flag(given: Mapping[str, str], option: str, default: bool) -> bool:
-    """Return the value of an option that is true or false."""
     return choice(given, option, ("true", "false"), str(default).lower()) == "true"
 
 

@@ -147,7 +147,6 @@ class ReadOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str]) -> ReadOptions:
-        """Check the options of a batch read."""
         given = named(options)
         for name in STREAM_ONLY:
             if name in given:
@@ -264,7 +263,6 @@ def _predicate(given: Mapping[str, str]) -> Predicate:
 
 
 def check_read(option: str, queues: Iterable[Queue], predicate: Predicate) -> None:
-    """Refuse bounds of queues that are not read."""
     for topic, queue in queues:
         rules = predicate.rules(topic)
         if rules is None or not any(queue == ANY_QUEUE or rule[0] in (queue, ANY_QUEUE) for rule in rules):

@@ -56,7 +56,6 @@ class ScanPlan:
 
     @property
     def known(self) -> KnownLog:
-        """The log as it was planned."""
         return KnownLog(self.log, self.log_end)
 
 

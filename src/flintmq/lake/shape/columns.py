@@ -44,7 +44,6 @@ class ExportColumns:
     def parse(
         cls, properties: Sequence[str] | None = None, body: BodyForm | None = None, many: bool = False
     ) -> ExportColumns:
-        """Check the options, and return the columns that they ask for."""
         pairs = None if properties is None else tuple(_pair(text) for text in properties)
         taken = {name.casefold() for name in (*of_many(SPARK_SCHEMA, many).names, *OWN_NAMES)}
         for name, column in pairs or ():
@@ -92,7 +91,6 @@ class ExportColumns:
         report.undecoded = set() if self.decompresses else None
 
     def shaped(self, batch: pa.RecordBatch, report: Report | None = None) -> Shaped:
-        """Shape the rows of a batch of the scan's columns."""
         if self.is_plain:
             return Shaped(batch, [])
         columns: dict[str, Any] = dict(zip(batch.schema.names, batch.columns, strict=True))

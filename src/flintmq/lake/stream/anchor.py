@@ -67,7 +67,6 @@ def begin_anchor(queues: StreamQueues, offsets: Mapping[QueueName, int]) -> LogA
 
 
 def next_anchor(queues: StreamQueues, spans: Mapping[QueueName, Span], before: LogAnchor | None) -> LogAnchor | None:
-    """Return the anchor of the end of a micro-batch."""
     last = -1
     for name in queues.in_order(spans):
         place = queues.place(name, spans[name][1] - 1)

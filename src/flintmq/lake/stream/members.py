@@ -83,7 +83,6 @@ class StoresStream:
         return self.offset_of({**begins, **parts})
 
     def selected(self, offset: Offset) -> Offset:
-        """Return the part of an offset that is of queues which the options select."""
         parts = dict(self.by_broker(offset))
         return self.offset_of(parts | {name: one.selected(parts[name]) for name, one in self._look() if name in parts})
 
@@ -127,7 +126,6 @@ class StoresStream:
         return found.get(ONLY, several)
 
     def tasks(self, start: Offset, end: Offset) -> list[tuple[Member, StreamTask]]:
-        """Plan the tasks of a micro-batch, each of one store."""
         streams, known = dict(self._look()), self.by_broker(start)
         parts: list[tuple[Member, StreamTask]] = []
         for broker, offset in sorted(self.by_broker(end).items()):

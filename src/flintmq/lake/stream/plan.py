@@ -153,7 +153,6 @@ def _end(queues: StreamQueues, spans: Mapping[QueueName, Span]) -> int:
 
 
 def lost(queues: StreamQueues, name: QueueName, offset: int, why: str, goes_on: str = "without it") -> StoreError:
-    """Make the error for a message that no longer exists."""
     units = queues.places(name).units
     unit = units.unit(units.number_of(offset))
     file = queues.log.find(unit.physical_offset) if unit is not None and units.points_to_record(unit) else None

@@ -99,7 +99,6 @@ class StreamQueues:
         return one is not None and other is not None and one.store_timestamp == other.store_timestamp
 
     def _take(self, lookup: QueueLookup) -> None:
-        """Use this lookup from now on."""
         self._lookup = lookup
         self._live = lookup.snapshot.facts.live and lookup.has_files  # without queue files the log is read
         self._segments = Segments(lookup)
@@ -223,7 +222,6 @@ class StreamQueues:
 
     @property
     def last(self) -> int | None:
-        """Log offset of the last record; None if there is none."""
         return self._lookup.snapshot.log_end.last
 
     @property
@@ -232,7 +230,6 @@ class StreamQueues:
         return self._lookup.snapshot.end
 
     def wants(self, name: QueueName) -> bool:
-        """Return whether the options select this queue."""
         if name.topic not in self._topics:
             self._topics[name.topic] = self.options.predicate.rules(name.topic)
         rules = self._topics[name.topic]

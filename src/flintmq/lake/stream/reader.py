@@ -74,7 +74,6 @@ class Available:
 
     @property
     def messages(self) -> int:
-        """Their number."""
         return sum(high - low for low, high in self.spans.values())
 
     @property
@@ -175,7 +174,6 @@ class StoreStream:
         return self._flat(starts, begin_anchor(queues, starts))
 
     def selected(self, offset: Mapping[str, Any]) -> dict[str, Any]:
-        """Return the part of an offset that is of queues which the options select."""
         queues = self._look()
         return {key: one for key, one in offset.items() if key in MARKS or queues.wants(_name_of(key))}
 
@@ -235,7 +233,6 @@ class StoreStream:
         return {**lag, **self._flat(planned | queues.highs, None)}
 
     def tasks(self, start: Mapping[str, Any], end: Mapping[str, Any]) -> list[StreamTask]:
-        """Plan the tasks of a micro-batch."""
         from flintmq.lake.stream.plan import share_out
 
         self._planned, _ = self._parse(end)

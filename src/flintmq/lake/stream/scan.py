@@ -179,7 +179,6 @@ def _found(lookup: QueueLookup, missing: dict[QueueName, list[int]], report: Rep
 
 
 def _lost(part: StreamTask, missing: dict[QueueName, list[int]], lookup: QueueLookup) -> StoreError:
-    """Make the error for messages that are nowhere."""
     named = [
         f"topic {short(topic)}, queue {queue}, offset {offsets[0]}"
         + (f" ({len(offsets)} in all)" if offsets[1:] else "")

@@ -154,7 +154,6 @@ class Unreached:
 
 
 def _has_unit(lookup: QueueLookup, place: RecordPlace) -> bool:
-    """Return whether the unit at the queue offset of a record points to it."""
     units = lookup.units(place.queue)
     unit = units.unit(units.number_of(place.queue_offset))
     return unit is not None and units.points_to_record(unit) and unit.physical_offset == place.physical_offset

@@ -30,11 +30,7 @@ _STAGED = "staged"  # key of a manifest that decides: places of its files in the
 
 
 class BucketTarget(ParquetTarget):
-    """A directory below a URL that exports are published into; see ParquetTarget.
-
-    Args:
-        folder: reads and writes it.
-    """
+    """A directory below a URL that exports are published into; see ParquetTarget."""
 
     def __init__(self, folder: BucketFolder) -> None:
         super().__init__(folder)
@@ -45,9 +41,6 @@ class BucketTarget(ParquetTarget):
         """Return the manifest of the newest export; None if there is none.
 
         Files of that export that have no names yet, because a run died, get them first.
-
-        Raises:
-            StoreAccessError: the manifest cannot be read, or is damaged.
         """
         number = self._bucket.claimed()
         if not number:
@@ -58,7 +51,6 @@ class BucketTarget(ParquetTarget):
         return manifest
 
     def committed(self) -> tuple[Manifest | None, int]:
-        """Return the manifest and the number of the newest complete export; see the base."""
         for number in reversed(self._numbers()):
             if self._is_complete(number):
                 return self._decided(number)[0], number

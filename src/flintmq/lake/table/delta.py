@@ -57,11 +57,7 @@ _MISREAD_URL = re.compile(r"%[0-9A-Fa-f]{2}|[?#\x00-\x1f\x7f]")
 
 
 class DeltaTarget(TransactionalTarget["DeltaTable"]):
-    """A Delta table that exports are published into; see TransactionalTarget.
-
-    Raises:
-        UsageError: deltalake would open another path than this.
-    """
+    """A Delta table that exports are published into; see TransactionalTarget."""
 
     kind, put_back, claims_first = "a Delta table", "restored", False
 
@@ -82,11 +78,7 @@ class DeltaTarget(TransactionalTarget["DeltaTable"]):
         return _OWN.fullmatch(name) is not None
 
     def newest(self) -> int | None:
-        """Return the newest version of the table, whoever made it; None if there is no table.
-
-        Raises:
-            MissingExtraError, StoreAccessError: as `last`.
-        """
+        """Return the newest version of the table, whoever made it; None if there is no table."""
         table = self._table()
         return None if table is None else table.version()
 
@@ -94,7 +86,6 @@ class DeltaTarget(TransactionalTarget["DeltaTable"]):
         """Return the paths of the files of a version, those of the newest export last.
 
         Raises:
-            MissingExtraError, StoreAccessError: as `last`; or Delta's log no longer has the version.
             UsageError: the files alone do not show the rows: some are deleted by a file beside them.
         """
         table = self._table(version)
@@ -102,11 +93,7 @@ class DeltaTarget(TransactionalTarget["DeltaTable"]):
         return () if table is None else tuple(sorted(self._files(table), key=os.path.basename))
 
     def _files(self, table: DeltaTable) -> list[str]:
-        """Return the paths of a table's files, or their URLs, with the names as they are.
-
-        Raises:
-            UsageError: the files alone do not show the rows.
-        """
+        """Return the paths of a table's files, or their URLs, with the names as they are."""
         import pyarrow as pa
 
         features = table.protocol().reader_features
@@ -117,12 +104,7 @@ class DeltaTarget(TransactionalTarget["DeltaTable"]):
         return [self.folder.at(unquote(place)) for place in places]
 
     def check(self, last: Manifest | None, schema: pa.Schema, partition_by: Sequence[str]) -> None:
-        """Check that the table has the columns of the files, or may get them.
-
-        Raises:
-            UsageError: exports did not make this table or directory, or its columns or partitions differ.
-            StoreAccessError: the table cannot be read.
-        """
+        """Check that the table has the columns of the files, or may get them."""
         table = self._table()
         if table is None:
             others = [name for name in self.folder.names() if self.is_own(name) and not self.folder.remote]
@@ -249,11 +231,7 @@ class DeltaTarget(TransactionalTarget["DeltaTable"]):
         return Schema.from_arrow(delta_schema(schema, partition_by)).fields
 
     def _numbers(self, table: DeltaTable) -> tuple[int, int]:
-        """Return the newest export that the table had and the one its rows come from; 0 for none.
-
-        Raises:
-            StoreAccessError: Delta's log does not reach back far enough.
-        """
+        """Return the newest export that the table had and the one its rows come from; 0 for none."""
         newest = table.transaction_version(APP) or 0
         # Files have the number of their export in their names: a file of the newest means that nothing was restored.
         if not newest or any(os.path.basename(uri).startswith(f"{newest:06d}-") for uri in table.file_uris()):
@@ -275,7 +253,6 @@ class DeltaTarget(TransactionalTarget["DeltaTable"]):
         return newest, 0
 
     def _commit(self, version: int, newest: int) -> list[dict[str, Any]]:
-        """Read the actions of one commit."""
         place = f"{LOG}/{version:020d}.json"
         try:
             return [json.loads(line) for line in self.folder.read(place).decode().splitlines() if line]
@@ -293,11 +270,7 @@ class DeltaTarget(TransactionalTarget["DeltaTable"]):
         return int(match[1]) if match is not None and int(match[2]) == newest and int(match[1]) <= newest else 0
 
     def _has_rows_of(self, table: DeltaTable, number: int) -> bool:
-        """Return whether a row of an export is in the table.
-
-        Raises:
-            StoreAccessError: a manifest, or a file of the table, cannot be read.
-        """
+        """Return whether a row of an export is in the table."""
         from flintmq.lake.table.row_files import has_rows_of
 
         before = self.manifest_of(number - 1) if number > 1 else None
@@ -308,7 +281,6 @@ class DeltaTarget(TransactionalTarget["DeltaTable"]):
 
         Args:
             version: version of the RESTORE itself.
-            facts: its commitInfo.
         """
         from deltalake import DeltaTable
 
@@ -369,12 +341,10 @@ def _line(error: Exception) -> str:
 
 
 def place_of(number: int, folder: str, name: str) -> str:
-    """Return the place of a file in the table."""
     return os.path.join(folder, f"{number:06d}-{name}")
 
 
 def _added(file: StagedFile, place: str) -> Any:
-    """Return the action that adds a file."""
     from deltalake.transaction import AddAction
 
     partition = {str(column): value for column, value in file.partition}

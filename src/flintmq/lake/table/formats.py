@@ -10,16 +10,6 @@ from flintmq.lake.table.target import Target
 
 
 def target_at(folder: TableFolder, to: str, name: TableName) -> Target:
-    """Return the target of a table.
-
-    Args:
-        folder: reads and writes its directory.
-        to: "parquet", "delta" or "iceberg".
-        name: of an Iceberg table in its catalog.
-
-    Raises:
-        UsageError: the format cannot have a table there.
-    """
     if to == "delta":
         from flintmq.lake.table.delta import DeltaTarget
 

@@ -54,12 +54,7 @@ PARTITION_SOURCES = {"topic_name": "topic", "date": "store_timestamp"}
 
 
 class IcebergTarget(TransactionalTarget["Table"]):
-    """An Iceberg table that exports are published into; see TransactionalTarget.
-
-    Args:
-        folder: reads and writes the directory of the table.
-        name: name of the table in its catalog.
-    """
+    """An Iceberg table that exports are published into; see TransactionalTarget."""
 
     changeable = frozenset({"partition_by"})
     kind, put_back, claims_first = "an Iceberg table", "rolled back", True
@@ -80,7 +75,6 @@ class IcebergTarget(TransactionalTarget["Table"]):
         return name in ("data", "metadata") or name.startswith(CATALOG)
 
     def last(self) -> Manifest | None:
-        """Return the manifest of the export that the table's rows come from; see the base."""
         if self.name.catalog is not None and self.folder.holds(CATALOG):
             raise UsageError(f"{self.where} has a catalog of its own, {CATALOG}; leave --catalog out")
         return super().last()
@@ -90,11 +84,7 @@ class IcebergTarget(TransactionalTarget["Table"]):
             raise self._no_table("data")
 
     def files_at(self, version: int) -> tuple[str, ...]:
-        """Return the paths of the files of a snapshot, those of the newest export last.
-
-        Raises:
-            MissingExtraError, StoreAccessError: as `last`; or the snapshot has expired.
-        """
+        """Return the paths of the files of a snapshot, those of the newest export last."""
         with self._read() as table:
             if table is None or table.snapshot_by_id(version) is None:
                 raise StoreAccessError(
@@ -104,12 +94,7 @@ class IcebergTarget(TransactionalTarget["Table"]):
                 return tuple(sorted(task.file.file_path for task in table.scan(snapshot_id=version).plan_files()))
 
     def check(self, last: Manifest | None, schema: pa.Schema, partition_by: Sequence[str]) -> None:
-        """Check that the table has the columns of the files, or may get them.
-
-        Raises:
-            UsageError: exports did not make this table or directory, or its columns or partitions differ.
-            StoreAccessError: the table cannot be read.
-        """
+        """Check that the table has the columns of the files, or may get them."""
         table = self._table()
         if table is None:
             # A first run that died leaves a catalog and metadata, no data.
@@ -240,11 +225,7 @@ class IcebergTarget(TransactionalTarget["Table"]):
         return list(schema_to_pyarrow(_pyarrow_to_schema_without_ids(schema), include_field_ids=False))
 
     def _numbers(self, table: Table) -> tuple[int, int]:
-        """Return the newest export that the table had and the one its rows come from; 0 for none.
-
-        Raises:
-            StoreAccessError: the snapshots that tell it have expired.
-        """
+        """Return the newest export that the table had and the one its rows come from; 0 for none."""
         newest = int(table.properties.get(NEWEST, "0"))
         mark = table.properties.get(SNAPSHOT)
         by_id = {snapshot.snapshot_id: snapshot for snapshot in table.snapshots()}
@@ -319,15 +300,6 @@ def add_files(transaction: Transaction, places: Sequence[str], properties: Mappi
     have statistics: 4 ms of processor time a file, while nothing else runs. The files of an export have one schema,
     which was compared with the table's before the first of them was written; so here a file costs the reading of its
     footer.
-
-    Args:
-        transaction: the transaction.
-        places: paths of files that the table does not have yet.
-        properties: of the snapshot's summary.
-
-    Raises:
-        ValueError: the table has one of the files.
-        OSError: a file cannot be read.
     """
     from pyiceberg.table import TableProperties
 
@@ -350,11 +322,7 @@ def add_files(transaction: Transaction, places: Sequence[str], properties: Mappi
 
 
 def data_files(io: Any, metadata: Any, places: Sequence[str]) -> list[DataFile]:
-    """Return the entries of a manifest for Parquet files, which have the columns of the table.
-
-    Raises:
-        OSError: a file cannot be read.
-    """
+    """Return the entries of a manifest for Parquet files, which have the columns of the table."""
     import pyarrow.parquet as pq
     from pyiceberg.io.pyarrow import (
         compute_statistics_plan,

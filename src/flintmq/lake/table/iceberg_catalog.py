@@ -46,7 +46,6 @@ class TableName:
 
     @property
     def identifier(self) -> tuple[str, ...]:
-        """The levels of the namespace, and the table."""
         return (*self.namespace.split("."), self.table)
 
     def open(self, root: Path | TableFolder) -> Catalog:

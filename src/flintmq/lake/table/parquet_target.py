@@ -46,43 +46,27 @@ class ParquetTarget(Target):
         return EXPORT_FOLDER.fullmatch(name) is not None
 
     def last(self) -> Manifest | None:
-        """Return the manifest of the newest export; see the base."""
         numbers = self._numbers()
         return self._manifest_in(numbers[-1]) if numbers else None
 
     def committed(self) -> tuple[Manifest | None, int]:
-        """Return the manifest and the number of the newest export; see the base."""
         last = self.last()
         return last, 0 if last is None else last.number
 
     def files_at(self, version: int) -> tuple[str, ...]:
-        """Return the paths of the files of a version; see the base."""
         return tuple(
             self.folder.at(f"export={made.number}/{place}") for made in self.made_at(version) for place in made.files
         )
 
     def made_at(self, version: int, after: int = 0) -> Iterator[Manifest]:
-        """Yield the manifests of the exports of a version, rising.
-
-        Args:
-            version: the version.
-            after: only of exports with a greater number.
-
-        Raises:
-            StoreAccessError: one cannot be read, or is damaged.
-        """
+        """Yield the manifests of the exports of a version, rising."""
         return (self._manifest_in(number) for number in self._numbers() if after < number <= version)
 
     def first(self) -> Manifest:
-        """Return the manifest of the first export: all later ones have its columns.
-
-        Raises:
-            StoreAccessError: it cannot be read, or is damaged.
-        """
+        """Return the manifest of the first export: all later ones have its columns."""
         return self._manifest_in(self._numbers()[0])
 
     def number_after(self, last: Manifest | None) -> int:
-        """Return the number of the next export."""
         return 1 if last is None else last.number + 1
 
     def check(self, last: Manifest | None, schema: pa.Schema, partition_by: Sequence[str]) -> None:
@@ -135,7 +119,6 @@ class ParquetTarget(Target):
         return found
 
     def absent_at(self, version: int) -> tuple[str, ...]:
-        """Return the directories of exports that a version has lost; see the base."""
         there = (number for number in self._numbers() if number <= version)
         numbers = islice(absent_exports(there), MOST_LOST + 1)
         return tuple(self.folder.at(f"export={number}") for number in numbers)
@@ -163,11 +146,7 @@ class ParquetTarget(Target):
         return exports_in(os.listdir(self.root))
 
     def _manifest_in(self, number: int) -> Manifest:
-        """Read the manifest in the directory of an export.
-
-        Raises:
-            StoreAccessError: the manifest cannot be read, is damaged, or is that of another export.
-        """
+        """Read the manifest in the directory of an export."""
         folder = self.root / f"export={number}"
         file = manifest_file(folder / MANIFEST)
         manifest = file.load(Manifest.of)

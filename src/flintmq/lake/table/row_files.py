@@ -42,15 +42,7 @@ def fitted(table: pa.Table, schema: pa.Schema) -> pa.Table:
 
 
 def state_of(path: str, s3: S3Options) -> tuple[int, int]:
-    """Return when a file was written, in any unit, and its bytes.
-
-    Args:
-        path: of the file, or its URL.
-        s3: how to reach a URL.
-
-    Raises:
-        FileNotFoundError: it does not exist.
-    """
+    """Return when a file was written, in any unit, and its bytes."""
     if not is_remote(path):
         found = os.stat(path)
         return found.st_mtime_ns, found.st_size
@@ -62,17 +54,11 @@ def state_of(path: str, s3: S3Options) -> tuple[int, int]:
 
 
 def footer_of(path: str, s3: S3Options) -> Any:
-    """Return the footer of a file.
-
-    Raises:
-        FileNotFoundError: it does not exist.
-    """
     return _footer_of(path, s3, *state_of(path, s3))
 
 
 @lru_cache(maxsize=10_000)
 def _footer_of(path: str, s3: S3Options, time: int, size: int) -> Any:
-    """Read the footer of a file in the state that these tell."""
     with readable(path, s3) as source:
         return pq.read_metadata(source)
 
@@ -86,13 +72,7 @@ def rows_in(
     columns have no statistics in Delta's log, and Arrow's does not know the types of files that deltalake rewrote.
 
     Args:
-        path, s3: of the file.
-        schema: the columns; one that the file does not have is null.
         begin, end: log offsets [begin, end); None: no border.
-        broker: whose messages.
-
-    Raises:
-        FileNotFoundError, ArrowException, KeyError: the file is missing, or damaged.
     """
     footer = footer_of(path, s3)
     place = {footer.schema.column(number).path: number for number in range(footer.num_columns)}["physical_offset"]
@@ -115,15 +95,6 @@ def rows_in(
 
 @contextmanager
 def told(path: str, missing: Callable[[str], StoreAccessError]) -> Iterator[None]:
-    """Turn the errors of reading a file of a table into one for users.
-
-    Args:
-        path: of the file.
-        missing: returns the error about a file that is not there.
-
-    Raises:
-        StoreAccessError: it is damaged, or missing.
-    """
     try:
         yield
     except FileNotFoundError as error:
@@ -168,13 +139,7 @@ def has_rows_of(paths: Iterable[str], folder: TableFolder, made: Manifest, befor
     The progress after and before the export says which rows it added.
 
     Args:
-        paths: of the files.
-        folder: the directory of the table.
-        made: manifest of the export.
         before: of the one before it; None: there is none.
-
-    Raises:
-        StoreAccessError, OSError: a file of the table is missing, or cannot be read.
     """
     schema = pa.schema([field for field in SPARK_SCHEMA if field.name in _PLACES])
     for path, (broker, progress) in product(paths, made.stores.items()):

@@ -44,8 +44,6 @@ _WITH_COLUMN = {
 
 
 class FileSize(NamedTuple):
-    """Number of rows, and bytes, of a file."""
-
     rows: int
     bytes: int
 
@@ -55,11 +53,8 @@ class TableVersion:
     """Names one version of a table, for tasks.
 
     Attributes:
-        root: directory of the table, or its URL.
         to: "parquet", "delta" or "iceberg".
         version: number of the newest export; of a Delta table Delta's version, of an Iceberg table a snapshot's id.
-        name: of an Iceberg table in its catalog.
-        s3: how to reach a URL.
         lost: paths of files, or of directories of exports, that are read as if the version did not have them.
         columns: those that each file of a Parquet table has; a file without one was changed by somebody else.
     """
@@ -76,13 +71,7 @@ class TableVersion:
         """Read the rows of messages in a range of a log, in the order of the log.
 
         Args:
-            schema: the columns; one that the table does not have is null.
             begin, end: log offsets [begin, end); None: no end.
-            broker: the broker.
-
-        Raises:
-            StoreAccessError: a file of the table is damaged.
-            OSError: a file of the table cannot be read.
         """
         order: Any = [("physical_offset", "ascending"), ("queue_offset", "ascending")]
         parts = list(self._parts(schema, begin, end, broker))
@@ -100,11 +89,7 @@ class TableVersion:
 
     @cached_property
     def files(self) -> tuple[str, ...]:
-        """The paths of its data files, those of the newest export last.
-
-        Raises:
-            StoreAccessError: the version is no longer there, or the directory of one of its exports is not.
-        """
+        """The paths of its data files, those of the newest export last."""
         target = self.target()
         for absent in target.absent_at(self.version):
             if absent not in self.lost:
@@ -112,11 +97,7 @@ class TableVersion:
         return tuple(path for path in target.files_at(self.version) if path not in self.lost)
 
     def without_lost(self) -> TableVersion:
-        """Return the version without the files and exports that are not there; they are its `lost`.
-
-        Raises:
-            StoreAccessError: more than MOST_LOST exports are not there; or a manifest cannot be read.
-        """
+        """Return the version without the files and exports that are not there; they are its `lost`."""
         version = replace(self, lost=frozenset(self.target().absent_at(self.version)[:MOST_LOST]))
         there = _snapshot(self).holds if self.to == "iceberg" else self._holds
         return replace(self, lost=version.lost | {path for path in version.files if not there(path)})
@@ -147,14 +128,7 @@ class TableVersion:
         """Yield the rows of some of its files that a predicate wants, file by file.
 
         Args:
-            files: some of `files`.
-            schema: the columns; one that the table does not have is null.
             predicate: selects rows; parts of files whose statistics show that they have none are not read.
-
-        Raises:
-            UsageError: a file of a Parquet table lacks a column that its export wrote.
-            StoreAccessError: a file of the table is damaged, missing, or was deleted since.
-            OSError: a file of the table cannot be read.
         """
         names = list(dict.fromkeys((*schema.names, *columns_of(predicate))))
         for file in files:
@@ -169,19 +143,12 @@ class TableVersion:
                 yield from fitted(rows, schema).to_batches()
 
     def size(self, file: str) -> FileSize:
-        """Return the size of one of its files.
-
-        Raises:
-            StoreAccessError: it is damaged, or missing.
-            OSError: it cannot be read.
-        """
         if self.to == "iceberg":
             return _snapshot(self).size(file)
         with told(file, self.missing):
             return FileSize(footer_of(file, self.s3).num_rows, state_of(file, self.s3)[1])
 
     def count_before(self, offset: int, broker: str = ONLY) -> int:
-        """Count the rows of messages before a log offset."""
         schema = pa.schema([("physical_offset", pa.int64())])
         return sum(part.num_rows for part in self._parts(schema, None, offset, broker))
 
@@ -205,15 +172,9 @@ def open_table(
     """Return the manifest of the newest export in a table, and the version that it is.
 
     Args:
-        path: directory of the table, or its URL.
         catalog: of an Iceberg table, NAME:NAMESPACE.TABLE; None: its own.
-        s3: how to reach a URL.
         whole: whether a version that lost the directory of an export is an error here, or where its files are used; and
             whether one without a column that its exports wrote is an error, or has nulls there.
-
-    Raises:
-        UsageError: no export made a table there; or (whole) it lacks a column that its exports wrote.
-        StoreAccessError, MissingExtraError: the table cannot be read.
     """
     root, name = absolute(path), TableName.parse(catalog)
     folder = folder_at(root, s3)
@@ -244,9 +205,6 @@ def _refuse_changed(version: TableVersion, target: ParquetTarget) -> None:
     """Refuse a table if an export's files have not the rows that it wrote.
 
     Only files whose sizes are not those of the export are opened.
-
-    Raises:
-        StoreAccessError: they have others.
     """
     for made in target.made_at(version.version):
         folder = target.folder.at(f"export={made.number}")
@@ -295,12 +253,7 @@ def _lacks(what: str, columns: Sequence[str], to: str) -> UsageError:
 
 
 def open_delta(path: str, s3: S3Options) -> TableVersion:
-    """Return the newest version of a Delta table, whoever made it: Delta's log names its files.
-
-    Raises:
-        UsageError: there is none.
-        StoreAccessError, MissingExtraError: it cannot be read.
-    """
+    """Return the newest version of a Delta table, whoever made it: Delta's log names its files."""
     from flintmq.lake.table.delta import DeltaTarget
 
     root = absolute(path)
@@ -312,12 +265,7 @@ def open_delta(path: str, s3: S3Options) -> TableVersion:
 
 
 def _batches(table: TableVersion, path: str, names: Sequence[str], predicate: Predicate) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of the row groups of a file that may have wanted rows.
-
-    Raises:
-        UsageError: it lacks a column that its export wrote.
-        StoreAccessError: it is damaged, or was deleted.
-    """
+    """Yield the rows of the row groups of a file that may have wanted rows."""
     with told(path, table.missing), readable(path, table.s3) as source, pq.ParquetFile(source) as file:
         footer = file.metadata
         places = {footer.schema.column(number).path: number for number in range(footer.num_columns)}
@@ -357,8 +305,6 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _Snapshot:
-    """Reads rows of one snapshot of an Iceberg table."""
-
     def __init__(self, table: TableVersion) -> None:
         self._version = table
         self._table = table.name.open(folder_at(table.root, table.s3)).load_table(table.name.identifier)
@@ -371,11 +317,7 @@ class _Snapshot:
         return self._table.scan(selected_fields=fields, snapshot_id=self._id, **more)
 
     def rows(self, names: Sequence[str], begin: int | None, end: int | None, broker: str) -> pa.Table:
-        """Read the rows of messages in a range of a log.
-
-        Raises:
-            UsageError: the table lost the columns that tell where a message lies.
-        """
+        """Read the rows of messages in a range of a log."""
         from pyiceberg import expressions
 
         if lacking := [name for name in ("physical_offset", *broker_words(broker)) if name not in self._known]:
@@ -398,7 +340,6 @@ class _Snapshot:
             return ArrowScan(self._table.metadata, self._table.io, scan.projection(), scan.row_filter).to_table(tasks)
 
     def holds(self, path: str) -> bool:
-        """Return whether a file of the snapshot is there."""
         with in_one_line(path, "cannot be read"):
             return bool(self._table.io.new_input(path).exists())
 
@@ -408,12 +349,10 @@ class _Snapshot:
         return {task.file.file_path: task for task in self._scan(()).plan_files()}
 
     def size(self, path: str) -> FileSize:
-        """Return the size of a file."""
         file = self._tasks[path].file
         return FileSize(file.record_count, file.file_size_in_bytes)
 
     def batches(self, path: str, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one file."""
         from pyiceberg.expressions import AlwaysTrue
         from pyiceberg.io.pyarrow import ArrowScan
 

@@ -84,11 +84,6 @@ class StoreProgress:
 
     @classmethod
     def of(cls, value: dict[str, Any]) -> StoreProgress:
-        """Make the progress from a dict that was read from JSON.
-
-        Raises:
-            ValueError, TypeError, KeyError: the dict is none.
-        """
         return cls(**{**only(value, cls.__dataclass_fields__), "anchor": _anchor(value["anchor"])})
 
 
@@ -149,11 +144,7 @@ class Manifest:
         return {broker: one.offsets for broker, one in self.stores.items() if one.offsets is not None}
 
     def with_columns(self, columns: Iterable[str], earlier: Iterable[str]) -> dict[str, dict[str, int]] | None:
-        """Return `added` for the next manifest.
-
-        Args:
-            columns, earlier: the property columns of the next export, and those of this one.
-        """
+        """Return `added` for the next manifest."""
         stores = {broker: one.end for broker, one in self.stores.items()}
         known = frozenset(earlier)
         fresh = {column: stores for column in columns if column not in known}
@@ -161,11 +152,6 @@ class Manifest:
 
     @classmethod
     def of(cls, value: dict[str, Any]) -> Manifest:
-        """Make a manifest from a dict that was read from JSON.
-
-        Raises:
-            ValueError, TypeError, KeyError: the dict is not a manifest, or one with fields that are unknown here.
-        """
         only(value, cls.__dataclass_fields__)
         only(value["choice"], CHOICES)
         members = value.get("members")
@@ -175,9 +161,6 @@ class Manifest:
     def write(self, path: Path) -> None:
         """Write the manifest into a file.
 
-        Raises:
-            OSError: the disk is full or fails.
-
         Durability: on return.
         """
         with naming(str(path)):
@@ -185,13 +168,10 @@ class Manifest:
 
 
 def encoded(manifest: Manifest) -> bytes:
-    """Return the content of the file of a manifest."""
     return manifest_file("").encode(asdict(manifest))
 
 
 def manifest_file(path: str | os.PathLike[str]) -> VersionedJson:
-    """Return the file of a manifest, to be read or written."""
-
     def refused(error: Exception) -> StoreAccessError:
         return StoreAccessError(
             f"{path}: not a readable manifest ({why(error)}); restore it from a backup, or export into a new directory"
@@ -205,10 +185,7 @@ class StagedFile(NamedTuple):
     """A file that a task wrote and synced.
 
     Attributes:
-        path: path of the file.
         place: its final path, relative to the export.
-        size: bytes.
-        rows: number of rows.
         partition: values of its rows, see parquet.Values.
         stats: see parquet.statistics.
     """
@@ -224,11 +201,7 @@ class StagedFile(NamedTuple):
 class Target(ABC):
     """A table of any format that exports are published into; used within `locked`.
 
-    Args:
-        folder: reads and writes the directory of the table.
-
     Attributes:
-        where: path or URL of the directory.
         changeable: options (CHOICES) that may differ from those of the last export.
         place: returns the place of a file of number, partition folder and name, where the format says which files
             count; None: names do.
@@ -323,20 +296,13 @@ class Target(ABC):
         """
 
     def hints(self, files: Sequence[StagedFile], schema: pa.Schema, partition_by: Sequence[str]) -> list[StagedFile]:
-        """Return files without rows that tell readers types; none where the table declares them.
-
-        Raises:
-            OSError: the disk is full or fails.
-        """
+        """Return files without rows that tell readers types; none where the table declares them."""
         return []
 
     def strays_at(self, version: int) -> list[str]:
         """Return the files that no export made, and that readers count.
 
         There are none where the table lists its files.
-
-        Raises:
-            As `last`.
         """
         return []
 
@@ -348,15 +314,7 @@ class Target(ABC):
         return ()
 
     def manifest_of(self, number: int, build: Callable[[dict[str, Any]], Manifest] = Manifest.of) -> Manifest:
-        """Read the manifest of an export, where it lies beside the table's files.
-
-        Args:
-            number: of the export.
-            build: makes the manifest from the JSON object.
-
-        Raises:
-            StoreAccessError: the manifest cannot be read, or is damaged.
-        """
+        """Read the manifest of an export, where it lies beside the table's files."""
         place = manifest_place(number)
         file = manifest_file(self.folder.at(place))
         try:
@@ -369,7 +327,6 @@ class Target(ABC):
         """Return where the tasks of the next export make their directories; it is empty.
 
         Args:
-            last: result of `last`, or of the publication since.
             whole: the files of the tasks are those of the table; nothing combines them.
         """
         number = self.number_after(last)
@@ -379,15 +336,10 @@ class Target(ABC):
         return self.tasks
 
     def abandon(self) -> None:
-        """Remove what an export that failed has made and not published: a full disk would stay full.
-
-        Raises:
-            OSError, StoreAccessError: the disk or object storage fails.
-        """
+        """Remove what an export that failed has made and not published: a full disk would stay full."""
         self.sweep()
 
     def sweep(self) -> None:
-        """Remove the staging directory."""
         self.folder.sweep()
 
 
@@ -397,10 +349,6 @@ def locked(target: Target) -> Iterator[Target]:
 
     A directory below a URL has no lock: there the number of the export is claimed when it is published.
     A run that ends with an error removes what it has made and not published (`Target.abandon`).
-
-    Raises:
-        UsageError: another export into the directory is running, or it contains other files.
-        StoreAccessError: the directory cannot be created or written.
     """
     if target.folder.remote:
         _refuse_strangers(target)

@@ -64,9 +64,6 @@ class Actions:
     """Says what an export adds to a table.
 
     Attributes:
-        manifest: of the export.
-        schema: of its files.
-        files: that the tasks wrote.
         places: of the files, below the table's directory.
     """
 
@@ -77,7 +74,6 @@ class Actions:
 
     @property
     def partition_by(self) -> list[str]:
-        """The partition columns."""
         return list(self.manifest.choice["partition_by"])
 
 
@@ -85,7 +81,6 @@ class TransactionalTarget(Target, Generic[T]):
     """A table of a format that commits; see Target.
 
     Attributes:
-        kind: of the table, in errors.
         put_back: how the format says that a table has an older state again, in errors.
         claims_first: whether the manifest is written before the table is looked at and made, or after that. Both are
             before the files.
@@ -152,7 +147,6 @@ class TransactionalTarget(Target, Generic[T]):
             self._close()
 
     def last(self) -> Manifest | None:
-        """Return the manifest of the export that the table's rows come from; see the base."""
         table = self._table()
         self._seen = seen = NO_TABLE if table is None else self._state(table)
         if seen.current < seen.newest:
@@ -162,7 +156,6 @@ class TransactionalTarget(Target, Generic[T]):
         return self.manifest_of(seen.current) if seen.current else None
 
     def committed(self) -> tuple[Manifest | None, int]:
-        """Return the manifest of the rows, and the table's version; see the base."""
         with self._read() as table:
             if table is None:
                 self._refuse_remains()
@@ -171,21 +164,14 @@ class TransactionalTarget(Target, Generic[T]):
             return (self.manifest_of(number), self._version(table)) if number else (None, 0)
 
     def columns_at(self, version: int) -> frozenset[str]:
-        """Return the columns that the table declares for a version.
-
-        Raises:
-            As `files_at`.
-        """
         with self._read(version) as table:
             return frozenset() if table is None else frozenset(field.name for field in self._fields(table))
 
     def number_after(self, last: Manifest | None) -> int:
-        """Return the number of the next export; no number is used twice."""
         # Below a URL a run that died keeps the number that it claimed, as nobody knows that it is dead.
         return max(self._seen.newest, self.folder.claimed()) + 1
 
     def publish(self, manifest: Manifest, files: Sequence[StagedFile], schema: pa.Schema) -> None:
-        """Publish an export by one commit of the table; see the base."""
         requirements, actions = self.prepare(manifest, files, schema)
         with self._in_one_line():
             self.commit(requirements, actions)
@@ -201,11 +187,7 @@ class TransactionalTarget(Target, Generic[T]):
         return self._seen, Actions(manifest, schema, files, places)
 
     def commit(self, requirements: Requirements, actions: Actions) -> None:
-        """Apply the actions to the table, if it is what they require: see the head of the module.
-
-        Raises:
-            As `publish`, with errors of the format's library.
-        """
+        """Apply the actions to the table, if it is what they require: see the head of the module."""
         number, manifest = actions.manifest.number, encoded(actions.manifest)
         if self.claims_first:
             self.folder.claim(number, manifest)
@@ -226,11 +208,7 @@ class TransactionalTarget(Target, Generic[T]):
         self._seen = replace(requirements, newest=number, current=number)
 
     def _opened(self, requirements: Requirements, actions: Actions) -> tuple[T, Requirements]:
-        """Load the table again, or make it; return also what it must be from now on.
-
-        Raises:
-            StoreError: it is another table, or has other rows of exports, than is required.
-        """
+        """Load the table again, or make it; return also what it must be from now on."""
         table = self._table()
         if requirements != (NO_TABLE if table is None else self._state(table)):
             raise StoreError(
@@ -259,12 +237,7 @@ class TransactionalTarget(Target, Generic[T]):
         return 0 if table is None else self._state(table).newest
 
     def _missing(self, table: T, schema: pa.Schema, partition_by: Sequence[str]) -> list[Any]:
-        """Return the fields that the table lacks: properties, and columns added to the schema later.
-
-        Raises:
-            UsageError: the table lacks a column that every export has, or has columns that exports do not make:
-                somebody else made or changed it.
-        """
+        """Return the fields that the table lacks: properties, and columns added to the schema later."""
         there = {field.name: field for field in self._fields(table)}
         wanted = {field.name: field for field in self._wanted(schema, partition_by)}
         missing = [field for name, field in wanted.items() if name not in there]

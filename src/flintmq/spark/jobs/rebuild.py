@@ -131,7 +131,6 @@ def rebuild(
 
 
 def stages_path(plan: RebuildPlan) -> str:
-    """Return the staging directory of a rebuild."""
     return os.path.join(plan.staging, "stages")
 
 
@@ -247,7 +246,6 @@ def make(plan: RebuildPlan, stages: list[Stage], work: list[str] | PlannedIndexF
 
 
 def make_index_file(plan: RebuildPlan, stages: list[Stage], file: PlannedIndexFile, path: str) -> None:
-    """Write one index file from staged keys."""
     writer = IndexFileBuilder(path, plan.sizes.slots, plan.sizes.items, file.begin_offset, file.begin_time, plan.disk)
     for number, first, end in file.keys:
         for hashes, offsets, times in staged.keys(stages[number].path, first, end):

@@ -58,7 +58,6 @@ class Stage(NamedTuple):
 
     @classmethod
     def of(cls, answer: Mapping[str, Any]) -> Stage:
-        """Make the stage from a task's answer."""
         return cls(answer["path"], [StagedQueue(*queue) for queue in answer["queues"]], answer["keys"])
 
 
@@ -82,7 +81,6 @@ class StageWriter:
         self._files: dict[str, BinaryIO] = {}
 
     def take(self, block: UnitBlock) -> None:
-        """Append the units and keys of a block."""
         out = self._file("units")
         for number, first, end in block.queues:
             self._segments.extend((number, out.tell(), end - first))

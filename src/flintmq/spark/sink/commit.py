@@ -180,7 +180,6 @@ class BadFile:
         self._file: Any = None
 
     def write(self, line: str) -> None:
-        """Append a row."""
         if self._file is None:
             os.makedirs(self.folder, exist_ok=True)
             self.name = f"{self._mark}{uuid.uuid4().hex}.jsonl"
@@ -289,7 +288,6 @@ def _put(work: _Work, writer_id: str, value: dict[str, Any], *, looked: bool = F
 
 
 def _check(store: MessageStore, writer_id: str, value: dict[str, Any], tail: WriterTail) -> None:
-    """Check that a commit that was begun can be finished."""
     why = tail.expired
     if not why:
         try:

@@ -59,7 +59,6 @@ class RecordedPuts:
 
 
 def read_puts(root: str) -> RecordedPuts:
-    """Read the `flintmq.puts` of a store."""
     root = _store(root)
     ledger, found = WriterIds(root), RecordedPuts()
     for name, value in ledger.of("").items():

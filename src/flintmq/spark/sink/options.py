@@ -52,7 +52,6 @@ class SinkOptions:
 
     @classmethod
     def parse(cls, options: Mapping[str, str], stream: bool) -> SinkOptions:
-        """Check the options of a write."""
         given = _NAMES.spell(options)
         if not given.get("path"):
             raise UsageError("no store given; name its directory: .save(STORE) or .start(STORE), or the option path")
@@ -78,7 +77,6 @@ class SinkOptions:
 
 
 def _bad_rows(text: str, store: str) -> str:
-    """Return the directory for rows that make no message."""
     path = os.path.abspath(outside_store(text, store))
     if os.path.commonpath([os.path.realpath(path), os.path.realpath(store)]) == os.path.realpath(store):
         raise UsageError(f"option badRowsPath: {short(path)} is inside the store; give a directory outside of it")

@@ -64,7 +64,6 @@ def _metadata(checkpoint: str) -> str:
 
 
 def _place(checkpoint: str) -> Any:
-    """Normalize the path of a checkpoint."""
     try:
         return os.path.abspath(local_only(checkpoint))
     except UsageError:

@@ -135,7 +135,6 @@ def _json(value: Any) -> str:
 
 
 def _filled(batch: pa.RecordBatch, maps: list[dict[Any, Any]], good: list[int]) -> pa.RecordBatch:
-    """Select rows and give them all columns."""
     if len(good) < batch.num_rows:
         batch = batch.take(pa.array(good, pa.int64()))
     columns: list[Any] = []

@@ -41,13 +41,10 @@ class Staged(WriterCommitMessage):
 
 
 class BatchWriter(DataSourceArrowWriter):
-    """Writes a DataFrame."""
-
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:  # type: ignore[override]
-        """Stage the rows of a task."""
         return _write(self.options, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
@@ -60,13 +57,10 @@ class BatchWriter(DataSourceArrowWriter):
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
-    """Writes micro-batches."""
-
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:  # type: ignore[override]
-        """Stage the rows of a task."""
         return _write(self.options, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:

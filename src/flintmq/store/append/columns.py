@@ -161,7 +161,6 @@ def check_schema(batch: Any) -> None:
 
 
 def columns_of(topic: bytes, batch: Any, unique: UniqueKeys | None = None) -> kernel.Columns:
-    """Wrap the columns for the kernel, by their buffers."""
     names = set(batch.schema.names)
     maps = batch.column("properties") if "properties" in names else None
     return kernel.Columns(

@@ -345,7 +345,6 @@ class CommitLog:
     def _taken(
         self, message: Message, topic: Topic, properties: bytes, hosts: bytes
     ) -> TakenOffsets | PutMessageStatus:
-        """Return the queue offsets that a record takes, or the status that refuses it."""
         # Prepared and rolled-back records are in no queue: nobody but the broker reads them.
         if message.sys_flag & TRANSACTION_MASK not in (TRANSACTION_NONE, TRANSACTION_COMMIT):
             return TakenOffsets(0, properties, ())

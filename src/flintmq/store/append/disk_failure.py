@@ -18,7 +18,6 @@ log = logging.getLogger("flintmq.flush")
 
 
 def reason_of(error: BaseException) -> str:
-    """Return a short text for an error."""
     return (isinstance(error, OSError) and error.strerror) or f"{type(error).__name__}: {error}".rstrip(": ")
 
 

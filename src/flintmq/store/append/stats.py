@@ -165,7 +165,6 @@ class Counters:
         pool_buffers_free: int,
         mapped: tuple[int, int] = (0, 0),
     ) -> StoreStats:
-        """Compute the statistics now."""
         topics: dict[str, int] = {}
         for (topic, queue_id), offset in list(next_offsets.items()):  # list: in one step, while others put
             count = offset - self._offsets.get((topic, queue_id), 0)

@@ -34,7 +34,6 @@ class LogAnchor:
 
     @property
     def end(self) -> int:
-        """Log offset after the record."""
         return self.physical_offset + max(self.size, 1)
 
 

@@ -36,8 +36,6 @@ class LogRoom:
 
 
 class WritableRows(Protocol):
-    """Messages that can be written."""
-
     def append(self, room: LogRoom, first: int, last: int, reserve: int) -> tuple[int, int, int]:
         """Append rows [first, last), of which the first `reserve` bytes must go to one file.
 
@@ -111,7 +109,6 @@ class LogWriter:
         self._close_file()
 
     def _flush(self) -> None:
-        """Write the buffer to the file."""
         assert 0 <= self.at <= len(self.buffer) and self.base + self.at <= self.file_end  # none goes over a file's end
         view = memoryview(self.buffer)[: self.at]
         position = self.base - (self.file_end - self.file_size)

@@ -41,7 +41,6 @@ class ResyncBudget:
         self.owed += count
 
     def largest(self, max_record: int) -> int:
-        """Return the size of the largest record that may be read now."""
         return max_record if self.owed <= 0 else min(max_record, MODEST_RECORD)
 
 

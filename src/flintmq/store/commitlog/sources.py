@@ -121,8 +121,6 @@ class TouchAhead:
 
 
 class Mapped:
-    """Reads bytes by mapping the file."""
-
     def __init__(self, walk: LogWalk, file: LogFile, fd: int, size: int) -> None:
         self.map: mmap.mmap = walk.log.effects.map_read(fd, size)
         self.view, self.size = memoryview(self.map), size

@@ -309,7 +309,6 @@ class LogWalk:
         self.report.damage(Damage(odd.path, 0, odd.start, lost, NO_FILE, DamageKind.GAP))
 
     def _gap(self, file: LogFile) -> None:
-        """Report a missing file before this one."""
         lost = file.start - self.position
         if self.strict:
             raise CorruptStoreError(

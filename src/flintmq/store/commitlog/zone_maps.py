@@ -117,7 +117,6 @@ class ZoneMap:
         return (os.stat(os.path.dirname(self.file.path)) if self.in_use else state).st_ctime_ns
 
     def close(self) -> None:
-        """Close the map's file."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

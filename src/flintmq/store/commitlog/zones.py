@@ -86,7 +86,6 @@ class ZoneCondition:
 
 
 def _hashes(names: frozenset[str], topic: bool) -> Key | None:
-    """Return the hashes of names; None if they cannot be looked up."""
     if len(names) > MOST_NAMES or any("\ufffd" in name or not name for name in names):
         return None  # U+FFFD may represent bytes that cannot be enumerated; an empty key is the lack of one
     with suppress(UnicodeEncodeError):

@@ -271,7 +271,6 @@ class RunningQueue(ReadableQueue):
         return block
 
     def _read(self, first: int, end: int) -> bytes:
-        """Read the units from `first` to `end`, of one file."""
         start = first - first % self.units_per_file
         end = min(end, self.max_offset, self.next_file(first))
         path = os.path.join(self.folder, f"{start * UNIT_SIZE:020d}")
@@ -325,7 +324,6 @@ class RunningBatchQueue:
 
     @property
     def max_offset(self) -> int:
-        """Queue offset of the next message."""
         return self.writer.next
 
     @property

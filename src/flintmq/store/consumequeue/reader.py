@@ -187,7 +187,6 @@ class UnitQueue:
 
     @property
     def is_batch(self) -> bool:
-        """True if its units are those of a batch queue."""
         return self.layout is BATCH_UNIT
 
     @property

@@ -539,7 +539,6 @@ class ExtWriter:
         self._kept: dict[int, int] = {}  # log offset of a record -> address of its existing unit; each is used once
 
     def continue_at(self, position: int) -> None:
-        """Put the next unit at this position."""
         self.position = position
 
     def keep(self, addresses: dict[int, int]) -> None:

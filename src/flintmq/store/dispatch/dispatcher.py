@@ -315,7 +315,6 @@ class Dispatcher:
         return next(store_times(piece.data, piece.positions[max(taken, 1) - 1 :], 1))
 
     def _block(self, piece: Piece, taken: int) -> UnitBlock:
-        """Return the collected block, after `taken` records of this piece."""
         return self._collected(piece.base + piece.positions[max(taken, 1) - 1], self._time(piece, taken))
 
     def _collected(self, last_offset: int, last_time: int) -> UnitBlock:

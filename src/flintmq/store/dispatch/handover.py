@@ -47,7 +47,6 @@ class HandedOver:
         self._notes: deque[HandedRows] = deque()
 
     def add(self, rows: HandedRows) -> None:
-        """Add a note: these rows are in the log."""
         assert rows.begin < rows.end and rows.first < rows.last
         assert not self._notes or self._notes[-1].end <= rows.begin  # `take` looks at the oldest note only
         if len(self._notes) < MOST:

@@ -45,8 +45,6 @@ class DispatchPoint(NamedTuple):
 
 
 class IndexMark:
-    """The index part of the mark of a running store."""
-
     def __init__(self, folder: str, config: StoreConfig, effects: Effects) -> None:
         self.folder, self.effects = folder, effects
         self.indexed: Indexed | None = None

@@ -43,7 +43,6 @@ class IndexFileReader:
 
     @contextmanager
     def open(self) -> Iterator[OpenIndex]:
-        """Open the file for the length of a `with` block."""
         with self.effects.reading(self.path) as fd:
             size = self.effects.size_of(fd)
             shape = index_geometry(self.path, size, self.config, fd, self.effects)

@@ -47,7 +47,6 @@ def file_name(store_time: int, taken: dict[str, int]) -> str:
 
 
 def _next_name(name: str) -> str:
-    """Return the name that is one millisecond later."""
     try:
         moment = datetime.strptime(name[:14], "%Y%m%d%H%M%S") + timedelta(milliseconds=int(name[14:]) + 1)
     except (ValueError, OverflowError):  # seventeen digits that are no time
@@ -91,7 +90,6 @@ class IndexFileWriter:
 
     @classmethod
     def open(cls, path: str, slots: int, items: int, effects: Effects = REAL) -> IndexFileWriter:
-        """Open an existing file to continue it."""
         file = cls.__new__(cls)
         file.path, file.slots, file.items, file.effects = path, slots, items, effects
         file.size = index.file_size(slots, items)

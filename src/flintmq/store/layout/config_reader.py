@@ -97,7 +97,6 @@ class BrokerConfig:
     files: tuple[str, ...] = ()
 
     def problems_of(self, *names: str) -> list[ConfigProblem]:
-        """Return the problems of the files with these names, and of their `.bak`."""
         return [one for one in self.problems if os.path.basename(one.file).removesuffix(".bak") in names]
 
     def is_batch(self, topic: str) -> bool:
@@ -267,7 +266,6 @@ def _copied(value: Any) -> Any:
 
 
 def _topic(name: str, value: config_json.JsonObject) -> TopicConfig:
-    """Convert one entry of topics.json."""
     attributes = value.get("attributes")
     pairs = attributes.items() if isinstance(attributes, dict) else ()
 

@@ -41,8 +41,6 @@ OFFSETS_IN_ROCKSDB = (f"{CONFIG}/consumerOffsets", f"{CONFIG}/rdb")
 
 
 class LogDirectory(NamedTuple):
-    """One directory with commit log files."""
-
     path: str
     writable: bool
 

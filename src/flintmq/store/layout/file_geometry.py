@@ -59,8 +59,6 @@ class FileGeometry:
 
     @classmethod
     def of(cls, root: str, config: StoreConfig, effects: Effects) -> FileGeometry:
-        """Return the sizes that new files of a store have."""
-
         def size(kind: str) -> int:
             return queue_file_size(root, kind, config, effects) or int(str(config.key(SIZE_KEYS[kind])))
 
@@ -138,7 +136,6 @@ class IndexGeometry(NamedTuple):
 
     @property
     def file_size(self) -> int:
-        """Size of the whole file in bytes."""
         return index.file_size(self.slots, self.items)
 
 

@@ -48,7 +48,6 @@ class Followed:
 
 
 def read(root: str, effects: Effects) -> Followed | None:
-    """Read the file; None if there is none."""
     return _file(root).load(_built, effects)
 
 

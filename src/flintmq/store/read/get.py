@@ -57,7 +57,6 @@ class Limits:
 
     @staticmethod
     def of(config: StoreConfig, messages: int) -> Limits:
-        """Build the limits of a get for at most this many messages."""
         return Limits(
             max(messages, 1),
             (config.max_transfer_count_on_message_in_memory, config.max_transfer_bytes_on_message_in_memory),
@@ -218,7 +217,6 @@ class LiveReader:
 
 
 def fast_reader(files: MappedFileQueue, config: StoreConfig) -> FastReader:
-    """Make the fast way of gets from a log."""
     statuses = GetMessageStatus.FOUND, GetMessageStatus.NO_MATCHED_MESSAGE, GetMessageStatus.OFFSET_OVERFLOW_ONE
     limits = Limits.of(config, 1)
     numbers = *limits.memory, *limits.disk, limits.young, config.max_filter_message_size // UNIT_SIZE

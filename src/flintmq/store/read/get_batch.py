@@ -52,7 +52,6 @@ class PieceReader:
         return GetMessageStatus.FOUND if self.rows else GetMessageStatus.MESSAGE_WAS_REMOVING, [], following
 
     def release(self) -> None:
-        """Release the log files."""
         self.pieces.clear()
         while self._held:
             self._held.pop().release()

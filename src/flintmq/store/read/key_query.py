@@ -123,7 +123,6 @@ class KeyQuery:
         return self.snapshot.log.min_offset
 
     def _has_item(self, physical_offset: int, hash_: int) -> bool:
-        """Return whether there is a record with a key of this hash."""
         message = self.snapshot.record(physical_offset)
         if message is None:
             return False

@@ -122,7 +122,6 @@ class LogMap:
         return (min(found[1::3]), max(found[2::3])) if found else None
 
     def runs(self, name: QueueName) -> list[QueueRun]:
-        """Return the segments with records of a queue, in log order."""
         found, starts = self._queues.get(name, ()), self._segments
         return [
             QueueRun(starts[at], starts[at + 1] if at + 1 < len(starts) else self.end, low, high)
@@ -179,7 +178,6 @@ def _of_queue(log: LogFiles, name: QueueName, begin: int, end: int, low: int, st
 
 
 def is_at_queue_offset(message: StoredMessage, name: QueueName, offset: int) -> bool:
-    """Return whether a record is at an offset of a queue."""
     return any(
         (place.topic, place.queue_id) == name and place.offset <= offset < place.offset + place.messages
         for place in places(message)

@@ -8,8 +8,6 @@ log = logging.getLogger("flintmq.recovery")
 
 
 class Decisions:
-    """The lines of one recovery."""
-
     def __init__(self, root: str) -> None:
         self.root = root
         self.lines: list[str] = []

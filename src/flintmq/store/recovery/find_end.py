@@ -182,7 +182,6 @@ class EndSearch:
 
 
 def _last_time(piece: Piece) -> int:
-    """Return the store time of a piece's last record."""
     *_, time = store_times(piece.data, piece.positions[piece.count - 1 :], 1)
     return time
 

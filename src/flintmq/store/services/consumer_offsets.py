@@ -129,7 +129,6 @@ def bring_back(
 
 
 def check_names(group: str, topic: str) -> None:
-    """Refuse names that the table cannot hold."""
     for what, name in (("group", group), ("topic", topic)):
         if not name or "@" in name or has_lone_surrogate(name):
             raise UsageError(f"{name[:100]!a} cannot be a {what}'s name; it is Unicode, not empty, without an @")

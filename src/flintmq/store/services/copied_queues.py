@@ -37,7 +37,6 @@ class CopiedQueues:
         return self._dispatch.held
 
     def places(self) -> list[tuple[bytes, int]]:
-        """Return (topic, queue id) of every queue."""
         return self._queues.places()
 
     def of_other_kind(self, known: Container[bytes], batch: Container[bytes]) -> set[bytes]:

@@ -203,7 +203,6 @@ class Housekeeping:
         self.save_now(f"topic {topic!a} is")
 
     def _exists(self, topic: str) -> bool:
-        """Return whether a topic was created or has queues."""
         raw = java_encode(topic)
         return self.topics.queue_count(topic) is not None or any(name == raw for name, _ in self.known.queues())
 

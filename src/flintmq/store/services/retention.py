@@ -65,7 +65,6 @@ class Doubt:
         self._since: float | None = None
 
     def __call__(self) -> bool:
-        """Return whether the clock is in doubt now."""
         wall, ticks = self.effects.now_ms(), self.effects.monotonic()
         jump = wall - self._wall - (ticks - self._ticks) * 1000
         if abs(jump) > JUMP_MS and self._since is None:

@@ -40,7 +40,6 @@ class Topics:
         self.file, self.queues, self.levels = file, queues, levels
 
     def queue_count(self, topic: str) -> int | None:
-        """Return the number of queues of a topic for writing; None if it is not known."""
         with self.file.lock:
             found = self.file.table(TABLE).get(topic)
             return config_json.integer(found.get("writeQueueNums")) if isinstance(found, dict) else None

@@ -39,7 +39,6 @@ _LOGICAL: dict[tuple[str, str | None], pa.DataType] = {
 
 
 def fastavro() -> Any:
-    """Import fastavro."""
     try:
         import fastavro.read
         import fastavro.schema

@@ -114,7 +114,6 @@ def _refused(place: str, what: str) -> NoReturn:
 
 
 def _of_json(path: str, content: bytes) -> pa.DataType:
-    """Read Spark's JSON form."""
     try:
         return _json_type(json.loads(content), "")
     except UsageError:

@@ -120,7 +120,6 @@ def _column(message: Any, around: tuple[Any, ...]) -> pa.DataType:
 
 
 def _is_list(field: Any) -> bool:
-    """Return whether a field is repeated."""
     # protobuf says so from 6.31 on; earlier releases have a label for it, which 7 has no more.
     repeated = getattr(field, "is_repeated", None)
     return bool(field.label == field.LABEL_REPEATED if repeated is None else repeated)
@@ -192,7 +191,6 @@ def _after_indexes(body: bytes, path: list[int]) -> bytes:
 
 
 def _converter(message: Any, around: tuple[Any, ...]) -> Convert:
-    """Return a function that makes the value of a column from a message."""
     if message.full_name == TIMESTAMP:
         return _timestamp
     if _contains_itself(message, around):

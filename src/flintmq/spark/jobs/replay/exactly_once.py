@@ -60,7 +60,6 @@ class WriterIds:
         self._givers: dict[str, dict[str, Any]] = self._file.load(_checked, REAL) or {}
 
     def get(self, writer_id: str) -> dict[str, Any] | None:
-        """Return the last record of a writer."""
         return self._givers.get(writer_id)
 
     def of(self, prefix: str) -> dict[str, dict[str, Any]]:
@@ -203,7 +202,6 @@ def alike(message: Message, other: Message) -> bool:
 
 
 def messages_of(batch: pa.RecordBatch) -> list[Message]:
-    """Convert rows to messages."""
     records = Records(batch)
     data, begins, ends = records.properties
     pairs = [bytes(data[begin:end]) for begin, end in zip(begins.tolist(), ends.tolist(), strict=True)]

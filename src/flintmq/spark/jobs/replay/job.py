@@ -214,7 +214,6 @@ class _Job:
         return done
 
     def live(self, pace: Pace) -> Replayed:
-        """Put messages into a store."""
         left_out, report = Counter[str](), Report()
         sweep(self.into, STAGING)
         if not _is_store(self.into):  # check first, so that a refusal leaves no empty store

@@ -99,7 +99,6 @@ class Packer:
 
 
 def rules_of(config: StoreConfig, system_topics: bool, skip_refused: bool = False) -> RowRules:
-    """Return the rules of a configuration for a bulk load."""
     return RowRules(
         config.mapped_file_size_commit_log,
         config.max_record_size,

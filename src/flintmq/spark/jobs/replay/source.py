@@ -64,7 +64,6 @@ class ReplaySource:
 
     @property
     def begin(self) -> int:
-        """Least log offset of the source."""
         return self.plan.begin
 
     def chunks(self, begin: int, chunk_bytes: int) -> list[Chunk]:
@@ -107,7 +106,6 @@ class TableSource:
 
     @property
     def begin(self) -> int:
-        """Least log offset of the source."""
         return min((file.least for file in self.files), default=0)
 
     def chunks(self, begin: int, chunk_bytes: int) -> list[Chunk]:

@@ -78,7 +78,6 @@ class Values:
         self.top.merge(other.top)
 
     def state(self) -> dict[str, Any]:
-        """Return the counts as a dict for JSON."""
         return {"messages": self.messages, "repeats": self.repeats.state(), "top": self.top.state()}
 
     def load(self, state: dict[str, Any]) -> Values:
@@ -112,7 +111,6 @@ class Tally:
 
     @property
     def parts(self) -> dict[str, Any]:
-        """The summaries by name."""
         names = ("queues", "hosts", "keys", "ids", "sizes", "latency", "series")
         return {name: getattr(self, name) for name in names}
 

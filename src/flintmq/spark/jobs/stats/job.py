@@ -127,14 +127,12 @@ class StoreCount:
         return read_facts(read.path, effects_for(read.path, read.config.s3)).live
 
     def tasks(self, cores: int, most: int) -> list[tuple[StoreCount, LogRange]]:
-        """Divide the store among tasks."""
         plan = self.plan
         count = min(split_count(plan.end - plan.begin, cores), most)
         ranges = equal_ranges(plan.log, plan.begin, plan.end, count)
         return [(self, part) for part in ranges if part.begin < part.end]
 
     def count(self, state: dict[str, Any]) -> None:
-        """Add the answer of a task."""
         self.messages, self.bytes = self.messages + state["messages"], self.bytes + state["bytes"]
 
     def lags(self, tally: Tally, report: Report) -> list[Lag]:

@@ -42,7 +42,6 @@ class Top:
         self.missed = 0
 
     def add(self, name: str, row: Sequence[int]) -> None:
-        """Count a name."""
         known = self.rows.get(name)
         if known is None:
             self.rows[name] = list(row)
@@ -255,7 +254,6 @@ class Series:
         return WIDTHS[self.step]
 
     def add(self, bucket: int, name: str, row: Sequence[int]) -> None:
-        """Count a row."""
         if name not in self.names:
             if len(self.names) > self.most_names:
                 name = ""

@@ -291,7 +291,6 @@ def count_of(number: int, noun: str) -> str:
 
 
 def ms_text(value: float) -> str:
-    """Format a duration for people."""
     for limit, unit, size in (
         (1000, "ms", 1),
         (60_000, "s", 1000),

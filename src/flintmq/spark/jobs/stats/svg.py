@@ -190,16 +190,13 @@ class _Plot:
             self.add("text", {"x": f"{x:.1f}", "y": y, "text-anchor": "middle"}, labels[i])
 
     def add(self, element: str, attributes: dict[str, Any], text: str = "") -> None:
-        """Add a shape."""
         self.shapes.append((element, attributes, text))
 
     def y(self, value: float) -> float:
-        """Return the vertical position of a value."""
         height = self.frame.height - self.frame.top - self.frame.bottom
         return self.frame.top + height * (1 - value / (self.ticks[-1] or 1))
 
     def column(self, i: int, low: float, high: float, colour: int) -> None:
-        """Draw a part of a column."""
         x, width = self.frame.left + self.slot * i, max(0.6, self.slot * (0.98 if self.count > 60 else 0.86))
         box = {"x": f"{x:.1f}", "y": f"{self.y(high):.1f}", "width": f"{width:.1f}"}
         self.add("rect", {"class": f"f{colour % COLOURS}", **box, "height": f"{self.y(low) - self.y(high):.1f}"})
