@@ -15,7 +15,9 @@ from typing import Any
 
 import pytest
 
+from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreLockedError
+from flintmq.forensics.verify.run import verify
 from flintmq.format.index import key_hash
 from flintmq.message import Message, PutMessageStatus
 from flintmq.store.commitlog.end_of_log import read_facts
@@ -126,9 +128,40 @@ def test_java_recovers_what_a_killed_flintmq_left(tmp_path: Path, java: Java):
     assert len(ours) - len(entries) <= 1
 
 
-@pytest.mark.parametrize("files", [8, 20])
-def test_d35_java_leaves_out_what_lies_more_than_ten_files_back(tmp_path: Path, java: Java, files: int):
-    """An unclean stop with so many files without units: FlintMQ completes them, 5.4.0 and newer the last ten only."""
+def test_d6_java_goes_on_after_a_store_that_was_closed_with_queues_lag(tmp_path: Path, java: Java):
+    """`abort` stays, so Java completes the queues, begins with the right queue offset, and finds each key.
+
+    The index file that the first life left holds keys of more log files than Java reads again (D2)."""
+    root, clock, count = tmp_path / "store", Clock(), 360
+    keys = KEYS | {"maxHashSlotNum": 100, "maxIndexNum": 1000}
+    lives = (("thread", 300), ("external", count))
+    numbers = iter(range(count))
+    for dispatch, until in lives:
+        with MessageStore(root, config=keys, effects=clock, unique_keys=False, dispatch=dispatch) as store:
+            for n in numbers:
+                assert store.put(Message("T1", bytes(500), keys=f"a{n}")).queue_offset == n
+                clock.clock += 1000
+                if n + 1 == until:
+                    break
+    assert len(list((root / "commitlog").iterdir())) > 10 and read_facts(str(root)).lagging
+    put = {"op": "put", "topic": "T1", "queue": 0, "keys": f"a{count}", "body": {"hex": "00"}}
+    answers = java("run", root, keys, [put, {"op": "dispatch"}, {"op": "flush"}], TOPICS)
+    assert answers[0]["queue_offset"] == count
+    found = java("dump", root, keys, topics=TOPICS, ask=[f"T1:a{n}" for n in range(count + 1)])
+    assert dumped(found) == rows_of(root) and [row[3] for row in rows_of(root)] == list(range(count + 1))
+    places = [row[0] for row in rows_of(root)]
+    assert [set(row["physical_offsets"]) for row in found if row["kind"] == "key"] == [{place} for place in places]
+    with MessageStore(root, config=keys, unique_keys=False) as store:
+        assert store.put(Message("T1", b"next")).queue_offset == count + 1
+        assert not any("have a queue offset" in line for line in store.recovered.decisions)
+
+
+@pytest.mark.parametrize(("files", "most"), [(8, None), (20, None), (20, 10_000)])
+def test_d35_java_leaves_out_what_lies_more_than_ten_files_back(
+    tmp_path: Path, java: Java, files: int, most: int | None
+):
+    """A store closed with so many files without units: FlintMQ completes them, 5.4.0 and newer the last ten only, or
+    as many as commitLogRecoverMaxNum says. A start of ours, and verify, tell of a queue offset that was given twice."""
     left = tmp_path / "left"
     with MessageStore(left, config=KEYS, unique_keys=False) as store:
         for n in range(12):
@@ -137,19 +170,27 @@ def test_d35_java_leaves_out_what_lies_more_than_ten_files_back(tmp_path: Path, 
         begin = store.put(Message("T1", b"first without a unit")).physical_offset
         while store.put(Message("T1", bytes(700))).physical_offset < begin + files * FILE_SIZE:
             pass
-    (left / "abort").touch()
+    assert read_facts(str(left)).lagging
     held = len(records(left, FILE_SIZE))
     shutil.copytree(left, tmp_path / "ours")
     with MessageStore(tmp_path / "ours", config=KEYS, unique_keys=False) as store:
         assert store.wait_dispatched(30)
         assert store.put(Message("T1", b"next")).queue_offset == held
+    keys = KEYS if most is None else KEYS | {"commitLogRecoverMaxNum": most}
     java(
-        "run", left, KEYS, [{"op": "put", "topic": "T1", "queue": 0, "body": {"hex": "00"}}, {"op": "dispatch"}], TOPICS
+        "run", left, keys, [{"op": "put", "topic": "T1", "queue": 0, "body": {"hex": "00"}}, {"op": "dispatch"}], TOPICS
     )
     offsets = [r.queue_offset for r in records(left, FILE_SIZE)]
     assert len(offsets) == held + 1 and offsets[:held] == list(range(held))
-    wrong = java.version != "5.3.3" and files > 10
+    wrong = java.version != "5.3.3" and files > 10 and most is None
     assert (offsets[-1] != held) == wrong
+    with MessageStore(left, config=KEYS, unique_keys=False) as store:
+        assert store.wait_dispatched(30)
+        assert any("records have a queue offset" in line for line in store.recovered.decisions) == wrong
+        assert store.put(Message("T1", b"next")).queue_offset == held + (not wrong)
+    last = records(left, FILE_SIZE)[held]
+    expected = f"unit {last.queue_offset} of queue T1/0, for records from log offset {last.physical_offset} on"
+    assert [defect.expected for defect in verify(left, StoreConfig.from_keys(KEYS)).defects] == [expected] * wrong
 
 
 def test_d2_a_mark_that_java_left_standing_hides_no_key(tmp_path: Path, java: Java):

@@ -281,7 +281,7 @@ class _Whole:
         before = Snapshot(self.root, self.config, self.effects)
         # Units of a stale tail, which is left out, would name records after the copy's end.
         stale = before.log_end.verdict is Verdict.STALE_TAIL
-        if self.target is not None and (before.facts.live or not before.facts.clean or stale):
+        if self.target is not None and (before.facts.live or not before.facts.whole or stale):
             self.done.live = True
             return self.done
         os.makedirs(os.path.join(self.out, directories.LOG))
@@ -292,7 +292,7 @@ class _Whole:
             if self.effects.is_dir(os.path.join(self.root, name)):
                 self._tree(name)
         after = read_facts(self.root, self.effects)
-        self.done.live = stale or any(facts.live or not facts.clean for facts in (before.facts, after))
+        self.done.live = stale or any(facts.live or not facts.whole for facts in (before.facts, after))
         if self.done.live or self._moved(before.facts, after):
             self.done.live = True
             if self.target is None:

@@ -182,7 +182,7 @@ class Inspection:
     """The result of an inspection.
 
     Attributes:
-        clean: whether the store stopped cleanly (no `abort`).
+        clean: whether the store stopped cleanly (no `abort`, or one that says that only queues lag).
         live: whether a process is writing it now.
         delays: delay levels and the messages still to be delivered; `queue_id` is the level - 1.
         checkpoint: its six numbers; None without a usable file.
@@ -267,6 +267,8 @@ class _Inspector:
         self._some("link", [f"{path}: {advice}" for path in self.links])
         for problem in self.snapshot.broker.problems[:MOST_PROBLEMS]:
             self._note("config", problem.text)
+        if facts.lagging:
+            self._note("abort", "queues or index lag the log; a start or a dispatch completes them")
         for folder, what in directories.in_rocksdb(self.root, self.effects).items():
             self._note("rocksdb", f"{folder}/: {what}, which FlintMQ does not read; the log is read")
         if idle := without_effect(self.config):

@@ -25,7 +25,7 @@ STORE_METRICS = {
     "rocketmq_consumer_lag_latency": "Age of the group's oldest message not consumed, in milliseconds; else 0.",
     "flintmq_group_offsets_outside": "Queues whose committed offset of the group is after their end, or negative.",
     "flintmq_store_up": "1 if the store could be read, else 0.",
-    "flintmq_store_clean": "1 if the store stopped cleanly (no abort file); 0 too while it runs.",
+    "flintmq_store_clean": "1 if the store stopped cleanly; 0 too while it runs.",
     "flintmq_store_live": "1 while a process writes the store.",
     "flintmq_store_look_seconds": "Time that this look at the store took.",
     "flintmq_store_notes": "What `flintmq inspect` notes of the store, by code.",

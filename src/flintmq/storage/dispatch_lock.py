@@ -2,6 +2,7 @@
 
     ROOT/.flintmq-dispatch/lock        held (flock) by the dispatcher that writes queues and index below ROOT; names it
     ROOT/.flintmq-dispatch/external    held by an engine that was opened with dispatch="external", as long as it runs
+    ROOT/.flintmq-dispatch/work/...    a round whose queues and index may not be on disk, also of a killed dispatcher
 
 A dispatcher first takes its lock, then checks for an engine that dispatches itself; such an engine first takes the
 store's lock, then checks for a dispatcher. So at least one of the two sees the other. RocketMQ knows neither file: a
@@ -55,6 +56,16 @@ def holder(root: str) -> str | None:
         return os.pread(fd, 200, 0).decode("utf-8", "replace").strip() or "another process"
     finally:
         os.close(fd)
+
+
+def was_dispatched(root: str) -> bool:
+    """Return whether a dispatcher writes queues and index below this directory, or ever did."""
+    return os.path.exists(_path(root, LOCK))
+
+
+def work_folder(root: str) -> str:
+    """Return the directory of the rounds' directories."""
+    return _path(root, "work")
 
 
 class DispatchLock:
@@ -124,6 +135,22 @@ def dispatches_itself(root: str) -> bool:
         return False
     time.sleep(SECOND_LOOK_S)
     return is_live(root) and not _is_claimed(root)
+
+
+@contextmanager
+def at_rest(root: str) -> Iterator[bool]:
+    """Yield whether no process writes the store; call it with the dispatcher's lock.
+
+    That one keeps engines out that dispatch themselves, and one that does not waits for the end of the block.
+
+    Raises:
+        OSError: a file may not be opened.
+    """
+    fd = os.open(_path(root, EXTERNAL), _FLAGS | os.O_CREAT, 0o644)
+    try:
+        yield _taken(fd, fcntl.LOCK_EX) and not is_live(root)
+    finally:
+        os.close(fd)
 
 
 def _is_claimed(root: str) -> bool:

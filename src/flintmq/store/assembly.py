@@ -16,7 +16,7 @@ from flintmq import hooks
 from flintmq.config.key_effects import without_effect
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreError, StoreLockedError
-from flintmq.storage.dispatch_lock import ExternalClaim, holder
+from flintmq.storage.dispatch_lock import ExternalClaim, holder, work_folder
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.lock import StoreLock
 from flintmq.storage.mapped_file_queue import MappedFileQueue
@@ -98,6 +98,7 @@ class StoreParts:
     Attributes:
         config: with the sizes that its files have.
         state: whether it may be called.
+        stopped: how it stopped before.
         recovered: the results of its recovery.
         small: `checkpoint`, `flintmq.mark`, `abort`.
         report: damage found in its queues.
@@ -116,6 +117,7 @@ class StoreParts:
 
     config: StoreConfig
     state: OpenState
+    stopped: StopFacts
     recovered: Recovered
     small: StoreFiles
     report: Report
@@ -343,6 +345,7 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
     parts = StoreParts(
         config=config,
         state=open_state,
+        stopped=loaded.facts,
         recovered=loaded.recovered,
         small=small,
         report=loaded.report,
@@ -581,12 +584,33 @@ def start(parts: StoreParts, external: bool) -> None:
         parts.ha.start()
 
 
+def _queues_lag(parts: StoreParts) -> bool:
+    """Return whether queues or index, which another process makes, may lack records of the log.
+
+    They may while that process runs, or if it was killed amid a round: nobody but itself knows what of the round is on
+    disk, and it removes `abort` when it ends (`settle` in spark/jobs/dispatch/preflight.py). They may after an unclean
+    stop, which no start has mended: units that were not synced may be lost, and the last ones be there.
+    """
+    root, effects = parts.small.root, parts.small.effects
+    try:
+        # Records of a master (`raw`) count in no queue before they are dispatched.
+        return (
+            parts.raw is not None
+            or not parts.stopped.clean
+            or holder(root) is not None
+            or bool(effects.listdir(work_folder(root)))
+            or bool(known_ends.lost(parts.log.next_offsets, known_ends.on_disk(root, effects)))
+        )
+    except (OSError, StoreError):  # files of that process, which this one may not read
+        return True
+
+
 def stop(parts: StoreParts, external: bool) -> None:
     """Stop the threads and write the files for the next start. No put comes any more.
 
     Each step needs the one before: the pool is committed before the log is flushed, the log is flushed before it is
     dispatched to its end, and only then is their progress written. `abort` is removed last: as long as it exists, a
-    start knows that a step may be missing.
+    start knows that a step may be missing. With `external` it stays, and says so, while the queues lag.
 
     Raises:
         StoreError: all is stopped and closed, and the disk refused, now or before: what was put last may not be on it.
@@ -612,7 +636,9 @@ def stop(parts: StoreParts, external: bool) -> None:
                 known_ends.write(parts.small.root, parts.queues.next_offsets(), parts.small.effects)
         if not parts.failure:  # offsets need the log, and no queues
             parts.housekeeping.save_once()
-        if clean:
+        if clean and external and _queues_lag(parts):
+            parts.small.note_lag()
+        elif clean:
             parts.small.remove_abort()
     except OSError as error:
         parts.small.distrust_page_cache()

@@ -79,7 +79,7 @@ class Setup:
     def replay(self, *offsets: int) -> None:
         """As recovery does it."""
         block = self.block(*offsets)
-        self.queues.replay_from(block, self.dispatcher)
+        self.queues.replay_from(block, self.dispatcher, set())
         self.queues.check_invariants()
         self.queues.take(block, self.dispatcher)
         self.queues.check_invariants()

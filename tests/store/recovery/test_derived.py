@@ -83,7 +83,7 @@ class Noted:
     def next_offsets(self) -> dict[tuple[bytes, int], int]:
         return self.offsets
 
-    def replay_from(self, block: UnitBlock, _: Dispatcher) -> bool:
+    def replay_from(self, block: UnitBlock, _: Dispatcher, met: set[int]) -> bool:
         self.refuses -= 1
         return self.refuses >= 0
 

@@ -227,7 +227,7 @@ DEFECTS: Final[dict[str, Code]] = {
 
 NOTES: Final[dict[str, str]] = {
     "offset-absent": "No topic of the committed offsets is in the store: the file may be another broker's.",
-    "abort": "The `abort` file is there: the store is in use or did not stop cleanly.",
+    "abort": "The `abort` file is there: the store is in use, did not stop cleanly, or its queues lag its log.",
     "live": "A process holds the store's lock. Its writes meanwhile are not judged.",
     "spare-file": "A log file of zeros after the last used one, allocated in advance.",
     "empty-file": "An empty file, which RocketMQ deletes at start.",

@@ -57,7 +57,7 @@ class Verification:
 
     Attributes:
         root: the store.
-        clean: it stopped cleanly (no `abort`).
+        clean: it stopped cleanly (no `abort`, or one that says that only queues lag).
         live: a process is writing it now.
         records: number of intact records.
         log_begin, log_end: log offsets of the first byte and after the last record.

@@ -7,7 +7,7 @@ here and nowhere else, from four facts:
     by resynchronising (magic, own offset, full check) in this file or a later one. It is older if its store time, and
     that of all after it, is below that of the last valid record, and if a fact that is no time says so too
     (`former_life`): a clock that was set back makes records with older times, and RocketMQ keeps them;
-*   whether the store **stopped cleanly** (there is no `abort` file);
+*   whether the store **stopped cleanly** (there is no `abort` file, or it says that only the queues lag);
 *   whether p is below the **durable mark** M: FlintMQ's own `flintmq.mark` (exact flushed offset; void if its time
     differs from the checkpoint's, as after RocketMQ wrote), otherwise the end of the last record stored strictly before
     the checkpoint's `physicMsgTimestamp`, unless a record before p is as young as that: then the clock was set back,
@@ -54,7 +54,7 @@ from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.lock import is_live
 from flintmq.store.layout.file_geometry import index_header
 from flintmq.store.layout.mark import UNKNOWN, DurableMark
-from flintmq.store.layout.small_files import power_was_cut, written_by_flintmq
+from flintmq.store.layout.small_files import power_was_cut, queues_lag, written_by_flintmq
 
 SECTOR = 512
 LOST = "the log's end is missing"
@@ -87,7 +87,8 @@ class StopFacts:
     """Facts of a store's small files on its last stop.
 
     Attributes:
-        clean: there is no `abort` file.
+        clean: there is no `abort` file, or it says that only queues lag.
+        lagging: after a clean stop: queues or index, which another process makes, may lack records and not be on disk.
         live: some process holds the store's lock now.
         physic_time: the checkpoint's first field, store time in ms of the last flushed record; 0 if unknown.
         mark: how far log, queues and index are on disk, from a valid `flintmq.mark`. After an unclean stop of RocketMQ
@@ -109,7 +110,13 @@ class StopFacts:
     named: int | None = None
     zeros_end: int | None = None
     power_cut: bool = False
+    lagging: bool = False
     root: str = field(default="", compare=False)
+
+    @property
+    def whole(self) -> bool:
+        """The store stopped cleanly, with queues and index of all of its log."""
+        return self.clean and not self.lagging
 
 
 NO_FACTS: Final = StopFacts()
@@ -194,20 +201,21 @@ def read_facts(root: str, effects: Effects = REAL) -> StopFacts:
         if found.holds(physic_time) and found.flushed_offset >= 0:
             mark = DurableMark(found.flushed_offset, found.dispatched_offset, found.indexed)
     abort = os.path.join(root, "abort")
-    clean = effects.size(abort) is None
+    absent = effects.size(abort) is None
+    lagging = not absent and queues_lag(root, effects)
+    clean = absent or lagging
     if not effects.remote:
-        if clean and effects.is_dir(abort):  # RocketMQ asks only whether the name is there
+        if absent and effects.is_dir(abort):  # RocketMQ asks only whether the name is there
             raise StoreAccessError(f"{abort}: not a regular file; move it out of the store")
         live = not effects.holds_lock and is_live(root)
         cut = not clean and power_was_cut(root, effects)
         if not clean and not written_by_flintmq(root, effects):  # others may have changed queues and index
             mark = mark.of_log_alone()
-        return StopFacts(clean, live, physic_time, mark, latest, power_cut=cut, root=root)
+        return StopFacts(clean, live, physic_time, mark, latest, power_cut=cut, lagging=lagging, root=root)
     named = last_named(root, effects)
     zeros_end = max(mark.flushed or 0, 0 if named is None else named + 1)
-    return StopFacts(
-        clean, False, physic_time, DurableMark(mark.flushed), latest, named=named, zeros_end=zeros_end, root=root
-    )
+    mark = mark.of_log_alone()
+    return StopFacts(clean, False, physic_time, mark, latest, named, zeros_end, lagging=lagging, root=root)
 
 
 def last_named(root: str, effects: Effects) -> int | None:

@@ -226,7 +226,7 @@ class Snapshot:
         After an unclean stop pages of queue files may be lost. The checkpoint says up to which time they were flushed,
         with the margin of upstream's own rule (docs/internals/format/checkpoint.md).
         """
-        if self.facts.clean or self.facts.live:
+        if self.facts.live or self.facts.whole:
             return None
         data = self.effects.read_file(os.path.join(self.root, "checkpoint"), checkpoint.FILE_SIZE)
         try:

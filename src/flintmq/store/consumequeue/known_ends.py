@@ -17,8 +17,10 @@ from flintmq.errors import FormatError
 from flintmq.format.text import java_decode
 from flintmq.storage.filesystem import Effects
 from flintmq.storage.versioned_json import VersionedJson, only
+from flintmq.store.consumequeue.reader import batch_queue, plain_queue
 from flintmq.store.consumequeue.writer import LARGEST_OFFSET
-from flintmq.store.layout.queue_name import path_name
+from flintmq.store.layout import directories
+from flintmq.store.layout.queue_name import path_name, queue_names
 
 FILE_NAME = "flintmq.queues"
 FORMAT = 2
@@ -76,6 +78,22 @@ def forget(root: str, effects: Effects) -> None:
     if effects.size(path) is not None:
         effects.unlink(path)
         effects.sync_dir(root)
+
+
+def on_disk(root: str, effects: Effects) -> Ends:
+    """Return the end of each queue that has a directory, from its files.
+
+    Raises:
+        StoreAccessError: a directory may not be listed, or a file not be read.
+    """
+    ends: Ends = {}
+    for kind, listed in ((directories.QUEUES, plain_queue), (directories.BATCH_QUEUES, batch_queue)):
+        for name in queue_names(root, kind, effects):
+            units = listed(root, name, effects)
+            end = units.end()
+            last = units.unit(end - 1) if units.is_batch else None
+            ends[os.fsencode(name.topic), name.queue_id] = end if last is None else units.span(end - 1, last)[1]
+    return ends
 
 
 def lost(ends: Mapping[tuple[bytes, int], int], found: Mapping[tuple[bytes, int], int]) -> list[str]:

@@ -154,8 +154,14 @@ class ConsumeQueues:
 
     # -- dispatching ------------------------------------------------------------------------------------------------
 
-    def replay_from(self, block: UnitBlock, dispatcher: Dispatcher) -> bool:
+    def replay_from(self, block: UnitBlock, dispatcher: Dispatcher, met: set[int]) -> bool:
         """Move writers back so that this block's units are written over the same units or holes.
+
+        Args:
+            block: of a pass through the log.
+            dispatcher: made it.
+            met: the queues, by their numbers, of earlier blocks of the pass; those of this one are added. An offset
+                below theirs is another record's, which the writer reports.
 
         Returns:
             Whether a queue lacks units before the block's; their records are earlier in the log.
@@ -169,12 +175,13 @@ class ConsumeQueues:
             block.queues[at] = number, first, end
             if first == end:
                 continue
-            if queue is not None and 0 <= block.offsets[first] < queue.writer.next:
+            if queue is not None and 0 <= block.offsets[first] < queue.writer.next and number not in met:
                 queue.rewind(block.offsets[first])
                 if self.files.unsure or queue.folder in self._lacking:
                     self._rewritten[queue.folder] = queue
             elif queue is not None and block.offsets[first] > max(queue.writer.next, 0):
                 lacking = True
+            met.add(number)
         return lacking
 
     def agree(self, ends: QueueEnds, batch_topics: Container[bytes]) -> list[str]:

@@ -18,7 +18,7 @@ from contextlib import suppress
 from typing import NamedTuple
 
 from flintmq.config.keys import StoreConfig
-from flintmq.errors import ConfigError
+from flintmq.errors import ConfigError, StoreAccessError
 from flintmq.format import index
 from flintmq.format.flintmq_mark import Indexed
 from flintmq.format.index import ITEM, SLOT
@@ -94,6 +94,25 @@ def remove_unsynced(
     if found[kept:]:
         effects.sync_dir(os.path.join(root, directories.INDEX))
     return len(found) - kept
+
+
+def sync_all(root: str, effects: Effects) -> int:
+    """Sync the index files that another process makes; return the time in ms of the last item.
+
+    Returns:
+        0 without an item, or if that process removes a file meanwhile, or lets nobody sync it.
+
+    Durability: on return.
+    """
+    folder, last = os.path.join(root, directories.INDEX), 0
+    try:
+        for path in (os.path.join(folder, name) for name in effects.listdir(folder) if index.NAME.fullmatch(name)):
+            header = index_header(path, effects)  # before the sync: of items that come meanwhile nothing is known
+            sync_file(path, effects)
+            last = max(last, header.end_timestamp if header is not None else 0)
+    except (OSError, StoreAccessError):
+        return 0
+    return last
 
 
 class RecoveredIndex(NamedTuple):

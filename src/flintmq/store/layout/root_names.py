@@ -10,7 +10,8 @@ from flintmq.storage.store_url import FOLDERS
 from flintmq.store.layout import directories
 
 TEXTS: Final = {
-    "abort": "there while a store runs: process, boot of the machine, mounting; left over, the stop was not clean",
+    "abort": "there while a store runs: process, boot of the machine, mounting; left over, the stop was not clean, or "
+    "was, with queues that lag the log",
     "abort.bak": "the content of an earlier abort; nobody reads it",
     "lock": "locked by a running store; the content means nothing",
     "flintmq.follow": "of a copy that flintmq follow keeps: whose log it is, and where it begins",

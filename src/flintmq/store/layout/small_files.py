@@ -1,9 +1,11 @@
 """The small files of a running store: `abort`, `checkpoint`, `flintmq.mark`.
 
 Each is replaced as a whole. `abort` exists while the store runs; it holds the process id and, if the system reveals
-them, ids of the machine's boot and of the file system's mount (upstream: the process id alone). The checkpoint is a
-page that RocketMQ maps and writes in place; here it is replaced as a whole. `flintmq.mark` holds the exact log offset
-up to which the log was flushed; it is void once RocketMQ has written the store.
+them, ids of the machine's boot and of the file system's mount (upstream: the process id alone). It stays after a clean
+stop whose queues, which another process makes, lag the log (`LAGGING`): RocketMQ asks only whether the file is
+there, and without it leaves records out of the queues and gives their queue offsets a second time (D6). The checkpoint
+is a page that RocketMQ maps and writes in place; here it is replaced as a whole. `flintmq.mark` holds the exact log
+offset up to which the log was flushed; it is void once RocketMQ has written the store.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from flintmq.storage.whole_file import replace_file
 from flintmq.store.layout.mark import UNKNOWN, DurableMark
 
 BOOT = "/proc/sys/kernel/random/boot_id"
+LAGGING = b"stopped cleanly, queues or index lag the log"
 
 
 def page_cache_id(root: str, effects: Effects) -> str:
@@ -34,6 +37,14 @@ def page_cache_id(root: str, effects: Effects) -> str:
     except OSError:
         return ""
     return f"{boot}/{effects.mounting(root)}".rstrip("/")
+
+
+def queues_lag(root: str, effects: Effects) -> bool:
+    """Return whether `abort` says that the stop was clean and queues or index lag the log.
+
+    RocketMQ, and an engine that starts, write another one. Missing: the store stopped cleanly, with all of them.
+    """
+    return effects.read_file(os.path.join(root, "abort"), 4096) == LAGGING
 
 
 def page_cache_lasted(root: str, effects: Effects) -> bool:
@@ -208,6 +219,28 @@ class StoreFiles:
             if self._abort is not None:
                 self._abort.close()
                 self._abort = None
+
+    def disown_queues(self, mark: DurableMark) -> None:
+        """Have checkpoint and mark claim no queue unit; call it before another process cuts queues.
+
+        Args:
+            mark: what a start would believe.
+
+        Raises:
+            OSError: it could not be written.
+
+        Durability: on return.
+        """
+        self.checkpoint, self.mark = self.checkpoint._replace(logics_timestamp=0), mark.of_log_alone()
+        self.lower_index_time(self.checkpoint.index_timestamp)
+        self.write_mark()
+
+    def note_lag(self) -> None:
+        """Write `abort`: the stop was clean, and queues or index lag. Call it after the last fsync.
+
+        Durability: on return.
+        """
+        replace_file(os.path.join(self.root, "abort"), LAGGING, self.effects)
 
     def remove_abort(self) -> None:
         """Remove `abort`: the store stopped cleanly. Call it after the last fsync.

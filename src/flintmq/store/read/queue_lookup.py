@@ -338,7 +338,7 @@ class QueueLookup:
     def _recorded(self) -> set[QueueName]:
         """Return the queues with messages at the last clean stop; none without a valid mark."""
         snapshot = self.snapshot
-        if snapshot.facts.mark.flushed is None or snapshot.facts.live or not snapshot.facts.clean:
+        if snapshot.facts.mark.flushed is None or snapshot.facts.live or not snapshot.facts.whole:
             return set()
         from flintmq.store.consumequeue import known_ends  # it loads the engine's writer
 

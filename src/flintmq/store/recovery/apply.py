@@ -8,7 +8,6 @@ determines.
 from __future__ import annotations
 
 import logging
-import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
@@ -19,13 +18,10 @@ from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.consumequeue import known_ends
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
-from flintmq.store.consumequeue.reader import plain_queue
 from flintmq.store.dispatch.dispatcher import Dispatcher
 from flintmq.store.index.index_service import KeyIndex, remove_unsynced
-from flintmq.store.layout import directories
 from flintmq.store.layout.config_reader import read_config
 from flintmq.store.layout.mark import UNKNOWN
-from flintmq.store.layout.queue_name import queue_names
 from flintmq.store.layout.small_files import StoreFiles, page_cache_lasted, written_by_flintmq
 from flintmq.store.recovery.decisions import Decisions
 from flintmq.store.recovery.derived import DerivedLoader
@@ -34,6 +30,8 @@ from flintmq.store.recovery.plan import Situation, Step, plan
 from flintmq.store.recovery.preview import missed_messages
 from flintmq.store.recovery.scan_start import begin_of_dispatch
 from flintmq.store.recovery.truncate import truncate_log
+
+TWICE = "records have a queue offset that an earlier one of their queue has, and no unit; `flintmq verify` names them"
 
 
 @dataclass
@@ -188,8 +186,10 @@ class Recovery:
         assert queues is not None, "the plan asks for queues that another process makes"
         begin = begin_of_dispatch(files, self.facts, small.checkpoint, bool(self.ends))
         loader = DerivedLoader(files, queues, self.index, self.dispatcher, small, self.decisions.add)
-        records = loader.load(self.end, begin, clean=self.facts.clean, compared=self.compared, ends=self.ends)
+        records = loader.load(self.end, begin, clean=self.facts.whole, compared=self.compared, ends=self.ends)
         self.decisions.add(f"{records} records were dispatched again")
+        if queues.report.note_counts["repeat"]:
+            self.decisions.add(TWICE, logging.WARNING)
         self.next_offsets = queues.next_offsets()
         for place, known_end in self.ends.items():  # of a queue without files whose messages are all gone
             self.next_offsets.setdefault(place, known_end)
@@ -225,8 +225,4 @@ def offsets_of_log(root: str, files: LogFiles, dispatcher: Dispatcher, end: int)
             for number, unit in block.batch_units:
                 key = dispatcher.queues.keys[number]
                 next_offsets[key.topic, key.queue_id] = unit.base_offset + unit.messages
-    for name in queue_names(root, directories.QUEUES, files.effects):
-        place = os.fsencode(name.topic), name.queue_id
-        if place not in next_offsets:
-            next_offsets[place] = plain_queue(root, name, files.effects).end()
-    return next_offsets
+    return known_ends.on_disk(root, files.effects) | next_offsets

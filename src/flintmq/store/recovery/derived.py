@@ -112,7 +112,7 @@ class DerivedLoader:
         """Dispatch records again; return their number, or None if earlier units are missing."""
         files, queues, index, dispatcher = self.files, self.queues, self.index, self.dispatcher
         walk = LogWalk(files, begin=start, end=end, access=OWN, piece_bytes=PIECE_BYTES, check_crc=check_crc)
-        records = 0
+        records, met = 0, set[int]()
 
         def blocks() -> Iterator[UnitBlock]:
             nonlocal records
@@ -122,7 +122,7 @@ class DerivedLoader:
             yield from dispatcher.rest()
 
         def take(block: UnitBlock) -> bool:
-            if queues.replay_from(block, dispatcher) and start > files.min_offset:
+            if queues.replay_from(block, dispatcher, met) and start > files.min_offset:
                 return False
             # Unlike dispatch's, this order does not matter: the store answers nobody before both are done.
             queues.take(block, dispatcher)

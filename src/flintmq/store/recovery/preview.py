@@ -100,6 +100,7 @@ def preview(root: str, config: StoreConfig, effects: Effects = REAL, *, accept_l
     else:
         cut = "nothing would be truncated"
     decisions = [f"the last stop was {'clean' if facts.clean else 'unclean'}", cut]
+    decisions += ["queues or index lag the log; a start completes them"] if facts.lagging else []
     decisions += searched.lines[:1] if search.lost else []
     decisions += _start_records(files, end)
     stay = unused_files(files, end, effects) if copy else []

@@ -31,13 +31,13 @@ def begin_of_dispatch(files: LogFiles, facts: StopFacts, checkpoint: Checkpoint,
     - Where the mark says how far the log was dispatched to queues on disk: from there. After a clean stop the mark
       alone is not enough: `listed` says that the list of queues' ends is there too, by which queues that lost their
       files since are found.
-    - Else, after a clean stop: the last file.
+    - Else, after a clean stop whose queues do not lag: the last file.
     - Else the last file whose first record was stored before the checkpoint's time of queues (D10: the log may have
-      been flushed further than they were).
+      been flushed further than they were). Of queues that lag nobody knows whether all that is there was synced.
     """
     begin = recovery_scan_start(files, facts, checkpoint)
     marked = files.min_offset <= facts.mark.dispatched <= (facts.mark.flushed or 0)
-    if facts.clean and not (marked and listed):
+    if facts.whole and not (marked and listed):
         return begin
     if marked:
         return facts.mark.dispatched

@@ -11,12 +11,13 @@ from collections.abc import Callable
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError
 from flintmq.format.checkpoint import Checkpoint
+from flintmq.storage.dispatch_lock import was_dispatched
 from flintmq.storage.filesystem import NotOpened
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.storage.service_thread import ServiceThread
 from flintmq.store.append.disk_failure import DiskFailure
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
-from flintmq.store.index.index_service import KeyIndex
+from flintmq.store.index.index_service import KeyIndex, sync_all
 from flintmq.store.layout.small_files import StoreFiles
 from flintmq.store.services.dispatch_service import DispatchService
 from flintmq.store.services.ownership import Ownership
@@ -79,6 +80,8 @@ class Checkpointer:
         try:
             self._queues.flush()
             full = 0 if self._index is None else self._index.sync_full()
+            if closing and self._external:  # for RocketMQ, which throws younger files away where `abort` stays (D2)
+                full = sync_all(self._small.root, self._small.effects)
             if self._index is not None:
                 self._index.mark.settle(reached, flushed, closing=closing)
         except NotOpened:  # no fsync failed: the next interval tries again
@@ -89,6 +92,8 @@ class Checkpointer:
         # Written only now that all of it is on disk: a mark that came earlier could outlive what it vouches for.
         before = self._small.checkpoint
         logics = min(dispatched, time) if dispatched else before.logics_timestamp
+        if self._external and was_dispatched(self._small.root):  # by a process that cut queues at its start, perhaps
+            logics = 0
         self._small.write(
             flushed,
             Checkpoint(time, logics, full or before.index_timestamp, *before[3:]),

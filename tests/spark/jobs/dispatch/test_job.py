@@ -11,14 +11,17 @@ import pytest
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import ConfigError, CorruptStoreError, FlintError, StoreLockedError, UsageError
 from flintmq.forensics.rebuild import rebuild
+from flintmq.format import checkpoint
 from flintmq.message import Message
+from flintmq.spark.jobs.dispatch import job
 from flintmq.spark.jobs.dispatch.job import dispatch
-from flintmq.storage.dispatch_lock import DispatchLock
+from flintmq.storage.dispatch_lock import DispatchLock, at_rest
+from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.view import open_store
 from tests.compat.stores import Golden
 from tests.robustness.hostile.test_links import BATCH, LINKS, content, linked, sound  # noqa: F401 - a fixture
 from tests.spark.jobs.dispatch.dispatching import derived, differing, tasks_as_calls
-from tests.support.engine import KEYS, open_small, put_all
+from tests.support.engine import KEYS, open_small, put_all, units
 
 CONFIG = StoreConfig.from_keys(KEYS | BATCH)
 
@@ -357,6 +360,165 @@ def test_what_goes_before_it_is_dispatched_is_told(tmp_path, monkeypatch):
     base = int(min(_below(into, "consumequeue")).rpartition("/")[2]) // 20
     units = {base + n // 20 for n in range(0, len(data), 20) if int.from_bytes(data[n : n + 8], "big")}
     assert kept <= units and len(units - kept) <= 30
+
+
+def stopped(root: Path) -> str:
+    """How the store stopped: what RocketMQ sees, and what we see."""
+    facts = read_facts(str(root))
+    words = "abort" if (root / "abort").exists() else "no abort"
+    return f"{words}, {'lagging' if facts.lagging else 'clean' if facts.clean else 'unclean'}"
+
+
+def test_d6_abort_of_a_store_whose_queues_lag_goes_when_the_job_has_completed_them(tmp_path, monkeypatch):
+    tasks_as_calls(monkeypatch)
+    root, config = tmp_path / "store", StoreConfig.from_keys(KEYS)
+    with open_small(root, dispatch="external") as store:
+        put_all(store, 30)
+    assert stopped(root) == "abort, lagging"
+    run(root, tmp_path / "into", config)
+    assert stopped(root) == "abort, lagging", "its own queues are not there"
+    run(root, root, config)
+    assert stopped(root) == "no abort, clean"
+    with open_small(root, dispatch="external") as store:
+        put_all(store, 30, 30)
+        run(root, root, config)
+        assert stopped(root) == "abort, unclean", "of the store that runs"
+    assert stopped(root) == "no abort, clean", "by the close, which found none behind"
+    with open_small(root, dispatch="external") as store:
+        put_all(store, 30, 60)
+    assert stopped(root) == "abort, lagging"
+    run(root, root, config)
+    (root / "abort").write_bytes(b"4242")  # RocketMQ's, which was killed
+    run(root, root, config)
+    assert (root / "abort").read_bytes() == b"4242"
+
+
+def test_an_engine_that_is_closed_beside_the_job_leaves_abort_to_it(tmp_path, monkeypatch):
+    tasks_as_calls(monkeypatch)
+    root, config, stop = tmp_path / "store", StoreConfig.from_keys(KEYS), threading.Event()
+    seen: list[str] = []
+
+    def close(done):
+        store.close()
+        seen.append(stopped(root))
+        more = open_small(root, dispatch="external")  # and another one comes, and goes
+        put_all(more, 5, 30)
+        seen.append(stopped(root))
+        more.close()
+        seen.append(stopped(root))
+        stop.set()
+
+    store = open_small(root, dispatch="external")
+    put_all(store, 30)
+    dispatch(None, str(root), str(root), config, interval_s=0.0, stop=stop, on_round=lambda d: seen or close(d))
+    assert seen == ["abort, lagging", "abort, unclean", "abort, lagging"]
+    assert stopped(root) == "no abort, clean", "the last round took what the second one put"
+    rebuild(str(root), str(tmp_path / "local"), config)
+    assert differing(root, tmp_path / "local") == []
+
+
+@pytest.mark.parametrize("anew", [False, True])
+def test_a_job_that_dies_leaves_no_store_that_looks_whole(tmp_path, monkeypatch, anew):
+    """It cuts queues that the engine had made whole, and is killed."""
+    tasks_as_calls(monkeypatch)
+    root, config = tmp_path / "store", StoreConfig.from_keys(KEYS)
+    with open_small(root, dispatch="external") as store:
+        put_all(store, 30)
+    run(root, root, config)
+    with open_small(root) as store:
+        put_all(store, 30, 30)
+    assert stopped(root) == "no abort, clean"
+    before = derived(root)
+    with monkeypatch.context() as dies:
+        dies.setattr(job, "stage_range", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run(root, root, config, anew=anew)
+    assert derived(root) != before and stopped(root) == "abort, lagging"
+    facts = read_facts(str(root))
+    assert (facts.mark.dispatched, facts.mark.indexed) == (-1, None) and facts.mark.flushed is not None
+    claimed = checkpoint.decode((root / "checkpoint").read_bytes())
+    assert claimed.logics_timestamp == 0 < claimed.physic_timestamp
+    if anew:
+        with open_small(root) as store:
+            assert store.wait_dispatched(10)
+        assert derived(root) == before
+    else:
+        run(root, root, config)
+        rebuild(str(root), str(tmp_path / "local"), config)
+        assert differing(root, tmp_path / "local") == []
+    assert stopped(root) == "no abort, clean"
+
+
+def test_an_engine_leaves_abort_after_a_job_that_died_with_its_keys_not_in_place(tmp_path, monkeypatch):
+    tasks_as_calls(monkeypatch)
+    root, config = tmp_path / "store", StoreConfig.from_keys(KEYS)
+    with open_small(root, dispatch="external") as store:
+        put_all(store, 30)
+    with monkeypatch.context() as dies:
+        dies.setattr(job, "brought_in", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run(root, root, config)
+    assert len(units(root)) == 30 and not list(root.glob("index/*"))
+    open_small(root, dispatch="external").close()
+    assert stopped(root) == "abort, lagging"
+    run(root, root, config)
+    open_small(root, dispatch="external").close()
+    assert stopped(root) == "no abort, clean"
+    rebuild(str(root), str(tmp_path / "local"), config)
+    assert differing(root, tmp_path / "local") == []
+
+
+def test_of_units_that_a_job_may_have_cut_beside_the_engine_nothing_is_claimed(tmp_path, monkeypatch):
+    """Else RocketMQ would dispatch again from the time of the last life that dispatched itself."""
+    tasks_as_calls(monkeypatch)
+    root, config = tmp_path / "store", StoreConfig.from_keys(KEYS)
+    with open_small(root) as store:
+        put_all(store, 30)
+    with open_small(root, dispatch="external") as store:
+        put_all(store, 1, 30)
+    times = [checkpoint.decode((root / "checkpoint").read_bytes()).logics_timestamp]
+    with open_small(root, dispatch="external"), monkeypatch.context() as dies:
+        dies.setattr(job, "stage_range", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run(root, root, config, anew=True)
+    times.append(checkpoint.decode((root / "checkpoint").read_bytes()).logics_timestamp)
+    assert stopped(root) == "abort, lagging" and times[0] > 0 == times[1]
+    with open_small(root) as store:
+        assert store.wait_dispatched(10)
+    rebuild(str(root), str(tmp_path / "local"), config)
+    assert differing(root, tmp_path / "local") == []
+
+
+def test_a_job_that_is_refused_leaves_a_clean_store_as_it_was(tmp_path, monkeypatch):
+    tasks_as_calls(monkeypatch)
+    root = tmp_path / "store"
+    with open_small(root) as store:
+        put_all(store, 30)
+    with pytest.raises(UsageError, match="were not made by dispatch"):
+        run(root, root, StoreConfig.from_keys(KEYS))
+    assert stopped(root) == "no abort, clean"
+
+
+def test_an_engine_waits_while_a_dispatcher_looks_at_abort(tmp_path):
+    """Else it would find the one that it just made removed."""
+    with open_small(tmp_path, dispatch="external") as store:
+        put_all(store, 3)
+        with at_rest(str(tmp_path)) as resting:
+            assert not resting
+    opened: list[str] = []
+
+    def start():
+        with open_small(tmp_path, dispatch="external"):
+            opened.append(stopped(tmp_path))
+
+    thread = threading.Thread(target=start)
+    with at_rest(str(tmp_path)) as resting:
+        assert resting
+        thread.start()
+        thread.join(0.3)
+        assert thread.is_alive() and stopped(tmp_path) == "abort, lagging"
+    thread.join(30)
+    assert opened == ["abort, unclean"]
 
 
 @pytest.mark.parametrize("named", [{"max_bytes": 0}, {"interval_s": -1.0}, {"interval_s": float("nan")}])

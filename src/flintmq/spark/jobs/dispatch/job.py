@@ -214,6 +214,7 @@ class _Dispatch:
         """Commit that the job stopped by itself."""
         self.state.clean = True
         commit(self.plan.into, self.plan, self.state)
+        start.settle(self.plan, self.state)
 
     # -- before a round ---------------------------------------------------------------------------------------------
 

@@ -18,15 +18,18 @@ from flintmq.format.consume_queue import Unit
 from flintmq.format.text import java_encode
 from flintmq.spark.jobs.dispatch.index import index_path
 from flintmq.spark.jobs.dispatch.state import DispatchSettings, DispatchState, check_shape, commit, load, state_path
-from flintmq.spark.jobs.dispatch.tasks import end_work, index_count, work_folder
-from flintmq.storage.dispatch_lock import dispatches_itself
+from flintmq.spark.jobs.dispatch.tasks import end_work, index_count
+from flintmq.storage.dispatch_lock import at_rest, dispatches_itself, work_folder
 from flintmq.store.commitlog.anchor import KnownLog, why_lost
+from flintmq.store.commitlog.end_of_log import read_facts
+from flintmq.store.consumequeue import known_ends
 from flintmq.store.consumequeue.reader import ExtQueue, batch_queue, plain_queue
 from flintmq.store.consumequeue.writer import UNIT_SIZE, zero_after
 from flintmq.store.index import reader
 from flintmq.store.layout import directories
 from flintmq.store.layout.file_geometry import FileGeometry
 from flintmq.store.layout.queue_name import QueueName, queue_names
+from flintmq.store.layout.small_files import StoreFiles
 from flintmq.store.services.expire_derived import expired_ext, expired_index, expired_units, remove
 
 ANEW = "--anew makes everything again"
@@ -81,6 +84,7 @@ def begun(plan: RebuildPlan, config: StoreConfig, anew: bool) -> tuple[RebuildPl
 def _remove(plan: RebuildPlan) -> None:
     """Remove the results of a dispatch, the state file first."""
     effects = plan.disk
+    _note_lag(plan)
     if effects.size(state_path(plan.into)) is not None:
         effects.unlink(state_path(plan.into))
         effects.sync_dir(os.path.dirname(state_path(plan.into)))
@@ -135,6 +139,7 @@ def cut_queues(plan: RebuildPlan, state: DispatchState) -> None:
     Durability: none; every start does it again.
     """
     effects, into = plan.disk, plan.into
+    _note_lag(plan)
     for kind, size in ((directories.QUEUES, UNIT_SIZE), (directories.BATCH_QUEUES, BATCH_UNIT_SIZE)):
         for name in queue_names(into, kind, effects):
             path = f"{kind}/{name.topic}/{name.queue_id}"
@@ -151,6 +156,35 @@ def cut_queues(plan: RebuildPlan, state: DispatchState) -> None:
             _remove_queue(into, f"{directories.EXT_QUEUES}/{name.topic}/{name.queue_id}")
         else:
             zero_after(ExtQueue.of(into, name, effects).files, known.ext, effects)
+
+
+def _note_lag(plan: RebuildPlan) -> None:
+    """Write an `abort` that says that queues lag, into a store that stopped cleanly.
+
+    Call it before queues are cut: a job that is killed then leaves no store that RocketMQ takes for a whole one.
+
+    Durability: on return.
+    """
+    if plan.into == plan.root:
+        with at_rest(plan.root) as resting:
+            facts, files = read_facts(plan.root), StoreFiles(plan.root, plan.disk)
+            if resting and facts.clean:
+                files.disown_queues(facts.mark)
+                known_ends.forget(plan.root, plan.disk)
+                files.note_lag()
+
+
+def settle(plan: RebuildPlan, state: DispatchState) -> None:
+    """Remove an `abort` that says that queues lag, if all of the log is dispatched.
+
+    Durability: on return.
+    """
+    if plan.into == plan.root:
+        with at_rest(plan.root) as resting:
+            facts = read_facts(plan.root)
+            # Without a mark RocketMQ wrote the log, before the job; an engine that wrote during the job left one.
+            if resting and facts.lagging and (facts.mark.flushed or 0) <= state.position:
+                StoreFiles(plan.root, plan.disk).remove_abort()
 
 
 def _remove_queue(into: str, path: str) -> None:

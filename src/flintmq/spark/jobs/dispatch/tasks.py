@@ -24,7 +24,7 @@ from flintmq.forensics.rebuild import RebuildPlan
 from flintmq.spark.jobs import staged
 from flintmq.spark.jobs.rebuild import PlannedIndexFile, make_index_file, place_staged
 from flintmq.spark.jobs.staged import Stage
-from flintmq.storage.dispatch_lock import FOLDER, exclusive, retire
+from flintmq.storage.dispatch_lock import exclusive, retire, work_folder
 from flintmq.storage.whole_file import sync_file
 from flintmq.store.commitlog.report import Report
 from flintmq.store.consumequeue.writer import BatchQueueWriter, OpenFiles, QueueWriter, WriterState
@@ -65,11 +65,6 @@ class Round:
     plan: RebuildPlan
     work: str
     stages: list[Stage]
-
-
-def work_folder(into: str) -> str:
-    """Return the directory of the rounds' directories."""
-    return os.path.join(into, FOLDER, "work")
 
 
 def begin_work(into: str) -> str:
