@@ -73,6 +73,7 @@ class BucketTarget(ParquetTarget):
         assert manifest.files == [file.place for file in files]  # readers of the manifest find them all
         staged = [file.path.removeprefix(f"{self._bucket.bucket.url}/") for file in files]
         decides = json.dumps({**json.loads(encoded(manifest)), _STAGED: staged}, ensure_ascii=False)
+        # Before the put, whose answer may be lost: then the next run needs the staged files.
         self._may_be_decided = True
         try:
             self._bucket.claim(manifest.number, decides.encode("utf-8", "surrogatepass"))

@@ -163,6 +163,7 @@ class DeltaTarget(TransactionalTarget["DeltaTable"]):
         by = actions.partition_by
         full = delta_schema(actions.schema, by)
         table = DeltaTable.create(self.where, full, partition_by=by, storage_options=self._storage())
+        # deltalake syncs nothing, and the table must be durable before a manifest names an export of it.
         self._sync_log()
         return table, Requirements(table_id=str(table.metadata().id))
 
@@ -181,6 +182,7 @@ class DeltaTarget(TransactionalTarget["DeltaTable"]):
             commit_properties=CommitProperties(app_transactions=[Transaction(APP, actions.manifest.number)]),
             post_commithook_properties=PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False),
         )
+        # Until this a power cut may undo the commit; the next run begins where the table's rows end.
         self._sync_log()
 
     def _rejected(self, error: Exception) -> StoreError | StoreAccessError:

@@ -359,6 +359,7 @@ def locked(target: Target) -> Iterator[Target]:
     root, is_new = target.root, not os.path.lexists(target.root)
     try:
         root.mkdir(parents=True, exist_ok=True)
+        # Before the lock's file is made: a directory of something else stays as it is.
         _refuse_strangers(target)
         handle = os.open(root / LOCK, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o644)
     except OSError as error:
@@ -368,6 +369,7 @@ def locked(target: Target) -> Iterator[Target]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise UsageError(f"{root}: another export into it is running; wait until it ends") from error
+        # Within the lock: what is cleaned up is not another run's.
         with _abandoned(target):
             yield target
         target.sweep()

@@ -189,12 +189,15 @@ class TransactionalTarget(Target, Generic[T]):
     def commit(self, requirements: Requirements, actions: Actions) -> None:
         """Apply the actions to the table, if it is what they require: see the head of the module."""
         number, manifest = actions.manifest.number, encoded(actions.manifest)
+        # The manifest before the files, in both orders: a file whose name has the number is of an export that can be
+        # read.
         if self.claims_first:
             self.folder.claim(number, manifest)
         table, requirements = self._opened(requirements, actions)
         if not self.claims_first:
             self.folder.claim(number, manifest)
         with self._taken_back(actions):
+            # Names are durable before the commit: a table's log must not refer to what a power cut takes.
             self.folder.bring([(file.path, place) for file, place in zip(actions.files, actions.places, strict=True)])
             for attempt in range(1, ATTEMPTS + 1):
                 try:
@@ -205,10 +208,12 @@ class TransactionalTarget(Target, Generic[T]):
                     if attempt == ATTEMPTS:
                         raise
                     table, requirements = self._opened(requirements, actions)
+        # The next micro-batch of this run requires the table as this one has left it.
         self._seen = replace(requirements, newest=number, current=number)
 
     def _opened(self, requirements: Requirements, actions: Actions) -> tuple[T, Requirements]:
         """Load the table again, or make it; return also what it must be from now on."""
+        # Loaded anew: since the last look somebody may have put the table back, dropped it, or exported into it.
         table = self._table()
         if requirements != (NO_TABLE if table is None else self._state(table)):
             raise StoreError(
