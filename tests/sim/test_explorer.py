@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from flintmq.storage.mapped_file import MappedFile
-from flintmq.store.append.flush import FlushService
+from flintmq.store.append.flush import PythonFlush
 from flintmq.store.message_store import MessageStore
 from flintmq.store.recovery import apply, truncate
 from tests.sim.disk import MODELS, Image, SimDisk
@@ -81,16 +81,16 @@ def test_an_answer_before_the_sync_is_found(monkeypatch: pytest.MonkeyPatch):
 def test_a_failed_sync_that_is_tried_again_is_found(monkeypatch: pytest.MonkeyPatch):
     from tests.sim.faults import sweep
 
-    flush = FlushService.flush_once
+    flush = PythonFlush.flush_once
 
-    def again(self: FlushService, least_pages: int = 0) -> bool:
+    def again(self: PythonFlush, least_pages: int = 0) -> bool:
         done = flush(self, least_pages)
         if self.failure:
             self.failure.reason, self.files.sync_error = "", 0
             done = flush(self, least_pages)
         return done
 
-    monkeypatch.setattr(FlushService, "flush_once", again)
+    monkeypatch.setattr(PythonFlush, "flush_once", again)
     assert sweep(Case(1, "ext4", Case.of(0, "ext4").keys, [("put", "plain", 300, 0, 0)] * 3), (5,)).failures
 
 

@@ -20,14 +20,16 @@ import pyarrow as pa
 import pytest
 
 from flintmq.errors import UsageError
+from flintmq.kernels.flusher import native
 from flintmq.message import Message
 from flintmq.storage.allocation import AllocationService
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.storage.stop_event import StopEvent
 from flintmq.store import reentry
 from flintmq.store.append.commit_log import CommitLog
-from flintmq.store.append.flush import FlushService
+from flintmq.store.append.flush import PythonFlush
 from flintmq.store.append.group_commit import Waiters
+from flintmq.store.append.native_flush import NativeFlush
 from flintmq.store.append.pool_commit import CommitService
 from flintmq.store.append.stats import Counters
 from flintmq.store.consumer.consumer import Consumer
@@ -99,6 +101,7 @@ def _poll(_: object, consumer: Consumer) -> object:
 
 
 Place = tuple[type, str]
+FLUSH: type = NativeFlush if native() else PythonFlush
 # What is under way, and the function, called by it in its thread, in which the signal or the fork comes.
 AMID: dict[str, tuple[Call, Place]] = {
     "a large put": (METHODS["put, large"], (CommitLog, "encode")),
@@ -111,10 +114,10 @@ AMID: dict[str, tuple[Call, Place]] = {
     "a wake-up": (METHODS["wait_dispatched"], (DispatchService, "wake")),
     "a flush": (METHODS["flush"], (MappedFileQueue, "flush")),
     "a commit of the pool": (METHODS["flush"], (CommitService, "commit_once")),
-    "a sync put": (METHODS["put, large"], (FlushService, "wait_flushed")),
+    "a sync put": (METHODS["put, large"], (FLUSH, "wait_flushed")),
     "a sync put into the pool": (METHODS["put"], (Waiters, "add")),
-    "a sync put of columns": (METHODS["put_columns"], (FlushService, "wait_flushed")),
-    "a sync flush": (METHODS["flush"], (FlushService, "flush_once")),
+    "a sync put of columns": (METHODS["put_columns"], (FLUSH, "wait_flushed")),
+    "a sync flush": (METHODS["flush"], (FLUSH, "flush_once")),
     "stats": (METHODS["stats"], (Counters, "read")),
     "a long poll": (lambda s, c: s.get("none", 0, 0, wait_ms=500), (threading.Condition, "wait")),
     "a wait for dispatch": (METHODS["wait_dispatched"], (DispatchService, "wait")),

@@ -23,7 +23,8 @@ from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.append.after_put import AfterPut, DispatchAndFlush
 from flintmq.store.append.commit_log import CommitLog
 from flintmq.store.append.disk_failure import DiskFailure, reason_of
-from flintmq.store.append.flush import FlushService
+from flintmq.store.append.flush import FlushService, PythonFlush
+from flintmq.store.append.native_flush import NativeFlush, native_if_possible
 from flintmq.store.append.pool_commit import CommitService
 from flintmq.store.append.raw_log import RawLog
 from flintmq.store.append.service import PutService
@@ -275,18 +276,27 @@ def _parts(choices: Choices, lock: StoreLock, opened: ExitStack) -> StoreParts:
     flushed_time = state.last_time or small.checkpoint.physic_timestamp
     _write_mark_if_changed(loaded, flushed_time)
     commits = CommitService(files, commit_log, config, failure, effects) if files.pool is not None else None
-    flush = FlushService(
-        files, commit_log, config, failure, effects, commits=commits, ours=ownership.is_ours, lock=lock
-    )
+    sync = config.flush_disk_type == "SYNC_FLUSH"
     dispatch = DispatchService(
         LogTail(files),
-        confirmed=_confirmed(external, files, commit_log, flush, commits),
+        confirmed=_confirmed(external, sync, files, commit_log, commits),
         queues=queues,
         index=index,
         dispatcher=loaded.dispatcher,
         begin=state.end,
         handed_over=handed_over,
     )
+    flusher = PythonFlush(
+        files,
+        commit_log,
+        config,
+        failure,
+        effects,
+        commits=commits,
+        ours=ownership.is_ours,
+        after_flush=dispatch if sync else None,
+    )
+    flush = native_if_possible(flusher, lock)
     ha = _listener(choices, loaded, commit_log, commits, opened)
     after_put = _woken_by_puts(config, flush, commits, dispatch)
     raw = copied = None
@@ -487,7 +497,7 @@ def _listed(places: list[str], effects: Effects) -> LogFiles:
 
 
 def _confirmed(
-    external: bool, files: MappedFileQueue, commit_log: CommitLog, flush: FlushService, commits: CommitService | None
+    external: bool, sync: bool, files: MappedFileQueue, commit_log: CommitLog, commits: CommitService | None
 ) -> Callable[[], int]:
     """Return the function for the log offset up to which records may be dispatched.
 
@@ -495,7 +505,7 @@ def _confirmed(
     """
     if external:
         return lambda: 0  # nothing is ever dispatched here
-    if flush.sync:
+    if sync:
         return lambda: files.flushed_where
     return (lambda: commit_log.end) if commits is None else (lambda: commits.committed)
 
@@ -523,7 +533,7 @@ def _nothing(log_begin: int) -> None:
 
 
 def _woken_by_puts(
-    config: StoreConfig, flush: FlushService, commits: CommitService | None, dispatch: DispatchService
+    config: StoreConfig, flush: PythonFlush | NativeFlush, commits: CommitService | None, dispatch: DispatchService
 ) -> AfterPut:
     """Return the service that a put wakes if it does not wait for the disk.
 
@@ -551,8 +561,6 @@ def _connect(parts: StoreParts, ownership: Ownership) -> None:
         if dispatch.needs_wake:
             dispatch.wake()
 
-    if flush.sync:
-        flush.after_flush = dispatch
     if parts.ha is not None:
         dispatch.on_records = parts.ha.wake
         if parts.ha.replicas is not None and not flush.sync:

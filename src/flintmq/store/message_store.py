@@ -29,7 +29,7 @@ from flintmq.storage.mutex import Lock
 from flintmq.storage.stop_event import StopEvent
 from flintmq.storage.store_url import local_only
 from flintmq.store import arguments, assembly
-from flintmq.store.append.flush import unflushed
+from flintmq.store.append.group_commit import unflushed
 from flintmq.store.append.raw_log import RawLog
 from flintmq.store.append.stats import LogPositions, StoreStats
 from flintmq.store.consumer.consumer import Consumer, new_consumer
@@ -191,7 +191,7 @@ class MessageStore(Putter):
                 self._close()
                 raise
         else:
-            parts.flush.serve_itself()
+            parts.flush.stop()  # each put that waits flushes itself
 
     # -- put --------------------------------------------------------------------------------------------------------
     # `put` and `put_async` are inherited from Putter: one compiled call for a plain message; these continue it.

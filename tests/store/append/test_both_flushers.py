@@ -23,7 +23,8 @@ from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.append.after_put import AfterPut
 from flintmq.store.append.commit_log import CommitLog, LogState
 from flintmq.store.append.disk_failure import DiskFailure
-from flintmq.store.append.flush import FlushService
+from flintmq.store.append.flush import PythonFlush
+from flintmq.store.append.native_flush import native_if_possible
 from tests.support.faults import Faulty
 
 FILE_SIZE = 1 << 16
@@ -47,7 +48,9 @@ class Flushing:
         kind: "python" or "native".
     """
 
-    def __init__(self, root: Path, kind: str, ours: Callable[[], bool] = lambda: True, **keys: Any) -> None:
+    def __init__(
+        self, root: Path, kind: str, ours: Callable[[], bool] = lambda: True, lock: Any = None, **keys: Any
+    ) -> None:
         self.kind, self.effects = kind, Faulty() if kind == "python" else Effects()
         config = StoreConfig.from_keys(
             {"mappedFileSizeCommitLog": FILE_SIZE, "flushDiskType": "SYNC_FLUSH", "flushIntervalCommitLog": 20} | keys
@@ -55,8 +58,11 @@ class Flushing:
         self.files = MappedFileQueue([str(root / "commitlog")], FILE_SIZE, self.effects)
         self.log = CommitLog(self.files, config, LogState(0, 0, {}), self.effects)
         self.failure = DiskFailure()
-        self.flush = FlushService(self.files, self.log, config, self.failure, self.effects, ours=ours)
-        self.flush.after_flush = self.after_flush = Woken()
+        self.after_flush = Woken()
+        python = PythonFlush(
+            self.files, self.log, config, self.failure, self.effects, ours=ours, after_flush=self.after_flush
+        )
+        self.flush = native_if_possible(python, lock)
         self._inner, self._outer = socket.socketpair()
         self._outer.settimeout(SOON_S)
         self._gate = threading.Semaphore(0)
@@ -325,7 +331,7 @@ def test_another_failure_of_the_store_ends_the_waits(flushing: Callable[..., Flu
     assert not s.flush.wait_flushed(s.put()) and not s.flush.flush_once() and s.syncs == syncs
 
 
-def test_a_lost_store_answers_nothing_as_durable(flushing: Callable[..., Flushing]):
+def test_a_lost_store_answers_nothing_as_durable(flushing: Callable[..., Flushing], tmp_path: Path):
     """The lock's file is replaced; the owner judges."""
     mine = [True]
 
@@ -334,13 +340,11 @@ def test_a_lost_store_answers_nothing_as_durable(flushing: Callable[..., Flushin
             s.failure.set("somebody else's")
         return mine[0]
 
-    s = flushing(ours=ours)
-
     class Lock:
-        path = str(s.files.directories[0]) + "-lock"
+        path = str(tmp_path / "lock")
         identity = (0, 0)  # never the file's
 
-    s.flush.lock = Lock
+    s = flushing(ours=ours, lock=Lock)
     s.start()
     assert s.flush.wait_flushed(s.put()), "the owner said that it is ours"
     mine[0] = False

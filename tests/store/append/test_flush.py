@@ -15,7 +15,7 @@ from flintmq.message import Message
 from flintmq.storage.mapped_file_queue import MappedFileQueue
 from flintmq.store.append.commit_log import CommitLog, LogState
 from flintmq.store.append.disk_failure import DiskFailure
-from flintmq.store.append.flush import FlushService
+from flintmq.store.append.flush import PythonFlush
 from tests.support.faults import Faulty
 
 FILE_SIZE = 1 << 20
@@ -32,7 +32,7 @@ class Setup:
         self.files = MappedFileQueue([str(root / "commitlog")], FILE_SIZE, self.effects)
         self.log = CommitLog(self.files, config, LogState(0, 0, {}), self.effects)
         self.failure = DiskFailure()
-        self.flush = FlushService(self.files, self.log, config, self.failure, self.effects)
+        self.flush = PythonFlush(self.files, self.log, config, self.failure, self.effects)
 
     def put(self, size: int = 5) -> int:
         """The end of a new record."""

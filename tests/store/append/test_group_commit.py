@@ -6,10 +6,11 @@ import threading
 
 from flintmq.kernels.handoff import OPENED, Signal
 from flintmq.store.append.group_commit import Waiters
+from flintmq.store.append.stats import WaitTimes
 
 
 def test_a_group_is_who_waited_by_then():
-    waiters = Waiters()
+    waiters = Waiters(5.0, WaitTimes())
     early = [waiters.add(end) for end in (10, 20, 30)]
     group = waiters.take()
     late = waiters.add(5)
@@ -21,21 +22,21 @@ def test_a_group_is_who_waited_by_then():
 
 
 def test_nobody_can_tell_after_a_failure():
-    waiters = Waiters()
+    waiters = Waiters(5.0, WaitTimes())
     request = waiters.add(0)
     assert waiters.take().answer(-1) == [request.latch]
     assert not request.flushed
 
 
 def test_an_empty_group_is_false():
-    waiters = Waiters()
+    waiters = Waiters(5.0, WaitTimes())
     assert not waiters.take()
     waiters.add(1)
     assert waiters.take()
 
 
 def test_nobody_is_forgotten_or_answered_twice():
-    waiters, answered, stop = Waiters(), [], False
+    waiters, answered, stop = Waiters(5.0, WaitTimes()), [], False
 
     def work() -> None:
         for _ in range(300):

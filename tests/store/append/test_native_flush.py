@@ -78,13 +78,13 @@ def test_an_interrupt_during_the_start_leaves_no_thread(tmp_path: Path):
         if not more:
             break
         line += 1
-    assert line > 5
+    assert line > 3, "before each line of the start"
 
 
 def test_what_the_thread_asks_fails_before_anybody_is_told(flushing: Flushing, monkeypatch: pytest.MonkeyPatch):
     """Whoever is answered finds the store refusing puts: else a flush would seem to have succeeded."""
     flushing.start()
-    native_one, seen = flushing.flush._native, []
+    native_one, seen = flushing.flush, []
     failed = NativeFlush.failed
 
     def first_look(self: NativeFlush, error: BaseException) -> None:

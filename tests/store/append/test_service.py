@@ -7,12 +7,14 @@ from pathlib import Path
 
 import pytest
 
+from flintmq.kernels.flusher import native
 from flintmq.message import Message, PutMessageStatus
 from flintmq.store.append.after_put import AfterPut, DispatchAndFlush
 from tests.support.engine import FIRST_LOG, message, open_small
 from tests.support.faults import Faulty, close_unclean
 
 OK = PutMessageStatus.PUT_OK
+FLUSH = "NativeFlush" if native() else "PythonFlush"
 
 
 def test_many_messages_wait_for_one_sync(tmp_path: Path):
@@ -68,8 +70,8 @@ def test_a_put_wakes_the_flusher_if_it_is_told_to(tmp_path: Path, wakes: str):
     ("keys", "service"),
     [
         ({}, "DispatchService"),
-        ({"flushDiskType": "SYNC_FLUSH"}, "FlushService"),
-        ({"flushDiskType": "SYNC_FLUSH", "wakeFlushWhenPutMessage": "true"}, "FlushService"),
+        ({"flushDiskType": "SYNC_FLUSH"}, FLUSH),
+        ({"flushDiskType": "SYNC_FLUSH", "wakeFlushWhenPutMessage": "true"}, FLUSH),
         ({"transientStorePoolEnable": "true", "flushDiskType": "ASYNC_FLUSH"}, "CommitService"),
         ({"transientStorePoolEnable": "true", "wakeFlushWhenPutMessage": "true"}, "CommitService"),
         ({"wakeFlushWhenPutMessage": "true"}, "DispatchAndFlush"),

@@ -11,10 +11,9 @@ delayed_message  converts a message with a delay level to its waiting form, and 
 unique_keys      gives messages their UNIQ_KEY
 slow_section     measures the part of a put that may hold the lock for long
 after_put        is woken by a put: flush, pool_commit or dispatch
-flush            makes the log durable
-native_flush     answers what the native flusher asks: files, a failed sync, a lost store
-group_commit     answers puts that wait for the disk, a group at a time
-async_puts       answers puts that an event loop waits for
+flush            makes the log durable: what any flusher promises, and the one on a Python thread
+native_flush     the one on a native thread, and what that asks: files, a failed sync, a lost store
+group_commit     answers puts that wait for the disk, threads and event loops, a group at a time
 pool_commit      copies records from the pool's buffers to files
 replicas         declares how a put waits for replicas
 disk_failure     records the first failed fsync, after which no put is accepted

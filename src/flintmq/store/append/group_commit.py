@@ -7,16 +7,21 @@ answered by one call into the loop. Upstream: GroupCommitService, FlushDiskWatch
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections import deque
+from typing import TYPE_CHECKING
 
 from flintmq.kernels.handoff import Latch
+from flintmq.message import PutMessageStatus, PutResult
 from flintmq.storage.mutex import Lock
+from flintmq.store.append.stats import WaitTimes
 
-if TYPE_CHECKING:
+if TYPE_CHECKING:  # only for who puts from an event loop
     import asyncio
 
-    from flintmq.store.append.async_puts import AsyncGroup
+
+def unflushed(result: PutResult) -> PutResult:
+    """Return the result of a put that is stored and not known to be on disk."""
+    return result.with_status(PutMessageStatus.FLUSH_DISK_TIMEOUT)
 
 
 class GroupCommitRequest:
@@ -32,6 +37,42 @@ class GroupCommitRequest:
     def __init__(self, end: int) -> None:
         self.end, self.flushed = end, False
         self.latch = Latch()
+
+
+class AsyncGroup:
+    """Puts of one event loop that one flush answers.
+
+    Attributes:
+        puts: end of the record, future, result once durable, start of the wait; oldest first.
+
+    Thread: the loop's.
+    """
+
+    def __init__(self, loop: asyncio.AbstractEventLoop, timeout_s: float, times: WaitTimes) -> None:
+        self.loop, self.timeout_s, self.times = loop, timeout_s, times
+        self.puts: deque[tuple[int, asyncio.Future[PutResult], PutResult, float]] = deque()
+        self._timer = loop.call_later(timeout_s, self.expire)
+
+    def complete(self, durable: int) -> None:
+        """Answer all puts: the log is durable up to this offset, or it is not known (-1)."""
+        self._timer.cancel()
+        now = self.loop.time()
+        self.times.add_all([now - since for _, _, _, since in self.puts])
+        for end, future, result, _ in self.puts:
+            if not future.done():  # cancelled
+                future.set_result(result if end <= durable else unflushed(result))
+        self.puts.clear()
+
+    def expire(self) -> None:
+        """Answer the puts that have waited too long, and set the timer for the others."""
+        now = self.loop.time()
+        while self.puts and self.puts[0][3] + self.timeout_s <= now:
+            _, future, result, since = self.puts.popleft()
+            self.times.add(now - since)
+            if not future.done():
+                future.set_result(unflushed(result))
+        if self.puts:
+            self._timer = self.loop.call_at(self.puts[0][3] + self.timeout_s, self.expire)
 
 
 class WaitingPuts:
@@ -72,10 +113,15 @@ class WaitingPuts:
 class Waiters:
     """The list that takes new requests.
 
+    Args:
+        timeout_s: how long a put of an event loop waits (syncFlushTimeout); a thread sees to it itself.
+        times: histogram of the waits of event loops.
+
     Thread: any.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, timeout_s: float, times: WaitTimes) -> None:
+        self._timeout_s, self._times = timeout_s, times
         self._lock = Lock()
         self._group = WaitingPuts()
 
@@ -90,20 +136,19 @@ class Waiters:
         return request
 
     def add_async(
-        self, end: int, result: Any, loop: asyncio.AbstractEventLoop, new: Callable[..., AsyncGroup], flush: Any
-    ) -> tuple[Any, bool]:
+        self, end: int, result: PutResult, loop: asyncio.AbstractEventLoop
+    ) -> tuple[asyncio.Future[PutResult], bool]:
         """Add a put of an event loop that will wait. Called in the loop's thread.
 
         Returns:
-            Its future, and whether it is the first of a group of its loop (made by `new(loop, flush)`): then the flush
-            must be requested.
+            Its future, and whether it is the first of a group of its loop: then the flush must be requested.
         """
         future, now = loop.create_future(), loop.time()
         with self._lock:
             group = self._group.loops.get(loop)
             first = group is None
             if group is None:
-                group = self._group.loops[loop] = new(loop, flush)
+                group = self._group.loops[loop] = AsyncGroup(loop, self._timeout_s, self._times)
             group.puts.append((end, future, result, now))
         return future, first
 

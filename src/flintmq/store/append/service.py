@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
-from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from flintmq.config.keys import StoreConfig
 from flintmq.format.index import PEER_533
@@ -19,6 +18,9 @@ from flintmq.store.append.disk_failure import DiskFailure
 from flintmq.store.append.flush import FlushService
 from flintmq.store.append.replicas import Replicas
 from flintmq.store.append.stats import Counters
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
 
 OK = PutMessageStatus.PUT_OK
 
@@ -54,7 +56,6 @@ class PutService:
         self.config, self.log, self.flush, self.after_put = config, log, flush, after_put
         self.failure, self.counters, self.peer, self.replicas = failure, counters, peer, replicas
         self.waits = flush.sync or replicas is not None
-        self._async: ModuleType | None = None
 
     def put(self, message: Message, tried: bool = False) -> PutResult:
         """Put one message; return when the requested durability is reached.
@@ -124,26 +125,42 @@ class PutService:
             quick: the fast way; None: it is closed.
             tried: the fast way was tried and left the message to the slow one.
         """
-        if self._async is None:
-            from flintmq.store.append import async_puts  # loads asyncio only for its users
+        import asyncio  # loaded only for its users
 
-            self._async = async_puts
-        loop = self._async.running_loop()  # before anything is stored
+        loop = asyncio.get_running_loop()  # before anything is stored
         result = quick.append(message) if quick is not None and not tried else None
         if result is None:
             result = self._append(message, tried=quick is not None)
         stored = result.status is OK
         waiting: Awaitable[PutResult]
         if stored and self.replicas is not None and message.wait:
-            waiting = self._async.replicated(self, self.replicas, result, loop)
+            waiting = self._replicated(self.replicas, result, loop)
         elif stored and self.flush.sync and message.wait:
-            end = result.physical_offset + result.size
-            waiting = self._async.flushed_future(self.flush, end, result, loop)
+            waiting = self.flush.future(result.physical_offset + result.size, result, loop)
         else:
             if stored:
                 self._carry_on()
-            waiting = self._async.answered(result, loop)
+            waiting = loop.create_future()
+            waiting.set_result(result)
         return waiting
+
+    def _replicated(self, replicas: Replicas, result: PutResult, loop: AbstractEventLoop) -> Awaitable[PutResult]:
+        """Begin the waits of a put for replicas and the disk; return the future of both.
+
+        It waits for the disk under SYNC_FLUSH only. The status of the replicas hides that of the disk.
+        """
+        acknowledged = replicas.future(result, loop, self.make_readable)
+        if not self.flush.sync:
+            return acknowledged
+        flushed = self.flush.future(result.physical_offset + result.size, result, loop)
+
+        async def settled() -> PutResult:
+            final = await flushed
+            replicas.wake()  # what is sent only once it is durable may be so by now
+            done = await acknowledged
+            return final if done is result else done
+
+        return loop.create_task(settled())
 
     @property
     def loop_puts(self) -> LoopWaits | None:
