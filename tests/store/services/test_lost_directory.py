@@ -91,9 +91,11 @@ def test_the_last_bytes_of_a_full_file_are_flushed_at_the_next_look(tmp_path: Pa
         assert rolled == 4 * FILE_SIZE
         if pool:
             assert store._parts.commits is not None and store._parts.commits.commit_once(4)
-        assert store._parts.flush.flush_once(4) and store._parts.files.flushed_where > rolled
+        flush = store._parts.flush
+        assert isinstance(flush, PythonFlush)
+        assert flush.flush_once(4) and store._parts.files.flushed_where > rolled
         store.put(message(2, size=100))
-        assert not store._parts.flush.flush_once(4), "no file is full, and no four pages wait"
+        assert not flush.flush_once(4), "no file is full, and no four pages wait"
         store.close()
 
 

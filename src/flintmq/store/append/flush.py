@@ -41,7 +41,7 @@ PAGE = 4096
 
 
 class FlushService(Protocol):
-    """Makes one commit log durable, on a Python thread (PythonFlush) or on a native one (NativeFlush).
+    """Makes one commit log durable: PythonFlush, or NativeFlush where that can be.
 
     Attributes:
         sync: puts wait for the disk (SYNC_FLUSH).
@@ -71,7 +71,10 @@ class FlushService(Protocol):
         """Wait until the log is durable up to `end`; return False after a failure or timeout."""
 
     def future(self, end: int, result: PutResult, loop: asyncio.AbstractEventLoop) -> asyncio.Future[PutResult]:
-        """Return the future of a put whose record ends at this offset: `result` once durable. Thread: the loop's."""
+        """Return the future of a put whose record ends at this offset: `result` once durable.
+
+        Thread: the loop's.
+        """
 
     def flush_once(self) -> bool:
         """Flush if anything waits; return whether it did.
@@ -87,7 +90,10 @@ class FlushService(Protocol):
         """
 
     def stop(self) -> None:
-        """Flush everything and end the thread, if there is one; from then on a put that waits flushes itself."""
+        """Flush everything and end the thread, if there is one.
+
+        From then on a put that waits flushes itself.
+        """
 
 
 class PythonFlush(AfterPut):
