@@ -11,6 +11,7 @@ import pytest
 
 from flintmq.errors import LostLogError, StoreError
 from flintmq.message import PutMessageStatus
+from flintmq.store.append.flush import PythonFlush
 from flintmq.store.message_store import MessageStore
 from flintmq.store.services.checkpointer import Checkpointer
 from tests.support.engine import FILE_SIZE, KEYS, message, open_small, put_all
