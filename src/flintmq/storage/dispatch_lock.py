@@ -95,7 +95,6 @@ class DispatchLock:
         os.pwrite(self.fd, f"process {os.getpid()} on {socket.gethostname()}, since {since},\n".encode(), 0)
 
     def release(self) -> None:
-        """Release the lock."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1
@@ -117,7 +116,6 @@ class ExternalClaim:
         fcntl.flock(self.fd, fcntl.LOCK_SH)  # waits at most for a dispatcher that is checking
 
     def release(self) -> None:
-        """Withdraw the promise."""
         if self.fd >= 0:
             os.close(self.fd)
             self.fd = -1

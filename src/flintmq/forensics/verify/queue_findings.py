@@ -74,7 +74,6 @@ class UnitFindings:
 
     @property
     def label(self) -> str:
-        """The queue for people."""
         return f"{self.name.topic}/{self.name.queue_id}"
 
     def _defect(self, code: str, number: int, expected: str, found: str) -> None:

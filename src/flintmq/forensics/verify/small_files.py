@@ -139,7 +139,6 @@ def check_offsets(
 
 
 def check_root(root: str, config: StoreConfig, findings: Findings, effects: Effects) -> None:
-    """Note unknown files in the root."""
     log_elsewhere = {
         os.path.normpath(directory.path) for directory in directories.log_directories(root, config, effects)
     }

@@ -194,12 +194,7 @@ class DiffTask:
     """A range of a log to compare with its rows.
 
     Attributes:
-        member: the store.
-        plan: the read of the store.
-        part: the range.
         last: whether it is the last one of the log; rows after it are compared as well.
-        progress: how far the table is.
-        bodies: whether bodies are compared.
         added: property columns that were added later, and the log offset up to which rows have no value in them.
         begins: if streams made the table (all of its exports, as one in another way is refused): the log offset of the
             first message of each queue. Otherwise None.
@@ -226,11 +221,7 @@ def _lots(
     found: TableComparison,
     report: Report,
 ) -> Iterator[Lot]:
-    """Yield the stores of which something was exported.
-
-    Raises:
-        UsageError: the table has rows of another store.
-    """
+    """Yield the stores of which something was exported."""
     for member, plan in plans:
         there = manifest.stores.get(member.broker)
         if there is None:
@@ -275,12 +266,7 @@ def _begins(plan: ScanPlan) -> dict[QueueName, int]:
 
 
 def compare_range(table: TableVersion, columns: ExportColumns, task: DiffTask) -> dict[str, Any]:
-    """Run one task: compare the messages of one range with their rows.
-
-    Raises:
-        OSError: a file of the table cannot be read.
-        StoreAccessError: a file of the store may not be read, or one of the table is damaged.
-    """
+    """Run one task: compare the messages of one range with their rows."""
     report = Report()
     whole = _messages(columns, task, report)
     end = None if task.last else task.part.end
@@ -339,18 +325,12 @@ def _is_of_earlier_queue(messages: pa.Table, begins: Mapping[QueueName, int]) ->
 
 
 def _are_among(messages: pa.Table, rows: pa.Table) -> Any:
-    """Return which messages the table has a row of, as a mask."""
     known = set(keys(rows))
     return pa.array([key in known for key in keys(messages)], pa.bool_())
 
 
 def _filled(messages: pa.Table, rows: pa.Table, added: Mapping[str, int]) -> tuple[pa.Table, int]:
-    """Give rows the values of columns that were added later; return them, and how many got one.
-
-    Args:
-        messages, rows: the same messages, in the same order.
-        added: as in DiffTask.
-    """
+    """Give rows the values of columns that were added later; return them, and how many got one."""
     got: Any = pa.scalar(False)
     for name, end in added.items():
         lacks = pc.and_(pc.is_null(rows[name]), below(messages["physical_offset"], end))

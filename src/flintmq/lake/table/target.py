@@ -96,17 +96,12 @@ class Manifest:
     """The description of one export.
 
     Attributes:
-        number: 1, 2, ...; the name of the directory has it too.
         begin, end: log offsets; the export covers the records that start in [begin, end). Of several stores 0.
-        rows: number of rows.
         files: paths relative to the export's directory.
-        bytes: total size of the files.
         anchor, at_end: as in StoreProgress; of several stores None and False.
         choice: options (CHOICES), the same for all exports of a directory.
-        lost_bytes: bytes of the log that were skipped as damaged.
         made: Unix seconds.
         offsets: of a streaming export, the next queue offset of each queue; otherwise None.
-        names: version of directory names (NAMES).
         members: of several stores, the progress of each broker, also of those that this export has nothing of.
         body_source: schema of Avro's or Protobuf's bodies (see BodyForm.source_kept); None: there is none, or it is not
             kept.

@@ -135,12 +135,7 @@ def stages_path(plan: RebuildPlan) -> str:
 
 
 def stage_range(plan: RebuildPlan, into: str, log_end: int, access: str, part: LogRange) -> dict[str, Any]:
-    """Run a task of the first stage: stage units and keys of one range below `into`.
-
-    Raises:
-        CorruptStoreError: the range has damage.
-        StoreError: a log file was deleted meanwhile.
-    """
+    """Run a task of the first stage: stage units and keys of one range below `into`."""
     writer = staged.StageWriter(into, bool(plan.sizes.ext_file))
     dispatcher = Dispatcher(plan.rules)
     records, last = 0, (-1, 0)
@@ -175,7 +170,6 @@ class IndexTail(NamedTuple):
     """Existing index files to continue.
 
     Attributes:
-        names: names of all files, in order.
         keys: number of keys in the last file if it has room, else 0.
         end_offset, end_time: log offset and store time of the last key.
     """
@@ -192,8 +186,6 @@ def index_files(
     """Plan all index files by counting, with the result that IndexWriter has key by key.
 
     Args:
-        plan: has the geometry.
-        stages: have their numbers of keys.
         last: log offset and store time of the log's last record, offset -1 for none.
         tail: the existing files. One with room comes first in the result, with its new keys.
     """
@@ -278,12 +270,7 @@ def place_staged(
     """Write the units of these queues, in log order.
 
     Args:
-        stages, with_times: the staged units.
-        paths: paths of the queues, as in Queue.path.
         plain, batch: make the writer of a queue at its first unit (`plain` gets whether it is an LMQ).
-
-    Returns:
-        The writers, by path.
     """
     plains: dict[str, QueueWriter] = {}
     batches: dict[str, BatchQueueWriter] = {}

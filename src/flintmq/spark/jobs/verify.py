@@ -79,7 +79,6 @@ class VerifyPlan:
         return ground
 
     def queues(self, disk: Disk, ground: Ground) -> QueueSet:
-        """Return the queues of the store."""
         return QueueSet(self.root, self.config, read_config(self.root, self.log.effects), disk, ground)
 
     def walk(self, part: LogRange, report: Report) -> LogWalk:
@@ -98,7 +97,6 @@ class RangeReport(LogReport):
         self.ranges: Lost = []
 
     def damage(self, damage: Damage) -> None:
-        """Record a range without valid records."""
         super().damage(damage)
         self.ranges.append((damage.offset, damage.offset + damage.lost))
 
@@ -209,7 +207,6 @@ class SparkRun(VerifyRun):
 
 
 def findings_answer(findings: Findings) -> dict[str, Any]:
-    """Convert findings to the answer of a task."""
     return {
         "defects": [astuple(defect) for defect in findings.defects],
         "notes": [astuple(note) for note in findings.notes],
@@ -244,7 +241,6 @@ def check_range(plan: VerifyPlan, part: LogRange) -> dict[str, Any]:
 
 
 def check_index(plan: VerifyPlan) -> dict[str, Any]:
-    """Compare the index with the whole log."""
     with closing(Disk(plan.log.effects)) as disk:
         ground = plan.ground()
         rules = plan.queues(disk, plan.ground()).rules
@@ -314,7 +310,6 @@ class Runs:
         return self._block(number) if len(joined[0]) >= 8 * RUN_UNITS else None
 
     def rest(self) -> Iterator[UnitBlock]:
-        """Yield the remaining units."""
         for number in list(self._waiting):
             yield self._block(number)
 

@@ -124,16 +124,7 @@ NO_FACTS: Final = StopFacts()
 
 
 def decide(follows: Follows, *, clean: bool, below_mark: bool, own_mark: bool, zeros: bool, lost: bool) -> Verdict:
-    """Look up the verdict in the table above.
-
-    Args:
-        follows: the records after p.
-        clean: the store stopped cleanly.
-        below_mark: p < M.
-        own_mark: M comes from `flintmq.mark`.
-        zeros: the bytes at p are zeros.
-        lost: the bytes at p are zeros up to a 512-byte boundary, or the power was cut.
-    """
+    """Look up the verdict in the table above."""
     if below_mark and (own_mark or not clean):
         return Verdict.DAMAGE
     if follows is Follows.NOTHING:
@@ -149,8 +140,6 @@ def evidence_beyond(facts: StopFacts, position: int, youngest: int) -> str:
     `position` is the end of the files that are there.
 
     Args:
-        facts: of the small files.
-        position: log offset after the last file's last record, or after its blank record.
         youngest: largest store time in ms of the log's records; 0 without records.
     """
     flushed = facts.mark.flushed
@@ -167,13 +156,12 @@ def evidence_beyond(facts: StopFacts, position: int, youngest: int) -> str:
 def zeros_to_sector(data: bytes | memoryview, position: int) -> bool:
     """Return whether the bytes include a sector that was never written.
 
-    Args:
-        data: the bytes from the bad position on, to the next valid record or as many as are at hand.
-        position: byte position in the file of data[0].
-
     True if all bytes from `position` up to the next 512-byte boundary are zeros (at least four of them: no record
     begins with four zeros, but the leading zeros of a size must not count as a lost sector), or if any whole sector
     after it is.
+
+    Args:
+        data: the bytes from the bad position on, to the next valid record or as many as are at hand.
     """
     data = bytes(data)
     first = -position % SECTOR
@@ -186,9 +174,6 @@ def read_facts(root: str, effects: Effects = REAL) -> StopFacts:
     """Read the facts of the store at root: its small files, and whether it is live.
 
     Missing or short files count as "unknown". Nothing is written and no lock is taken.
-
-    Raises:
-        StoreAccessError: one of the files is there but cannot be read.
     """
     physic_time, latest, mark = 0, 0, UNKNOWN
     with suppress(FormatError):  # a short checkpoint is ignored

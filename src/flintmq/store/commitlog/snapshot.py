@@ -38,12 +38,7 @@ REPLAY_MARGIN_MS = 3000  # an abnormal start of RocketMQ begins this much before
 
 
 def list_log(root: str, config: StoreConfig, effects: Effects = REAL) -> LogFiles:
-    """List the files of a store's log in all its directories, with the configured sizes.
-
-    Raises:
-        NotAStoreError: a directory that a key names does not exist.
-        StoreAccessError: a directory may not be listed.
-    """
+    """List the files of a store's log in all its directories, with the configured sizes."""
     directories = [directory.path for directory in store_directories.log_directories(root, config, effects)]
     given = config.given
     return LogFiles.discover(
@@ -59,21 +54,10 @@ class Snapshot:
 
     `Snapshot.open` makes one for a path that a user gave, `again` makes the next one of the same store.
 
-    Args:
-        root: from given_sizes.open_root.
-        config: the keys that are known.
-        effects: the disk.
-        before: an earlier snapshot of the same store; the search for the log's end continues from its end.
-
-    Attributes:
-        log: the log's files.
-        facts: the content of `abort`, `checkpoint`, `flintmq.mark` and the lock.
-
-    Raises:
-        NotAStoreError: a directory that a key names does not exist.
-        StoreAccessError: (also of every method) a file may not be read.
-
     Thread: any.
+
+    Args:
+        before: an earlier snapshot of the same store; the search for the log's end continues from its end.
     """
 
     def __init__(self, root: str, config: StoreConfig, effects: Effects = REAL, before: Snapshot | None = None) -> None:
@@ -98,15 +82,7 @@ class Snapshot:
         """Open a store for reading: check that FlintMQ can read it, and list its log.
 
         Args:
-            path: the store's directory, or a URL.
-            config: the keys that are known.
             effects: the disk; None for what the path means.
-
-        Raises:
-            UsageError: a URL of a kind that is not read.
-            NotAStoreError: nothing is there, or no commit log.
-            UnsupportedFormatError: a DLedger log.
-            StoreAccessError: a directory may not be read.
         """
         config = config or StoreConfig()
         effects = effects or effects_for(path, config.s3)
@@ -182,7 +158,6 @@ class Snapshot:
 
     @cached_property
     def broker(self) -> BrokerConfig:
-        """The content of config/."""
         stamp = self._broker_stamp()
         before = self._broker_before
         self._broker_before = None

@@ -156,11 +156,7 @@ class Own(Mapped):
         self.can = self.effects.present(self.map, 0, min(size, 1))
 
     def bytes_at(self, at: int, need: int) -> tuple[memoryview, int, int]:
-        """Return the file up to the end of a piece.
-
-        Raises:
-            OSError: it cannot be read.
-        """
+        """Return the file up to the end of a piece."""
         self.ahead.follow(at)
         end = min(at + max(self.most, need), self.size)
         try:

@@ -42,11 +42,7 @@ def write(root: str, ends: Mapping[tuple[bytes, int], int], effects: Effects) ->
 
 
 def read(root: str, effects: Effects) -> Ends:
-    """Read the list; empty if there is none or it is malformed.
-
-    Raises:
-        UnsupportedFormatError: a newer FlintMQ wrote it.
-    """
+    """Read the list; empty if there is none or it is malformed."""
     data = effects.read_file(os.path.join(root, FILE_NAME), LARGEST) or b"[]"
     try:
         # FlintMQ 0.1 wrote the rows alone.
@@ -69,11 +65,7 @@ def _ends(rows: Any) -> Ends:
 
 
 def forget(root: str, effects: Effects) -> None:
-    """Remove the list.
-
-    Raises:
-        OSError: it could not be removed.
-    """
+    """Remove the list."""
     path = os.path.join(root, FILE_NAME)
     if effects.size(path) is not None:
         effects.unlink(path)

@@ -62,11 +62,7 @@ class ConsumeQueues:
                 yield kind, name
 
     def fsync_and_drop_cache(self) -> None:
-        """Fsync all files and drop their cached pages, so that later reads come from the device.
-
-        Raises:
-            OSError: the disk refused.
-        """
+        """Fsync all files and drop their cached pages, so that later reads come from the device."""
         for kind in (directories.QUEUES, directories.BATCH_QUEUES, directories.EXT_QUEUES):
             for name in each_queue_name(self.root, kind, self.effects):
                 folder = os.path.join(self.root, kind, name.topic, str(name.queue_id))
@@ -78,7 +74,6 @@ class ConsumeQueues:
         """Open every queue, truncate units that point to no record of it, and find its bounds.
 
         Args:
-            log_begin, log_end: of the log.
             is_at: returns whether a record of this topic (raw) and queue is at a queue offset and log offset.
             unsure: after an unclean stop: until `finish_loading`, units may be torn, and names of files not on disk.
 
@@ -108,7 +103,6 @@ class ConsumeQueues:
         return min(dispatched, missing)
 
     def _load_plain(self, queue: RunningQueue, loader: QueueLoader) -> LoadedQueue | None:
-        """Load a plain queue; None if it has no files."""
         below = os.path.join(self.root, directories.QUEUES)
         files, data = self.effects.only_file(queue.folder, below, min(FIRST_BYTES, self._file_size))
         if data is not None and (loaded := loader.load_short(queue, files, data)) is not None:
@@ -189,17 +183,10 @@ class ConsumeQueues:
 
         All records below `ends.until` are dispatched.
 
-        Args:
-            ends: of the master.
-            batch_topics: topics of type BatchCQ.
+        Durability: on return.
 
         Returns:
             The queues that cannot, in words.
-
-        Raises:
-            OSError: a queue file cannot be made, written or removed.
-
-        Durability: on return.
         """
         odd = []
         for place, end in ends.next.items():
@@ -221,9 +208,6 @@ class ConsumeQueues:
 
     def remove(self, topic: bytes, queue_id: int) -> None:
         """Remove a queue: its topic was deleted.
-
-        Raises:
-            OSError: a file cannot be removed.
 
         Durability: none.
         """
@@ -263,9 +247,6 @@ class ConsumeQueues:
     def take(self, block: UnitBlock, dispatcher: Dispatcher) -> None:
         """Write the units of one block and make them visible to readers.
 
-        Raises:
-            OSError: a queue file cannot be made or written.
-
         Durability: the kernel has them.
         """
         for number, first, end in block.queues:
@@ -291,7 +272,6 @@ class ConsumeQueues:
     # -- asking -----------------------------------------------------------------------------------------------------
 
     def find(self, topic: bytes, queue_id: int) -> AnyQueue | None:
-        """Return the queue, or None."""
         return self.plain.get((topic, queue_id)) or self.batch.get((topic, queue_id))
 
     def begin_of(self, topic: str, queue_id: int) -> int | None:
@@ -313,15 +293,10 @@ class ConsumeQueues:
         return found + [place for place, batch in list(self.batch.items()) if batch is not None]
 
     def topics(self) -> list[str]:
-        """Return the topics that have a queue."""
         return sorted({java_decode(topic) for topic, _ in (*self.plain, *self.batch)})
 
     def flush(self) -> None:
-        """Make everything that was dispatched to queues durable.
-
-        Raises:
-            OSError: the disk refused.
-        """
+        """Make everything that was dispatched to queues durable."""
         with self._flushing:
             self.files.flush()
 
@@ -342,5 +317,4 @@ class ConsumeQueues:
         assert all(queue in plain for queue in self._rewritten.values())
 
     def close(self) -> None:
-        """Close every file."""
         self.files.close()

@@ -40,15 +40,11 @@ def known_whole(found: list[IndexFileReader], on_disk: int, indexed: Indexed | N
     """Return how many index files, from the oldest on, are known to be on disk completely.
 
     Args:
-        found: all index files, oldest first.
         on_disk: store time in ms of the last item that is known to be on disk. A full file whose last item is older was
             synced. Strictly older: of files that end in the same millisecond the last may not be. Counting stops where
             times step back: after a clock was set back an unsynced file can look older too.
         indexed: the content of the mark; then times are not used. The files before the one that it names were synced
             first.
-
-    Raises:
-        OSError: a file cannot be read.
     """
     if indexed is not None:
         names = [int(os.path.basename(file.path)) for file in found]
@@ -71,18 +67,10 @@ def remove_unsynced(
 ) -> int:
     """Remove index files that a power cut may have damaged; their keys are entered again.
 
-    Args:
-        root, config, effects: of the store.
-        on_disk: as for `known_whole`.
-        indexed: the content of the mark: the file that it names is restored to that state and kept.
+    Durability: on return.
 
     Returns:
         The number of files removed, newest first.
-
-    Raises:
-        OSError: the disk refused.
-
-    Durability: on return.
     """
     found = reader.discover(root, config, effects)
     kept = known_whole(found, on_disk, indexed)
@@ -136,20 +124,11 @@ class RecoveredIndex(NamedTuple):
 class KeyIndex:
     """The index files of one running store.
 
-    Args:
-        root: of the store.
-        config: geometry; existing files take precedence.
-        effects: the disk.
+    Thread: the dispatcher only.
 
     Attributes:
         end_offset: log offset of the last record with an item; later records are not indexed yet.
-        mark: the index part of `flintmq.mark`.
         complete: whether all keys before those to be inserted are known to be in.
-
-    Raises:
-        OSError: a file cannot be opened.
-
-    Thread: the dispatcher only.
     """
 
     def __init__(self, root: str, config: StoreConfig, effects: Effects) -> None:
@@ -168,24 +147,16 @@ class KeyIndex:
         self.writer.take_over(file.path for file in self.files)
 
     def make_folder(self) -> None:
-        """Make the directory if it is missing; call it before `recover`.
-
-        Raises:
-            OSError: it cannot be made.
-        """
+        """Make the directory if it is missing; call it before `recover`."""
         self.effects.mkdirs(self.folder)
 
     def recover(self, log_end: int, small: StoreFiles, log_begin: int = 0) -> RecoveredIndex:
         """Remove half-made items and those beyond the log's end, then continue the last file.
 
         Args:
-            log_end: log offset of the log's end.
             small: checkpoint and mark. Both are lowered on disk before an index file is changed that they call synced.
                 Full files that are not known to be synced are left to `sync_full`.
             log_begin: that of its first record: keys of earlier records could not be entered again.
-
-        Raises:
-            OSError: the disk refused.
         """
         self.files = [file for file in self.files if self.effects.size(file.path) is not None]
         removed_from = self._remove_spoilt()
@@ -232,7 +203,6 @@ class KeyIndex:
         The first file is continued without items too: no record had a key yet.
 
         Args:
-            log_end, small: as for `recover`.
             unsure: log offset from which on the last record may lack keys.
             on_disk: store time in ms up to which the checkpoint calls index files synced.
 
@@ -341,11 +311,7 @@ class KeyIndex:
             raise
 
     def begin(self, store_time: int) -> None:
-        """Make the first file, as RocketMQ does for the first record, with or without keys.
-
-        Raises:
-            OSError: no space, no permission.
-        """
+        """Make the first file, as RocketMQ does for the first record, with or without keys."""
         if self.writer.current is None:
             self.writer.insert_file(store_time)
 
@@ -371,11 +337,7 @@ class KeyIndex:
         return last
 
     def flush(self) -> None:
-        """Sync the current file and its directory.
-
-        Raises:
-            OSError: the disk refused.
-        """
+        """Sync the current file and its directory."""
         if self.writer.current is not None:
             self.effects.sync(self.writer.current.fd)
             self.effects.sync_dir(self.folder)
@@ -395,11 +357,6 @@ class KeyIndex:
             assert indexed.name < newest or header.next_item <= file.count, "the mark counts items that there are not"
 
     def close(self) -> None:
-        """Flush and close.
-
-        Raises:
-            OSError: the disk refused.
-        """
         self.flush()
         self.close_without_flush()
 

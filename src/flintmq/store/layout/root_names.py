@@ -45,9 +45,5 @@ def is_of_a_store(name: str) -> bool:
 
 
 def other_things(root: str, effects: Effects = REAL) -> list[str]:
-    """Return the names in a directory that are of no store; none if it does not exist.
-
-    Raises:
-        StoreAccessError: it may not be listed.
-    """
+    """Return the names in a directory that are of no store; none if it does not exist."""
     return [name for name in effects.listdir(root) if not is_of_a_store(name) and name != "lost+found"]

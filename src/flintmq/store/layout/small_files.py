@@ -81,9 +81,6 @@ def fsync_and_drop_cache(path: str, position: int, count: int, effects: Effects)
     """Fsync the file and drop its cached pages, so that later reads come from the device.
 
     After a failed fsync the page cache may show bytes that never reached the device, without any error.
-
-    Raises:
-        OSError: the disk refused.
     """
     # Synced first: a page that is not on disk cannot be dropped, and would be read again from memory.
     fd = effects.open_write(path)
@@ -122,12 +119,7 @@ class StoreFiles:
 
         Args:
             flushed_offset: log offset below which everything is on disk.
-            numbers: those of the checkpoint, of what is on disk.
             dispatched_offset: log offset below which all queue units are on disk; -1 if that is not known.
-            indexed: the same of the index; None if that is not known.
-
-        Raises:
-            OSError: one of them could not be written.
         """
         with self._lock:
             # The mark comes first: it is valid beside the old and the new checkpoint, so a kill between the two files
@@ -149,13 +141,10 @@ class StoreFiles:
     def retreat(self, mark: DurableMark) -> None:
         """Lower what the mark says; call it before anything is changed that the mark covers.
 
+        Durability: on return.
+
         Args:
             mark: `self.mark`, lowered by a method of DurableMark. Nothing is written if it is the same.
-
-        Raises:
-            OSError: it could not be written.
-
-        Durability: on return.
         """
         if mark != self.mark:
             self.mark = mark
@@ -164,9 +153,6 @@ class StoreFiles:
     def write_mark(self) -> None:
         """Write the mark again with the current numbers, if the store has one.
 
-        Raises:
-            OSError: it could not be written.
-
         Durability: on return.
         """
         if self.mark.flushed is not None:
@@ -174,9 +160,6 @@ class StoreFiles:
 
     def lower_index_time(self, time: int) -> None:
         """Lower the checkpoint's index time; call it before a younger index file is changed.
-
-        Raises:
-            OSError: it could not be written.
 
         Durability: on return.
         """

@@ -63,16 +63,11 @@ def lacking_text(names: Iterable[QueueName]) -> str:
 class QueueLookup:
     """Queues and their messages, as of one snapshot.
 
+    Thread: any. One call at a time computes a part that others then share.
+
     Args:
-        snapshot: the log.
-        before: a lookup in an earlier snapshot of the same store, whose valid parts are reused.
         plain_names: queues that are known to have a directory in consumequeue/; None to list them. If some are missing
             the log is read more than necessary, with the same result.
-
-    Raises:
-        StoreAccessError: (any method) a directory or file may not be read.
-
-    Thread: any. One call at a time computes a part that others then share.
     """
 
     def __init__(
@@ -104,11 +99,9 @@ class QueueLookup:
 
     @property
     def has_files(self) -> bool:
-        """True if any queue has a directory."""
         return bool(self._plain_names or self._batch_names)
 
     def file_names(self) -> set[QueueName]:
-        """Return every queue that has a directory."""
         return {*self._plain_names, *self._batch_names}
 
     def names(self) -> set[QueueName]:
@@ -196,7 +189,6 @@ class QueueLookup:
         return message if message is not None and is_at_queue_offset(message, name, offset) else None
 
     def _record(self, unit: AnyUnit | None) -> StoredMessage | None:
-        """Return the record that a unit points to, or None."""
         if unit is None or not UnitQueue.points_to_record(unit):
             return None
         return self.snapshot.record(unit.physical_offset)
@@ -563,7 +555,6 @@ class QueueLookup:
         return max(ends) if ends and min(ends) >= message.physical_offset + message.size else None
 
     def tail_names(self) -> set[QueueName]:
-        """Return the queues of the records that are not dispatched."""
         return set(self._tail().names())
 
     def dispatch_behind(self) -> int:

@@ -39,9 +39,6 @@ class Recovered:
     """Results of recovery.
 
     Attributes:
-        state: where the log continues.
-        verdict: what was at its end.
-        decisions: one line each, as they were logged.
         lost: the log's end was missing, and the user accepted that.
     """
 
@@ -51,7 +48,6 @@ class Recovered:
     lost: bool = False
 
     def as_dict(self) -> dict[str, object]:
-        """For JSON."""
         return {"end": self.state.end, "verdict": self.verdict.value, "decisions": self.decisions}
 
 
@@ -59,13 +55,8 @@ class Recovery:
     """Recovers one store, whose lock is held.
 
     Args:
-        config: with the sizes that its files have.
-        files: of its log.
-        facts: of its last stop.
-        small: its small files; they know the store's directory and disk.
         queues: not yet loaded; None: another process makes queues and index.
         index: not yet loaded; None: none is kept here.
-        dispatcher: makes units and keys.
         ends: where queues ended at the last stop, if that was clean; empty if that is not known.
         followed: the log is a copy of a master's, which sends again what is not whole.
     """

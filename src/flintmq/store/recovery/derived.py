@@ -23,12 +23,7 @@ class DerivedLoader:
     """Recovers queues and index so that they match the log.
 
     Args:
-        files: the truncated log.
-        queues: not yet loaded.
-        index: not yet recovered; None: none is kept.
-        dispatcher: makes units and keys.
         small: checkpoint and mark; they claim no more than is there before anything is rewritten.
-        report: receives decisions.
     """
 
     def __init__(
@@ -55,14 +50,9 @@ class DerivedLoader:
         """Load queues and index, and dispatch the records again that they lack.
 
         Args:
-            end: log offset of the log's end.
             begin: log offset from which every unit is rewritten.
-            clean: the stop was clean.
             compared: log offset from which on all checksums were compared just now.
             ends: end offset per queue at the last clean stop. A queue that now ends earlier has lost files.
-
-        Returns:
-            The number of records dispatched.
         """
         log_begin = self.files.min_offset
         # The index comes first: where dispatch starts depends on how far it came.
@@ -138,10 +128,8 @@ def dispatch_start(log_begin: int, queues_to: int, rewrite_from: int, *, lost: b
     """Return the log offset from which records are dispatched again.
 
     Args:
-        log_begin: log offset of the log's first record.
         queues_to: log offset up to which the queues that are there have their units.
         rewrite_from: log offset from which every unit is rewritten.
-        lost: queues are missing, or files of queues.
         keys_to: log offset below which the index has every key; None if it lacks none.
     """
     start = log_begin if lost else min(queues_to, rewrite_from)
@@ -152,7 +140,6 @@ def dispatch_start(log_begin: int, queues_to: int, rewrite_from: int, *, lost: b
 
 
 def _next_indexed(files: LogFiles, last: int, end: int) -> int:
-    """Return the log offset after the last indexed record."""
     if last < files.min_offset:
         return files.min_offset
     message = record_at(files, last, end)

@@ -36,7 +36,6 @@ def missed_messages(broker: BrokerConfig, bounds: Callable[[str, int], int | Non
     """Yield a line for each queue of which a group has not consumed messages that have expired.
 
     Args:
-        broker: content of config/.
         bounds: the smallest queue offset of a queue (topic, queue id); None if there is no such queue.
     """
     least: dict[tuple[str, int], tuple[int, str]] = {}
@@ -66,12 +65,6 @@ def preview(root: str, config: StoreConfig, effects: Effects = REAL, *, accept_l
     """Return the findings of `recover`: the log's end and what follows it.
 
     Writes nothing and takes no lock.
-
-    Raises:
-        NotAStoreError, UnsupportedFormatError: there is no store that can be read and written.
-        ConfigError: a store that is written with these keys would not keep them.
-        LostLogError: log files are missing at the end, or all of them.
-        CorruptStoreError: damage that is no tail.
     """
     refuse_to_write(config)
     root = local_only(root)

@@ -30,16 +30,12 @@ LEAST_PAUSE_MS = 10  # minimum time between two checkpoints, whatever flushInter
 class Checkpointer:
     """Syncs queues and index of one store, then records what is on disk.
 
+    Thread: `write` any, one at a time.
+
     Args:
-        config: for the interval.
-        small: the small files to write.
-        files: of the log.
         queues, index, dispatch: of the store; index None: it has none.
-        failure, ownership: of the store.
         flushed_time: returns the store time in ms of the last record that is on disk.
         external: another process writes queues and index, so the mark does not cover them.
-
-    Thread: `write` any, one at a time.
     """
 
     def __init__(
@@ -110,7 +106,6 @@ class Checkpointer:
         return flushed, min(self._dispatch.reached.position, flushed)
 
     def start(self) -> None:
-        """Start the thread."""
         self._service.start()
 
     def stop(self) -> None:

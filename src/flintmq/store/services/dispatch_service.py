@@ -42,10 +42,6 @@ class DispatchService(AfterPut):
     """Dispatches one store's log.
 
     Args:
-        log: the log's files.
-        confirmed: log offset up to which records may be dispatched.
-        queues, index, dispatcher: of the store; this service is their only writer from now on.
-        begin: log offset up to which everything is dispatched.
         handed_over: notes of rows put as columns; None: there are none.
 
     Attributes:
@@ -231,7 +227,6 @@ class DispatchService(AfterPut):
 
     @property
     def behind(self) -> int:
-        """Bytes of confirmed log that are not dispatched."""
         return max(0, self.confirmed() - self.position)
 
     def wake(self, size: int = 0) -> None:
@@ -262,7 +257,6 @@ class DispatchService(AfterPut):
             return self.position >= end
 
     def start(self) -> None:
-        """Start the thread."""
         self._service.start()
 
     def stop(self) -> None:

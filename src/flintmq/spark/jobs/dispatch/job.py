@@ -83,7 +83,6 @@ class Dispatched:
     notes: dict[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the sums as a dict for JSON."""
         return asdict(self)
 
 
@@ -161,8 +160,6 @@ class _Dispatch:
     """One dispatch: the committed state, and the next round.
 
     Attributes:
-        state: the committed state.
-        done: sums.
         seen: log offset where the log ended when it was last listed.
         news: whether the last round dispatched something.
     """
@@ -246,16 +243,11 @@ class _Dispatch:
             commit(self.plan.into, self.plan, self.state)
 
     def _judge_end(self) -> None:
-        """Raise if the log ends with permanent damage.
-
-        Raises:
-            CorruptStoreError: with file and position.
-        """
+        """Raise if the log ends with permanent damage."""
         if self._end is not None:
             refuse_damaged_ends(self.plan.log, self.plan.facts, self._end)
 
     def _ranges(self, begin: int, end: int) -> list[LogRange]:
-        """Return the ranges of one round."""
         ranges = equal_ranges(self.plan.log, begin, end, split_count(end - begin, parallelism(self.spark)))
         first, *rest = [part for part in ranges if part.begin < part.end]
         return [first, *(part for part in rest if part.end - begin <= self.max_bytes)]

@@ -36,11 +36,7 @@ ANEW = "--anew makes everything again"
 
 
 def checked(root: str, into: str, config: StoreConfig, peer: str) -> RebuildPlan:
-    """Plan a dispatch, and check and create its target directory.
-
-    Raises:
-        FlintError: as dispatch.
-    """
+    """Plan a dispatch, and check and create its target directory."""
     plan = plan_of(root, into, config, peer)
     os.makedirs(into, exist_ok=True)
     if not plan.log.effects.remote and os.path.samefile(plan.root, into):
@@ -51,11 +47,7 @@ def checked(root: str, into: str, config: StoreConfig, peer: str) -> RebuildPlan
 
 
 def begun(plan: RebuildPlan, config: StoreConfig, anew: bool) -> tuple[RebuildPlan, DispatchState]:
-    """Return the plan and the committed state, or a first state. The lock must be held.
-
-    Raises:
-        FlintError: as dispatch.
-    """
+    """Return the plan and the committed state, or a first state. The lock must be held."""
     check_writer(plan)
     folder = work_folder(plan.into)
     for name in os.listdir(folder) if os.path.isdir(folder) else ():
@@ -94,11 +86,7 @@ def _remove(plan: RebuildPlan) -> None:
 
 
 def check_writer(plan: RebuildPlan) -> None:
-    """Raise if the engine that writes the store dispatches there itself.
-
-    Raises:
-        StoreLockedError: the engine dispatches.
-    """
+    """Raise if the engine that writes the store dispatches there itself."""
     if plan.into == plan.root and dispatches_itself(plan.root):
         raise StoreLockedError(
             f'{plan.root}: the process that writes this store dispatches itself; open it with dispatch="external", or '
@@ -115,11 +103,7 @@ def check_log(plan: RebuildPlan, state: DispatchState, end: int | None = None) -
     """Raise unless the last dispatched record is still in the log, or has expired.
 
     Args:
-        plan, state: of the dispatch.
         end: log offset where the log ends; None: as far as its files reach.
-
-    Raises:
-        UsageError: another record or none is there, or the log ends before it.
     """
     known = KnownLog(plan.log, plan.log.limit if end is None else end)
     why = "" if state.anchor is None else why_lost(known, state.anchor)
@@ -132,9 +116,6 @@ def check_log(plan: RebuildPlan, state: DispatchState, end: int | None = None) -
 
 def cut_queues(plan: RebuildPlan, state: DispatchState) -> None:
     """Truncate every queue to its committed end.
-
-    Raises:
-        OSError: a file could not be changed.
 
     Durability: none; every start does it again.
     """
@@ -211,9 +192,6 @@ def expire(plan: RebuildPlan, state: DispatchState, config: StoreConfig) -> None
 
     The rules are those of the engine (`store/services/expire_derived.py`).
 
-    Raises:
-        OSError: a file could not be deleted.
-
     Durability: none; files that come back after a power cut are deleted when the log's begin moves again.
     """
     effects, into, log_begin = plan.disk, plan.into, plan.log.min_offset
@@ -237,6 +215,5 @@ def expire(plan: RebuildPlan, state: DispatchState, config: StoreConfig) -> None
 
 
 def _name(path: str) -> QueueName:
-    """Return the queue of a path."""
     _, topic, queue_id = path.split("/")
     return QueueName(topic, int(queue_id))

@@ -41,8 +41,6 @@ class DispatchTask:
     Attributes:
         number: number of its lock.
         queues, batches: path of each queue -> state of its writer; None for a new one.
-        index: an index file to make or continue.
-        begun: number of keys that the index file already has.
     """
 
     number: int
@@ -59,7 +57,6 @@ class Round:
     Attributes:
         plan: plan of the dispatch; `into` is the directory of queues and index.
         work: directory of the round: stages, lock files, unfinished files.
-        stages: results of the first stage.
     """
 
     plan: RebuildPlan
@@ -76,28 +73,21 @@ def begin_work(into: str) -> str:
 
 
 def stages_path(work: str) -> str:
-    """Return the directory for the first stage of a round."""
     return os.path.join(work, "stages")
 
 
 def lock_path(work: str, number: int) -> str:
-    """Return the path of a share's lock."""
     return os.path.join(work, "locks", str(number))
 
 
 def make_locks(work: str, shares: list[DispatchTask]) -> None:
-    """Make the lock files of a round's shares."""
     for share in shares:
         with open(lock_path(work, share.number), "xb"):
             pass
 
 
 def end_work(work: str) -> None:
-    """Wait for all attempts that still work in a round's directory, and remove it.
-
-    Raises:
-        StoreLockedError: an attempt does not end.
-    """
+    """Wait for all attempts that still work in a round's directory, and remove it."""
     locks = os.path.join(work, "locks")
     for name in os.listdir(locks) if os.path.isdir(locks) else ():
         if not retire(os.path.join(locks, name), RETIRE_S):
@@ -111,9 +101,6 @@ def do_share(job: Round, share: DispatchTask) -> dict[str, Any]:
     Returns:
         `queues`: path -> state of its writer; `batches`: path -> end of its last unit in bytes; `notes`: code -> count;
         `made`: an index file to be moved into place; `again`: the index file has to be rebuilt.
-
-    Raises:
-        OSError: the disk is full or fails.
     """
     done = os.path.join(job.work, f"done-{share.number}")
     with exclusive(lock_path(job.work, share.number)):
@@ -165,7 +152,6 @@ def _queues(job: Round, share: DispatchTask) -> dict[str, Any]:
 
 
 def _index(job: Round, share: DispatchTask, file: PlannedIndexFile) -> dict[str, Any]:
-    """Make an index file, or continue one."""
     if not share.begun:
         return {"made": new_index_file(job.plan, job.work, job.stages, file)}
     begun = os.path.join(job.work, f"begun-{share.number}")

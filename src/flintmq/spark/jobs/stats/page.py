@@ -57,19 +57,12 @@ class Words:
 
 @dataclass(frozen=True)
 class Card:
-    """A card of the page."""
-
     title: str
     text: str
     parts: Sequence[Table | Plot | Words] = field(default_factory=tuple)
 
 
 def page(found: Statistics) -> str:
-    """Return the whole page.
-
-    Raises:
-        MissingExtraError: jinja2 is not installed.
-    """
     sections = []
     if found.messages:
         sections += [_brokers(found)] if found.brokers else []
@@ -105,11 +98,6 @@ def page(found: Statistics) -> str:
 
 
 def templates_page() -> Any:
-    """Return the page's template.
-
-    Raises:
-        MissingExtraError: jinja2 is not installed.
-    """
     return svg.templates().get_template("stats.html")
 
 
@@ -130,7 +118,6 @@ def _visible(text: str, limit: int) -> str:
 
 
 def _size(count: float | None) -> str:
-    """Format bytes for people."""
     if count is None:
         return "–"
     unit, name = svg.scale_of_bytes(count)
