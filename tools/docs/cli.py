@@ -97,15 +97,15 @@ def page() -> str:
 
 
 def _section(name: str) -> Iterator[str]:
-    """Yield the section of a command: all of its text, if no other page is about it."""
+    """Yield the section of a command: what it is for, what it says of exit codes, links, examples."""
     command = load(name)
     yield f"### flintmq {name}\n"
     purpose, *texts = paragraphs(command)
     sentences = [line for text in texts for line in re.split(r"(?<=\.) (?=[A-Z-])", text)]
-    if home := _home(name):
-        sentences = [line for line in sentences if "exit code" in line.lower()]
+    exits = [line for line in sentences if "exit code" in line.lower()]
+    home = _home(name)
     links = [f"More: [{Path(home).stem}]({home.replace('docs/operations/', '').replace('docs/', '../')})."] * bool(home)
-    yield textwrap.fill(" ".join([purpose, *sentences, *links, *_json(name)]), WIDTH, break_on_hyphens=False) + "\n"
+    yield textwrap.fill(" ".join([purpose, *exits, *links, *_json(name)]), WIDTH, break_on_hyphens=False) + "\n"
     lines = import_module(command.__module__).EPILOG.splitlines()
     examples = [line.strip() for line in lines if line.startswith("  flintmq ")]
     yield "\n".join(f"    {line}" for line in [synopsis(name, command), *examples]) + "\n"
