@@ -441,13 +441,10 @@ class _Inspector:
             offsets[group] += [self._offset(topic, queue_id, offset) for queue_id, offset in queues.items()]
         for (topic, group), offset in broker.lmq_offsets.items():
             offsets[group].append(self._offset(topic, 0, offset))
+        for found in offsets.values():
+            found.sort(key=lambda one: (one.topic, one.queue_id))
         return [
-            GroupSummary(
-                group,
-                group in broker.groups,
-                sum(one.lag for one in found),
-                sorted(found, key=lambda one: (one.topic, one.queue_id)),
-            )
+            GroupSummary(group, group in broker.groups, sum(one.lag for one in found), found)
             for group, found in sorted(offsets.items())
         ]
 

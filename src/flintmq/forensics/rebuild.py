@@ -115,14 +115,8 @@ def plan_of(
     into = local_only(into)
     store = Snapshot.open(root, config, effects)
     root, effects = store.root, store.effects
-    return RebuildPlan(
-        root,
-        into,
-        store.log,
-        store.facts,
-        DispatchRules.of(config, batch_topics(root, effects), peer),
-        FileGeometry.of(root, config, effects),
-    )
+    rules = DispatchRules.of(config, batch_topics(root, effects), peer)
+    return RebuildPlan(root, into, store.log, store.facts, rules, FileGeometry.of(root, config, effects))
 
 
 def rebuild(

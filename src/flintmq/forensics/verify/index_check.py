@@ -128,18 +128,8 @@ class IndexCheck:
                 k, self._last = until, None
                 continue
             data, count = file.window()
-            same = kernel.match(
-                data,
-                count,
-                file.number,
-                file.begin,
-                file.heads,
-                block.hashes,
-                block.offsets,
-                block.times,
-                k,
-                block.keys,
-            )
+            keys = block.hashes, block.offsets, block.times, k, block.keys
+            same = kernel.match(data, count, file.number, file.begin, file.heads, *keys)
             if not same:
                 return k
             k, self._last = k + same, None
@@ -271,20 +261,12 @@ class IndexCheck:
 
     def _miss(self, keys: RecordKeys, count: int, met: bool) -> None:
         """Report that the last `count` keys of a record have no item; `met`: others have one."""
-        file = self._file
+        file, due = self._file, f"{count} keys of the record at log offset {keys.offset}"
         if file is not None and file.number > 1:
-            file.wrong(
-                "index-missing", f"{count} keys of the record at log offset {keys.offset}", "items of later records"
-            )
+            file.wrong("index-missing", due, "items of later records")
             self._turn()
         elif file is None and met and self._before is not None and not self._may_end_early(keys.offset):
-            self.ground.findings.defect(
-                "index-missing",
-                self._before.path,
-                None,
-                f"{count} keys of the record at log offset {keys.offset}",
-                "the items end before",
-            )
+            self.ground.findings.defect("index-missing", self._before.path, None, due, "the items end before")
         else:
             self._uncover(keys.offset, keys.offset, count)
 
@@ -312,11 +294,8 @@ class IndexCheck:
     def _next_file(self) -> None:
         if self._file is not None:
             if self._file.hopeless:
-                self.ground.findings.note(
-                    "not-checked",
-                    f"{self._file.path}: too many defects; the rest of the file is not checked",
-                    self._file.path,
-                )
+                text = f"{self._file.path}: too many defects; the rest of the file is not checked"
+                self.ground.findings.note("not-checked", text, self._file.path)
             self._file.finish()
             self.items += self._file.number - 1
             self._before = self._file

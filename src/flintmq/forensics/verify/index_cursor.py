@@ -224,12 +224,9 @@ class IndexItems:
                 continue
             for i in range(count):
                 if found[i] != due[i] and not self._unfinished(found[i], due[i]):
-                    self._defect(
-                        "index-slot",
-                        index.slot_position(first + i),
-                        f"item {due[i]} in slot {first + i}",
-                        f"item {found[i]}",
-                    )
+                    slot = first + i
+                    expected = f"item {due[i]} in slot {slot}"
+                    self._defect("index-slot", index.slot_position(slot), expected, f"item {found[i]}")
                 if self.hopeless:
                     return
 

@@ -159,13 +159,8 @@ def _in_log_order(files: list[_HeadedFile], ground: Ground) -> list[_HeadedFile]
     if not _overlaps(by_offset):
         return by_offset
     for file in _overlaps(holding):
-        ground.findings.defect(
-            "index-order",
-            file.path,
-            index.HEADER.offset("begin_physical_offset"),
-            "a begin after the end of the file before",
-            f"log offset {file.header.begin_physical_offset}",
-        )
+        at, found = index.HEADER.offset("begin_physical_offset"), f"log offset {file.header.begin_physical_offset}"
+        ground.findings.defect("index-order", file.path, at, "a begin after the end of the file before", found)
     return holding
 
 

@@ -47,13 +47,10 @@ class LogReport(Report):
         if damage.kind is DamageKind.END:
             self.ground.findings.defect("log-gap", damage.file, None, "the log's next file", damage.reason)
             return
-        self.ground.findings.defect(
-            "log-unordered" if damage.kind is DamageKind.UNORDERED else "record-damaged",
-            damage.file,
-            damage.position,
-            f"a record at log offset {damage.offset}",
-            f"{damage.reason}; {damage.lost} bytes without an intact record",
-        )
+        code = "log-unordered" if damage.kind is DamageKind.UNORDERED else "record-damaged"
+        found = f"{damage.reason}; {damage.lost} bytes without an intact record"
+        expected = f"a record at log offset {damage.offset}"
+        self.ground.findings.defect(code, damage.file, damage.position, expected, found)
 
     def note(self, code: str, text: str, path: str | None = None) -> None:
         """Report a note of the walker, whose codes have underscores."""
@@ -135,18 +132,13 @@ class LogCheck:
             return
         offset, field = piece.base + piece.positions[at], wrong.field
         topic = stored_message(piece.data, piece.positions[at]).topic
-        place = f"log offset {offset}, topic {topic[:60]!a}"
+        place, position = f"log offset {offset}, topic {topic[:60]!a}", offset - piece.file.start
         if field.beside == INNER_MULTI_DISPATCH and not self.multi_dispatch:
             text = f"{place}: {wrong}; with enableMultiDispatch RocketMQ would not start"
-            self.findings.note("light-offsets", text, piece.file.path, offset - piece.file.start)
+            self.findings.note("light-offsets", text, piece.file.path, position)
             return
-        self.findings.defect(
-            field.effect,
-            piece.file.path,
-            offset - piece.file.start,
-            f"{place}: {field.name}, {field.wanted}",
-            str(wrong),
-        )
+        expected = f"{place}: {field.name}, {field.wanted}"
+        self.findings.defect(field.effect, piece.file.path, position, expected, str(wrong))
 
     def _blank(self, file: LogFile) -> None:
         """Check the end-of-file record after the last record of a file, if there is one."""

@@ -180,15 +180,8 @@ class QueueSet:
     def _compare(self, kind: str, name: QueueName, light: bool = False) -> UnitCheck:
         below = os.path.join(self.root, kind)
         batch = kind == directories.BATCH_QUEUES
-        files = UnitFiles(
-            os.path.join(below, name.topic, str(name.queue_id)),
-            below,
-            BATCH_UNIT_SIZE if batch else UNIT_SIZE,
-            self.file_sizes[kind],
-            batch,
-            self.disk,
-            self.ground.findings,
-        )
+        folder, width = os.path.join(below, name.topic, str(name.queue_id)), BATCH_UNIT_SIZE if batch else UNIT_SIZE
+        files = UnitFiles(folder, below, width, self.file_sizes[kind], batch, self.disk, self.ground.findings)
         self.count += bool(files.spans)
         what = QueueKind(
             files.width, light, name.topic == SCHEDULE_TOPIC and not batch, "messageDelayLevel" in self.config.given

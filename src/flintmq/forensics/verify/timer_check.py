@@ -231,13 +231,10 @@ class _Wheel:
             due = (self.first[number], self.last[number], self.counts[number])
             found = (slot.first_position, slot.last_position, slot.messages)
             if found != due or slot.moment % timer.WHEEL_SLOTS != number:
-                self.check.findings.defect(
-                    "timer-wheel",
-                    self.path,
-                    number * timer.WHEEL_SLOT.size,
-                    "first {}, last {}, count {}".format(*due),
-                    "first {}, last {}, count {}, moment {}".format(*found, slot.moment),
-                )
+                texts = "first {}, last {}, count {}", "first {}, last {}, count {}, moment {}"
+                expected, seen = texts[0].format(*due), texts[1].format(*found, slot.moment)
+                at = number * timer.WHEEL_SLOT.size
+                self.check.findings.defect("timer-wheel", self.path, at, expected, seen)
 
 
 def _wheel_path(check: TimerStoreCheck) -> str:
