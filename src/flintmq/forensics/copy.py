@@ -256,25 +256,23 @@ def _is_text(name: str) -> bool:
     return True
 
 
+@dataclass(eq=False)
 class _Whole:
     """Makes one whole copy in the directory `out`.
 
     With a target each file goes there and is removed from `out`, and a copy that must be recovered is given up.
     """
 
-    def __init__(
-        self,
-        root: str,
-        out: str,
-        config: StoreConfig,
-        peer: str,
-        progress: Progress | None,
-        target: StoreUpload | None = None,
-    ) -> None:
-        self.root, self.out, self.config, self.peer, self.progress = root, out, config, peer, progress
-        self.target, self.buffer = target, bytearray(CHUNK)
-        self.effects = effects_for(root, config.s3)
-        self.done = Copied(out)
+    root: str
+    out: str
+    config: StoreConfig
+    peer: str
+    progress: Progress | None
+    target: StoreUpload | None = None
+
+    def __post_init__(self) -> None:
+        self.effects, self.done = effects_for(self.root, self.config.s3), Copied(self.out)
+        self.buffer = bytearray(CHUNK)
 
     def run(self) -> Copied:
         """Copy small files, log, queues and index in this order, then recover the copy if needed."""

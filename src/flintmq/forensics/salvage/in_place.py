@@ -166,30 +166,26 @@ def undo_in_place(root: str, config: StoreConfig | None = None, effects: Effects
         _let_go(lock, root, effects)
 
 
+@dataclass(eq=False)
 class Mending:
     """Plans one salvage in place and carries it out. Close it.
 
-    Args:
+    Attributes:
         lock: the store's; None for a dry run.
     """
 
-    def __init__(
-        self,
-        root: str,
-        config: StoreConfig,
-        peer: str,
-        effects: Effects,
-        lock: StoreLock | None,
-        progress: Progress | None,
-    ) -> None:
-        self.root, self.config, self.peer, self.effects, self.lock = root, config, peer, effects, lock
-        self.progress = progress
-        self.overlay = Overlay()
-        self.journal = journals.begin(root, effects, dry_run=lock is None)
-        self.mended = Mended(dry_run=lock is None)
-        self._lost_end = False
+    root: str
+    config: StoreConfig
+    peer: str
+    effects: Effects
+    lock: StoreLock | None
+    progress: Progress | None
+
+    def __post_init__(self) -> None:
+        self.overlay, self._lost_end, self._open = Overlay(), False, True
+        self.journal = journals.begin(self.root, self.effects, dry_run=self.lock is None)
+        self.mended = Mended(dry_run=self.lock is None)
         self._wrong: list[tuple[LogFile, int, bytes, WrongField]] = []
-        self._open = True
 
     def __enter__(self) -> Mending:
         return self

@@ -121,29 +121,22 @@ def check_target(into: str) -> None:
         raise UsageError(f"{into}: something is there already; give a directory that is missing or empty")
 
 
+@dataclass(eq=False)
 class Salvage:
-    """Makes one salvage, or a filtered copy (forensics/copy.py), in the directory `out`.
+    """Makes one salvage, or a filtered copy (forensics/copy.py), in the directory `out`."""
 
-    Args:
-        predicate: selects the wanted records; None for all.
-    """
+    plan: RebuildPlan
+    out: str
+    config: StoreConfig
+    progress: Progress | None
+    predicate: Predicate | None = None
+    strict: bool = False
+    report: str = REPORT
 
-    def __init__(
-        self,
-        plan: RebuildPlan,
-        out: str,
-        config: StoreConfig,
-        progress: Progress | None,
-        predicate: Predicate | None = None,
-        strict: bool = False,
-        report: str = REPORT,
-    ) -> None:
-        self.plan, self.out, self.config, self.progress = plan, out, config, progress
-        self.selector, self.strict = Selector(predicate or Predicate()), strict
-        self.done = Salvaged(out)
-        self.lines = Lines(os.path.join(out, report))
+    def __post_init__(self) -> None:
+        self.done, self.lines = Salvaged(self.out), Lines(os.path.join(self.out, self.report))
         self.queues = QueueMaps(self.lines.emit)
-        self.renumber = Renumber(plan.rules, self.queues)
+        self.renumber = Renumber(self.plan.rules, self.queues)
 
     def run(self) -> Salvaged:
         """Write log, queues and index, configuration and small files."""
@@ -171,7 +164,7 @@ class Salvage:
 
     def _log(self, file_size: int) -> tuple[int, int]:
         """Write the log; return its end and the store time in ms of its last record."""
-        report = LostReport(self.lines)
+        report, selector = LostReport(self.lines), Selector(self.predicate or Predicate())
         walk = LogWalk(self.plan.log, self.plan.facts, strict=self.strict, report=report)
         folder = os.path.join(self.out, directories.LOG)
         writer = LogWriter([folder], file_size, 0, self.plan.log.max_record, 0, sync=True)
@@ -179,7 +172,7 @@ class Salvage:
         rows, last_time = PieceRows(self.renumber, self.lines, file_size - BLANK_SIZE), 0
         for piece in walk:
             rows.take(piece)
-            writer.append(rows, 0, self.selector.select(piece))
+            writer.append(rows, 0, selector.select(piece))
             if self.progress:
                 self.progress(piece.base + piece.end - self.plan.log.min_offset, total)
         end, last_time = writer.end, rows.last_time

@@ -62,11 +62,16 @@ class QueueSet:
     def __init__(self, root: str, config: StoreConfig, broker: BrokerConfig, disk: Disk, ground: Ground) -> None:
         self.root, self.config, self.broker, self.disk, self.ground = root, config, broker, disk, ground
         self.on_disk = {kind: self._names(kind) for kind in (directories.QUEUES, directories.BATCH_QUEUES)}
-        self.file_sizes = {kind: self._file_size(kind) for kind in self.on_disk}
+        # As given, else the common one of the first queues, else 0.
+        self.file_sizes = {
+            kind: (queue_file_size(root, kind, config, disk.effects) or 0) if names else 0
+            for kind, names in self.on_disk.items()
+        }
         self.topics_on_disk = {kind: {name.topic for name in names} for kind, names in self.on_disk.items()}
         batches = batch_topics(root, disk.effects, broker, self.on_disk[directories.BATCH_QUEUES])
         self.rules = DispatchRules.of(config, batches)
-        if self._has_light_queues():
+        # If the keys do not say it, only their directories show that a broker had light queues.
+        if any(topic.startswith(LMQ_PREFIX) for topic in self.topics_on_disk[directories.QUEUES]):
             self.rules = DispatchRules(self.rules.delay_ms, self.rules.batch_topics, True, self.rules.index)
         self.multi_dispatch = config.enable_multi_dispatch or self.rules.light_queues
         self._check_kinds()
@@ -95,25 +100,12 @@ class QueueSet:
             )
             return []
 
-    def _file_size(self, kind: str) -> int:
-        """Return the file size of a kind: as given, else the common one of the first queues, else 0."""
-        if not self.on_disk[kind]:
-            return 0
-        return queue_file_size(self.root, kind, self.config, self.disk.effects) or 0
-
     @cached_property
     def _ext_size(self) -> int:
         try:
             return queue_file_size(self.root, directories.EXT_QUEUES, self.config, self.disk.effects) or 0
         except StoreAccessError:  # the queue that cannot be listed is reported where it is compared
             return 0
-
-    def _has_light_queues(self) -> bool:
-        """Return whether directories of light queues exist.
-
-        If the keys do not say it, nothing else shows that a broker had light queues.
-        """
-        return any(topic.startswith(LMQ_PREFIX) for topic in self.topics_on_disk[directories.QUEUES])
 
     def _check_kinds(self) -> None:
         """Check that the directories are of the type that topics.json gives their topics.
