@@ -139,7 +139,7 @@ def test_a_run_that_is_stopped_tells_what_it_found_and_how_to_continue(
     """The signal comes amid a block of the log, which is checked whole."""
     store = damaged(golden("basic"), tmp_path)
     whole = run("verify", store, "--json").rows
-    monkeypatch.setattr("flintmq.forensics.verify.run.PIECE_BYTES", 1 << 16)
+    monkeypatch.setattr("flintmq.forensics.verify.verify_pass.PIECE_BYTES", 1 << 16)
     take, blocks = LogCheck.take, [0]
 
     def signalled(self: LogCheck, piece: Piece) -> None:
