@@ -104,13 +104,9 @@ class Rates:
 
 
 class Section(NamedTuple):
-    """The place of a column, from the start of the memory.
+    """The place of a column, from the start of the memory."""
 
-    Attributes:
-        kind, number: as the kernel's plan has them.
-    """
-
-    kind: int
+    kind: int  # kind, number: as the kernel's plan has them
     number: int
     at_longs: int
     at_ints: int

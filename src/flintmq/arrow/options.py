@@ -15,17 +15,11 @@ SEGMENT_BYTES = 8 << 20  # longest part of the log that a thread reads at once
 
 @dataclass(frozen=True, slots=True)
 class BatchOptions:
-    """Options for making record batches of records.
+    """Options for making record batches of records."""
 
-    Attributes:
-        decompress: bodies as the producer gave them, up to 64 MiB each, instead of as stored.
-        strict: damage, and a body that cannot be decompressed, is an error; otherwise it is reported.
-        batch_bytes: approximate size of the columns of a batch.
-    """
-
-    decompress: bool = False
-    strict: bool = True
-    batch_bytes: int = BATCH_BYTES
+    decompress: bool = False  # bodies as the producer gave them, up to 64 MiB each, instead of as stored
+    strict: bool = True  # damage, and a body that cannot be decompressed, is an error; otherwise it is reported
+    batch_bytes: int = BATCH_BYTES  # approximate size of the columns of a batch
     max_rows: int = MAX_ROWS
 
 
@@ -37,20 +31,15 @@ class ScanOptions(BatchOptions):
     """Options for reading a log into record batches.
 
     Attributes:
-        begin: log offset of a record, or at or below the log's minimum.
-        end: log offset to stop before, to which the log is known to extend; None for the log's end.
-        check_crc: compare checksums; otherwise a record is valid by its structure and offset alone.
-        threads: number of threads that read.
-        segment_bytes: longest part of the log that a thread reads at once.
         zone_maps: whether to skip zones of the log without wanted rows, and to keep maps of them in the user's cache.
     """
 
-    begin: int = 0
-    end: int | None = None
+    begin: int = 0  # log offset of a record, or at or below the log's minimum
+    end: int | None = None  # log offset to stop before, to which the log is known to extend; None for the log's end
     access: str = "pread"
-    check_crc: bool = True
-    threads: int = 1
-    segment_bytes: int = SEGMENT_BYTES
+    check_crc: bool = True  # compare checksums; otherwise a record is valid by its structure and offset alone
+    threads: int = 1  # number of threads that read
+    segment_bytes: int = SEGMENT_BYTES  # longest part of the log that a thread reads at once
     zone_maps: bool = True
 
     def __post_init__(self) -> None:

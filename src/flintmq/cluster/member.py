@@ -21,17 +21,14 @@ class Member:
     """One store among several, or an only one.
 
     Attributes:
-        path: its directory, absolute, or its URL; of an only store as it was given.
         broker: the broker's name: the value of the column `broker`; ONLY for an only store, whose rows have no such
             column.
-        broker_id: 0 for a master, more for a slave; None where nobody said.
-        cluster: the cluster's name; empty where nobody said.
     """
 
-    path: str
+    path: str  # its directory, absolute, or its URL; of an only store as it was given
     broker: str
-    broker_id: int | None = None
-    cluster: str = ""
+    broker_id: int | None = None  # 0 for a master, more for a slave; None where nobody said
+    cluster: str = ""  # the cluster's name; empty where nobody said
 
     @property
     def words(self) -> dict[str, str]:

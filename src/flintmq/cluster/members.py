@@ -34,28 +34,20 @@ _ONE = (str, bytes, os.PathLike)
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """The stores that one text names.
-
-    Attributes:
-        sure: the user named each; a pattern did not find them.
-    """
+    """The stores that one text names."""
 
     members: list[Member]
-    sure: bool
+    sure: bool  # the user named each; a pattern did not find them
     manifest: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class NamedStores:
-    """The stores that a user named, before one of a master and its slaves is chosen.
-
-    Attributes:
-        others: directories that a pattern matches and that are no stores.
-    """
+    """The stores that a user named, before one of a master and its slaves is chosen."""
 
     found: list[Member]
     gone: list[Member]
-    others: list[Member]
+    others: list[Member]  # directories that a pattern matches and that are no stores
 
     @property
     def missing(self) -> list[Member]:

@@ -59,30 +59,21 @@ class S3Options:
     """The values of the keys of object storage; those without another prefix are of S3.
 
     Attributes:
-        endpoint: URL without a trailing slash; empty for Amazon's own.
-        anonymous: send requests without credentials.
-        timeout_s: seconds without a byte after which an attempt has failed, of each kind of storage.
-        attempts: attempts per request, of each kind of storage.
-        gs_endpoint: URL without a trailing slash; empty for Google's own.
-        gs_anonymous: send requests without credentials.
         azure_endpoint: URL of the account without a trailing slash; empty for the one that the account's name gives.
-        azure_anonymous: send requests without credentials.
-        hdfs_http: URLs of WebHDFS, with commas between them; empty for the usual port of the host.
-        oss_endpoint: URL without a trailing slash.
     """
 
-    endpoint: str = ""
+    endpoint: str = ""  # URL without a trailing slash; empty for Amazon's own
     region: str = ""
-    anonymous: bool = False
-    timeout_s: int = 20
-    attempts: int = 4
-    gs_endpoint: str = ""
-    gs_anonymous: bool = False
+    anonymous: bool = False  # send requests without credentials
+    timeout_s: int = 20  # seconds without a byte after which an attempt has failed, of each kind of storage
+    attempts: int = 4  # attempts per request, of each kind of storage
+    gs_endpoint: str = ""  # URL without a trailing slash; empty for Google's own
+    gs_anonymous: bool = False  # send requests without credentials
     azure_endpoint: str = ""
-    azure_anonymous: bool = False
-    hdfs_http: str = ""
+    azure_anonymous: bool = False  # send requests without credentials
+    hdfs_http: str = ""  # URLs of WebHDFS, with commas between them; empty for the usual port of the host
     hdfs_user: str = ""
-    oss_endpoint: str = ""
+    oss_endpoint: str = ""  # URL without a trailing slash
 
     def with_key(self, key: str, value: object) -> S3Options:
         return replace(self, **{_FIELDS[key]: _value(key, str(value).strip())})  # type: ignore[arg-type]

@@ -12,34 +12,24 @@ from flintmq.forensics.store_figures import StoreFigures
 
 @dataclass(slots=True)
 class ClusterTopic:
-    """A topic on all brokers.
-
-    Attributes:
-        largest: messages of its largest queue on any broker.
-    """
+    """A topic on all brokers."""
 
     name: str
     brokers: int = 0
     queues: int = 0
     messages: int = 0
-    largest: int = 0
+    largest: int = 0  # messages of its largest queue on any broker
 
 
 @dataclass(slots=True)
 class ClusterGroup:
-    """A group on all brokers.
+    """A group on all brokers."""
 
-    Attributes:
-        name: of the group; None for topics for which no group has an offset.
-        oldest_ms: store time of the oldest of them; None if there are none, or if it cannot be read.
-        goes: of them, those that the next deletion of each broker removes.
-    """
-
-    name: str | None
+    name: str | None  # of the group; None for topics for which no group has an offset
     brokers: int = 0
     lag: int = 0
-    oldest_ms: int | None = None
-    goes: int = 0
+    oldest_ms: int | None = None  # store time of the oldest of them; None if there are none, or if it cannot be read
+    goes: int = 0  # of them, those that the next deletion of each broker removes
 
 
 def cluster_topics(stores: Iterable[StoreFigures]) -> list[ClusterTopic]:

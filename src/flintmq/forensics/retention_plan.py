@@ -40,36 +40,25 @@ WAITS = "waits for the file before it"
 
 @dataclass(frozen=True)
 class FileFate:
-    """A log file, and when retention deletes it.
-
-    Attributes:
-        start, size: log offset of its first byte; bytes.
-        written: time of its last write (ms); None if it vanished meanwhile.
-        when: time of its deletion (ms); None if nothing known now deletes it.
-        rule: the reason for deleting or keeping it.
-    """
+    """A log file, and when retention deletes it."""
 
     file: str
-    start: int
+    start: int  # start, size: log offset of its first byte; bytes
     size: int
-    written: int | None
-    when: int | None
-    rule: str
+    written: int | None  # time of its last write (ms); None if it vanished meanwhile
+    when: int | None  # time of its deletion (ms); None if nothing known now deletes it
+    rule: str  # the reason for deleting or keeping it
 
 
 @dataclass(frozen=True)
 class Unread:
-    """Messages of a queue that the next deletion removes.
-
-    Attributes:
-        committed: next offset that the group will consume; None if it has none in this queue.
-    """
+    """Messages of a queue that the next deletion removes."""
 
     topic: str
     queue_id: int
     messages: int
     group: str | None
-    committed: int | None
+    committed: int | None  # next offset that the group will consume; None if it has none in this queue
     unread: int
 
 
@@ -78,37 +67,27 @@ class RetentionPlan:
     """The deletions that retention would make.
 
     Attributes:
-        at: the moment that the plan is for (ms).
-        rules: the settings in force, by name.
-        used: percent used of the fuller disk, of the log's and the queues'.
-        refuses_puts: whether puts are refused because of `used`.
-        now: reason for deleting files at `at`; empty if retention does not run then.
-        files: the log's files, oldest first.
-        next_when: time of the next deletion (ms); None if nothing is due.
-        queue_files, index_files: numbers of queue and index files deleted after them.
-        unread: queues that lose messages then, by group.
-        unknown: why `unread` may lack something, one line each.
         undelivered: messages of the whole store that nobody delivers, by kind.
         damaged: log files are missing, or the log's end is damaged, so that files which are not there may be due too;
             `unknown` says where.
     """
 
     root: str
-    at: int
-    rules: dict[str, Any]
-    used: int
-    refuses_puts: bool
-    now: str
-    files: list[FileFate]
-    next_when: int | None
+    at: int  # the moment that the plan is for (ms)
+    rules: dict[str, Any]  # the settings in force, by name
+    used: int  # percent used of the fuller disk, of the log's and the queues'
+    refuses_puts: bool  # whether puts are refused because of `used`
+    now: str  # reason for deleting files at `at`; empty if retention does not run then
+    files: list[FileFate]  # the log's files, oldest first
+    next_when: int | None  # time of the next deletion (ms); None if nothing is due
     next_files: int
     next_bytes: int
     log_begin: int
-    queue_files: int
+    queue_files: int  # queue_files, index_files: numbers of queue and index files deleted after them
     index_files: int
-    unread: list[Unread] = field(default_factory=list)
+    unread: list[Unread] = field(default_factory=list)  # queues that lose messages then, by group
     queues: int = 0
-    unknown: list[str] = field(default_factory=list)
+    unknown: list[str] = field(default_factory=list)  # why `unread` may lack something, one line each
     undelivered: list[Undelivered] = field(default_factory=list)
     damaged: bool = False
 

@@ -28,63 +28,39 @@ QUEUES_AGAIN_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """The messages of a topic that a group has not consumed.
-
-    Attributes:
-        messages: number of messages after its committed offsets, over all queues.
-        oldest_ms: store time of the oldest of them; None if there are none, or if it cannot be read.
-        outside: number of its queues whose committed offset is after their end, or below -1.
-    """
+    """The messages of a topic that a group has not consumed."""
 
     group: str
     topic: str
-    messages: int
-    oldest_ms: int | None
-    outside: int = 0
+    messages: int  # number of messages after its committed offsets, over all queues
+    oldest_ms: int | None  # store time of the oldest of them; None if there are none, or if it cannot be read
+    outside: int = 0  # number of its queues whose committed offset is after their end, or below -1
 
 
 @dataclass(frozen=True, slots=True)
 class CopyState:
-    """The state of a copy of a master's log, as its follower noted it and its files show.
+    """The state of a copy of a master's log, as its follower noted it and its files show."""
 
-    Attributes:
-        connected: a follower has the store open, and its master answers.
-        lag_ms: ms for which the copy may lack messages of its master; None if nobody knows.
-        lacks: bytes of the master's log that are not here; None likewise.
-        heard_ms: when the master last sent a byte, Unix time in ms; None likewise.
-    """
-
-    connected: bool
-    lag_ms: int | None = None
-    lacks: int | None = None
-    heard_ms: int | None = None
+    connected: bool  # a follower has the store open, and its master answers
+    lag_ms: int | None = None  # ms for which the copy may lack messages of its master; None if nobody knows
+    lacks: int | None = None  # bytes of the master's log that are not here; None likewise
+    heard_ms: int | None = None  # when the master last sent a byte, Unix time in ms; None likewise
 
 
 @dataclass(frozen=True, slots=True)
 class StoreFigures:
-    """One store at one moment.
+    """One store at one moment."""
 
-    Attributes:
-        at_ms: the moment, Unix time in ms.
-        seconds: duration of the look.
-        content: log, topics, groups and notes.
-        flush_behind: bytes not known to be on disk; None if the files do not say it.
-        dispatch_behind: bytes after the last dispatched record.
-        disk_bytes: bytes in use on the store's file system; None on object storage.
-        retention: what retention deletes next; None on object storage.
-        copy: how far a follower is; None: the store is no copy of a master's log.
-    """
-
-    at_ms: int
-    seconds: float
+    at_ms: int  # the moment, Unix time in ms
+    seconds: float  # duration of the look
     snapshot: Snapshot
-    content: Inspection
+    content: Inspection  # log, topics, groups and notes
     lags: list[GroupLag]
-    flush_behind: int | None
-    dispatch_behind: int
-    disk_bytes: int | None
-    retention: RetentionPlan | None
-    copy: CopyState | None = None
+    flush_behind: int | None  # bytes not known to be on disk; None if the files do not say it
+    dispatch_behind: int  # bytes after the last dispatched record
+    disk_bytes: int | None  # bytes in use on the store's file system; None on object storage
+    retention: RetentionPlan | None  # what retention deletes next; None on object storage
+    copy: CopyState | None = None  # how far a follower is; None: the store is no copy of a master's log
 
 
 class StoreWatch:

@@ -45,28 +45,20 @@ HOST: Final = "host"  # address and port
 
 @dataclass(frozen=True, slots=True)
 class Bits:
-    """A group of bits of a number with one meaning.
-
-    Attributes:
-        names: value under the mask -> its name; a value without a name is shown as a number.
-    """
+    """A group of bits of a number with one meaning."""
 
     mask: int
     meaning: str
-    names: Mapping[int, str]
+    names: Mapping[int, str]  # value under the mask -> its name; a value without a name is shown as a number
 
 
 @dataclass(frozen=True, slots=True)
 class Int:
-    """A number of fixed width.
-
-    Attributes:
-        shows: how a value is shown to people: TIME, HEX, or as a decimal number.
-    """
+    """A number of fixed width."""
 
     type: str
     meaning: str
-    shows: str = ""
+    shows: str = ""  # how a value is shown to people: TIME, HEX, or as a decimal number
     bits: tuple[Bits, ...] = ()
 
 
@@ -87,16 +79,14 @@ class Sized:
     """Bytes whose width follows from earlier fields.
 
     Attributes:
-        widths: all possible widths, the least first.
         choose: earlier fields (and the values `given` to the codec) -> the width, one of `widths`.
-        shows: how a value is shown to people: HOST, or as bytes.
     """
 
     symbol: str
-    widths: tuple[int, ...]
+    widths: tuple[int, ...]  # all possible widths, the least first
     choose: Callable[[Values], int]
     meaning: str
-    shows: str = ""
+    shows: str = ""  # how a value is shown to people: HOST, or as bytes
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,14 +94,12 @@ class CountedBytes:
     """Bytes after their own length; a negative length is an error.
 
     Attributes:
-        symbol: the letter for the length in the tables.
-        types: all possible types of the length, the narrowest first.
         choose: earlier fields -> the type of the length; None where there is only one.
     """
 
     name: str
-    symbol: str
-    types: tuple[str, ...]
+    symbol: str  # the letter for the length in the tables
+    types: tuple[str, ...]  # all possible types of the length, the narrowest first
     meaning: str
     choose: Callable[[Values], str] | None = None
 
@@ -127,22 +115,16 @@ Part: TypeAlias = Int | Total | Sized | CountedBytes
 
 
 class FieldPiece(NamedTuple):
-    """One field as it is on disk (Layout.pieces).
+    """One field as it is on disk (Layout.pieces)."""
 
-    Attributes:
-        name: of the field; of a length, its own name.
-        value: a number, or the bytes; None if the number is incomplete.
-        error: why the fields after it cannot be located; empty if all is well.
-    """
-
-    name: str
+    name: str  # of the field; of a length, its own name
     at: int
     size: int
-    value: int | bytes | None
+    value: int | bytes | None  # a number, or the bytes; None if the number is incomplete
     meaning: str
     shows: str = ""
     bits: tuple[Bits, ...] = ()
-    error: str = ""
+    error: str = ""  # why the fields after it cannot be located; empty if all is well
 
 
 @dataclass(frozen=True, slots=True)

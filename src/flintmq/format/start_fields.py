@@ -43,21 +43,14 @@ LAST_UNIT: Final = (2**63 - 1) // UNIT_SIZE  # the position of a later unit in i
 
 
 class StartField(NamedTuple):
-    """A property that must be a number.
-
-    Attributes:
-        bits: size of Java's number: 16, 32 or 64.
-        effect: CUT, REFUSED or STUCK.
-        beside: it is parsed where this property is there too; "" for always.
-        needed: it must be there.
-    """
+    """A property that must be a number."""
 
     name: str
-    bits: int
-    effect: str
+    bits: int  # size of Java's number: 16, 32 or 64
+    effect: str  # CUT, REFUSED or STUCK
     topic: str = ""
-    beside: str = ""
-    needed: bool = False
+    beside: str = ""  # it is parsed where this property is there too; "" for always
+    needed: bool = False  # it must be there
 
     @property
     def wanted(self) -> str:

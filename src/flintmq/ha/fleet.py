@@ -49,19 +49,14 @@ Make = Callable[[str, str, str, Callable[[Event], None]], FollowsOne]
 
 @dataclass
 class FleetMember:
-    """One broker that is followed, or was refused.
-
-    Attributes:
-        address: of its replication port; None if it was refused before that was asked.
-        error: why it ended; None while it runs, or if it is done.
-    """
+    """One broker that is followed, or was refused."""
 
     route: BrokerRoute
-    address: str | None = None
+    address: str | None = None  # of its replication port; None if it was refused before that was asked
     follower: FollowsOne | None = None
     thread: threading.Thread | None = None
     stopping: threading.Event = field(default_factory=StopEvent)
-    error: BaseException | None = None
+    error: BaseException | None = None  # why it ended; None while it runs, or if it is done
 
     @property
     def runs(self) -> bool:

@@ -36,18 +36,12 @@ _HEADER, _HEADER_SIZE = FRAME_HEADER.struct, FRAME_HEADER.size
 
 
 class Received(NamedTuple):
-    """The content of one read.
+    """The content of one read."""
 
-    Attributes:
-        offset: log offset of the first byte of the log in it; None while the master has not named one.
-        size: number of bytes of the log; they are at the front of the buffer.
-        refusal: the error that ends the line after these bytes; None if all is well.
-    """
-
-    offset: int | None
-    size: int
+    offset: int | None  # log offset of the first byte of the log in it; None while the master has not named one
+    size: int  # number of bytes of the log; they are at the front of the buffer
     heartbeats: int
-    refusal: ReplicationError | None
+    refusal: ReplicationError | None  # the error that ends the line after these bytes; None if all is well
 
 
 class FollowerLine:

@@ -43,22 +43,14 @@ class LineState(enum.Enum):
 
 
 class LineRules(NamedTuple):
-    """The rules that all lines of a listener have in common.
-
-    Attributes:
-        batch: bytes of the largest frame (haTransferBatchSize).
-        heartbeat_s: seconds without a byte sent before a heartbeat (haSendHeartbeatInterval).
-        silence_s: seconds without a byte received before the line is closed (haHousekeepingInterval).
-        whole_log: a first report of 0 gets the log from its begin, not from its last file.
-        most_a_second: bytes of the log that are sent in one second (maxHaTransferByteInSecond); 0: any number.
-    """
+    """The rules that all lines of a listener have in common."""
 
     file_size: int
-    batch: int
-    heartbeat_s: float
-    silence_s: float
-    whole_log: bool = False
-    most_a_second: int = 0
+    batch: int  # bytes of the largest frame (haTransferBatchSize)
+    heartbeat_s: float  # seconds without a byte sent before a heartbeat (haSendHeartbeatInterval)
+    silence_s: float  # seconds without a byte received before the line is closed (haHousekeepingInterval)
+    whole_log: bool = False  # a first report of 0 gets the log from its begin, not from its last file
+    most_a_second: int = 0  # bytes of the log that are sent in one second (maxHaTransferByteInSecond); 0: any number
 
 
 class MasterLine:

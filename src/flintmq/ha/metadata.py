@@ -71,18 +71,12 @@ _NOT_THERE = (SYSTEM_ERROR, NOT_SUPPORTED)
 
 @dataclass(frozen=True, slots=True)
 class BrokerFacts:
-    """The answers of one broker.
+    """The answers of one broker."""
 
-    Attributes:
-        config: its configuration, key to value; empty if it does not tell.
-        begin, end: log offsets of its first file and after its last record; None if it does not tell.
-        tables: name of a file of config/ to its content.
-    """
-
-    config: Mapping[str, str]
-    begin: int | None
+    config: Mapping[str, str]  # its configuration, key to value; empty if it does not tell
+    begin: int | None  # begin, end: log offsets of its first file and after its last record; None if it does not tell
     end: int | None
-    tables: Mapping[str, JsonObject]
+    tables: Mapping[str, JsonObject]  # name of a file of config/ to its content
     version: int = 0
 
     @property

@@ -24,15 +24,11 @@ _NAME = re.compile(r"[A-Za-z0-9_%|-][A-Za-z0-9_%|.-]{0,126}")
 
 @dataclass(frozen=True, slots=True)
 class BrokerRoute:
-    """A broker, as a name server knows it.
-
-    Attributes:
-        master: `HOST:PORT` of the one with id 0; None if none is registered.
-    """
+    """A broker, as a name server knows it."""
 
     name: str
     cluster: str
-    master: str | None
+    master: str | None  # `HOST:PORT` of the one with id 0; None if none is registered
 
     @property
     def is_plain(self) -> bool:

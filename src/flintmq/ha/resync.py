@@ -25,16 +25,12 @@ READ_BYTES: Final = 1 << 18
 
 
 class Tail(NamedTuple):
-    """The part of our log that the master does not have.
-
-    Attributes:
-        since: store time in ms of the first one; 0 without one.
-    """
+    """The part of our log that the master does not have."""
 
     begin: int
     end: int
     records: int
-    since: int
+    since: int  # store time in ms of the first one; 0 without one
 
 
 class PartingSearch:

@@ -8,16 +8,11 @@ from typing import NamedTuple
 
 
 class ObjectEntry(NamedTuple):
-    """An object, or a folder (a common beginning of keys).
-
-    Attributes:
-        size: bytes; None: a folder.
-        modified_ms: when it was written, in Unix milliseconds; None of a folder.
-    """
+    """An object, or a folder (a common beginning of keys)."""
 
     key: str
-    size: int | None
-    modified_ms: int | None = None
+    size: int | None  # bytes; None: a folder
+    modified_ms: int | None = None  # when it was written, in Unix milliseconds; None of a folder
 
 
 class Bucket(ABC):

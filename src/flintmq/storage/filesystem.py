@@ -49,17 +49,12 @@ _entered = _Entered()
 
 
 class DirectoryEntry(NamedTuple):
-    """A name in a directory.
-
-    Attributes:
-        size: bytes of a file; a sparse file counts in full.
-        on_disk: bytes that the disk has allocated for a file; None if it is not known.
-    """
+    """A name in a directory."""
 
     name: str
     kind: Literal["file", "folder", "link", "other"]
-    size: int = 0
-    on_disk: int | None = None
+    size: int = 0  # bytes of a file; a sparse file counts in full
+    on_disk: int | None = None  # bytes that the disk has allocated for a file; None if it is not known
 
     @classmethod
     def of(cls, entry: os.DirEntry[str]) -> DirectoryEntry:

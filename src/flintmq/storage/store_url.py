@@ -25,13 +25,9 @@ _HOST = r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}"
 
 
 class StorageKind(NamedTuple):
-    """A kind of object storage.
+    """A kind of object storage."""
 
-    Attributes:
-        bucket: pattern of the part between `://` and the key.
-    """
-
-    bucket: str
+    bucket: str  # pattern of the part between `://` and the key
     example: str
 
 

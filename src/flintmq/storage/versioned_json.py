@@ -66,17 +66,15 @@ class VersionedJson:
     Attributes:
         version: the first key and its value, which ends with the number of the format. A file with a higher number is
             refused as newer.
-        refused: turns the error of a read into the error that users see.
-        older: earlier values of the first key, which are read as well.
     """
 
     path: str
     version: tuple[str, object]
-    refused: Callable[[Exception], FlintError]
+    refused: Callable[[Exception], FlintError]  # turns the error of a read into the error that users see
     bytes_max: int = 1 << 30
     style: Mapping[str, Any] = field(default_factory=dict)
     end: str = "\n"
-    older: tuple[object, ...] = ()
+    older: tuple[object, ...] = ()  # earlier values of the first key, which are read as well
 
     def load(self, build: Callable[[dict[str, Any]], T], effects: Effects | None = None) -> T | None:
         """Read the file; return None if there is no such file.

@@ -43,17 +43,12 @@ class ListenOptions(NamedTuple):
 
 
 class LogPart(NamedTuple):
-    """One log file that a follower is sent; it stays open until `release`.
-
-    Attributes:
-        start: log offset of its first byte.
-        release: called once, when no more of it is sent.
-    """
+    """One log file that a follower is sent; it stays open until `release`."""
 
     fd: int
-    start: int
+    start: int  # log offset of its first byte
     size: int
-    release: Callable[[], None]
+    release: Callable[[], None]  # called once, when no more of it is sent
 
 
 class LogSource(Protocol):
@@ -99,16 +94,14 @@ class FollowerInfo(NamedTuple):
 class Listener(Protocol):
     """Listens for followers, and sends them the log.
 
-    Attributes:
-        address: host and port that are bound.
-        replicas: answers puts that wait for replicas; None: no put does.
-        on_turn: called in its thread after each turn, when what could be sent is under way. Set before `start`.
-
     Thread: any, for every method.
+
+    Attributes:
+        on_turn: called in its thread after each turn, when what could be sent is under way. Set before `start`.
     """
 
-    address: tuple[str, int]
-    replicas: Replicas | None
+    address: tuple[str, int]  # host and port that are bound
+    replicas: Replicas | None  # answers puts that wait for replicas; None: no put does
     on_turn: Callable[[], None] | None
 
     def start(self) -> None:

@@ -44,14 +44,12 @@ class Selection:
     """The wanted records: those that match every given part.
 
     Attributes:
-        predicate: topics, queues, tags, store time; tested on the record's bytes before anything is decoded.
         keys: one is among the message's keys, or its unique id; also the predicate's hint. Empty: any message.
-        grep: bytes in the body as it is shown.
     """
 
-    predicate: Predicate
+    predicate: Predicate  # topics, queues, tags, store time; tested on the record's bytes before anything is decoded
     keys: frozenset[str] = frozenset()
-    grep: bytes | None = None
+    grep: bytes | None = None  # bytes in the body as it is shown
 
     @property
     def key_bytes(self) -> bytes:

@@ -28,14 +28,10 @@ class Side(NamedTuple):
 
 @dataclass
 class RangePairs:
-    """The records that differ in one range.
-
-    Attributes:
-        left, right: records without a partner, by log offset.
-    """
+    """The records that differ in one range."""
 
     pairs: list[tuple[StoredMessage, StoredMessage]]
-    left: dict[int, StoredMessage]
+    left: dict[int, StoredMessage]  # left, right: records without a partner, by log offset
     right: dict[int, StoredMessage]
     damages: list[Difference] = field(default_factory=list)
 

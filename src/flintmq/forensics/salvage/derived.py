@@ -40,20 +40,15 @@ LOG_CODES = ("record-damaged", "log-unordered")
 
 @dataclass(eq=False)
 class Derived:
-    """Plans the changes of everything but the log.
-
-    Attributes:
-        overlay: the store as it would be; it grows with the plan.
-        write: plans to write bytes into a file: (path, position, bytes).
-    """
+    """Plans the changes of everything but the log."""
 
     root: str
     config: StoreConfig
     peer: str
-    overlay: Overlay
+    overlay: Overlay  # the store as it would be; it grows with the plan
     journal: SalvageJournal
     emit: Emit
-    write: Callable[[str, int, bytes], None]
+    write: Callable[[str, int, bytes], None]  # plans to write bytes into a file: (path, position, bytes)
     _plan: rebuild.RebuildPlan | None = None
     _swapped: set[str] = field(default_factory=set)
     _lost: Ranges = field(default_factory=Ranges)

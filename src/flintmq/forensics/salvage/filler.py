@@ -25,21 +25,15 @@ SMALL = 512  # bytes of the record at the beginning of a file that has no other
 
 @dataclass(frozen=True, slots=True)
 class Range:
-    """Log offsets [begin, end) of one file without an intact record.
-
-    Attributes:
-        start: log offset of the file's first byte.
-        file_end: log offset after the file.
-        time: store time in ms of the record before the range; the filler gets it.
-    """
+    """Log offsets [begin, end) of one file without an intact record."""
 
     file: str
-    start: int
+    start: int  # log offset of the file's first byte
     begin: int
     end: int
-    file_end: int
+    file_end: int  # log offset after the file
     why: str
-    time: int
+    time: int  # store time in ms of the record before the range; the filler gets it
 
     @classmethod
     def of(cls, file: LogFile, begin: int, end: int, why: str, time: int) -> Range:

@@ -36,20 +36,18 @@ class SalvageJournal:
     """One journal.
 
     Attributes:
-        state: APPLY, DONE, UNDO or UNDONE.
         changes: in order; each has `op` and the path `file`, below root or absolute:
             create (size), resize (old and new size, before: the bytes cut off), write (position, length, before and
                 after: the bytes), swap (old, new: whether something is there before and after).
-        checkpoint: digest of the store's checkpoint once all changes were made.
     """
 
     root: str
     folder: str
     effects: Effects
-    state: str = APPLY
+    state: str = APPLY  # APPLY, DONE, UNDO or UNDONE
     changes: list[dict[str, Any]] = field(default_factory=list)
     planned: dict[str, Any] = field(default_factory=dict)
-    checkpoint: str = ""
+    checkpoint: str = ""  # digest of the store's checkpoint once all changes were made
 
     @staticmethod
     def all(root: str, effects: Effects) -> list[SalvageJournal]:

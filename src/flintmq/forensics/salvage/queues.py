@@ -13,15 +13,11 @@ Emit = Callable[[dict[str, Any]], None]
 
 @dataclass
 class QueueMap:
-    """The old and new offsets of one queue, as runs.
-
-    Attributes:
-        emit: takes a line for every run and for every range of old offsets without a message.
-    """
+    """The old and new offsets of one queue, as runs."""
 
     topic: str
     queue_id: int
-    emit: Emit
+    emit: Emit  # takes a line for every run and for every range of old offsets without a message
     next: int = 0
     _old: list[int] = field(default_factory=list)  # first old offset of each run since the queue was begun, ascending
     _new: list[int] = field(default_factory=list)

@@ -47,17 +47,11 @@ PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
 
 @dataclass
 class Renumber:
-    """Rewrites records in log order.
+    """Rewrites records in log order."""
 
-    Attributes:
-        rules: which topics have batch queues, and whether there are light queues.
-        queues: old and new queue offsets.
-        halves: old log offset of a half message -> new one.
-    """
-
-    rules: DispatchRules
-    queues: QueueMaps
-    halves: dict[int, int] = field(default_factory=dict)
+    rules: DispatchRules  # which topics have batch queues, and whether there are light queues
+    queues: QueueMaps  # old and new queue offsets
+    halves: dict[int, int] = field(default_factory=dict)  # old log offset of a half message -> new one
 
     def record(self, raw: bytes) -> bytearray:
         """Return the record with its new queue offset and texts; `place` sets its physical offset."""

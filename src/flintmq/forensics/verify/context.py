@@ -35,16 +35,13 @@ class Ground:
     """The log's bounds, damage and last stop, by which units and items are judged.
 
     Attributes:
-        log_begin: log offset of the first byte; units that point before it have expired.
-        replay_from: log offset from which the next start dispatches again, None after a clean stop.
-        live: whether a process is writing the store now.
         lost: ranges of the log without an intact record, added as the walk meets them.
     """
 
     findings: Findings
-    log_begin: int = 0
-    replay_from: int | None = None
-    live: bool = False
+    log_begin: int = 0  # log offset of the first byte; units that point before it have expired
+    replay_from: int | None = None  # log offset from which the next start dispatches again, None after a clean stop
+    live: bool = False  # whether a process is writing the store now
     lost: Ranges = field(default_factory=Ranges)
 
     def is_pending(self, offset: int) -> bool:

@@ -20,18 +20,12 @@ MOST_KEPT = 100  # findings of a kind kept until the queue's end explains them
 
 @dataclass(frozen=True, slots=True)
 class QueueKind:
-    """The properties of a queue that the comparison depends on.
-
-    Attributes:
-        light: a light queue, whose units may be displaced.
-        schedule: SCHEDULE_TOPIC_XXXX, whose tags codes are times of delivery.
-        delays_known: messageDelayLevel was given, so another time of delivery is wrong.
-    """
+    """The properties of a queue that the comparison depends on."""
 
     width: int = UNIT_SIZE
-    light: bool = False
-    schedule: bool = False
-    delays_known: bool = False
+    light: bool = False  # a light queue, whose units may be displaced
+    schedule: bool = False  # SCHEDULE_TOPIC_XXXX, whose tags codes are times of delivery
+    delays_known: bool = False  # messageDelayLevel was given, so another time of delivery is wrong
 
     @property
     def indexed(self) -> bool:

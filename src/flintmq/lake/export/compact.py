@@ -36,16 +36,14 @@ class FileOptions:
     """The options for writing files.
 
     Attributes:
-        target_bytes: approximate size of files; None: no limit.
         partition_by: columns in which all rows of a file agree: some of PARTITIONS, in their order.
-        dead_letters: whether rows whose bodies do not decode are also written into a file of their own.
     """
 
     compression: str = "snappy"
-    target_bytes: int | None = None
+    target_bytes: int | None = None  # approximate size of files; None: no limit
     shape: ExportColumns = field(default_factory=ExportColumns)
     partition_by: tuple[str, ...] = PARTITIONS
-    dead_letters: bool = False
+    dead_letters: bool = False  # whether rows whose bodies do not decode are also written into a file of their own
 
     def __post_init__(self) -> None:
         if self.partition_by not in ALL_PARTITIONS:
@@ -72,17 +70,15 @@ class PartFile(NamedTuple):
     """A file that a task wrote.
 
     Attributes:
-        name: its final name without suffix: unique in an export, in log order.
         partition: values of its rows, see parquet.Values (JSON turns the pairs into lists).
-        stats: see parquet.statistics.
     """
 
     path: str
     size: int
     rows: int
-    name: str
+    name: str  # its final name without suffix: unique in an export, in log order
     partition: Sequence[Sequence[str | None]]
-    stats: dict[str, Any]
+    stats: dict[str, Any]  # see parquet.statistics
 
     @property
     def folder(self) -> str:

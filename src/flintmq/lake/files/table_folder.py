@@ -42,19 +42,14 @@ REQUESTS = 8  # at the same time
 class TableFolder(ABC):
     """The directory of a table.
 
-    Attributes:
-        where: path or URL.
-        remote: whether it is a URL.
-        s3: how to reach the URL.
-
     Raises:
         StoreAccessError: (any method) object storage refuses, or does not answer.
         OSError: (any method) the disk fails.
     """
 
-    where: str
-    remote: bool
-    s3: S3Options
+    where: str  # path or URL
+    remote: bool  # whether it is a URL
+    s3: S3Options  # how to reach the URL
 
     @abstractmethod
     def names(self) -> list[str]:

@@ -42,17 +42,12 @@ class FinalNames:
 
 @dataclass(frozen=True)
 class Attempt:
-    """The directory of one attempt.
-
-    Attributes:
-        place: where files are kept: `folder`, or a URL.
-        final: names files of the table; None: they are staged.
-    """
+    """The directory of one attempt."""
 
     folder: str
-    place: str
+    place: str  # where files are kept: `folder`, or a URL
     s3: S3Options
-    final: FinalNames | None = None
+    final: FinalNames | None = None  # names files of the table; None: they are staged
 
     @property
     def remote(self) -> bool:
@@ -78,16 +73,11 @@ class Attempt:
 
 @dataclass(frozen=True)
 class TaskFolders:
-    """Where the tasks of an export make their directories.
+    """Where the tasks of an export make their directories."""
 
-    Attributes:
-        place: a directory that all workers see under this path, or a URL.
-        final: names files of the table; None: they are staged.
-    """
-
-    place: str
+    place: str  # a directory that all workers see under this path, or a URL
     s3: S3Options = field(default_factory=S3Options)
-    final: FinalNames | None = None
+    final: FinalNames | None = None  # names files of the table; None: they are staged
 
     @contextmanager
     def attempt(self, name: str) -> Iterator[Attempt]:

@@ -64,16 +64,12 @@ def _whole(_: int) -> int:
 
 @dataclass(frozen=True)
 class History:
-    """A version of a table, and the stores that its rows come from.
-
-    Attributes:
-        predicate: selects rows, of the table and of the logs.
-    """
+    """A version of a table, and the stores that its rows come from."""
 
     table: str
     catalog: str | None
     read: ReadOptions
-    predicate: Predicate
+    predicate: Predicate  # selects rows, of the table and of the logs
     shape: ExportColumns
     manifest: Manifest
     version: TableVersion

@@ -84,43 +84,32 @@ class ReadOptions:
     """The checked options of a read. All are checked at once: no misspelling fails later.
 
     Attributes:
-        path: the store's directory; of several stores, what the user gave.
-        stores: what names several stores; None for one. See `of`, and lake/read/members.py.
         columns: names as given by `columns`, in that order; None for all. Not yet compared with the schema.
         predicate: selects records by topic, queue, queue offset, store time and tag.
         since_of, until_of: of single queues, the store time in ms from which on, and before which, records are wanted.
-        lenient_times: a time after which nothing was stored is not an error (strategy "latest").
-        most_records: most records of a partition, in a batch read an estimate; None for no limit.
-        fail_on_data_loss: whether damage fails the job.
-        skip_option: how the user's front end says that it does not; for errors.
-        verbose: whether planning prints what is read.
-        history: directory of a table that exports made from the stores; None for none.
-        catalog: of an Iceberg table, its name in a catalog; None: its own.
-        config: RocketMQ's keys.
-        given: of several stores, all options with their right names.
     """
 
-    path: str
-    stores: Stores | None = None
+    path: str  # the store's directory; of several stores, what the user gave
+    stores: Stores | None = None  # what names several stores; None for one. See `of`, and lake/read/members.py.
     columns: tuple[str, ...] | None = None
     predicate: Predicate = field(default_factory=Predicate)
     since_of: Mapping[Queue, int] = field(default_factory=dict)
     until_of: Mapping[Queue, int] = field(default_factory=dict)
-    lenient_times: bool = False
+    lenient_times: bool = False  # a time after which nothing was stored is not an error (strategy "latest")
     least_splits: int = 1
-    most_records: int | None = None
-    fail_on_data_loss: bool = True
-    skip_option: str = "failOnDataLoss=false"
+    most_records: int | None = None  # most records of a partition, in a batch read an estimate; None for no limit
+    fail_on_data_loss: bool = True  # whether damage fails the job
+    skip_option: str = "failOnDataLoss=false"  # how the user's front end says that it does not; for errors
     decompress: bool = False
     explode: bool = False
     pushdown: bool = False
     access: str = "pread"
     view: str = "messages"
-    verbose: bool = False
-    history: str | None = None
-    catalog: str | None = None
-    config: StoreConfig = field(default_factory=StoreConfig)
-    given: Mapping[str, str] = field(default_factory=dict)
+    verbose: bool = False  # whether planning prints what is read
+    history: str | None = None  # directory of a table that exports made from the stores; None for none
+    catalog: str | None = None  # of an Iceberg table, its name in a catalog; None: its own
+    config: StoreConfig = field(default_factory=StoreConfig)  # RocketMQ's keys
+    given: Mapping[str, str] = field(default_factory=dict)  # of several stores, all options with their right names
 
     @property
     def many(self) -> bool:

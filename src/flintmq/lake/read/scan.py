@@ -41,18 +41,14 @@ BATCH_BYTES = 4 << 20  # fastest in Spark: 1 MiB takes a sixth more time, 32 MiB
 
 @dataclass(frozen=True)
 class ScanPlan:
-    """A planned read: options, files, and log offsets of its begin and end. Sent to every task.
-
-    Attributes:
-        last: log offset of the log's last record; None if there is none.
-    """
+    """A planned read: options, files, and log offsets of its begin and end. Sent to every task."""
 
     options: ReadOptions
     log: LogFiles
     begin: int
     end: int
     log_end: int
-    last: int | None
+    last: int | None  # log offset of the log's last record; None if there is none
 
     @property
     def known(self) -> KnownLog:

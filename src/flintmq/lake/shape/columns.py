@@ -128,14 +128,10 @@ def columns_of(choice: Mapping[str, Any], source: Mapping[str, str] | None) -> t
 
 
 class Shaped(NamedTuple):
-    """Rows of an export.
-
-    Attributes:
-        bad: number of each row whose body did not decode, and the reason.
-    """
+    """Rows of an export."""
 
     rows: pa.RecordBatch
-    bad: list[tuple[int, str]]
+    bad: list[tuple[int, str]]  # number of each row whose body did not decode, and the reason
 
 
 def _undecoded(batch: pa.RecordBatch, report: Report | None) -> set[int]:

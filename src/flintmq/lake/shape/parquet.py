@@ -107,17 +107,13 @@ _SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345678
 
 @dataclass
 class WrittenFile:
-    """A finished file.
-
-    Attributes:
-        stats: statistics of its columns, in Delta's form (`statistics`).
-    """
+    """A finished file."""
 
     path: str
     values: Values
     rows: int
     size: int
-    stats: dict[str, Any]
+    stats: dict[str, Any]  # statistics of its columns, in Delta's form (`statistics`)
 
 
 @dataclass

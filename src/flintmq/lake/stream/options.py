@@ -18,18 +18,15 @@ class StreamOptions:
     """The checked options of a stream.
 
     Attributes:
-        read: store, topics, queues, tags, columns. Its predicate bounds neither offsets nor times.
         start: where a new query begins: "earliest", "latest", a store time in ms, or offsets of queues (-2 is
             earliest, -1 is latest; queues that are not named begin at their earliest). `read.since_of` overrides it.
-        max_offsets, max_bytes: of a micro-batch; None for no limit.
-        min_offsets: of a micro-batch, unless max_delay_ms have passed since the last one.
     """
 
-    read: ReadOptions
+    read: ReadOptions  # store, topics, queues, tags, columns. Its predicate bounds neither offsets nor times.
     start: str | int | dict[Queue, int] = "earliest"
-    max_offsets: int | None = None
+    max_offsets: int | None = None  # max_offsets, max_bytes: of a micro-batch; None for no limit
     max_bytes: int | None = None
-    min_offsets: int = 0
+    min_offsets: int = 0  # of a micro-batch, unless max_delay_ms have passed since the last one
     max_delay_ms: int = 15 * 60_000
 
     def of(self, member: Member) -> StreamOptions:

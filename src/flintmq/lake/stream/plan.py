@@ -26,11 +26,8 @@ class StreamTask:
     """The part of a micro-batch that one task reads.
 
     Attributes:
-        begin, end: log offsets; begin is the first byte of a record, and a record ends at end.
-        spans: the wanted offsets of each queue; their records begin in the range.
         light: those of the queues whose names begin with `%LMQ%`, and other LMQs: their units may point to records of
             other topics.
-        sparse: the range contains much more than the wanted records.
         firsts: log offset of the first wanted record of each queue that has one after the range's begin. Records of the
             queue before it in the range belong to a deleted queue of the same name.
     """
@@ -38,11 +35,11 @@ class StreamTask:
     root: str
     options: ReadOptions
     log: LogFiles
-    begin: int
+    begin: int  # begin, end: log offsets; begin is the first byte of a record, and a record ends at end
     end: int
-    spans: dict[QueueName, Span]
+    spans: dict[QueueName, Span]  # the wanted offsets of each queue; their records begin in the range
     light: frozenset[QueueName]
-    sparse: bool
+    sparse: bool  # the range contains much more than the wanted records
     firsts: Mapping[QueueName, int] = field(default_factory=dict)
 
 

@@ -61,14 +61,10 @@ def log_line(text: str) -> None:
 
 @dataclass(frozen=True)
 class Available:
-    """The messages that a store has from an offset on.
-
-    Attributes:
-        begin, anchor: the offset, without queues that are gone.
-    """
+    """The messages that a store has from an offset on."""
 
     queues: StreamQueues
-    begin: Offsets
+    begin: Offsets  # begin, anchor: the offset, without queues that are gone
     anchor: LogAnchor | None
     spans: dict[QueueName, Span]
 

@@ -23,15 +23,10 @@ _FILES = {"py-io-impl": "flintmq.lake.table.iceberg_files.SyncedFileIO"}
 
 @dataclass(frozen=True)
 class TableName:
-    """The name of an Iceberg table.
+    """The name of an Iceberg table."""
 
-    Attributes:
-        catalog: name of a catalog in PyIceberg's configuration; None: the table's own.
-        namespace, table: names in the catalog; of several levels the namespace has dots.
-    """
-
-    catalog: str | None = None
-    namespace: str = "flintmq"
+    catalog: str | None = None  # name of a catalog in PyIceberg's configuration; None: the table's own
+    namespace: str = "flintmq"  # namespace, table: names in the catalog; of several levels the namespace has dots
     table: str = "messages"
 
     @classmethod

@@ -53,15 +53,13 @@ class TableVersion:
     """Names one version of a table, for tasks.
 
     Attributes:
-        to: "parquet", "delta" or "iceberg".
-        version: number of the newest export; of a Delta table Delta's version, of an Iceberg table a snapshot's id.
         lost: paths of files, or of directories of exports, that are read as if the version did not have them.
         columns: those that each file of a Parquet table has; a file without one was changed by somebody else.
     """
 
     root: str
-    to: str
-    version: int
+    to: str  # "parquet", "delta" or "iceberg"
+    version: int  # number of the newest export; of a Delta table Delta's version, of an Iceberg table a snapshot's id
     name: TableName
     s3: S3Options = field(default_factory=S3Options)
     lost: frozenset[str] = frozenset()

@@ -64,15 +64,13 @@ class StoreProgress:
         begin, end: log offsets; the last export with messages of the store covers those that start in [begin, end).
         anchor: the last record of the log before `end`, exported or not; of a streaming export the last one that was
             read. None: there was none.
-        offsets: of a streaming export, the next queue offset of each queue; otherwise None.
-        at_end: the anchor is what is said here; FlintMQ 0.1 named the last exported record.
     """
 
     begin: int
     end: int
     anchor: LogAnchor | None
-    offsets: dict[str, int] | None = None
-    at_end: bool = False
+    offsets: dict[str, int] | None = None  # of a streaming export, the next queue offset of each queue; otherwise None
+    at_end: bool = False  # the anchor is what is said here; FlintMQ 0.1 named the last exported record
 
     @property
     def next(self) -> int:
@@ -97,11 +95,7 @@ class Manifest:
 
     Attributes:
         begin, end: log offsets; the export covers the records that start in [begin, end). Of several stores 0.
-        files: paths relative to the export's directory.
         anchor, at_end: as in StoreProgress; of several stores None and False.
-        choice: options (CHOICES), the same for all exports of a directory.
-        made: Unix seconds.
-        offsets: of a streaming export, the next queue offset of each queue; otherwise None.
         members: of several stores, the progress of each broker, also of those that this export has nothing of.
         body_source: schema of Avro's or Protobuf's bodies (see BodyForm.source_kept); None: there is none, or it is not
             kept.
@@ -113,13 +107,13 @@ class Manifest:
     begin: int
     end: int
     rows: int
-    files: list[str]
+    files: list[str]  # paths relative to the export's directory
     bytes: int
     anchor: LogAnchor | None
-    choice: dict[str, Any]
+    choice: dict[str, Any]  # options (CHOICES), the same for all exports of a directory
     lost_bytes: int
-    made: int
-    offsets: dict[str, int] | None = None
+    made: int  # Unix seconds
+    offsets: dict[str, int] | None = None  # of a streaming export, the next queue offset of each queue; otherwise None
     names: int = 1
     members: dict[str, StoreProgress] | None = None
     body_source: dict[str, str] | None = None
@@ -177,20 +171,14 @@ def manifest_file(path: str | os.PathLike[str]) -> VersionedJson:
 
 
 class StagedFile(NamedTuple):
-    """A file that a task wrote and synced.
-
-    Attributes:
-        place: its final path, relative to the export.
-        partition: values of its rows, see parquet.Values.
-        stats: see parquet.statistics.
-    """
+    """A file that a task wrote and synced."""
 
     path: str
-    place: str
+    place: str  # its final path, relative to the export
     size: int
     rows: int
-    partition: Sequence[Sequence[str | None]] = ()
-    stats: Mapping[str, Any] = MappingProxyType({})
+    partition: Sequence[Sequence[str | None]] = ()  # values of its rows, see parquet.Values
+    stats: Mapping[str, Any] = MappingProxyType({})  # see parquet.statistics
 
 
 class Target(ABC):

@@ -45,14 +45,12 @@ class Requirements:
     """Says what a table must still be when an export is committed.
 
     Attributes:
-        newest: number of the newest export that it ever had; 0: none.
-        current: number of the export that its rows come from: an older one if the table was put back.
         table_id: of a table that was dropped, or made again at its path, the numbers may be the same, and not the rows.
             None: there is no table.
     """
 
-    newest: int = 0
-    current: int = 0
+    newest: int = 0  # number of the newest export that it ever had; 0: none
+    current: int = 0  # number of the export that its rows come from: an older one if the table was put back
     table_id: str | None = None
 
 
@@ -61,16 +59,12 @@ NO_TABLE = Requirements()
 
 @dataclass(frozen=True)
 class Actions:
-    """Says what an export adds to a table.
-
-    Attributes:
-        places: of the files, below the table's directory.
-    """
+    """Says what an export adds to a table."""
 
     manifest: Manifest
     schema: pa.Schema
     files: Sequence[StagedFile]
-    places: Sequence[str]
+    places: Sequence[str]  # of the files, below the table's directory
 
     @property
     def partition_by(self) -> list[str]:

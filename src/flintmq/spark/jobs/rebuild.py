@@ -167,16 +167,11 @@ def share_out(totals: Counter[str], groups: int) -> list[list[str]]:
 
 
 class IndexTail(NamedTuple):
-    """Existing index files to continue.
-
-    Attributes:
-        keys: number of keys in the last file if it has room, else 0.
-        end_offset, end_time: log offset and store time of the last key.
-    """
+    """Existing index files to continue."""
 
     names: list[str]
-    keys: int = 0
-    end_offset: int = 0
+    keys: int = 0  # number of keys in the last file if it has room, else 0
+    end_offset: int = 0  # end_offset, end_time: log offset and store time of the last key
     end_time: int = 0
 
 

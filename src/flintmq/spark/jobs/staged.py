@@ -31,13 +31,9 @@ KEYS_AT_ONCE = 1 << 18
 
 
 class StagedQueue(NamedTuple):
-    """A queue in the table of a task of the first stage.
+    """A queue in the table of a task of the first stage."""
 
-    Attributes:
-        kind, topic, queue_id: as in store.layout.queue_name.Queue; the topic in hexadecimal, for JSON.
-    """
-
-    kind: str
+    kind: str  # kind, topic, queue_id: as in store.layout.queue_name.Queue; the topic in hexadecimal, for JSON
     topic: str
     queue_id: int
     light: bool

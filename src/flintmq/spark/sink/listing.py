@@ -19,24 +19,15 @@ DONE, RUNNING, STUCK = "done", "running", "stuck"
 
 @dataclass
 class RecordedWriter:
-    """A query or replay that put messages.
+    """A query or replay that put messages."""
 
-    Attributes:
-        query: name of the query, as `forget` takes it.
-        state: "done"; "running": a batch was begun, and the next commit of its query finishes it; "stuck": it cannot.
-        batch: the last one that was put or begun; None for a write without a name, or a replay.
-        rows: number of rows that a replay has put in total.
-        log_end: end of the store's log before a running batch, or after a finished one.
-        checkpoint: the query's checkpointLocation, if known.
-    """
-
-    query: str
+    query: str  # name of the query, as `forget` takes it
     kind: str
-    state: str
-    batch: int | None
-    rows: int | None
-    log_end: int
-    checkpoint: str = ""
+    state: str  # "done"; "running": a batch was begun, and the next commit of its query finishes it; "stuck": it cannot
+    batch: int | None  # the last one that was put or begun; None for a write without a name, or a replay
+    rows: int | None  # number of rows that a replay has put in total
+    log_end: int  # end of the store's log before a running batch, or after a finished one
+    checkpoint: str = ""  # the query's checkpointLocation, if known
     staged_files: int = 0
     staged_bytes: int = 0
     why: str = ""

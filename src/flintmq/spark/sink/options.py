@@ -32,23 +32,18 @@ class SinkOptions:
     """The checked options of a write.
 
     Attributes:
-        path: the store's directory, absolute.
         query: the option queryId; None for a batch without a name, or a stream, which has the id of its checkpoint.
-        batch: number of the batch; None if Spark passes it, or there is no name.
-        checkpoint: the option checkpointLocation as given; empty for none.
-        bad_rows: directory for rows that make no message, absolute; empty: such a row is an error.
-        unique_keys: rows without a unique key get one when they are staged.
     """
 
-    path: str
+    path: str  # the store's directory, absolute
     query: str | None
-    batch: int | None
+    batch: int | None  # number of the batch; None if Spark passes it, or there is no name
     config: StoreConfig
     peer: str
     stream: bool = False
-    checkpoint: str = ""
-    bad_rows: str = ""
-    unique_keys: bool = True
+    checkpoint: str = ""  # the option checkpointLocation as given; empty for none
+    bad_rows: str = ""  # directory for rows that make no message, absolute; empty: such a row is an error
+    unique_keys: bool = True  # rows without a unique key get one when they are staged
 
     @classmethod
     def parse(cls, options: Mapping[str, str], stream: bool) -> SinkOptions:

@@ -28,17 +28,13 @@ SHARED = (
 
 
 class Batch(NamedTuple):
-    """A checked batch.
-
-    Attributes:
-        size: size of all records in bytes.
-    """
+    """A checked batch."""
 
     messages: Sequence[Message]
     properties: list[bytes]
     topic: Topic
     hosts: bytes
-    size: int
+    size: int  # size of all records in bytes
 
 
 def put_batch(

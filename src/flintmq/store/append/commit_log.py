@@ -56,16 +56,11 @@ os.register_at_fork(after_in_child=forked)
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """State from which a log is continued.
-
-    Attributes:
-        last_time: its store time in ms.
-        next_offsets: (topic, queue id) -> queue offset of the next record.
-    """
+    """State from which a log is continued."""
 
     end: int
-    last_time: int
-    next_offsets: dict[tuple[bytes, int], int]
+    last_time: int  # its store time in ms
+    next_offsets: dict[tuple[bytes, int], int]  # (topic, queue id) -> queue offset of the next record
 
 
 class PendingAppend(NamedTuple):
@@ -75,18 +70,15 @@ class PendingAppend(NamedTuple):
     before a byte is written, so that one rule finishes the append or takes it back, wherever the signal fell.
 
     Attributes:
-        bound: position in the file before which it certainly ends.
         nexts: (topic, queue id, the queue's next offset once it counts) of each of its queues.
-        time: its store time in ms.
-        records: number of its records, which become visible together or not at all.
     """
 
     file: MappedFile
     position: int
-    bound: int
+    bound: int  # position in the file before which it certainly ends
     nexts: tuple[tuple[Topic, int, int], ...]
-    time: int
-    records: int = 1
+    time: int  # its store time in ms
+    records: int = 1  # number of its records, which become visible together or not at all
 
 
 class CommitLog:

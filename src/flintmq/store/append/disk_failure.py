@@ -23,13 +23,9 @@ def reason_of(error: BaseException) -> str:
 
 @dataclass
 class DiskFailure:
-    """Set once, by the first failed fsync or commit of the store, and never reset.
+    """Set once, by the first failed fsync or commit of the store, and never reset."""
 
-    Attributes:
-        reason: the cause; empty until it is set.
-    """
-
-    reason: str = ""
+    reason: str = ""  # the cause; empty until it is set
     root: str = ""
     _listeners: list[Callable[[], None]] = field(default_factory=list)
     _is_told: bool = False

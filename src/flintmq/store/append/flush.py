@@ -43,18 +43,15 @@ PAGE = 4096
 class FlushService(Protocol):
     """Makes one commit log durable: PythonFlush, or NativeFlush where that can be.
 
-    Attributes:
-        sync: puts wait for the disk (SYNC_FLUSH).
-        commits: commits the transient pool; None: there is none.
-        flusher: the native thread, which compiled puts wait for; None: there is none.
-        loops: puts of event loops that the native thread answers. The list is replaced, never changed.
-
     Thread: any, but for `start` and `stop`.
+
+    Attributes:
+        loops: puts of event loops that the native thread answers. The list is replaced, never changed.
     """
 
-    sync: bool
-    commits: CommitService | None
-    flusher: Flusher | None
+    sync: bool  # puts wait for the disk (SYNC_FLUSH)
+    commits: CommitService | None  # commits the transient pool; None: there is none
+    flusher: Flusher | None  # the native thread, which compiled puts wait for; None: there is none
     loops: Sequence[LoopPuts]
 
     @property

@@ -26,16 +26,11 @@ ILLEGAL = PutMessageStatus.MESSAGE_ILLEGAL
 
 
 class TakenOffsets(NamedTuple):
-    """The queue offsets that one append takes.
-
-    Attributes:
-        properties: the property string of its record, offsets included.
-        nexts: (topic, queue id, the queue's next offset once the append counts).
-    """
+    """The queue offsets that one append takes."""
 
     offset: int
-    properties: bytes
-    nexts: tuple[tuple[Topic, int, int], ...]
+    properties: bytes  # the property string of its record, offsets included
+    nexts: tuple[tuple[Topic, int, int], ...]  # (topic, queue id, the queue's next offset once the append counts)
 
 
 def inner_batch_status(message: Message, properties: bytes, is_batch_topic: bool) -> PutMessageStatus | None:

@@ -109,18 +109,12 @@ class WaitTimes:
 
 @dataclass(frozen=True, slots=True)
 class LogPositions:
-    """The positions of a store in its log at one moment.
+    """The positions of a store in its log at one moment."""
 
-    Attributes:
-        begin, end: log offsets of the first byte, and after the last whole record.
-        committed: log offset up to which the pool was copied into files; `end` without a pool.
-        flushed: log offset up to which the log is on disk.
-    """
-
-    begin: int
+    begin: int  # begin, end: log offsets of the first byte, and after the last whole record
     end: int
-    committed: int
-    flushed: int
+    committed: int  # log offset up to which the pool was copied into files; `end` without a pool
+    flushed: int  # log offset up to which the log is on disk
     dispatch_behind: int
 
 

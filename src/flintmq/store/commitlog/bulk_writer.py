@@ -19,19 +19,13 @@ BUFFER = 1 << 20
 
 @dataclass(frozen=True, slots=True)
 class LogRoom:
-    """Room for records in a log file: a buffer of its bytes, and the rules for them.
-
-    Attributes:
-        at: position in the buffer at which the next record begins.
-        file_end: position in the buffer of the end of the file; may be beyond the buffer.
-        max_size: largest record in bytes.
-    """
+    """Room for records in a log file: a buffer of its bytes, and the rules for them."""
 
     out: bytearray | memoryview
-    at: int
-    file_end: int
+    at: int  # position in the buffer at which the next record begins
+    file_end: int  # position in the buffer of the end of the file; may be beyond the buffer
     base: int
-    max_size: int = 4_259_840
+    max_size: int = 4_259_840  # largest record in bytes
     flags: int = 0
 
 

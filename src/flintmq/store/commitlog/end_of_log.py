@@ -87,29 +87,23 @@ class StopFacts:
     """Facts of a store's small files on its last stop.
 
     Attributes:
-        clean: there is no `abort` file, or it says that only queues lag.
         lagging: after a clean stop: queues or index, which another process makes, may lack records and not be on disk.
-        live: some process holds the store's lock now.
-        physic_time: the checkpoint's first field, store time in ms of the last flushed record; 0 if unknown.
         mark: how far log, queues and index are on disk, from a valid `flintmq.mark`. After an unclean stop of RocketMQ
             it says nothing of queues and index.
-        latest: the youngest store time in ms in the checkpoint; 0 if unknown.
-        named: for object storage: log offset of the last record in the newest index file, else None.
-        power_cut: the machine was booted again since the store ran.
         zeros_end: zeros at this log offset or later are the end of the log, and no record after them is searched. For
             object storage, because from a server a gigabyte of zeros would be fetched (a local disk reports its holes);
             and for later looks at a live store, whose first look has searched.
         root: of the store, to read the facts again; empty where they were not read.
     """
 
-    clean: bool = True
-    live: bool = False
-    physic_time: int = 0
+    clean: bool = True  # there is no `abort` file, or it says that only queues lag
+    live: bool = False  # some process holds the store's lock now
+    physic_time: int = 0  # the checkpoint's first field, store time in ms of the last flushed record; 0 if unknown
     mark: DurableMark = UNKNOWN
-    latest: int = 0
-    named: int | None = None
+    latest: int = 0  # the youngest store time in ms in the checkpoint; 0 if unknown
+    named: int | None = None  # for object storage: log offset of the last record in the newest index file, else None
     zeros_end: int | None = None
-    power_cut: bool = False
+    power_cut: bool = False  # the machine was booted again since the store ran
     lagging: bool = False
     root: str = field(default="", compare=False)
 

@@ -50,22 +50,15 @@ def largest_record(config: StoreConfig) -> int:
 
 @dataclass(frozen=True)
 class LogFiles:
-    """The files of a log at the time of listing. Make a new object to see files come and go.
-
-    Attributes:
-        file_size: bytes of one file: as given, else the most frequent size.
-        max_record: size of the largest record that readers accept.
-        doubled: paths left out because another directory has a file of the same name.
-        odd: links and odd files with the name of a log file; sorted by start, sizes are 0.
-    """
+    """The files of a log at the time of listing. Make a new object to see files come and go."""
 
     files: tuple[LogFile, ...]
-    file_size: int
-    max_record: int
-    doubled: tuple[str, ...] = ()
+    file_size: int  # bytes of one file: as given, else the most frequent size
+    max_record: int  # size of the largest record that readers accept
+    doubled: tuple[str, ...] = ()  # paths left out because another directory has a file of the same name
     effects: Effects = REAL
     directories: tuple[str, ...] = ()
-    odd: tuple[LogFile, ...] = ()
+    odd: tuple[LogFile, ...] = ()  # links and odd files with the name of a log file; sorted by start, sizes are 0
 
     @staticmethod
     def discover(

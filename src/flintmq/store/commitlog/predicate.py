@@ -29,25 +29,20 @@ class Predicate:
     """A condition on records; parts that are None accept everything, and all parts must hold.
 
     Attributes:
-        topic_pattern: a regular expression that the whole name of a topic matches.
-        queues: these queues only: pairs of a topic and a queue id.
         offsets: ranges of queue offsets (least, and the end) for these queues; other queues are not restricted. The
             position of a record is its own queue offset, of an inner batch that of its first message.
-        since: least store time in ms.
-        until: end of store times in ms, exclusive.
-        tags: the property TAGS is one of these; records without it are excluded.
         any_key: a hint: nobody needs records that have none of these among their keys, nor as unique key. Zones of the
             log without them are skipped (flintmq.store.commitlog.zones); other records without them may pass.
     """
 
     topics: frozenset[str] | None = None
-    topic_pattern: str | None = None
+    topic_pattern: str | None = None  # a regular expression that the whole name of a topic matches
     queue_ids: frozenset[int] | None = None
-    queues: frozenset[tuple[str, int]] | None = None
+    queues: frozenset[tuple[str, int]] | None = None  # these queues only: pairs of a topic and a queue id
     offsets: tuple[QueueRange, ...] = ()
-    since: int | None = None
-    until: int | None = None
-    tags: frozenset[str] | None = None
+    since: int | None = None  # least store time in ms
+    until: int | None = None  # end of store times in ms, exclusive
+    tags: frozenset[str] | None = None  # the property TAGS is one of these; records without it are excluded
     any_key: frozenset[str] | None = None
 
     def __post_init__(self) -> None:

@@ -89,18 +89,13 @@ class Piece:
     """Some validated records of one file. Valid until the next piece is taken.
 
     The buffer is then used again (but see LogWalk.keep_pieces).
-
-    Attributes:
-        positions: int64 array; record i starts at data[positions[i]].
-        count: number of valid entries in positions.
-        end: position in data after the last record.
     """
 
     data: memoryview
     base: int
-    positions: memoryview
-    count: int
-    end: int
+    positions: memoryview  # int64 array; record i starts at data[positions[i]]
+    count: int  # number of valid entries in positions
+    end: int  # position in data after the last record
     file: LogFile
 
 

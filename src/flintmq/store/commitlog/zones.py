@@ -35,33 +35,21 @@ _ROOM = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """A range of a log that a walk need not read.
+    """A range of a log that a walk need not read."""
 
-    Attributes:
-        begin: log offset of a record.
-        end: log offset after a record.
-        first_time, last_time: store times in ms of the first and the last record in it.
-    """
-
-    begin: int
-    end: int
-    first_time: int
+    begin: int  # log offset of a record
+    end: int  # log offset after a record
+    first_time: int  # first_time, last_time: store times in ms of the first and the last record in it
     last_time: int
 
 
 @dataclass(frozen=True)
 class ZoneCondition:
-    """The condition that a zone must meet to be read; parts that are None are met by each.
+    """The condition that a zone must meet to be read; parts that are None are met by each."""
 
-    Attributes:
-        since: least store time in ms.
-        until: end of store times in ms, exclusive.
-        hashes: groups of hashes; of each group a zone must have one.
-    """
-
-    since: int | None
-    until: int | None
-    hashes: tuple[Key, ...]
+    since: int | None  # least store time in ms
+    until: int | None  # end of store times in ms, exclusive
+    hashes: tuple[Key, ...]  # groups of hashes; of each group a zone must have one
 
     @staticmethod
     def of(predicate: Predicate) -> ZoneCondition | None:

@@ -28,15 +28,10 @@ RecordIsAt = Callable[[bytes, int, int, int], bool]  # topic, queue id, queue of
 
 
 class LoadedQueue(NamedTuple):
-    """The progress of a queue that was loaded.
+    """The progress of a queue that was loaded."""
 
-    Attributes:
-        reached: log offset up to which the queue has all its units.
-        lacks: units or a file are missing after that.
-    """
-
-    reached: int
-    lacks: bool
+    reached: int  # log offset up to which the queue has all its units
+    lacks: bool  # units or a file are missing after that
 
 
 class QueueLoader:

@@ -18,12 +18,10 @@ class QueueEnds:
     """Ends of a master's queues, asked for between two moments.
 
     Attributes:
-        since: log offset; all records below it were in the master's queues before it was asked for the first of them.
-        until: where its log ended after it was asked for the last.
         next: (topic, queue id) to the offset of its next message; 0 for a queue without any.
     """
 
-    since: int
-    until: int
+    since: int  # log offset; all records below it were in the master's queues before it was asked for the first of them
+    until: int  # where its log ended after it was asked for the last
     begin: int
     next: Mapping[tuple[bytes, int], int]

@@ -60,14 +60,10 @@ def content_size(data: bytes) -> int:
 
 
 class UnitFile(NamedTuple):
-    """One file of a queue.
-
-    Attributes:
-        start: byte of the queue at which it begins.
-    """
+    """One file of a queue."""
 
     path: str
-    start: int
+    start: int  # byte of the queue at which it begins
     size: int
 
 

@@ -349,19 +349,12 @@ class FileSequence:
 
 
 class WriterState(NamedTuple):
-    """State of a QueueWriter, with which another one can continue.
+    """State of a QueueWriter, with which another one can continue."""
 
-    Attributes:
-        next: queue offset of the next unit; -1 before the first.
-        log_begin: log offset of the queue's first record; -1 before it.
-        holes: number of units in holes so far.
-        ext: position of the next unit of the ext queue; -1 for a queue without.
-    """
-
-    next: int
-    log_begin: int
-    holes: int
-    ext: int
+    next: int  # queue offset of the next unit; -1 before the first
+    log_begin: int  # log offset of the queue's first record; -1 before it
+    holes: int  # number of units in holes so far
+    ext: int  # position of the next unit of the ext queue; -1 for a queue without
 
 
 class QueueWriter:

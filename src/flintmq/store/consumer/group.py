@@ -17,18 +17,12 @@ from flintmq.store.consumer.source import TopicSource
 
 @dataclass(eq=False)
 class GroupMember:
-    """One consumer of a group.
+    """One consumer of a group."""
 
-    Attributes:
-        wanted: queues assigned to it explicitly; None: it shares the queues that are not assigned.
-        expired: number of messages that expired before they were consumed.
-        turn: the queue with which its last poll began.
-    """
-
-    wanted: frozenset[int] | None
+    wanted: frozenset[int] | None  # queues assigned to it explicitly; None: it shares the queues that are not assigned
     tags: frozenset[str] | None
-    expired: int = 0
-    turn: int = -1
+    expired: int = 0  # number of messages that expired before they were consumed
+    turn: int = -1  # the queue with which its last poll began
 
 
 @dataclass
@@ -36,20 +30,18 @@ class ConsumerGroup:
     """One group on one topic.
 
     Attributes:
-        lock: held for all access to the attributes below.
         positions: queue -> the offset of the next message to hand out; only while it has an owner.
         begins: queue -> where to begin if the group never committed an offset there.
-        leaving: consumers that left while the lock was not available.
     """
 
     name: str
     source: TopicSource
-    lock: Lock = field(default_factory=Lock)
+    lock: Lock = field(default_factory=Lock)  # held for all access to the attributes below
     members: list[GroupMember] = field(default_factory=list)
     owners: dict[int, GroupMember] = field(default_factory=dict)
     positions: dict[int, int] = field(default_factory=dict)
     begins: dict[int, int] = field(default_factory=dict)
-    leaving: list[GroupMember] = field(default_factory=list)
+    leaving: list[GroupMember] = field(default_factory=list)  # consumers that left while the lock was not available
     _divided: frozenset[int] | None = None  # the queues of the last division
 
     def join(self, member: GroupMember, latest: bool) -> None:

@@ -28,14 +28,10 @@ WAIT_S = 0.5  # longest single wait, after which a closed store and moved queues
 
 
 class QueueRead(NamedTuple):
-    """Result of one read of a queue.
-
-    Attributes:
-        following: where to continue; it moves on even if no message was wanted.
-    """
+    """Result of one read of a queue."""
 
     messages: list[tuple[StoredMessage, int]]
-    following: int
+    following: int  # where to continue; it moves on even if no message was wanted
     expired: int = 0
 
 

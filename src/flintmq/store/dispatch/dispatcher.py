@@ -44,19 +44,13 @@ MOST_OF_ONE = 1 << 15  # units or keys of one record: its properties have at mos
 
 @dataclass(frozen=True, slots=True)
 class DispatchRules:
-    """Settings that determine a record's units and keys, besides the record itself.
+    """Settings that determine a record's units and keys, besides the record itself."""
 
-    Attributes:
-        delay_ms: milliseconds of each delay level, level 1 first.
-        batch_topics: topics of type BatchCQ, raw.
-        peer: "5.3.3", "5.4.0" or "5.5.0" (the later two index tags too).
-    """
-
-    delay_ms: tuple[int, ...]
-    batch_topics: frozenset[bytes] = frozenset()
+    delay_ms: tuple[int, ...]  # milliseconds of each delay level, level 1 first
+    batch_topics: frozenset[bytes] = frozenset()  # topics of type BatchCQ, raw
     light_queues: bool = False
     index: bool = True
-    peer: str = PEER_533
+    peer: str = PEER_533  # "5.3.3", "5.4.0" or "5.5.0" (the later two index tags too)
 
     @staticmethod
     def of(config: StoreConfig, batch_topics: Iterable[str] = (), peer: str = PEER_533) -> DispatchRules:
@@ -136,24 +130,19 @@ class UnitBlock:
 
     Attributes:
         queues: (queue number, first, end) of each plain queue with units here, which are offsets[first:end].
-        offsets: int64, queue offset of each unit.
-        times: int64, store time in ms of each unit's record.
-        units: UNIT_SIZE bytes a unit.
-        batch_units: (queue number, unit) for batch queues.
         light: indexes into offsets of units made for light queues.
-        last_offset, last_time: log offset and store time in ms of the last record taken.
     """
 
     queues: list[tuple[int, int, int]]
-    offsets: memoryview
-    times: memoryview
-    units: memoryview
-    batch_units: list[tuple[int, batch_queue.BatchUnit]]
+    offsets: memoryview  # int64, queue offset of each unit
+    times: memoryview  # int64, store time in ms of each unit's record
+    units: memoryview  # UNIT_SIZE bytes a unit
+    batch_units: list[tuple[int, batch_queue.BatchUnit]]  # (queue number, unit) for batch queues
     key_hashes: Numbers
     key_offsets: Numbers
     key_times: Numbers
     keys: int
-    last_offset: int
+    last_offset: int  # last_offset, last_time: log offset and store time in ms of the last record taken
     last_time: int
 
 

@@ -18,23 +18,17 @@ MOST = 16  # notes; each takes a few bytes for each row of its record batch, and
 
 @dataclass(frozen=True, slots=True)
 class HandedRows:
-    """Rows of one record batch that are contiguous in one log file.
+    """Rows of one record batch that are contiguous in one log file."""
 
-    Attributes:
-        begin, end: log offsets of the first record, and after the last one.
-        store_time: ms.
-        next_offsets: by queue id, the queue offset of its first row here.
-    """
-
-    begin: int
+    begin: int  # begin, end: log offsets of the first record, and after the last one
     end: int
     topic: bytes
     columns: Columns
     first: int
     last: int
-    store_time: int
+    store_time: int  # ms
     queue_ids: list[int]
-    next_offsets: array[int]
+    next_offsets: array[int]  # by queue id, the queue offset of its first row here
 
 
 class HandedOver:

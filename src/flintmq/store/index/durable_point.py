@@ -32,15 +32,10 @@ SYNC_BYTES = 256 << 20  # of log, or one log file if that is less: after this mu
 
 
 class DispatchPoint(NamedTuple):
-    """Progress of dispatch at one moment.
+    """Progress of dispatch at one moment."""
 
-    Attributes:
-        position: log offset below which everything is dispatched.
-        path: of the newest index file; None if there is none, or if the index may lack keys.
-    """
-
-    position: int
-    path: str | None = None
+    position: int  # log offset below which everything is dispatched
+    path: str | None = None  # of the newest index file; None if there is none, or if the index may lack keys
     header: bytes = b""
 
 

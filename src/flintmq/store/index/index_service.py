@@ -104,21 +104,13 @@ def sync_all(root: str, effects: Effects) -> int:
 
 
 class RecoveredIndex(NamedTuple):
-    """The progress of an index, as recovery found it.
+    """The progress of an index, as recovery found it."""
 
-    Attributes:
-        end_offset: log offset of the last record with an item; -1 if there is none.
-        known_to: log offset below which the mark said that every key is in; 0 without a mark.
-        removed_from: log offset of the first record whose items were removed; None if none were.
-        marked: the mark on disk says how far the index is complete.
-        had_files: there were files before. If not, a log without keys looks like an index that is lost.
-    """
-
-    end_offset: int
-    known_to: int
-    removed_from: int | None
-    marked: bool
-    had_files: bool
+    end_offset: int  # log offset of the last record with an item; -1 if there is none
+    known_to: int  # log offset below which the mark said that every key is in; 0 without a mark
+    removed_from: int | None  # log offset of the first record whose items were removed; None if none were
+    marked: bool  # the mark on disk says how far the index is complete
+    had_files: bool  # there were files before. If not, a log without keys looks like an index that is lost.
 
 
 class KeyIndex:

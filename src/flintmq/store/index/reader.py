@@ -30,13 +30,9 @@ _ITEMS_AT_ONCE = 3276  # 64 KiB of items
 
 @dataclass(frozen=True, slots=True)
 class IndexFileReader:
-    """One index file by name. Its content is not cached: a running broker keeps writing it.
+    """One index file by name. Its content is not cached: a running broker keeps writing it."""
 
-    Attributes:
-        path: path of the file; its name is the local time of its creation.
-    """
-
-    path: str
+    path: str  # path of the file; its name is the local time of its creation
     size: int
     config: StoreConfig
     effects: Effects = REAL

@@ -45,13 +45,9 @@ T = TypeVar("T", bound=tuple[Any, ...])
 
 @dataclass(frozen=True, slots=True)
 class FileGeometry:
-    """Sizes of the files that are derived from a store's log.
+    """Sizes of the files that are derived from a store's log."""
 
-    Attributes:
-        queue_file, ext_file, batch_file: bytes of these files; ext_file 0 without ext queues.
-    """
-
-    queue_file: int
+    queue_file: int  # queue_file, ext_file, batch_file: bytes of these files; ext_file 0 without ext queues
     ext_file: int
     batch_file: int
     slots: int

@@ -26,9 +26,6 @@ class Followed:
     """The content of the file.
 
     Attributes:
-        master: address of the master's replication port, `host:port`.
-        begin: log offset of the first file at the begin.
-        chosen: how the begin was chosen: "first", "last" or a log offset.
         mastered_at: log offset where the log ended when the store was first opened as a master since; None: it was not.
         cut_at: log offset at which the log is to be cut (`flintmq follow --resync`), until that is done; else None.
         unsure_from: log offset from which on bytes may have been lost with the power, where no checksum shows it, until
@@ -37,10 +34,10 @@ class Followed:
             queue, its next offset, or messages that the master still has; None: it lacks nothing.
     """
 
-    master: str
-    begin: int
+    master: str  # address of the master's replication port, `host:port`
+    begin: int  # log offset of the first file at the begin
     file_size: int
-    chosen: str = "first"
+    chosen: str = "first"  # how the begin was chosen: "first", "last" or a log offset
     mastered_at: int | None = None
     cut_at: int | None = None
     unsure_from: int | None = None

@@ -23,22 +23,14 @@ FRESH_MS: Final = 15_000
 
 
 class Following(NamedTuple):
-    """A follower at one moment. Times are Unix milliseconds, of the follower's clock.
-
-    Attributes:
-        connected: a line is open, and the master has sent something on it.
-        caught_up: all that the master sent is here, and no more came for a moment.
-        heard_ms: when the master last sent a byte; 0: never.
-        complete_ms: when the copy last had all; 0: never.
-        master_end: log offset where the master's log ended, as the broker last said; -1: it was not asked.
-    """
+    """A follower at one moment. Times are Unix milliseconds, of the follower's clock."""
 
     at_ms: int
-    connected: bool
-    caught_up: bool
-    heard_ms: int = 0
-    complete_ms: int = 0
-    master_end: int = -1
+    connected: bool  # a line is open, and the master has sent something on it
+    caught_up: bool  # all that the master sent is here, and no more came for a moment
+    heard_ms: int = 0  # when the master last sent a byte; 0: never
+    complete_ms: int = 0  # when the copy last had all; 0: never
+    master_end: int = -1  # log offset where the master's log ended, as the broker last said; -1: it was not asked
 
     def is_fresh(self, now_ms: int) -> bool:
         """Return whether it still says how things are."""

@@ -11,17 +11,11 @@ from flintmq.format.flintmq_mark import Indexed
 
 
 class DurableMark(NamedTuple):
-    """Log offsets up to which everything is on disk.
+    """Log offsets up to which everything is on disk."""
 
-    Attributes:
-        flushed: log offset below which the log is; None if no mark says it.
-        dispatched: log offset below which all queue units are; -1 if that is not known.
-        indexed: the same of the key index; None if that is not known.
-    """
-
-    flushed: int | None = None
-    dispatched: int = -1
-    indexed: Indexed | None = None
+    flushed: int | None = None  # log offset below which the log is; None if no mark says it
+    dispatched: int = -1  # log offset below which all queue units are; -1 if that is not known
+    indexed: Indexed | None = None  # the same of the key index; None if that is not known
 
     def with_units_below(self, position: int) -> DurableMark:
         """Return the mark that covers queue units below this log offset at most."""

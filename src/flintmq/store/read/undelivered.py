@@ -44,15 +44,11 @@ _TEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class Undelivered:
-    """Messages of one kind.
-
-    Attributes:
-        exact: False: at most so many.
-    """
+    """Messages of one kind."""
 
     kind: str
     messages: int
-    exact: bool
+    exact: bool  # False: at most so many
     text: str
 
 

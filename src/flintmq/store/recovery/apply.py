@@ -36,16 +36,12 @@ TWICE = "records have a queue offset that an earlier one of their queue has, and
 
 @dataclass
 class Recovered:
-    """Results of recovery.
-
-    Attributes:
-        lost: the log's end was missing, and the user accepted that.
-    """
+    """Results of recovery."""
 
     state: LogState
     verdict: Verdict
     decisions: list[str] = field(default_factory=list)
-    lost: bool = False
+    lost: bool = False  # the log's end was missing, and the user accepted that
 
     def as_dict(self) -> dict[str, object]:
         return {"end": self.state.end, "verdict": self.verdict.value, "decisions": self.decisions}

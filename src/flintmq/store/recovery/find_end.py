@@ -29,15 +29,10 @@ PAGE = 4096
 
 
 class FoundEnd(NamedTuple):
-    """Where a log ends.
+    """Where a log ends."""
 
-    Attributes:
-        offset: log offset after the last record that counts.
-        last_time: its store time in ms; 0 without records.
-    """
-
-    offset: int
-    last_time: int
+    offset: int  # log offset after the last record that counts
+    last_time: int  # its store time in ms; 0 without records
     verdict: Verdict
 
 

@@ -30,23 +30,14 @@ class Step(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Situation:
-    """Facts known to recovery once it has found the log's end.
+    """Facts known to recovery once it has found the log's end."""
 
-    Attributes:
-        clean: the last stop was clean. False for a log whose end is lost, and accepted so: nothing is known of it.
-        marked: `flintmq.mark` says how far the log is on disk.
-        ours: `abort` was written by FlintMQ, so nobody else has worked on the store since its last clean stop.
-        page_cache_lasted: machine and file system ran on since, so files hold all that was stored.
-        known_ends: the list of where queues ended is there, and holds.
-        external: another process makes queues and index.
-    """
-
-    clean: bool
-    marked: bool
-    ours: bool
-    page_cache_lasted: bool
-    known_ends: bool
-    external: bool
+    clean: bool  # the last stop was clean. False for a log whose end is lost, and accepted so: nothing is known of it.
+    marked: bool  # `flintmq.mark` says how far the log is on disk
+    ours: bool  # `abort` was written by FlintMQ, so nobody else has worked on the store since its last clean stop
+    page_cache_lasted: bool  # machine and file system ran on since, so files hold all that was stored
+    known_ends: bool  # the list of where queues ended is there, and holds
+    external: bool  # another process makes queues and index
 
     def __post_init__(self) -> None:
         assert not self.clean or (self.ours and self.page_cache_lasted)  # there is no `abort` that says otherwise

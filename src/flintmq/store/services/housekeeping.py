@@ -59,17 +59,11 @@ class ConfigTables:
 
 @dataclass(frozen=True, slots=True)
 class KnownTopics:
-    """The topics of a store, as its log and its dispatcher know them.
+    """The topics of a store, as its log and its dispatcher know them."""
 
-    Attributes:
-        queues: returns (topic, queue id) of every queue that has a record.
-        batch: topics whose queues are of type BatchCQ; `create` adds to it.
-        new_batch: called with each topic that is added, before it may be put to.
-    """
-
-    queues: Callable[[], Collection[tuple[bytes, int]]]
-    batch: set[str]
-    new_batch: Callable[[str], None]
+    queues: Callable[[], Collection[tuple[bytes, int]]]  # returns (topic, queue id) of every queue that has a record
+    batch: set[str]  # topics whose queues are of type BatchCQ; `create` adds to it
+    new_batch: Callable[[str], None]  # called with each topic that is added, before it may be put to
 
 
 class Housekeeping:

@@ -38,16 +38,11 @@ DOUBT_S = 86_400  # how long a clock that jumped must run before files are delet
 
 @dataclass(frozen=True, slots=True)
 class Hanging:
-    """A file that was removed from the log while a reader held it.
+    """A file that was removed from the log while a reader held it."""
 
-    Attributes:
-        file: the file; unmapped once nobody holds it.
-        since: seconds of the monotonic clock at its removal.
-    """
-
-    file: MappedFile
+    file: MappedFile  # the file; unmapped once nobody holds it
     rule: str
-    since: float
+    since: float  # seconds of the monotonic clock at its removal
 
 
 class Doubt:

@@ -17,15 +17,10 @@ HOURS_AHEAD = 50  # two days, and one hour more for a clock that is set back
 
 @dataclass(frozen=True)
 class RetentionVerdict:
-    """The decision whether files are deleted at a moment.
+    """The decision whether files are deleted at a moment."""
 
-    Attributes:
-        reason: why files may be deleted; empty: none may.
-        forced: the rule that ignores their age; empty: only old ones may.
-    """
-
-    reason: str
-    forced: str
+    reason: str  # why files may be deleted; empty: none may
+    forced: str  # the rule that ignores their age; empty: only old ones may
     needs_space: bool
 
 
@@ -34,14 +29,12 @@ class RetentionRules:
     """The retention rules of one store.
 
     Attributes:
-        reserved_hours: fileReservedTime: a file last written longer ago is old.
-        hours: deleteWhen: the hours of the day, in local time, in which old files are deleted.
         delete_at, force_at, refuse_at: percent of a disk above which old files are deleted at any hour, files of any
             age are deleted (if `may_force`), and puts are refused. Kept within upstream's limits.
     """
 
-    reserved_hours: int
-    hours: frozenset[int]
+    reserved_hours: int  # fileReservedTime: a file last written longer ago is old
+    hours: frozenset[int]  # deleteWhen: the hours of the day, in local time, in which old files are deleted
     delete_at: int
     force_at: int
     refuse_at: int

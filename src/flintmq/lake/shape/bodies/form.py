@@ -26,19 +26,13 @@ SOURCE_BYTES_MAX = 16 << 10
 
 @dataclass(frozen=True)
 class BodyForm:
-    """The form of bodies, and of the column that they become.
-
-    Attributes:
-        source: the schema's text (Avro), the descriptor set (Protobuf), or nothing.
-        message: full name of the message (Protobuf), or nothing.
-        head: whether a body begins with the head of a schema registry.
-    """
+    """The form of bodies, and of the column that they become."""
 
     name: str
     type: pa.DataType
-    source: str | bytes = ""
-    message: str = ""
-    head: bool = False
+    source: str | bytes = ""  # the schema's text (Avro), the descriptor set (Protobuf), or nothing
+    message: str = ""  # full name of the message (Protobuf), or nothing
+    head: bool = False  # whether a body begins with the head of a schema registry
     registry: str | None = None
 
     @classmethod
@@ -136,15 +130,10 @@ TEXT = BodyForm("text", pa.string())
 
 
 class Decoded(NamedTuple):
-    """A column of bodies.
+    """A column of bodies."""
 
-    Attributes:
-        values: of the form's type; of what did not decode null, of text with U+FFFD for invalid UTF-8.
-        bad: number of each row that did not decode, and the reason.
-    """
-
-    values: Any
-    bad: list[tuple[int, str]]
+    values: Any  # of the form's type; of what did not decode null, of text with U+FFFD for invalid UTF-8
+    bad: list[tuple[int, str]]  # number of each row that did not decode, and the reason
 
 
 def decoded(form: BodyForm, bodies: Any) -> Decoded:

@@ -38,23 +38,17 @@ SHAPE_KEYS = {
 
 @dataclass(frozen=True)
 class DispatchSettings:
-    """The settings that all rounds of a directory share.
+    """The settings that all rounds of a directory share."""
 
-    Attributes:
-        queue_file, ext_file, batch_file: bytes of these files; ext_file 0 without ext queues.
-        light_queues: whether LMQs are dispatched (enableLmq and enableMultiDispatch).
-        delay_ms: milliseconds of each delay level.
-    """
-
-    queue_file: int
+    queue_file: int  # queue_file, ext_file, batch_file: bytes of these files; ext_file 0 without ext queues
     ext_file: int
     batch_file: int
     slots: int
     items: int
     index: bool
-    light_queues: bool
+    light_queues: bool  # whether LMQs are dispatched (enableLmq and enableMultiDispatch)
     peer: str
-    delay_ms: tuple[int, ...]
+    delay_ms: tuple[int, ...]  # milliseconds of each delay level
 
     @classmethod
     def of(cls, plan: RebuildPlan) -> DispatchSettings:
@@ -68,21 +62,18 @@ class IndexState:
     """The committed index files.
 
     Attributes:
-        keys: number of keys in the last file if it has room, else 0.
         begin, skip: log offset of the record of the first key in that last file, and how many keys of this record are
             in the file before.
-        before: log offset and store time of the last key before that file.
-        end: log offset and store time of the last key.
         empty: name of a file after them that has no key yet (RocketMQ makes it with the record that follows a full
             file); None for none.
     """
 
     names: list[str] = field(default_factory=list)
-    keys: int = 0
+    keys: int = 0  # number of keys in the last file if it has room, else 0
     begin: int = 0
     skip: int = 0
-    before: tuple[int, int] = (0, 0)
-    end: tuple[int, int] = (0, 0)
+    before: tuple[int, int] = (0, 0)  # log offset and store time of the last key before that file
+    end: tuple[int, int] = (0, 0)  # log offset and store time of the last key
     empty: str | None = None
 
 
@@ -91,20 +82,16 @@ class DispatchState:
     """The committed state.
 
     Attributes:
-        position: log offset up to which everything is dispatched.
-        log_begin: first offset of the log at that time.
-        last: log offset and store time of the last record; offset -1 for none.
-        clean: the job stopped by itself: nothing was written that is not described here.
         queues: path of a queue below consumequeue/ -> state of its writer.
         batches: path of a queue below batchconsumequeue/ -> end of its last unit in bytes.
     """
 
     shape: DispatchSettings
-    position: int
-    log_begin: int
-    last: tuple[int, int] = (-1, 0)
+    position: int  # log offset up to which everything is dispatched
+    log_begin: int  # first offset of the log at that time
+    last: tuple[int, int] = (-1, 0)  # log offset and store time of the last record; offset -1 for none
     anchor: LogAnchor | None = None
-    clean: bool = False
+    clean: bool = False  # the job stopped by itself: nothing was written that is not described here
     queues: dict[str, WriterState] = field(default_factory=dict)
     batches: dict[str, int] = field(default_factory=dict)
     index: IndexState = field(default_factory=IndexState)

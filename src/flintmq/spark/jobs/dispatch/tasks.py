@@ -52,15 +52,10 @@ class DispatchTask:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The context of all tasks of a round.
+    """The context of all tasks of a round."""
 
-    Attributes:
-        plan: plan of the dispatch; `into` is the directory of queues and index.
-        work: directory of the round: stages, lock files, unfinished files.
-    """
-
-    plan: RebuildPlan
-    work: str
+    plan: RebuildPlan  # plan of the dispatch; `into` is the directory of queues and index
+    work: str  # directory of the round: stages, lock files, unfinished files
     stages: list[Stage]
 
 

@@ -58,16 +58,11 @@ class Loaded:
 
 
 class NewStore(NamedTuple):
-    """The store that a bulk load makes.
-
-    Attributes:
-        config: RocketMQ's keys of its files.
-        peer: the version of RocketMQ whose habits it follows.
-    """
+    """The store that a bulk load makes."""
 
     staging: str
-    config: StoreConfig
-    peer: str
+    config: StoreConfig  # RocketMQ's keys of its files
+    peer: str  # the version of RocketMQ whose habits it follows
 
     @property
     def root(self) -> str:

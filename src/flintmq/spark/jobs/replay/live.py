@@ -30,16 +30,13 @@ class Position:
     """The progress of a replay into a store, as recorded in the ledger.
 
     Attributes:
-        after: the last row of the source that was replayed; None: none yet.
-        rows: messages replayed in total.
-        running: the replay had not ended: records after log_end may be its own.
         anchor: the last record of the store's log that the replay put, as `exactly_once.noted` returns it.
     """
 
-    after: SourceRow | None
+    after: SourceRow | None  # the last row of the source that was replayed; None: none yet
     log_end: int
-    rows: int = 0
-    running: bool = False
+    rows: int = 0  # messages replayed in total
+    running: bool = False  # the replay had not ended: records after log_end may be its own
     anchor: dict[str, int] | None = None
 
     @classmethod

@@ -26,42 +26,30 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ChunkCount:
-    """The counts of a chunk of the source.
-
-    Attributes:
-        files: log files that they need if they begin with a new one.
-        last_time: largest store time in ms.
-        left_out: records that are not messages, by reason.
-        damages, lost_bytes: damaged places of a store's log that were skipped.
-    """
+    """The counts of a chunk of the source."""
 
     chunk: Chunk
     rows: int
     bytes: int
-    files: int
-    last_time: int
+    files: int  # log files that they need if they begin with a new one
+    last_time: int  # largest store time in ms
     queues: Queues
-    left_out: Counter[str]
-    damages: int = 0
+    left_out: Counter[str]  # records that are not messages, by reason
+    damages: int = 0  # damages, lost_bytes: damaged places of a store's log that were skipped
     lost_bytes: int = 0
 
 
 @dataclass
 class ReplayTask:
-    """The work of one task: chunks to write from a log offset on into a number of files.
-
-    Attributes:
-        begin: log offset of its first file.
-        last_time: store time of the record before, in ms.
-    """
+    """The work of one task: chunks to write from a log offset on into a number of files."""
 
     chunks: list[Chunk]
-    begin: int
+    begin: int  # log offset of its first file
     files: int
     rows: int
     bytes: int
     queues: Queues
-    last_time: int
+    last_time: int  # store time of the record before, in ms
     last: bool = False
 
     def to_json(self) -> str:

@@ -106,19 +106,16 @@ class RowRules:
     """Rules for making records from rows.
 
     Attributes:
-        crc_property: records end with the checksum property.
-        system_topics: records of the broker's own topics are included.
         puts: configuration of a store that takes rows one by one, and refuses more than a bulk load; None for a load.
-        skip_refused: rows that cannot be written are left out.
     """
 
     file_size: int
     max_size: int
-    crc_property: bool = False
-    system_topics: bool = False
+    crc_property: bool = False  # records end with the checksum property
+    system_topics: bool = False  # records of the broker's own topics are included
     puts: StoreConfig | None = None
     inner_topics: frozenset[str] = frozenset()
-    skip_refused: bool = False
+    skip_refused: bool = False  # rows that cannot be written are left out
 
     @property
     def largest(self) -> int:

@@ -22,20 +22,17 @@ class Lag:
     """The lag of a group on a topic.
 
     Attributes:
-        queues: number of the topic's queues that have an offset.
         waiting_since: store time (ms) of the oldest waiting message; None if there is none, or it cannot be read.
-        expired: messages that left the log before they were consumed.
-        beyond: number of queues with an offset after the queue's end.
     """
 
     topic: str
     group: str
-    queues: int = 0
+    queues: int = 0  # number of the topic's queues that have an offset
     behind: int = 0
     largest: int = 0
     waiting_since: int | None = None
-    expired: int = 0
-    beyond: int = 0
+    expired: int = 0  # messages that left the log before they were consumed
+    beyond: int = 0  # number of queues with an offset after the queue's end
 
 
 def merged(lags: Iterable[Lag]) -> list[Lag]:

@@ -28,15 +28,11 @@ LETTER = 7.0  # px, approximate width of a letter on an axis
 
 @dataclass(frozen=True)
 class Frame:
-    """The places of a plot's parts, in px.
-
-    Attributes:
-        left, right, top, bottom: margins around the columns.
-    """
+    """The places of a plot's parts, in px."""
 
     width: int
     height: int
-    left: int
+    left: int  # left, right, top, bottom: margins around the columns
     right: int = 12
     top: int = 14
     bottom: int = 34
@@ -112,16 +108,11 @@ def scale_of_bytes(top: float) -> tuple[int, str]:
 
 @dataclass(frozen=True)
 class TimeAxis:
-    """Texts of an axis of time.
+    """Texts of an axis of time."""
 
-    Attributes:
-        labels: texts under the axis, without the part that all of them share.
-        about: units of the labels, and the part that all share.
-    """
-
-    labels: list[str]
+    labels: list[str]  # texts under the axis, without the part that all of them share
     full: list[str]
-    about: str
+    about: str  # units of the labels, and the part that all share
 
 
 def clock(times: Sequence[int], width_ms: int) -> TimeAxis:
