@@ -2,17 +2,20 @@
 
 Parser, help, completion and manual are made from these declarations alone. A command is a function that declares its
 parameters, as in `limit: Annotated[int | None, Option("--limit -n N", "At most the N newest.", min=1)] = None`. Their
-types are those of the function; a parameter without a default must be given, and a list may be given several times.
+types are those of the function; a parameter without a default must be given, and a list may be given several times. A
+dataclass that several commands take stands for its fields, which are declared in the same way.
 """
 
 from __future__ import annotations
 
+import inspect
 import math
 import os
 import types
 import typing
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from dataclasses import fields, is_dataclass
+from typing import Any, NamedTuple, TypeGuard
 
 from flintmq.cli.text import shorten_text
 from flintmq.errors import UsageError
@@ -79,13 +82,15 @@ class Parameter(NamedTuple):
         return "" if any(self.default is one for one in (REQUIRED, None, False)) else str(self.default)
 
 
-def parameters(command: Callable[..., int]) -> list[Parameter]:
+def parameters(command: Callable[..., Any]) -> list[Parameter]:
+    """Return the parameters of a command, or of such a dataclass, in their order."""
     hints = typing.get_type_hints(command, include_extras=True)
-    del hints["return"]
-    given = command.__defaults__ or ()
-    defaults = [*[REQUIRED] * (len(hints) - len(given)), *given]
-    found = []
-    for (name, hint), default in zip(hints.items(), defaults, strict=True):
+    found: list[Parameter] = []
+    for name, one in inspect.signature(command).parameters.items():
+        hint, default = hints[name], REQUIRED if one.default is one.empty else one.default
+        if _stands_for_fields(hint):
+            found += parameters(hint)
+            continue
         kind, declared = typing.get_args(hint)
         if isinstance(kind, types.UnionType):  # of a type and None
             kind = typing.get_args(kind)[0]
@@ -94,6 +99,19 @@ def parameters(command: Callable[..., int]) -> list[Parameter]:
         choices = typing.get_args(kind)  # of a Literal
         found.append(Parameter(name, str if choices else kind, choices, several, default, declared))
     return found
+
+
+def _stands_for_fields(hint: Any) -> TypeGuard[type[Any]]:
+    return isinstance(hint, type) and is_dataclass(hint)
+
+
+def call(command: Callable[..., int], values: dict[str, Any]) -> int:
+    """Run a command with the values of the parameters that are given."""
+    for name, hint in typing.get_type_hints(command).items():
+        if _stands_for_fields(hint):
+            own = {field.name: values.pop(field.name) for field in fields(hint) if field.name in values}
+            values = {name: hint(**own), **values}
+    return command(**values)
 
 
 def value_of(parameter: Parameter, word: str) -> Any:

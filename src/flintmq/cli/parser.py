@@ -17,7 +17,7 @@ from importlib.util import find_spec
 from inspect import cleandoc
 from typing import Any, NoReturn
 
-from flintmq.cli.declare import REQUIRED, Parameter, parameters, value_of
+from flintmq.cli.declare import REQUIRED, Parameter, call, parameters, value_of
 from flintmq.cli.names import COMMANDS, GROUPS, NEEDS, members
 from flintmq.cli.options import examples
 from flintmq.cli.output import be_quiet, output
@@ -55,7 +55,7 @@ def run(words: Sequence[str]) -> int:
     if needed := NEEDS.get(name.partition(" ")[0]):
         need(*needed)
     with be_quiet(quiet or given.quiet):
-        return command(**values)
+        return call(command, values)
 
 
 def named(words: Sequence[str]) -> tuple[str, list[str], bool]:

@@ -1,120 +1,147 @@
-"""Options of `flintmq export` and `flintmq spark export`, and what both print."""
+"""The words of `flintmq export` and `flintmq spark export`, declared once, and what both run and print."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
+from flintmq.cli import signals
 from flintmq.cli.declare import Option
-from flintmq.cli.options import catalog_option, out_option
+from flintmq.cli.options import (
+    DecompressOption,
+    SkipDamageOption,
+    StoresArgument,
+    TopicsOption,
+    catalog_option,
+    interval_option,
+    out_option,
+)
+from flintmq.cli.output import Output, Progress
 from flintmq.cli.text import note_lines, printable, size
-from flintmq.cli.values import parse_partitions, parse_size, paths_of
+from flintmq.cli.values import parse_partitions, parse_size, paths_of, stores_given
+from flintmq.errors import UsageError
+from flintmq.lake.export.choices import ExportChoices
 
 if TYPE_CHECKING:
-    from flintmq.cluster.members import Stores
     from flintmq.config.keys import StoreConfig
-    from flintmq.lake.export.export import ExportChoices, Exported
+    from flintmq.lake.export.export import Exported
+    from flintmq.lake.export.workers import Workers
 
-TargetFormat = Literal["parquet", "delta", "iceberg"]
-"""The format of an export."""
-Codec = Literal["snappy", "zstd", "lz4", "gzip", "none"]
-"""Parquet's compression."""
-Body = Literal["bytes", "text", "json", "avro", "protobuf"]
-"""The form of exported bodies."""
-TableOption = Annotated[str, out_option("The table: a directory, made if missing, or a URL.", "TABLE", old=())]
-ToOption = Annotated[TargetFormat, Option("--to FORMAT", "parquet, delta or iceberg.")]
-CompressionOption = Annotated[Codec, Option("--compression CODEC", "snappy, zstd, lz4, gzip or none.")]
-ExplodeOption = Annotated[bool, Option("--explode", "Each message of an inner batch as a row of its own.")]
-PropertiesOption = Annotated[
-    list[str] | None,
-    Option(
-        "--property NAME[:COLUMN]",
-        "This property as a column of text, instead of the map of all. May be repeated.",
-        text=True,
-    ),
-]
-BodyOption = Annotated[Body, Option("--body FORM", "Bodies as bytes, text, json, avro or protobuf.", old=("--bodies",))]
-BodySchemaOption = Annotated[str | None, Option("--body-schema DDL|FILE", "Schema of --body json, avro or protobuf.")]
-BodyMessageOption = Annotated[str | None, Option("--body-message NAME", "Full name of the message of --body protobuf.")]
-BodyHeadOption = Annotated[
-    bool, Option("--body-head", "Bodies begin with the 5 bytes of a schema registry (avro, protobuf).")
-]
-RegistryOption = Annotated[
-    str | None,
-    Option(
-        "--schema-registry URL|DIR",
-        "Registry of the schemas that heads of --body avro name, or a directory with ID.avsc.",
-    ),
-]
-DeadLettersOption = Annotated[
-    str | None, Option("--dead-letters DIR", "Messages whose bodies do not decode go there too, with the reason.")
-]
-FileSizeOption = Annotated[str | None, Option("--target-file-size SIZE", "Approximate size of files, such as 128MiB.")]
-PartitionOption = Annotated[str, Option("--partition-by COLUMNS", "topic_name,date or one of them, or none.")]
-CheckpointOption = Annotated[str | None, Option("--checkpoint DIR", "Keep a copy of the export's progress there.")]
-CatalogOption = Annotated[str | None, catalog_option("With --to iceberg")]
 BROKERS_SHOWN = 30
-INTERVAL_S = 10.0
-"""Seconds between micro-batches where none are given."""
-PARTITION_DEFAULT = "topic_name,date"
 
 
-def max_offsets_option(help: str) -> Any:
-    return Option("--max-offsets N", help, min=1)
+@dataclass(frozen=True)
+class ExportWords:
+    """The arguments and options of an export; what is named as in ExportChoices is a keyword of `flintmq.export`."""
 
+    stores: StoresArgument
+    into: Annotated[str, out_option("The table: a directory, made if missing, or a URL.", "TABLE", old=())]
+    to: Annotated[Literal["parquet", "delta", "iceberg"], Option("--to FORMAT", "parquet, delta or iceberg.")] = (
+        "parquet"
+    )
+    topics: TopicsOption = None
+    compression: Annotated[
+        Literal["snappy", "zstd", "lz4", "gzip", "none"],
+        Option("--compression CODEC", "snappy, zstd, lz4, gzip or none."),
+    ] = "snappy"
+    decompress: DecompressOption = False
+    explode: Annotated[bool, Option("--explode", "Each message of an inner batch as a row of its own.")] = False
+    skip_damage: SkipDamageOption = False
+    follow: Annotated[
+        bool, Option("--follow", "Continue with new messages until SIGINT or SIGTERM; see --once.", old=("--stream",))
+    ] = False
+    once: Annotated[bool, Option("--once", "With --follow: end at the present end of the log.")] = False
+    interval: Annotated[float | None, interval_option("With --follow: seconds between micro-batches (10).")] = None
+    max_offsets: Annotated[int | None, Option("--max-offsets N", "Most messages of a micro-batch.", min=1)] = None
+    properties: Annotated[
+        list[str] | None,
+        Option(
+            "--property NAME[:COLUMN]",
+            "This property as a column of text, instead of the map of all. May be repeated.",
+            text=True,
+        ),
+    ] = None
+    body: Annotated[
+        Literal["bytes", "text", "json", "avro", "protobuf"],
+        Option("--body FORM", "Bodies as bytes, text, json, avro or protobuf.", old=("--bodies",)),
+    ] = "bytes"
+    body_schema: Annotated[str | None, Option("--body-schema DDL|FILE", "Schema of --body json, avro or protobuf.")] = (
+        None
+    )
+    body_message: Annotated[
+        str | None, Option("--body-message NAME", "Full name of the message of --body protobuf.")
+    ] = None
+    body_head: Annotated[
+        bool, Option("--body-head", "Bodies begin with the 5 bytes of a schema registry (avro, protobuf).")
+    ] = False
+    schema_registry: Annotated[
+        str | None,
+        Option(
+            "--schema-registry URL|DIR",
+            "Registry of the schemas that heads of --body avro name, or a directory with ID.avsc.",
+        ),
+    ] = None
+    dead_letters: Annotated[
+        str | None, Option("--dead-letters DIR", "Messages whose bodies do not decode go there too, with the reason.")
+    ] = None
+    target_file_size: Annotated[
+        str | None, Option("--target-file-size SIZE", "Approximate size of files, such as 128MiB.")
+    ] = None
+    partition_by: Annotated[str, Option("--partition-by COLUMNS", "topic_name,date or one of them, or none.")] = (
+        "topic_name,date"
+    )
+    checkpoint: Annotated[str | None, Option("--checkpoint DIR", "Keep a copy of the export's progress there.")] = None
+    catalog: Annotated[str | None, catalog_option("With --to iceberg")] = None
 
-def choices_of(
-    *,
-    topic: list[str] | None,
-    decompress: bool,
-    explode: bool,
-    skip_damage: bool,
-    to: TargetFormat,
-    compression: Codec,
-    target_file_size: str | None,
-    properties: list[str] | None,
-    body: Body,
-    body_schema: str | None,
-    body_message: str | None,
-    body_head: bool,
-    schema_registry: str | None,
-    dead_letters: str | None,
-    partition_by: str,
-    checkpoint: str | None,
-    catalog: str | None,
-) -> ExportChoices:
-    """Return the keywords of an export that the options mean."""
-    return {
-        "topics": topic or None,
-        "decompress": decompress,
-        "explode": explode,
-        "fail_on_data_loss": not skip_damage,
-        "to": to,
-        "compression": compression,
-        "target_file_size": None if target_file_size is None else parse_size("--target-file-size", target_file_size),
-        "properties": properties or None,
-        "body": body,
-        "body_schema": body_schema,
-        "body_message": body_message,
-        "body_head": body_head,
-        "schema_registry": schema_registry,
-        "dead_letters": dead_letters,
-        "partition_by": parse_partitions(partition_by),
-        "checkpoint": checkpoint,
-        "catalog": catalog,
-    }
+    def checked(self, config: StoreConfig) -> ExportWords:
+        """Refuse places inside a store that is read, and more that needs no Spark; return the words with `into` as a path."""
+        from flintmq.storage.store_url import outside_store, store_path
 
+        for path in paths_of(stores_given(self.stores), config):
+            outside_store(self.into, path, config, urls=True)
+            for place in (self.checkpoint, self.dead_letters):
+                if place is not None:
+                    outside_store(place, path, config)
+        into = store_path(self.into)
+        if not self.follow and (self.once or self.interval is not None or self.max_offsets is not None):
+            raise UsageError(
+                "--once, --interval and --max-offsets are for --follow; an export without it ends at the end of the log"
+            )
+        self.choices()  # refuses a wrong size
+        return replace(self, into=into)
 
-def outside_stores(into: str, others: Iterable[str | None], stores: Stores, config: StoreConfig) -> str:
-    """Refuse places inside a store that is read; return `into` as a path."""
-    from flintmq.storage.store_url import outside_store, store_path
+    def choices(self) -> ExportChoices:
+        """Return the keywords of an export that the words mean."""
+        size = self.target_file_size
+        found = {name: value for name, value in vars(self).items() if name in ExportChoices.__annotations__}
+        found |= {
+            "fail_on_data_loss": not self.skip_damage,
+            "partition_by": parse_partitions(self.partition_by),
+            "target_file_size": None if size is None else parse_size("--target-file-size", size),
+        }
+        return cast(ExportChoices, found)
 
-    for path in paths_of(stores, config):
-        outside_store(into, path, config, urls=True)
-        for place in others:
-            if place is not None:
-                outside_store(place, path, config)
-    return store_path(into)
+    def run(self, config: StoreConfig, workers: Workers, out: Output, progress: Progress) -> Exported:
+        root, choices = stores_given(self.stores), self.choices()
+        if not self.follow:
+            from flintmq.lake.export.export_once import export
+
+            return export(root, self.into, config, workers=workers, progress=progress, **choices)
+        from flintmq.lake.export.export_stream import INTERVAL_S, export_stream
+
+        return export_stream(
+            root,
+            self.into,
+            config,
+            workers=workers,
+            max_offsets=self.max_offsets,
+            interval_s=INTERVAL_S if self.interval is None else self.interval,
+            once=self.once,
+            stop=signals.stop_event(),
+            on_batch=lambda done: out.note(batch_line(done)),
+            **choices,
+        )
 
 
 def offset_lines(done: Exported) -> Iterable[str]:

@@ -8,7 +8,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any, TypedDict
+from typing import TYPE_CHECKING, Any
 
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.cluster.member import ONLY, Member
@@ -16,6 +16,7 @@ from flintmq.cluster.members import Stores
 from flintmq.config.keys import StoreConfig
 from flintmq.config.text import check_choice, short
 from flintmq.errors import CorruptStoreError, StoreError, UsageError
+from flintmq.lake.export.choices import ExportChoices, complete, option_of
 from flintmq.lake.export.compact import FileOptions, PartFile, parts_of
 from flintmq.lake.files.table_folder import folder_at
 from flintmq.lake.files.task_folders import TaskFolders
@@ -25,7 +26,6 @@ from flintmq.lake.read.splits import LogRange
 from flintmq.lake.shape.bodies.form import BodyForm
 from flintmq.lake.shape.columns import ExportColumns
 from flintmq.lake.shape.dead_letters import DeadLetters, DeadLetterWriter
-from flintmq.lake.shape.parquet import PARTITIONS
 from flintmq.lake.table.formats import target_at
 from flintmq.lake.table.iceberg_catalog import TableName
 from flintmq.lake.table.row_files import is_missing
@@ -46,62 +46,6 @@ ABSENT = "missing_exports"  # code of the note on directories of earlier exports
 TEXTS_KEPT = 3  # sentences of notes, of each code
 UNCHECKED = "unchecked"  # code of the note on a progress that does not show whether the log is its own
 SCAN_BYTES = 8 << 20  # of a batch of many topics: sorting by topic is cheaper in large batches
-
-
-# How a user names those whose values differ one by one; `stream` and `many` have texts of their own.
-WORDS = {
-    "topics": "--topic",
-    "decompress": "--decompress",
-    "explode": "--explode",
-    "properties": "--property",
-    "body": "--body",
-    "body_schema": "--body-schema",
-    "body_head": "--body-head",
-    "partition_by": "--partition-by",
-}
-
-
-class ExportChoices(TypedDict, total=False):
-    """Declares the keywords of an export, in one pass or streaming.
-
-    Attributes:
-        topics: only these.
-        decompress: bodies as the producer gave them; always so unless `body` is "bytes".
-        explode: each message of an inner batch becomes a row.
-        fail_on_data_loss: damage in the log is an error (the default); otherwise it is skipped and counted.
-        to: "parquet"; "delta" or "iceberg": such a table.
-        compression: a Parquet codec; "snappy" by default.
-        target_file_size: approximate bytes of files of one topic and date; None: no target.
-        properties: NAME or NAME:COLUMN, each a column of text instead of the map `properties`.
-        body, body_schema, body_message, body_head, schema_registry: the form of bodies: name, schema, message, head and
-            registry of `BodyForm.parse`; "bytes" by default.
-        dead_letters: a directory for the messages whose bodies do not decode, see `lake/shape/dead_letters.py`.
-        partition_by: columns in which all rows of a directory agree: "topic_name", "date", both (the default) or
-            neither. Without "topic_name" many topics share a file.
-        checkpoint: a directory for a copy of the export's progress, see `lake/export/checkpoint.py`.
-        catalog: of an Iceberg table, NAME:NAMESPACE.TABLE in a catalog that PyIceberg is configured for; None: a
-            catalog of its own in the table's directory.
-        access: "pread" or "map".
-    """
-
-    topics: Sequence[str] | None
-    decompress: bool
-    explode: bool
-    fail_on_data_loss: bool
-    to: str
-    compression: str
-    target_file_size: int | None
-    properties: Sequence[str] | None
-    body: str
-    body_schema: str | None
-    body_message: str | None
-    body_head: bool
-    schema_registry: str | None
-    dead_letters: str | None
-    partition_by: Sequence[str]
-    checkpoint: str | None
-    catalog: str | None
-    access: str
 
 
 @dataclass(frozen=True)
@@ -132,40 +76,35 @@ class ExportOptions:
             StoreAccessError, MissingExtraError: as BodyForm.parse.
             TypeError: an unknown keyword.
         """
-        unknown = choices.keys() - ExportChoices.__annotations__.keys()
-        if unknown:
-            raise TypeError(f"an export has no keyword {min(unknown)!r}")
-        topics = choices.get("topics")
+        given = complete(choices)
+        topics, dead_letters = given["topics"], given["dead_letters"]
         body = BodyForm.parse(
-            choices.get("body", "bytes"),
-            choices.get("body_schema"),
-            message=choices.get("body_message"),
-            head=choices.get("body_head", False),
-            registry=choices.get("schema_registry"),
+            given["body"],
+            given["body_schema"],
+            message=given["body_message"],
+            head=given["body_head"],
+            registry=given["schema_registry"],
         )
-        dead_letters = choices.get("dead_letters")
         if dead_letters is not None and body is None:
             raise UsageError("dead letters are bodies that do not decode; give --body text, json, avro or protobuf")
         read = ReadOptions.of_stores(
             root,
             config,
             predicate=Predicate(topics=None if topics is None else frozenset(topics)),
-            fail_on_data_loss=choices.get("fail_on_data_loss", True),
+            fail_on_data_loss=given["fail_on_data_loss"],
             skip_option="--skip-damage",
-            decompress=choices.get("decompress", False) or body is not None,
-            explode=choices.get("explode", False),
-            access=choices.get("access", "pread"),
+            decompress=given["decompress"] or body is not None,
+            explode=given["explode"],
+            access=given["access"],
         )
         files = FileOptions(
-            choices.get("compression", "snappy"),
-            choices.get("target_file_size"),
-            ExportColumns.parse(choices.get("properties"), body, read.many),
-            tuple(choices.get("partition_by", PARTITIONS)),
+            given["compression"],
+            given["target_file_size"],
+            ExportColumns.parse(given["properties"], body, read.many),
+            tuple(given["partition_by"]),
             dead_letters is not None,
         )
-        return cls(
-            read, files, choices.get("to", "parquet"), choices.get("checkpoint"), choices.get("catalog"), dead_letters
-        )
+        return cls(read, files, given["to"], given["checkpoint"], given["catalog"], dead_letters)
 
 
 @dataclass
@@ -326,8 +265,8 @@ def check_same(target: Target, last: Manifest, choice: Mapping[str, Any]) -> Non
             f"{before} it again, or into a new directory"
         )
     other = [
-        f"{WORDS[name]} ({shown(there[name])} there, {shown(choice[name])} now)"
-        for name in WORDS
+        f"{option_of(name)} ({shown(there[name])} there, {shown(choice[name])} now)"
+        for name in CHOICES
         if there[name] != choice[name]
         and name not in target.changeable
         and not (name == "properties" and only_adds(there[name], choice[name]))

@@ -16,9 +16,9 @@ from flintmq.cluster.member import Member
 from flintmq.cluster.members import Stores
 from flintmq.config.keys import StoreConfig
 from flintmq.lake.export.checkpoint import ExportCheckpoint
+from flintmq.lake.export.choices import ExportChoices
 from flintmq.lake.export.compact import PartFile, combined
 from flintmq.lake.export.export import (
-    ExportChoices,
     Exported,
     ExportOptions,
     RangeTask,

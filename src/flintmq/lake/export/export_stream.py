@@ -18,10 +18,10 @@ from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.cluster.members import Stores
 from flintmq.config.keys import StoreConfig
 from flintmq.lake.export.checkpoint import ExportCheckpoint
+from flintmq.lake.export.choices import ExportChoices
 from flintmq.lake.export.compact import FileOptions, PartFile, combined
 from flintmq.lake.export.export import (
     SCAN_BYTES,
-    ExportChoices,
     Exported,
     ExportOptions,
     PartTask,

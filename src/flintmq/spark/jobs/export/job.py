@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Unpack
 from flintmq.cluster.members import Stores
 from flintmq.config.keys import StoreConfig
 from flintmq.lake.export import export_once
-from flintmq.lake.export.export import ExportChoices, Exported
+from flintmq.lake.export.choices import ExportChoices
+from flintmq.lake.export.export import Exported
 from flintmq.spark.jobs.tasks import Progress, SparkWorkers
 
 if TYPE_CHECKING:

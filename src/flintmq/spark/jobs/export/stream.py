@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Unpack
 from flintmq.cluster.members import Stores
 from flintmq.config.keys import StoreConfig
 from flintmq.lake.export import export_stream as local
-from flintmq.lake.export.export import ExportChoices, Exported
+from flintmq.lake.export.choices import ExportChoices
+from flintmq.lake.export.export import Exported
 from flintmq.lake.export.export_stream import INTERVAL_S, MAX_BYTES
 from flintmq.spark.jobs.tasks import SparkWorkers
 
