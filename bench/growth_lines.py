@@ -100,7 +100,7 @@ def written(counter: Path) -> int:
 
 def s10(context: Context) -> list[Result]:
     """The stream source into a sink that throws rows away, and the streaming export to Parquet and to Delta."""
-    from flintmq.spark.jobs.export.stream import export_stream
+    from flintmq.spark.jobs.export.job import export_stream
 
     spark = session(context)
 
@@ -203,8 +203,7 @@ def write_orders(path: Path, count: int) -> None:
 
 def s12(context: Context) -> list[Result]:
     """The same job on a log and on one of seven times its size: bytes a second."""
-    from flintmq.spark.jobs.export.job import export
-    from flintmq.spark.jobs.export.stream import export_stream
+    from flintmq.spark.jobs.export.job import export, export_stream
 
     spark, stores, out = session(context), grown(context), context.scratch / "s12"
     columns = "topic,queue_id,queue_offset,size"

@@ -29,8 +29,7 @@ from flintmq.spark.worker import expect_hanging_up
 
 if TYPE_CHECKING:
     from flintmq.spark.jobs.dispatch.job import dispatch
-    from flintmq.spark.jobs.export.job import export
-    from flintmq.spark.jobs.export.stream import export_stream
+    from flintmq.spark.jobs.export.job import export, export_stream
     from flintmq.spark.jobs.rebuild import rebuild
     from flintmq.spark.jobs.replay.job import replay
     from flintmq.spark.jobs.stats.job import stats
@@ -43,7 +42,7 @@ __all__ = [
 ]  # fmt: skip
 _LAZY = {
     "FlintMQSource": "source",
-    "export_stream": "jobs.export.stream",
+    "export_stream": "jobs.export.job",
     "rebuild": "jobs.rebuild",
     "verify": "jobs.verify",
     **{name: f"jobs.{name}.job" for name in ("dispatch", "export", "replay", "stats")},

@@ -11,7 +11,7 @@ pytest.importorskip("pyspark", reason="needs the extra spark")
 pytest.importorskip("deltalake", reason="needs the extra delta")
 
 from flintmq import Message, MessageStore
-from flintmq.spark.jobs.export.stream import export_stream
+from flintmq.spark.jobs.export.job import export_stream
 from labs.torture_spark import loop
 from labs.torture_spark.check import check_table, count
 from tests.robustness.torture_spark.writer import KEYS, PREPARED

@@ -25,8 +25,7 @@ from flintmq.format.record_view import number_at
 from flintmq.kernels import gather
 from flintmq.lake.shape.columns import ExportColumns
 from flintmq.message import Message
-from flintmq.spark.jobs.export.job import export
-from flintmq.spark.jobs.export.stream import export_stream
+from flintmq.spark.jobs.export.job import export, export_stream
 from flintmq.spark.jobs.replay.source import open_source, rows_of
 from flintmq.store.commitlog.report import Report
 from flintmq.store.message_store import MessageStore

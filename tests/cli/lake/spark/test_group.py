@@ -51,8 +51,9 @@ class Calls:
 def spark(monkeypatch: pytest.MonkeyPatch) -> Calls:
     calls = Calls()
     calls.stand_in(monkeypatch)
-    for name in ("export.job.export", "export.stream.export_stream", "rebuild.rebuild", "verify.verify"):
-        monkeypatch.setattr(f"flintmq.spark.jobs.{name}", calls.job)
+    exports = ("lake.export.export_once.export", "lake.export.export_stream.export_stream")
+    for name in (*exports, "spark.jobs.rebuild.rebuild", "spark.jobs.verify.verify"):
+        monkeypatch.setattr(f"flintmq.{name}", calls.job)
     return calls
 
 
@@ -63,7 +64,7 @@ def test_export_passes_its_options_on(run: Run, spark: Calls) -> None:
     assert (result.code, result.err) == (0, "")
     assert result.out == "exported 30 rows in 3 files, 2.0 KiB\nlog      offsets 100 to 5000\nresult   lake\n"
     [(args, kwargs)] = spark.jobs
-    assert args[:3] == (spark, "store", "lake") and args[3].max_index_num == 400
+    assert (args[:2], kwargs["workers"].spark) == (("store", "lake"), spark) and args[2].max_index_num == 400
     assert kwargs["topics"] == ["A", "B"] and kwargs["compression"] == "zstd" and kwargs["to"] == "parquet"
     assert kwargs["decompress"] and kwargs["explode"] and not kwargs["fail_on_data_loss"]
     assert spark.sessions == [("flintmq export", None)] and spark.stopped == 1
@@ -75,7 +76,8 @@ def test_a_streaming_export(run: Run, spark: Calls) -> None:
     result = run("spark", "export", "store", "--out", "lake", *words)
     assert (result.code, result.err) == (0, "") and "exported 30 rows in 3 files" in result.out
     [(args, kwargs)] = spark.jobs
-    assert args[:3] == (spark, "store", "lake") and kwargs["topics"] == ["A"] and kwargs["fail_on_data_loss"]
+    assert (args[:2], kwargs["workers"].spark) == (("store", "lake"), spark)
+    assert kwargs["topics"] == ["A"] and kwargs["fail_on_data_loss"]
     assert (kwargs["once"], kwargs["max_offsets"], kwargs["interval_s"]) == (True, 70, 2.5)
     for alone in (["--once"], ["--max-offsets", "5"]):
         refused = run("spark", "export", "store", "--out", "lake", *alone)

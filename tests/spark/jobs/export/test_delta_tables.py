@@ -22,8 +22,7 @@ from flintmq.lake.files.table_folder import DiskFolder
 from flintmq.lake.shape.columns import ExportColumns
 from flintmq.lake.table import delta as module
 from flintmq.lake.table.delta import DeltaTarget, delta_schema
-from flintmq.spark.jobs.export.job import export
-from flintmq.spark.jobs.export.stream import export_stream
+from flintmq.spark.jobs.export.job import export, export_stream
 from tests.robustness.matrix.stores import SMALL
 from tests.robustness.matrix.truth import rows as truth_rows
 

@@ -17,8 +17,7 @@ from deltalake import DeltaTable
 from flintmq import Message, MessageStore
 from flintmq.lake.table import delta as delta_module
 from flintmq.lake.table import target as target_module
-from flintmq.spark.jobs.export.job import export
-from flintmq.spark.jobs.export.stream import export_stream
+from flintmq.spark.jobs.export.job import export, export_stream
 from tests.robustness.matrix.stores import SMALL
 
 TOPICS = ("007", "7", "库存", "2026-11-21")

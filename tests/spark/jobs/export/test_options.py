@@ -23,8 +23,7 @@ from flintmq.errors import UsageError
 from flintmq.lake.export import export_once as batch_job
 from flintmq.lake.read.splits import shares
 from flintmq.lake.stream import plan
-from flintmq.spark.jobs.export.job import export
-from flintmq.spark.jobs.export.stream import export_stream
+from flintmq.spark.jobs.export.job import export, export_stream
 from tests.spark.stream.drive import in_queues
 
 try:

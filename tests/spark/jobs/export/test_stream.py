@@ -16,7 +16,7 @@ from flintmq.errors import StoreError, UsageError
 from flintmq.lake.export import export_stream as job
 from flintmq.lake.table import target as target_module
 from flintmq.spark.jobs.export import job as batch_job
-from flintmq.spark.jobs.export.stream import export_stream
+from flintmq.spark.jobs.export.job import export_stream
 
 pytest.importorskip("pyspark", reason="needs the extra spark")
 

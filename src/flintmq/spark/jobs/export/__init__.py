@@ -1,5 +1,1 @@
-"""Exports messages to tables by Spark. Parts without Spark are in `flintmq.lake`.
-
-job     exports new messages once
-stream  exports one micro-batch after the other
-"""
+"""Exports messages to tables by Spark: `job`. Parts without Spark are in `flintmq.lake`."""
