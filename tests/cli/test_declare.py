@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
+from typing import Annotated
 
 import pytest
 
-from flintmq.cli.declare import REQUIRED, Argument, Option, Parameter, parameters, value_of
+from flintmq.cli.declare import REQUIRED, Argument, Option, Parameter, call, parameters, value_of
 from flintmq.cli.names import COMMANDS
 from flintmq.cli.parser import load
 from flintmq.errors import UsageError
@@ -92,3 +94,23 @@ def test_texts_are_utf8() -> None:
 def test_other_words_stay_as_they_are() -> None:
     raw = os.fsdecode(b"\xff\xe5")
     assert value_of(PATH, raw) == raw
+
+
+@dataclass(frozen=True)
+class Several:
+    """Words that commands share."""
+
+    store: Annotated[str, Argument("STORE", "A store.")]
+    fast: Annotated[bool, Option("--fast", "Faster.")] = False
+
+
+def command(words: Several, limit: Annotated[int, Option("--limit N", "At most.")] = 7) -> int:
+    return len(words.store) + 10 * words.fast + 100 * limit
+
+
+def test_a_dataclass_stands_for_its_fields() -> None:
+    found = [(one.name, one.kind, one.default, one.declared.name) for one in parameters(command)]
+    fast, limit = ("fast", bool, False, "--fast"), ("limit", int, 7, "--limit")
+    assert found == [("store", str, REQUIRED, "STORE"), fast, limit]
+    assert call(command, {"store": "abc"}) == 703
+    assert call(command, {"store": "abc", "fast": True, "limit": 1}) == 113

@@ -3,7 +3,7 @@
 spark  flintmq spark NAME, one file a job
 
 export          flintmq export: messages to Parquet, Delta or Iceberg, without Spark
-export_options  arguments and options of the two exports
+export_options  the words of the two exports, and what both run and print
 spark_job       opens the Spark session of a command
 table_diff      compares a store with its table, for flintmq diff
 installation    finds out whether Spark would run, for flintmq doctor

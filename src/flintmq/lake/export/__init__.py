@@ -1,5 +1,6 @@
 """Exports messages into tables, once or as a stream.
 
+choices        declares the keywords of an export
 export         continues after the last export: begins, writes, publishes
 export_once    exports what is new
 export_stream  exports what is new, and goes on

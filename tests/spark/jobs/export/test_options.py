@@ -1,6 +1,7 @@
 """Options of an export on real stores, in batch and streaming, to Parquet and to Delta: what readers then see."""
 
 import hashlib
+import inspect
 import json
 import random
 import zlib
@@ -21,9 +22,11 @@ from flintmq import Message, MessageStore
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.lake.export import export_once as batch_job
+from flintmq.lake.export import export_stream as local
+from flintmq.lake.export.choices import ExportChoices
 from flintmq.lake.read.splits import shares
 from flintmq.lake.stream import plan
-from flintmq.spark.jobs.export.job import export, export_stream
+from flintmq.spark.jobs.export.job import StreamChoices, export, export_stream
 from tests.spark.stream.drive import in_queues
 
 try:
@@ -186,3 +189,9 @@ def test_the_checkpoint_is_a_copy(golden, mode, tmp_path):
     with pytest.raises(UsageError, match="the table was restored"):
         (tmp_path / "out").rename(tmp_path / "gone")
         run(mode, store.path, tmp_path / "out", checkpoint=str(copy))
+
+
+def test_spark_takes_the_keywords_of_a_local_export_that_goes_on():
+    taken = inspect.signature(local.export_stream).parameters.values()
+    own = {one.name for one in taken if one.kind is one.KEYWORD_ONLY} - {"workers"}
+    assert StreamChoices.__annotations__.keys() == own | ExportChoices.__annotations__.keys()
