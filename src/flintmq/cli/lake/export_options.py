@@ -95,7 +95,7 @@ class ExportWords:
     catalog: Annotated[str | None, catalog_option("With --to iceberg")] = None
 
     def checked(self, config: StoreConfig) -> ExportWords:
-        """Refuse places inside a store that is read, and more that needs no Spark; return the words with `into` as a path."""
+        """Refuse wrong words before Spark starts; return the words with `into` as a path."""
         from flintmq.storage.store_url import outside_store, store_path
 
         for path in paths_of(stores_given(self.stores), config):
