@@ -36,6 +36,7 @@ OLD = [
     ("spark replay", "--into", "--out"),
     ("sql", "--output", "--out"),
     ("follow", "--store", "--out"),
+    ("export", "--stream", "--follow"),
     ("spark export", "--stream", "--follow"),
     ("export", "--bodies", "--body"),
     ("spark export", "--bodies", "--body"),
@@ -45,32 +46,18 @@ OLD = [
 """Command, the name that an option had, and its name."""
 
 
-class Spy:
-    """Stands for the function of a command, and keeps what it is called with."""
-
-    def __init__(self, command: Callable[..., int]) -> None:
-        self.__wrapped__, self.__annotations__ = command, command.__annotations__
-        self.__defaults__, self.__module__, self.__doc__ = command.__defaults__, command.__module__, command.__doc__
-        self.given: dict[str, Any] | None = None
-
-    def __call__(self, **values: Any) -> int:
-        self.given = values
-        return 0
-
-
 @pytest.fixture
 def given(monkeypatch: pytest.MonkeyPatch) -> Callable[..., dict[str, Any]]:
-    """given(name, words): what the command's function is called with."""
-    load = parser.load
+    """given(name, words): the values that the command is called with."""
+    called: list[dict[str, Any]] = []
     monkeypatch.setattr(parser, "need", lambda *_: None)
+    monkeypatch.setattr(parser, "call", lambda _, values: called.append(values) or 0)
 
-    def call(name: str, words: list[str]) -> dict[str, Any]:
-        spy = Spy(load(name))
-        monkeypatch.setattr(parser, "load", lambda _: spy)
-        assert parser.run([*name.split(), *words]) == 0 and spy.given is not None
-        return spy.given
+    def values_of(name: str, words: list[str]) -> dict[str, Any]:
+        assert parser.run([*name.split(), *words]) == 0
+        return called.pop()
 
-    return call
+    return values_of
 
 
 def needed(name: str, but: str = "") -> list[tuple[Parameter, str, Any]]:
