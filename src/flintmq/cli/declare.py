@@ -3,7 +3,7 @@
 Parser, help, completion and manual are made from these declarations alone. A command is a function that declares its
 parameters, as in `limit: Annotated[int | None, Option("--limit -n N", "At most the N newest.", min=1)] = None`. Their
 types are those of the function; a parameter without a default must be given, and a list may be given several times. A
-dataclass that several commands take stands for its fields, which are declared in the same way.
+dataclass in place of a parameter is its fields, which are declared in the same way and may belong to several commands.
 """
 
 from __future__ import annotations
@@ -88,7 +88,7 @@ def parameters(command: Callable[..., Any]) -> list[Parameter]:
     found: list[Parameter] = []
     for name, one in inspect.signature(command).parameters.items():
         hint, default = hints[name], REQUIRED if one.default is one.empty else one.default
-        if _stands_for_fields(hint):
+        if _has_fields(hint):
             found += parameters(hint)
             continue
         kind, declared = typing.get_args(hint)
@@ -101,14 +101,14 @@ def parameters(command: Callable[..., Any]) -> list[Parameter]:
     return found
 
 
-def _stands_for_fields(hint: Any) -> TypeGuard[type[Any]]:
+def _has_fields(hint: Any) -> TypeGuard[type[Any]]:
     return isinstance(hint, type) and is_dataclass(hint)
 
 
 def call(command: Callable[..., int], values: dict[str, Any]) -> int:
     """Run a command with the values of the parameters that are given."""
     for name, hint in typing.get_type_hints(command).items():
-        if _stands_for_fields(hint):
+        if _has_fields(hint):
             own = {field.name: values.pop(field.name) for field in fields(hint) if field.name in values}
             values = {name: hint(**own), **values}
     return command(**values)

@@ -1,4 +1,4 @@
-"""The words of `flintmq export` and `flintmq spark export`, declared once, and what both run and print."""
+"""Declares the words of the two exports once, runs these, and prints their results."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ BROKERS_SHOWN = 30
 
 @dataclass(frozen=True)
 class ExportWords:
-    """The arguments and options of an export; what is named as in ExportChoices is a keyword of `flintmq.export`."""
+    """Declares the arguments and options of `flintmq export` and `flintmq spark export`.
+
+    What is named as in ExportChoices is a keyword of `flintmq.export`.
+    """
 
     stores: StoresArgument
     into: Annotated[str, out_option("The table: a directory, made if missing, or a URL.", "TABLE", old=())]
