@@ -132,6 +132,7 @@ def test_the_recorded_master_as_a_program(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 @pytest.mark.spark
+@pytest.mark.nightly(of=["examples/demo/"])
 def test_the_whole_story(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     pytest.importorskip("deltalake", reason="deltalake is not installed")
     out = tmp_path / "out"

@@ -13,14 +13,17 @@ from tests.harness import turns
 
 VERSIONS = [f"tests/a.py::test_x[{version}-basic]" for version in ("5.3.3", "5.4.0", "5.5.0")]
 MARKED = [f"tests/b.py::test_p[{page}:{line}]" for page in ("one", "two", "three", "four") for line in (1, 2)]
+NIGHTLY = ["tests/c.py::test_n[a]", "tests/c.py::test_n[b]"]
 OTHERS = ["tests/a.py::test_y", "tests/a.py::test_z[5.4.0]", "tests/a.py::test_x[5.4.0-rolled]"]
 
 
 def item(name: str) -> Any:
-    """A test; those of MARKED have the mark with their page as the member."""
+    """A test; those of MARKED have the mark with their page as the member, those of NIGHTLY the other mark."""
     page = name.rpartition("[")[2].partition(":")[0]
     mark = SimpleNamespace(args=(3,), kwargs={"member": page, "of": [f"docs/{page}", "src/every"]})
-    return SimpleNamespace(nodeid=name, get_closest_marker=lambda _: mark if name in MARKED else None)
+    marks = {"turn": mark if name in MARKED else None}
+    marks["nightly"] = SimpleNamespace(kwargs={"of": ["src/every"]}) if name in NIGHTLY else None
+    return SimpleNamespace(nodeid=name, get_closest_marker=marks.get)
 
 
 def kept(names: list[str], turn: int | str, changed: str = "src/else.py", **more: Any) -> list[str]:
@@ -56,9 +59,15 @@ def test_what_changed_runs_each_day(changed: str, always: list[str]):
         assert set(kept(MARKED, turn, changed, workerinput={})) >= set(always)
 
 
+@pytest.mark.parametrize(("changed", "there"), [("src/else.py", []), ("src/every/x.py", NIGHTLY)])
+def test_nightly_ones_run_where_their_files_changed(changed: str, there: list[str]):
+    assert [kept(NIGHTLY, turn, changed, workerinput={}) for turn in range(3)] == [there] * 3
+
+
 @pytest.mark.parametrize(("turn", "more"), [("all", {"workerinput": {}}), (1, {})], ids=["all", "one process"])
 def test_all_of_them(turn: int | str, more: dict[str, Any]):
-    assert kept(VERSIONS + MARKED + OTHERS, turn, **more) == VERSIONS + MARKED + OTHERS
+    every = VERSIONS + MARKED + NIGHTLY + OTHERS
+    assert kept(every, turn, **more) == every
 
 
 def test_the_head_of_a_run_tells_the_turn(monkeypatch: pytest.MonkeyPatch):
@@ -83,7 +92,7 @@ def test_each_turn_names_paths_that_there_are():
         path
         for file in (root / "tests").rglob("test_*.py")
         if file != Path(__file__)
-        for turn in re.findall(r"mark\.turn\([^()]*\)", file.read_text(encoding="utf-8"))
+        for turn in re.findall(r"mark\.(?:turn|nightly)\([^()]*\)", file.read_text(encoding="utf-8"))
         for path in re.findall(r'"([^"]*)"', turn.partition("of=")[2])
     }
     assert len(named) > 10

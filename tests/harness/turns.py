@@ -10,6 +10,9 @@ run. A file or test that is named runs whole, and so does everything with FLINTM
 - Tests with the mark `turn(days, member=NAME, of=PATHS)`: of a function's members one in `days`. Without `member` each
   of the function's parameters is one; tests of the same `member` run together. A member of which a file has changed, by
   `git diff` since the commit BASE (main), runs each day: `of` are the beginnings of the paths of its files.
+
+Tests with the mark `nightly(of=PATHS)` run where everything does (so each night), and where a file of `of` has changed:
+they take about a minute, and other tests find nearly all that they find.
 """
 
 from __future__ import annotations
@@ -65,24 +68,25 @@ def take(config: pytest.Config, items: list[pytest.Item]) -> None:
 def _others(items: list[pytest.Item], turn: int) -> list[pytest.Item]:
     """The tests whose turn it is not."""
     families: dict[tuple[str, int], dict[str, list[pytest.Item]]] = defaultdict(lambda: defaultdict(list))
+    others: list[pytest.Item] = []
     for item in items:
         mark = item.get_closest_marker("turn")
-        if mark is not None:
+        if (nightly := item.get_closest_marker("nightly")) is not None:
+            others += [] if _changed(nightly) else [item]
+        elif mark is not None:
             name = item.nodeid.partition("[")[0]
             families[name, mark.args[0]][mark.kwargs.get("member", item.nodeid)].append(item)
         elif version := _VERSION.search(item.nodeid):
             families[_VERSION.sub("", item.nodeid), 0][version[0]].append(item)
-    others: list[pytest.Item] = []
     for (name, days), members in families.items():
         first = zlib.crc32(name.encode()) + turn
         for place, member in enumerate(members.values()):
-            if (first - place) % (days or len(members)) and not _changed(member[0]):
+            if (first - place) % (days or len(members)) and not _changed(member[0].get_closest_marker("turn")):
                 others += member
     return others
 
 
-def _changed(item: pytest.Item) -> bool:
-    mark = item.get_closest_marker("turn")
+def _changed(mark: pytest.Mark | None) -> bool:
     of = tuple(mark.kwargs.get("of", ())) if mark is not None else ()
     return bool(of) and any(path.startswith(of) for path in _changes())
 

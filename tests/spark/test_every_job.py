@@ -29,7 +29,7 @@ def python_without(folder: Path) -> str:
     return str(folder / "bin" / Path(sys.executable).name)
 
 
-@pytest.mark.turn(2)
+@pytest.mark.nightly(of=["src/flintmq/spark/jobs/tasks.py", "src/flintmq/spark/packing.py"])
 @pytest.mark.parametrize("kind", ["local-cluster", "standalone"])
 def test_each_job_finds_what_one_machine_finds(golden, tmp_path, kind):
     store = golden("basic").copy(tmp_path)
