@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
+import os
+import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import flintmq
+import flintmq.ha
+from flintmq import Message, MessageStore
+from flintmq.config.keys import StoreConfig
 from flintmq.errors import (
     CorruptStoreError,
     DivergedError,
     ReplicationError,
     UsageError,
 )
+from flintmq.forensics.topic_tail import TopicTail
 from flintmq.ha import Follower
+from flintmq.store.commitlog.log_end import find_end
+from flintmq.store.commitlog.snapshot import Snapshot
 from tests.compat.replication import GoldenMaster
+from tests.ha.lines import within
 from tests.ha.loopback import LoopbackMaster
-from tests.ha.simulated import HEADER, SimulatedMaster, driven, followed, log_of, record_end
+from tests.ha.simulated import HEADER, SimulatedMaster, SimulatedTime, driven, followed, log_of, record_end
 from tests.support.crashed import flip
 
 # -- in a thread -----------------------------------------------------------------------------------------------------
@@ -173,3 +183,162 @@ def test_a_store_that_another_makes_meanwhile_is_compared_or_refused(
         return
     one.run()
     assert log_of(tmp_path / "s")[1] == master.log.rstrip(b"\0") and sim.asked == [1, master.records[39][0]]
+
+
+# -- Readers of a copy while it is followed, as other processes have them: whole records, each once --------------------
+#
+# The master's frames end anywhere. The readers open the copy by its path, and are told nothing by the follower.
+
+FIRST, LAST = 4, 5
+"""Numbers of the records that come byte by byte."""
+
+
+class ByteByByte(threading.Event):
+    """A `stop` whose waits let another byte come, and end after the last one."""
+
+    def __init__(self, more: Callable[[], bool]) -> None:
+        super().__init__()
+        self.more = more
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return not self.more()
+
+
+def shown(message: Any) -> tuple[Any, ...]:
+    return message.physical_offset, message.topic, message.properties, message.body
+
+
+def test_a_line_that_ends_at_every_byte_while_others_read(tmp_path: Path, master: GoldenMaster):
+    sim = SimulatedMaster(master.log, master.file_size, SimulatedTime())
+    with flintmq.open_store(master.path) as view:
+        whole = [shown(message) for message in view.messages()][: LAST + 1]
+    config = StoreConfig.from_keys(master.config)
+    ends = [at + size for at, size in master.records[: LAST + 1]]
+    sim.end = ends[FIRST - 1]
+    got = []
+    with driven(tmp_path / "s", sim, master.config) as one:
+
+        def more() -> bool:
+            """One byte more, and what fresh readers say of it."""
+            one.until(lambda: one.follower.end == sim.end)
+            count = sum(end <= sim.end for end in ends)
+            snapshot = Snapshot.open(tmp_path / "s", config)
+            assert snapshot.facts.live
+            assert (
+                snapshot.end == find_end(snapshot.log, snapshot.facts).offset == ends[count - 1] == one.follower.whole
+            )
+            with flintmq.open_store(tmp_path / "s", config=config) as view:
+                assert [shown(message) for message in view.messages()] == whole[:count]
+                last = whole[count - 1]
+                key = last[2].get("UNIQ_KEY")
+                assert key is None or [shown(message) for message in view.query(last[1], key)] == [last]
+            assert len(got) == count
+            sim.end += 1
+            one.until(lambda: one.follower.end == sim.end)
+            return sim.end <= ends[-1]
+
+        one.catch_up(sim.end)
+        with flintmq.open_store(tmp_path / "s", config=config) as view:
+            for message in view.follow(0, 0, ByteByByte(more)):
+                got.append(shown(message))
+    assert got == whole
+
+
+@pytest.mark.parametrize("come", [0, 0.5, 0.99])
+def test_a_tail_that_begins_amid_a_record_takes_it_up_when_it_is_whole(
+    tmp_path: Path, master: GoldenMaster, come: float
+):
+    sim = SimulatedMaster(master.log, master.file_size, SimulatedTime())
+    config = StoreConfig.from_keys(master.config)
+    at, size = master.records[LAST]
+    sim.end = at
+    with driven(tmp_path / "s", sim, master.config) as one:
+
+        def more() -> bool:
+            sim.end += 1
+            one.until(lambda: one.follower.end == sim.end)
+            return sim.end < at + size + 2
+
+        one.catch_up(at)
+        sim.end = at + int(come * size)
+        one.until(lambda: one.follower.end == sim.end)
+        with flintmq.open_store(tmp_path / "s", config=config) as view:
+            tail = TopicTail(view, master.rows[LAST]["topic"], expected=True)
+            assert all(message.physical_offset < at for message in tail.last(100))
+            coming = list(tail.coming(ByteByByte(more)))
+    assert [(message.physical_offset, message.properties) for message in coming] == [
+        (at, master.rows[LAST]["properties"])
+    ]
+
+
+# -- A follower with rules of its own: it deletes its old files while it follows, and goes on from what is left --------
+
+KEYS: dict[str, Any] = {"mappedFileSizeCommitLog": 1 << 16, "mappedFileSizeConsumeQueue": 2000}
+RULES: dict[str, Any] = {"fileReservedTime": 72, "deleteWhen": ";".join(f"{hour:02d}" for hour in range(24))}
+LONG_AGO = 1_000_000_000
+
+
+def put(store: MessageStore, numbers: range) -> None:
+    for number in numbers:
+        store.put(Message("T", b"%04d" % number * 25, keys=f"k{number}"))
+
+
+def bodies(follower: flintmq.ha.Follower) -> list[int]:
+    return [int(message.body[:4]) for message in follower.view().messages()]
+
+
+def expire(follower: flintmq.ha.Follower, count: int) -> None:
+    """Make the first files old, and have the rules applied."""
+    follower.store.raw.flush()  # what is not on disk stays
+    follower.store._parts.checkpointer.write()
+    folder = Path(follower.path) / "commitlog"
+    for name in sorted(path for path in folder.iterdir() if path.name.isdigit())[:count]:
+        os.utime(name, (LONG_AGO, LONG_AGO))
+    follower.store._parts.retention.clean_once()
+
+
+def test_old_files_go_from_the_copy_alone_while_it_follows(tmp_path: Path) -> None:
+    keep = KEYS | RULES
+    with MessageStore(tmp_path / "master", KEYS, ha_listen=("127.0.0.1", 0)) as master:
+        assert master.ha is not None
+        address = "{}:{}".format(*master.ha.address)
+        put(master, range(1000))
+        with flintmq.ha.Follower(tmp_path / "copy", address, config=keep) as follower:
+            assert follower.wait_caught_up(20) and follower.store.wait_dispatched(20)
+            expire(follower, 2)
+            assert follower.store.raw.begin == 2 * KEYS["mappedFileSizeCommitLog"]
+            put(master, range(1000, 1500))
+            assert within(lambda: follower.whole == master._parts.log.end)
+            left = bodies(follower)
+        assert left == list(range(left[0], 1500)) and 0 < left[0] < 1000
+        put(master, range(1500, 1600))
+        with flintmq.ha.Follower(tmp_path / "copy", address, config=keep) as follower:
+            assert within(lambda: follower.whole == master._parts.log.end) and follower.store.wait_dispatched(20)
+            assert bodies(follower) == list(range(left[0], 1600))
+            assert not follower.store.query("T", "k3") and follower.store.query("T", "k1599")
+        assert [int(message.body[:4]) for message in master.view().messages()] == list(range(1600))
+
+
+@pytest.mark.parametrize("piece", [1 << 20, 40])
+def test_files_that_go_while_the_last_record_is_compared(tmp_path: Path, master: GoldenMaster, piece: int) -> None:
+    """The log ends with a file, so its last record is in one that may go: it is followed on from there."""
+    sim = SimulatedMaster(master.log, master.file_size, SimulatedTime())
+    whole, sim.end = sim.end, master.file_size + 60
+    with driven(tmp_path / "copy", sim, master.config, ack=True) as one:
+        one.until(lambda: one.follower.end == sim.end)
+        last = one.follower.store.raw.last_record
+        assert one.follower.whole == master.file_size and last is not None and last < master.file_size
+    sim.end, sim.piece = master.file_size + 60, piece
+    with driven(tmp_path / "copy", sim, master.config | RULES, ack=True) as one:
+        if begun := piece < 1000:
+            one.follower.steps.connect_once()
+            one.follower.steps.receive_once()  # a part of the record
+            assert one.follower.state == "comparing"
+        expire(one.follower, 1)
+        assert one.follower.store.raw.begin == master.file_size and one.follower.store.raw.last_record is None
+        sim.end = whole
+        one.catch_up(whole)
+        assert one.names().count("lost") == int(begun) and one.follower.error is None
+        log = b"".join(path.read_bytes() for path in sorted((tmp_path / "copy" / "commitlog").iterdir()))
+    assert log.rstrip(b"\0") == master.log[master.file_size :].rstrip(b"\0")
+    assert sim.asked == [1, *[last] * begun, master.file_size]

@@ -13,21 +13,12 @@ from flintmq.forensics.copy import Copied, copy_some, copy_whole
 from flintmq.forensics.verify.run import verify
 from flintmq.store.commitlog.predicate import Predicate
 from tests.forensics.test_copy import log_of
-from tests.interop.java import VERSIONS, Java, home
+from tests.interop.java import Java
 from tests.robustness.torture_spark.actors import Oracle
 from tests.robustness.torture_spark.writer import KEYS, TOPICS
 
 pytestmark = pytest.mark.slow
 TURNS = 60  # of 15 messages, with breaks
-
-
-@pytest.fixture(params=VERSIONS)
-def java(request: pytest.FixtureRequest) -> Java:
-    """The real store, one version after the other."""
-    built, why = home(request.param)
-    if built is None:
-        pytest.skip(f"RocketMQ {request.param}: {why}")
-    return Java(request.param, built)
 
 
 def test_copies_of_a_store_that_rocketmq_writes(java: Java, tmp_path: Path) -> None:

@@ -17,7 +17,7 @@ from flintmq.spark.jobs.dispatch.job import dispatch
 from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.message_store import MessageStore
 from flintmq.testing.contract import SMALL
-from tests.interop.java import VERSIONS, Java, home
+from tests.interop.java import Java
 from tests.robustness.torture_spark.actors import Oracle
 from tests.robustness.torture_spark.writer import KEYS
 from tests.spark.jobs.dispatch.dispatching import derived, differing, tasks_as_calls
@@ -25,15 +25,6 @@ from tests.support.crashed import Clock
 
 pytestmark = pytest.mark.slow
 TURNS = 40  # of 15 messages, with breaks
-
-
-@pytest.fixture(params=VERSIONS)
-def java(request: pytest.FixtureRequest) -> Java:
-    """The real store, one version after the other."""
-    built, why = home(request.param)
-    if built is None:
-        pytest.skip(f"RocketMQ {request.param}: {why}")
-    return Java(request.param, built)
 
 
 def test_the_job_follows_a_log_that_rocketmq_writes(java: Java, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):

@@ -23,7 +23,7 @@ from flintmq.message import Message, PutMessageStatus
 from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.message_store import MessageStore
 from flintmq.testing.contract import check_contract, read_ledger
-from tests.interop.java import VERSIONS, Java, home
+from tests.interop.java import VERSIONS, Java
 from tests.robustness.crash.lives import FILE_SIZE, KEYS, Life, live
 from tests.support.crashed import Clock
 from tests.support.engine import index_items, log_bytes, records, tree, units
@@ -31,15 +31,6 @@ from tests.support.faults import Faulty
 
 pytestmark = pytest.mark.slow
 TOPICS = ("T0", "T1", "T2")
-
-
-@pytest.fixture(params=VERSIONS)
-def java(request: pytest.FixtureRequest) -> Java:
-    """The real store, one version after the other."""
-    built, why = home(request.param)
-    if built is None:
-        pytest.skip(f"RocketMQ {request.param}: {why}")
-    return Java(request.param, built)
 
 
 def rows_of(root: Path) -> list[tuple[Any, ...]]:

@@ -10,21 +10,12 @@ import pytest
 pytest.importorskip("pyspark", reason="needs the extra spark")
 
 from flintmq.config.keys import StoreConfig
-from tests.interop.java import VERSIONS, Java, home
+from tests.interop.java import Java
 from tests.interop.test_engine_java import dumped
 from tests.spark.jobs.replay.replaying import KEYS, bulk, held, tasks_as_calls
 from tests.support.engine import records
 
 pytestmark = pytest.mark.slow
-
-
-@pytest.fixture(params=VERSIONS)
-def java(request: pytest.FixtureRequest) -> Java:
-    """The real store, one version after the other."""
-    built, why = home(request.param)
-    if built is None:
-        pytest.skip(f"RocketMQ {request.param}: {why}")
-    return Java(request.param, built)
 
 
 def test_java_reads_and_continues_a_bulk_load(

@@ -13,20 +13,11 @@ from flintmq.forensics.salvage.into import salvage_into
 from flintmq.format.record import split
 from tests.compat.stores import Golden
 from tests.forensics.salvage.test_into import broken
-from tests.interop.java import VERSIONS, Java, home
+from tests.interop.java import Java
 from tests.support.salvaging import config_of, records, try_java
 
 pytestmark = pytest.mark.slow
 STORES = ("basic", "batch", "cqext", "crc", "delay", "flags", "lmq", "rolled", "v540", "v550")
-
-
-@pytest.fixture(params=VERSIONS)
-def java(request: pytest.FixtureRequest) -> Java:
-    """The real store, one version after the other."""
-    built, why = home(request.param)
-    if built is None:
-        pytest.skip(f"RocketMQ {request.param}: {why}")
-    return Java(request.param, built)
 
 
 @pytest.mark.turn(3, of=["src/flintmq/forensics/salvage/"])

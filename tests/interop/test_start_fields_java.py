@@ -11,20 +11,11 @@ from flintmq.config.keys import StoreConfig
 from flintmq.forensics.salvage.in_place import plan_in_place
 from flintmq.forensics.salvage.into import salvage_into
 from tests.format.test_start_fields import CASES, told
-from tests.interop.java import VERSIONS, Java, home
+from tests.interop.java import Java
 from tests.interop.start_fields import KEYS, loads, make, verdict
 
 pytestmark = pytest.mark.slow
 WRONG = [case for case in CASES if told(case) is not None]
-
-
-@pytest.fixture(params=VERSIONS)
-def java(request: pytest.FixtureRequest) -> Java:
-    """The real store, one version after the other."""
-    built, why = home(request.param)
-    if built is None:
-        pytest.skip(f"RocketMQ {request.param}: {why}")
-    return Java(request.param, built)
 
 
 @pytest.mark.turn(1, of=["src/flintmq/format/start_fields.py"])

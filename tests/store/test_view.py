@@ -1,12 +1,17 @@
+from __future__ import annotations
+
 import os
 import random
 import shutil
+import subprocess
+import sys
 import threading
 import time
 
 import pytest
 
 import flintmq
+from flintmq import MessageStore
 from flintmq.errors import (
     ConfigError,
     CorruptStoreError,
@@ -17,8 +22,13 @@ from flintmq.errors import (
     UnsupportedFormatError,
     UsageError,
 )
+from flintmq.message import Message
+from flintmq.storage.lock import is_live
+from flintmq.store.commitlog import resync
 from flintmq.store.commitlog.report import Report
 from flintmq.store.view import QueueInfo, open_store
+from flintmq.testing.damage import random_damage
+from tests.support.engine import KEYS, open_small
 
 BASIC_FILE = 131072
 
@@ -450,3 +460,209 @@ def test_nothing_is_written_and_no_file_stays_open(golden, tmp_path):
         assert len(os.listdir("/proc/self/fd")) == before
     times = {os.stat(os.path.join(folder, name)).st_mtime for folder, d, f in os.walk(copy) for name in d + f}
     assert times == {1}
+
+
+# -- Following a log from its end, where no record begins yet ----------------------------------------------------------
+
+
+@pytest.mark.parametrize("ahead", [0, 150])
+def test_following_from_the_end_gives_what_comes_next(tmp_path, ahead):
+    """Not what comes in the next file of the log; from beyond the end, what comes from there on."""
+    with open_small(tmp_path) as store:
+        store.put(Message("T", b"old"))
+    with open_store(tmp_path, set=KEYS) as view:
+        stop, got = threading.Event(), []
+        begun = threading.Event()
+
+        class Watched(threading.Event):
+            def wait(self, timeout=None):
+                begun.set()  # the end was reached once, before anything new is there
+                return stop.wait(timeout)
+
+            def is_set(self):
+                return stop.is_set()
+
+        def follow():
+            for message in view.follow(view.max_physical_offset + ahead, 10, Watched()):
+                got.append((message.physical_offset, message.body))
+                if message.body == b"last":
+                    stop.set()
+
+        thread = threading.Thread(target=follow)
+        thread.start()
+        assert begun.wait(10)
+        with open_small(tmp_path) as store:
+            offset = view.max_physical_offset + ahead
+            put = [
+                store.put(Message("T", body)) for body in (b"a", b"b", b"c", bytes(3000), b"d", bytes(3000), b"last")
+            ]
+        thread.join(20)
+        stop.set()
+        assert [at for at, _ in got] == [r.physical_offset for r in put if r.physical_offset >= offset]
+
+
+class Steps:
+    """A `stop` event that does one thing at each wait, in a thread as another program would, and then ends."""
+
+    def __init__(self, *things):
+        self.things = list(things)
+
+    def is_set(self):
+        return False
+
+    def wait(self, _seconds):
+        if not self.things:
+            return True
+        thread = threading.Thread(target=self.things.pop(0))
+        thread.start()
+        thread.join()
+        return False
+
+
+def searches(monkeypatch):
+    """The positions where a search for a record after a stop began; at 0 it looks for the last file with records."""
+    begun, search = [], resync._Search.run
+
+    def counted(searching, position, stop):
+        begun.extend([position] if position else [])
+        return search(searching, position, stop)
+
+    monkeypatch.setattr(resync._Search, "run", counted)
+    return begun
+
+
+@pytest.mark.parametrize("from_the_end", [True, False])
+def test_later_looks_at_a_live_store_do_not_search_the_zeros_again(tmp_path, monkeypatch, from_the_end):
+    """Its writer has allocated tens of MiB of zeros: to read them five times a second takes a process its time."""
+    begun = searches(monkeypatch)
+    with MessageStore(tmp_path / "store") as store:
+        store.put(Message("T", b"first"))
+        view = open_store(tmp_path / "store")
+        end, first = view.max_physical_offset, len(begun)
+        put = [lambda: None, lambda: store.put(Message("T", b"second")), lambda: None, lambda: None]
+        found = [message.body for message in view.follow(end if from_the_end else 0, 1, Steps(*put))]
+    assert found == [b"first", b"second"][from_the_end:]
+    assert first == 1 and len(begun) == 2, "one search of the view, and one of the follower's first look"
+
+
+def test_a_live_store_that_was_made_anew_is_searched_again(tmp_path, monkeypatch):
+    """What an earlier look saw says nothing of another log."""
+    begun, path = searches(monkeypatch), tmp_path / "store"
+    stores = [MessageStore(path)]
+    for number in range(3):
+        stores[0].put(Message("T", b"%d" % number))
+    view = open_store(path)
+    end = view.max_physical_offset
+
+    def make_anew():
+        stores.pop().close()
+        shutil.rmtree(path)
+        stores.append(MessageStore(path))
+        stores[0].put(Message("Another", b"x" * 40))
+
+    try:
+        assert list(view.follow(end, 1, Steps(make_anew))) == []
+        assert len(begun) == 3, "by the view and by both looks"
+    finally:
+        stores.pop().close()
+
+
+# -- Views of stores that are damaged at random, and beside a process that holds the store's lock ----------------------
+
+STORES = ("basic", "batch", "lmq", "rolled", "crash", "config", "stale", "cqext")
+SEEDS = 48
+SECONDS_MAX = 30
+HOLDER = """
+import fcntl, struct, sys
+file = open(sys.argv[1], "r+b")
+fcntl.fcntl(file, fcntl.F_SETLK, struct.pack("hhqqi", fcntl.F_WRLCK, 0, 0, 1, 0))
+print("locked", flush=True)
+sys.stdin.read()
+"""
+
+
+def ask_everything(path, store, seed):
+    """Every kind of question; what is not there may be said, nothing else may be raised."""
+    chance = random.Random(seed)
+    view = open_store(path, set=store.config if seed % 2 else None)
+    rows = chance.sample(store.rows, 4)
+    for queue in view.queues():
+        assert 0 <= queue.min_offset <= queue.max_offset
+    for queue in chance.sample(view.queues(), min(4, len(view.queues()))):
+        for offset in (queue.min_offset, queue.max_offset - 1, queue.max_offset):
+            try:
+                found = view.get(queue.topic, queue.queue_id, offset)
+                assert view.get_at(found.physical_offset) == found
+            except MessageNotFoundError:
+                pass  # damaged, or behind the end
+        for boundary in ("lower", "upper"):
+            at = view.offset_at_time(queue.topic, queue.queue_id, rows[0]["store_timestamp"], boundary)
+            assert queue.min_offset <= at <= queue.max_offset
+    for row in rows:
+        key = (row["keys"] or row["msg_id"] or "none").split(" ")[0]
+        for message in view.query(row["topic"], key):
+            assert (message.topic, key in (message.keys or "").split(" ") or key == message.msg_id) == (
+                row["topic"],
+                True,
+            )
+    count = sum(1 for _ in view.messages(strict=False))
+    try:
+        assert sum(1 for _ in view.messages()) <= count
+    except CorruptStoreError as error:
+        assert error.file.startswith(str(path)) and error.position >= 0
+    assert view.broker is not None
+    view.refresh()
+    assert view.max_physical_offset >= 0
+
+
+@pytest.mark.parametrize("seed", range(SEEDS))
+def test_random_damage_gives_short_answers_and_nothing_worse(golden, tmp_path, seed):
+    store = golden(STORES[seed % len(STORES)])
+    copy = store.copy(tmp_path)
+    for number in range(1 + seed % 4):
+        random_damage(copy, 100 * seed + number)
+    began = time.monotonic()
+    ask_everything(copy, store, seed)
+    assert time.monotonic() - began < SECONDS_MAX
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_whatever_happens_to_queues_and_index_the_log_is_enough(golden, tmp_path, seed):
+    store = golden("basic")
+    copy = store.copy(tmp_path)
+    for number in range(6):
+        random_damage(copy, 100 * seed + number, folder="consumequeue")
+    random_damage(copy, seed, kinds=("zero", "rubbish", "cut"), folder="index")
+    view = open_store(copy, set=store.config)
+    queues = {queue[:2]: queue for queue in view.queues()}
+    for row in random.Random(seed).sample(store.rows, 100):
+        queue = queues[row["topic"], row["queue_id"]]
+        if queue.min_offset <= row["queue_offset"] < queue.max_offset:
+            found = view.get(row["topic"], row["queue_id"], row["queue_offset"])
+            assert found.physical_offset == row["physical_offset"]
+        if row["keys"]:
+            found = view.query(row["topic"], row["keys"].split(" ")[0], limit=10_000)
+            assert row["physical_offset"] in [message.physical_offset for message in found]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="how a lock is asked for is known for Linux only")
+def test_a_live_store_is_read_without_touching_its_lock(golden, tmp_path):
+    store = golden("crash")
+    copy = store.copy(tmp_path)
+    holder = subprocess.Popen(
+        [sys.executable, "-c", HOLDER, os.fspath(copy / "lock")], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+    )
+    try:
+        assert holder.stdout.readline() == b"locked\n"
+        view = open_store(copy, set=store.config)
+        assert view.live
+        assert len(list(view.messages())) == len(store.rows)
+        assert [queue.max_offset for queue in view.queues("Ash")] == [20, 13, 21]
+        view.refresh()
+        assert view.live and is_live(str(copy))
+    finally:
+        holder.stdin.close()
+        holder.wait()
+        holder.stdout.close()
+    view.refresh()
+    assert not view.live

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -100,3 +101,85 @@ def test_metrics_say_it_once(root: Path, caplog: pytest.LogCaptureFixture) -> No
     for _ in range(2):
         assert watch.text()
     assert [one.getMessage() for one in caplog.records] == [f"{root}/a/store: named more than once; read once"]
+
+
+# -- A store that a manifest names and that is not there: refused, or left out, said, and exit code 1 ------------------
+
+pytest.importorskip("duckdb", reason="duckdb is not installed")
+LENIENT = {
+    "scan": ("scan", "STORES"),
+    "sql": ("sql", "STORES", "SELECT count(*) FROM messages"),
+    "sql with history": ("sql", "STORES", "SELECT count(*) FROM messages", "--history", "TABLE"),
+    "sql with history of a stream": ("sql", "STORES", "SELECT count(*) FROM messages", "--history", "STREAMED"),
+    "export": ("export", "STORES", "--out", "NEW"),
+    "export again": ("export", "STORES", "--out", "TABLE"),
+    "export --follow": ("export", "STORES", "--out", "NEW", "--follow", "--once"),
+    "export --follow again": ("export", "STORES", "--out", "STREAMED", "--follow", "--once"),
+}
+STRICT = {
+    "verify": ("verify", "STORES"),
+    "inspect": ("inspect", "STORES"),
+    "diff": ("diff", "STORES", "TABLE"),
+    "diff of a stream": ("diff", "STORES", "STREAMED"),
+}
+
+
+@pytest.fixture
+def gone_root(run: Run, golden: Callable[[str], Golden], tmp_path: Path) -> Path:
+    """A manifest of two stores with two tables of both, the second one of a stream."""
+    text = ""
+    for broker in "ab":
+        shutil.copytree(golden("basic").path, tmp_path / broker / "store")
+        text += f'[[stores]]\nstore = "{broker}/store"\nbroker = "{broker}"\n'
+    (tmp_path / "cluster.toml").write_text(text)
+    assert run("export", tmp_path / "cluster.toml", "--out", tmp_path / "table").code == 0
+    assert run("export", tmp_path / "cluster.toml", "--out", tmp_path / "streamed", "--follow", "--once").code == 0
+    return tmp_path
+
+
+def gone_words(command: tuple[str, ...], gone_root: Path) -> list[str]:
+    names = {"STORES": "cluster.toml", "NEW": "new", "TABLE": "table", "STREAMED": "streamed"}
+    return [str(gone_root / names[word]) if word in names else word for word in command]
+
+
+def said(gone_root: Path) -> str:
+    return f"{gone_root}/b/store: no commitlog/ there, of broker 'b'; is its disk mounted?"
+
+
+@pytest.mark.parametrize("command", LENIENT)
+def test_it_is_left_out_with_exit_code_1(run: Run, gone_root: Path, command: str) -> None:
+    """Before, a whole broker was left out with exit code 0."""
+    given = gone_words(LENIENT[command], gone_root)
+    assert run(*given, "--skip-damage").code == 0, "all are there"
+    shutil.move(gone_root / "b", gone_root / "away")
+    shutil.rmtree(gone_root / "new", ignore_errors=True)
+    result = run(*given)
+    assert (result.code, result.out) == (2, "") and said(gone_root) in result.err
+    result = run(*given, "--skip-damage")
+    assert result.code == 1 and f"{said(gone_root)}; left out" in result.out + result.err
+
+
+@pytest.mark.parametrize("command", STRICT)
+def test_it_is_refused_where_all_are_needed(run: Run, gone_root: Path, command: str) -> None:
+    given = gone_words(STRICT[command], gone_root)
+    assert run(*given).code == 0
+    shutil.move(gone_root / "b", gone_root / "away")
+    result = run(*given)
+    assert (result.code, result.out) == (2, "") and said(gone_root) in result.err
+
+
+def test_the_note_of_an_export(run: Run, gone_root: Path) -> None:
+    shutil.move(gone_root / "b", gone_root / "away")
+    for more in ([], ["--follow", "--once"]):
+        out = gone_root / f"new{len(more)}"
+        result = run("export", gone_root / "cluster.toml", "--out", out, "--skip-damage", "--json", *more)
+        told = json.loads(result.out.splitlines()[-1])
+        assert (result.code, told["notes"]) == (1, {"lost": 1})
+        assert told["note_texts"] == {"lost": [f"{said(gone_root)}; left out"]}
+
+
+def test_what_only_matches_a_pattern_is_no_loss(run: Run, gone_root: Path) -> None:
+    shutil.rmtree(gone_root / "b" / "store" / "commitlog")
+    for gone_words in (["scan"], ["sql", "SELECT 1"], ["export", "--out", str(gone_root / "new")]):
+        result = run(gone_words[0], f"{gone_root}/*/store", *gone_words[1:], "--skip-damage")
+        assert result.code == 0 and said(gone_root) in result.out + result.err

@@ -1,16 +1,22 @@
 """Places of queues: compared with what Java says of every record, with units and without."""
 
+from __future__ import annotations
+
 import random
 import shutil
+from pathlib import Path
 
 import pytest
 
 from flintmq import Message, MessageStore, StoreConfig
+from flintmq.lake.stream.members import StoresStream
 from flintmq.lake.stream.offset_index import Places, Segments
+from flintmq.lake.stream.options import StreamOptions
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.read import log_map
 from flintmq.store.read.queue_lookup import QueueLookup
+from flintmq.testing import write_store
 
 
 @pytest.mark.parametrize("read_units", [4, 3276])
@@ -71,3 +77,37 @@ def test_the_size_of_very_many_is_estimated(golden, monkeypatch):
     rows = [row["size"] for row in store.rows if row["topic"] == "Orders" and row["queue_id"] == 0]
     size = Places(lookup, QueueName("Orders", 0), Segments(lookup)).size(0, len(rows))
     assert 0.7 * sum(rows) < size < 1.4 * sum(rows)
+
+
+# -- The offset of an only store is kept without a name; that of a list names each broker, also if there is only one
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> Path:
+    write_store(tmp_path / "a", 20)
+    return tmp_path / "a"
+
+
+@pytest.mark.parametrize("limit", [{}, {"maxOffsetsPerTrigger": "7"}])
+def test_the_forms(store: Path, limit: dict[str, str]) -> None:
+    stream = StoresStream(StreamOptions.parse({"path": str(store), **limit}))
+    offsets = [stream.initial()]
+    while (end := stream.next_end(offsets[-1])) != offsets[-1]:
+        offsets.append(end)
+    assert len(offsets) == (4 if limit else 2)
+    assert not any(isinstance(value, dict) for offset in offsets for value in offset.values())
+    assert sum(number for key, number in offsets[-1].items() if "/" in key) == 20
+    several = StoresStream(StreamOptions.parse({"path": str(store.parent / "*"), **limit}))
+    assert several.initial() == {"a": offsets[0]}
+    assert several.next_end({"a": offsets[0]}) == {"a": offsets[1]}
+    (member, task), *_ = stream.tasks(offsets[0], offsets[1])
+    (named, same), *_ = several.tasks({"a": offsets[0]}, {"a": offsets[1]})
+    assert (member.words, named.words) == ({}, {"broker": "a", "store": str(store)}) and task == same
+
+
+def test_the_progress_of_an_only_store_is_its_own(store: Path) -> None:
+    one = StoresStream(StreamOptions.parse({"path": str(store)})).progress()
+    several = StoresStream(StreamOptions.parse({"path": str(store.parent / "*")})).progress()
+    ends = {name: number for name, number in one.items() if "/" in name}
+    assert several["a"] == ends and several["lagMessages"] == one["lagMessages"] == 20
+    assert "avgOffsetsBehindLatest" in one and "avgOffsetsBehindLatest" not in several

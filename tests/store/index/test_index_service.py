@@ -5,9 +5,11 @@ from __future__ import annotations
 import mmap
 import os
 import random
+import shutil
 from array import array
 from collections.abc import Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import pytest
 
@@ -15,16 +17,22 @@ from flintmq.config.keys import StoreConfig
 from flintmq.format import checkpoint, index
 from flintmq.format.flintmq_mark import Indexed
 from flintmq.storage.filesystem import REAL
-from flintmq.store.index.index_service import KeyIndex
+from flintmq.store.commitlog.end_of_log import read_facts
+from flintmq.store.index.index_service import KeyIndex, known_whole
+from flintmq.store.index.reader import discover
 from flintmq.store.index.writer import IndexFileWriter
 from flintmq.store.layout.small_files import StoreFiles
+from flintmq.store.message_store import MessageStore
+from flintmq.store.recovery.apply import Recovered, Recovery
 from flintmq.testing import damage
-from tests.support.engine import check_derived, index_items, open_small, put_all
-from tests.support.faults import Faulty
+from tests.store.index.test_durable_point import NEVER, again, left, marked, newest_index, put_plain
+from tests.support.crashed import BEGIN as BEGIN
+from tests.support.crashed import Clock
+from tests.support.engine import FILE_SIZE, KEYS, check_derived, index_items, open_small, put_all, records, tree
+from tests.support.faults import Faulty, unclean
 
 SLOTS, ITEMS = 8, 32
 CONFIG = StoreConfig.from_keys({"maxHashSlotNum": SLOTS, "maxIndexNum": ITEMS})
-BEGIN = 1_700_000_000_000
 
 Keys = list[tuple[int, int, int]]  # hash, log offset, store time
 
@@ -400,3 +408,268 @@ def test_the_invariants_notice_a_broken_index(tmp_path: Path, what: str, spoil: 
     spoil(found)
     with pytest.raises(AssertionError):
         found.check_invariants()
+
+
+# -- The mark says less before anything is undone that it names: a power cut amid or after recovery hides no key then
+
+
+def found(store: MessageStore, numbers: range) -> list[int]:
+    """How many messages each of these keys leads to."""
+    return [len(store.query("T", f"k{number}")) for number in numbers]
+
+
+def as_synced(root: Path, index: dict[str, bytes]) -> None:
+    """The index as it was when it was synced last: nothing that was stored since has arrived."""
+    shutil.rmtree(root / "index")
+    (root / "index").mkdir()
+    for name, data in index.items():
+        (root / name).write_bytes(data)
+
+
+def amid(monkeypatch: pytest.MonkeyPatch, root: Path, to: Path, effects: Clock) -> Path:
+    """What a power cut at the end of a recovery leaves, if everything but the last mark has arrived."""
+    run = Recovery.run
+
+    def copied(self: Recovery, **more: bool) -> Recovered:
+        outcome = run(self, **more)
+        shutil.copytree(root, to)
+        return outcome
+
+    monkeypatch.setattr(Recovery, "run", copied)
+    with open_small(root, effects, **NEVER):
+        pass
+    monkeypatch.undo()
+    process, boot = (to / "abort").read_text().split()
+    (to / "abort").write_text(f"{process}\n{boot[::-1]}")
+    return to
+
+
+def ahead_of_the_log(tmp_path: Path, effects: Clock) -> Path:
+    """A power cut took the log's last ten records, whose keys were on disk already: the mark counts them."""
+    with open_small(tmp_path / "s", effects, **NEVER) as store:
+        put_all(store, 5, first=200)
+        store.flush()
+        end = store._parts.log.end
+        put_all(store, 10, first=205)
+        store.wait_dispatched(60)
+        store._parts.checkpointer.write()
+        facts = read_facts(store.root)
+        assert (
+            facts.mark.flushed == end and facts.mark.indexed is not None and facts.mark.indexed.header.next_item == 16
+        )
+        root = left(store, tmp_path / "left", "power cut")
+    damage.zero(root / "commitlog" / f"{0:020d}", end, FILE_SIZE - end)
+    return root
+
+
+@pytest.mark.parametrize("arrived", ["nothing", "the last item"])
+def test_items_that_were_taken_back_do_not_come_back_for_others(tmp_path: Path, arrived: str):
+    """The new records stand where the lost ones stood, so their items have the same log offsets."""
+    effects = Clock()
+    root = ahead_of_the_log(tmp_path, effects)
+    synced = tree(root, "index")
+    with open_small(root, effects, **NEVER) as store:
+        put_all(store, 10, first=105)
+        store.flush()
+        second = left(store, tmp_path / "second", "power cut")
+    last = newest_index(second).read_bytes()[72 + 15 * 20 : 72 + 16 * 20]
+    as_synced(second, synced)
+    if arrived == "the last item":
+        with newest_index(second).open("r+b") as file:
+            file.seek(72 + 15 * 20)
+            file.write(last)
+    with open_small(second, effects) as store:
+        assert found(store, range(105, 115)) == [1] * 10
+    check_derived(second)
+
+
+def test_a_power_cut_amid_the_taking_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Some of the zeros that were written over the items have arrived; not those over the last one."""
+    effects = Clock()
+    root = ahead_of_the_log(tmp_path, effects)
+    synced = tree(root, "index")
+    second = amid(monkeypatch, root, tmp_path / "second", effects)
+    as_synced(second, synced)
+    damage.zero(newest_index(second), 72 + 8 * 20, 4 * 20)
+    with open_small(second, effects):
+        pass
+    check_derived(second)
+
+
+@pytest.mark.parametrize("when", ["amid", "after"])
+@pytest.mark.parametrize("who", ["java", "kill"])
+def test_an_index_that_is_made_again_is_not_taken_for_the_one_that_was_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, who: str, when: str
+):
+    """RocketMQ (or a person) removed it. It is made again under its name; then the power fails, not all is there."""
+    effects = Clock()
+    with open_small(tmp_path / "s", effects, **NEVER) as store:
+        put_all(store, 20)
+        put_plain(store, 100)
+        marked(store)
+        root = left(store, tmp_path / "left", who)
+    name = newest_index(root).name
+    shutil.rmtree(root / "index")
+    if when == "amid":
+        second = amid(monkeypatch, root, tmp_path / "second", effects)
+    else:
+        with open_small(root, effects, **NEVER) as store:
+            second = left(store, tmp_path / "second", "power cut")
+    assert newest_index(second).name == name
+    damage.zero(newest_index(second), 72 + 3 * 20, 10 * 20)
+    with open_small(second, effects) as store:
+        assert found(store, range(20)) == [1] * 20
+    check_derived(second)
+
+
+@pytest.mark.parametrize("when", ["amid", "after"])
+def test_units_that_are_made_again_are_not_taken_for_those_that_were_synced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, when: str
+):
+    """A queue lost a file in its middle. It is made again; then the power fails, and the file arrived without units."""
+    effects = Clock()
+    with open_small(tmp_path / "s", effects, **NEVER) as store:
+        put_all(store, 35)
+        marked(store)
+        effects.clock += 3_600_000  # so that the checkpoint's times do not ask for the last records again
+        put_all(store, 5, topic="U")
+        marked(store)
+        root = left(store, tmp_path / "left", "kill")
+    lost = Path("consumequeue", "T", "0", f"{200:020d}")
+    (root / lost).unlink()
+    if when == "amid":
+        second = amid(monkeypatch, root, tmp_path / "second", effects)
+    else:
+        with open_small(root, effects, **NEVER) as store:
+            assert again(store) >= 25
+            second = left(store, tmp_path / "second", "power cut")
+    damage.zero(second / lost, 0, 200)
+    with open_small(second, effects):
+        pass
+    check_derived(second)
+
+
+def test_nothing_is_said_of_what_others_write(tmp_path: Path):
+    """Not even until the first mark of the new run."""
+    with open_small(tmp_path, Clock()) as store:
+        put_all(store, 20)
+    facts = read_facts(str(tmp_path))
+    assert facts.mark.dispatched == facts.mark.flushed and facts.mark.indexed is not None
+    with open_small(tmp_path, Clock(), dispatch="external"):
+        now = read_facts(str(tmp_path))
+        assert (now.mark.flushed, now.mark.dispatched, now.mark.indexed) == (facts.mark.flushed, -1, None)
+    with open_small(tmp_path, Clock()) as store:
+        assert read_facts(str(tmp_path)).mark.dispatched == -1
+    check_derived(tmp_path)
+
+
+# -- Which index files are known to be on disk as a whole, also where the clock was set back while they were filled ----
+
+SMALL_FILES = StoreConfig.from_keys(KEYS)
+FULL = 32
+Times: TypeAlias = "tuple[int, int, int]"  # store times of the first and the last item, count
+SOUND: list[Times] = [(10, 20, FULL), (20, 30, FULL), (31, 40, FULL), (40, 45, 7)]
+
+
+def header(begin: int, end: int, count: int) -> index.Header:
+    return index.Header(begin, end, 0, 100, 8, count)
+
+
+def whole(root: Path, files: list[Times], on_disk: int, named: int | None = None) -> int:
+    """How many of these files are known to be whole; `named` is the number of the one that the mark names."""
+    (root / "index").mkdir()
+    for number, times in enumerate(files):
+        data = index.HEADER.pack(header(*times))
+        path = root / "index" / f"{20231114221320000 + number}"
+        path.write_bytes(data.ljust(index.file_size(8, 32), b"\0"))
+    indexed = None if named is None else Indexed(100, 20231114221320000 + named, header(0, 0, 1))
+    return known_whole(discover(str(root), SMALL_FILES, REAL), on_disk, indexed)
+
+
+@pytest.mark.parametrize(
+    ("files", "on_disk", "known"),
+    [
+        (SOUND, 0, 0),
+        (SOUND, 20, 0),  # the second one may end in this millisecond, too
+        (SOUND, 21, 1),
+        (SOUND, 31, 2),
+        (SOUND, 1000, 3),  # the last one is not full
+        ([*SOUND[:3], (40, 45, FULL)], 1000, 4),
+        ([(10, 20, FULL), (20, 30, 7), (31, 40, FULL)], 1000, 3),  # made when files were shorter
+        ([(0, 0, 0)], 1000, 0),
+        ([(10, 20, FULL), (20, 5, FULL), (31, 40, FULL)], 1000, 1),  # the clock was set back in the second one
+        ([(10, 20, FULL), (19, 30, FULL), (31, 40, FULL)], 1000, 1),  # between the first and the second one
+        ([(10, 9, FULL), (11, 12, FULL)], 1000, 0),
+        ([], 1000, 0),
+    ],
+)
+def test_times_tell_which_files_were_synced_as_long_as_they_go_up(
+    tmp_path: Path, files: list[Times], on_disk: int, known: int
+):
+    assert whole(tmp_path, files, on_disk) == known
+
+
+@pytest.mark.parametrize(("named", "known"), [(0, 0), (1, 1), (3, 3), (4, 0), (9, 0)])
+def test_the_mark_tells_it_whatever_the_times_say(tmp_path: Path, named: int, known: int):
+    assert whole(tmp_path, SOUND, 31, named) == known
+
+
+def set_back(root: Path, to: Path, clock: Clock, stop: str) -> tuple[Path, Path]:
+    """A store whose second index file was filled after the clock was set back, as a stop leaves it; its two first index
+    files. The mark and the checkpoint are older than that file's items."""
+    with open_small(root, clock, **NEVER) as store:
+        put_all(store, 40)
+        marked(store)
+        clock.clock = BEGIN - 10_000_000
+        put_all(store, 40, first=40)
+        left(store, to, stop)
+    first, second, _ = sorted((to / "index").iterdir())
+    ends = [index.HEADER.unpack(path.read_bytes()).end_timestamp for path in (first, second)]
+    assert ends[1] < ends[0]
+    return first, second
+
+
+def test_a_file_that_was_filled_after_the_clock_was_set_back_is_not_taken_for_one_that_was_synced(tmp_path: Path):
+    """Found by the explorer, seed 47597: it was full, and ended before a file that was synced long ago."""
+    clock, copy = Clock(), tmp_path / "copy"
+    _, second = set_back(tmp_path / "s", copy, clock, "power cut")
+    damage.zero(second, index.item_position(20, 8), 200)  # items that never arrived
+    with open_small(copy, clock) as store:
+        assert store.wait_dispatched(60) and len(records(copy)) == 80
+        assert [len(store.query("T", f"k{n}")) for n in range(80)] == [1] * 80
+    check_derived(copy)
+
+
+def test_after_a_kill_such_a_file_is_synced_before_the_mark_goes_on(tmp_path: Path):
+    clock, copy = Clock(), tmp_path / "copy"
+    first, second = set_back(tmp_path / "s", copy, clock, "kill")
+    with open_small(copy, clock, **NEVER) as store:
+        put_all(store, 5, first=80)
+        marked(store)
+        assert [clock.count("sync", str(path)) for path in (first, second)] == [0, 1]
+
+
+@pytest.mark.parametrize("when", ["at a checkpoint", "at the close"])
+def test_what_could_not_be_synced_is_asked_of_the_disk_by_the_next_start(tmp_path: Path, when: str):
+    """Found by the explorer, seed 1073742223: the page cache showed the items, no later sync wrote them, and a power
+    cut took what the mark then counted."""
+    disk = Clock()
+    with unclean(), open_small(tmp_path, disk, **NEVER) as store:
+        put_all(store, 10)
+        marked(store)
+        disk.refuse("sync", "index", times=1)
+        put_all(store, 10, first=10)
+        assert store.wait_dispatched(60)
+        if when == "at a checkpoint":
+            store.flush()
+            with pytest.raises(OSError, match="Input/output"):
+                store._parts.index.mark.settle(store._parts.dispatch.reached, store._parts.log.end, closing=True)
+            store._parts.failure.set("as the checkpoint does")
+    [newest] = (tmp_path / "index").iterdir()
+    assert disk.refused == [("sync", str(newest))]
+    disk.calls.clear()
+    with open_small(tmp_path, disk) as store:
+        assert any("10 records were dispatched again" in line for line in store.recovered.decisions)
+        asked = {path for call, path in disk.calls if call == "drop_cache"}
+        assert asked >= {disk.refused[0][1], str(tmp_path / "consumequeue" / "T" / "0" / f"{200:020d}")}
+    check_derived(tmp_path)

@@ -1,13 +1,23 @@
+from __future__ import annotations
+
 import os
 import shutil
 import struct
+from pathlib import Path
 
 import pytest
 
+from flintmq import Message, MessageStore, open_store
 from flintmq.config.keys import StoreConfig
+from flintmq.errors import MessageNotFoundError
+from flintmq.format.consume_queue import UNIT, UNIT_SIZE, Unit
 from flintmq.store.commitlog.snapshot import Snapshot
+from flintmq.store.consumequeue.reader import plain_queue
 from flintmq.store.layout.queue_name import QueueName
-from flintmq.store.read.queue_lookup import QueueLookup
+from flintmq.store.read import queue_lookup
+from flintmq.store.read.queue_lookup import Bounds, QueueLookup
+from flintmq.store.view import StoreView
+from tests.support.engine import FILE_SIZE, open_small, put_all
 
 PLAIN = StoreConfig()
 # Where Java's own bounds are not the measure (golden/README.md): a ghost unit is counted, and the records behind the
@@ -209,3 +219,156 @@ def test_what_is_known_of_the_log_is_taken_over(golden, tmp_path, monkeypatch):
     after = QueueLookup(before.snapshot.again(), before)
     monkeypatch.setattr("flintmq.store.read.queue_lookup.LogMap", lambda *_: pytest.fail("made anew"))
     check(after, store)
+
+
+# -- The units that a view keeps are hints: whatever becomes of them in their files, it answers from the log -----------
+
+
+def filled(root: Path, count: int = 30) -> Path:
+    """Make a store with one queue file of 100 units; return the path of that."""
+    with open_small(root, mappedFileSizeConsumeQueue=2000) as store:
+        put_all(store, count)
+    return root / "consumequeue" / "T" / "0" / ("0" * 20)
+
+
+def offsets(view: StoreView, first: int, count: int) -> list[int]:
+    return [message.queue_offset for message in view.read("T", 0, first, count)]
+
+
+@pytest.mark.parametrize("access", ["pread", "map"])
+@pytest.mark.parametrize(
+    "unit", [bytes(20), UNIT.pack(Unit(0, 128, 0)), UNIT.pack(Unit(1 << 40, 128, 0)), UNIT.pack(Unit(0, 0x7FFFFFFF, 0))]
+)
+def test_a_kept_unit_that_is_wrong_is_read_again(tmp_path: Path, unit: bytes, access: str):
+    """Its file was mended since the view read it."""
+    path = filled(tmp_path)
+    right = path.read_bytes()
+    path.write_bytes(right[:100] + unit + right[120:])
+    with open_store(tmp_path, access=access) as view:
+        assert view.get("T", 0, 4).queue_offset == 4  # the block is kept from now on
+        path.write_bytes(right)
+        assert view.get("T", 0, 5).queue_offset == 5
+        assert offsets(view, 0, 30) == list(range(30)) and offsets(view, 5, 1) == [5]
+
+
+def test_a_unit_that_becomes_wrong_changes_no_answer(tmp_path: Path):
+    path = filled(tmp_path)
+    with open_store(tmp_path) as view:
+        before = view.get("T", 0, 5)
+        path.write_bytes(bytes(2000))
+        assert view.get("T", 0, 5) == before and offsets(view, 3, 4) == [3, 4, 5, 6]
+        path.unlink()
+        assert view.get("T", 0, 5) == before and offsets(view, 3, 4) == [3, 4, 5, 6]
+
+
+def test_a_record_that_is_damaged_or_gone_is_not_given(tmp_path: Path):
+    filled(tmp_path, 100)
+    with open_store(tmp_path) as view:
+        first = view.get("T", 0, 0)
+        last = max(n for n in range(100) if view.get("T", 0, n).physical_offset < FILE_SIZE)
+        (tmp_path / "commitlog" / ("0" * 20)).unlink()
+        for offset in (0, last):
+            with pytest.raises(MessageNotFoundError):
+                view.get("T", 0, offset)
+        assert view.get("T", 0, last + 1).queue_offset == last + 1 and first.queue_offset == 0
+
+
+def test_messages_of_another_process_are_seen_after_a_refresh(tmp_path: Path):
+    with open_small(tmp_path, mappedFileSizeConsumeQueue=2000) as store, open_store(tmp_path) as view:
+        for number in range(20):
+            put_all(store, 1, number)
+            assert store.wait_dispatched(10)
+            view.refresh()
+            assert view.get("T", 0, number).queue_offset == number
+            assert offsets(view, 0, 99) == list(range(number + 1))
+
+
+def test_few_blocks_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Over the borders of blocks and files."""
+    monkeypatch.setattr(queue_lookup, "BLOCK", 4)
+    monkeypatch.setattr(queue_lookup, "BLOCKS_KEPT", 3)
+    with open_small(tmp_path) as store:  # ten units a file
+        put_all(store, 95)
+    with open_store(tmp_path) as view:
+        for offset in (*range(95), *range(94, -1, -7)):
+            assert view.get("T", 0, offset).queue_offset == offset
+            batch = view.read("T", 0, offset, 9)
+            assert [m.queue_offset for m in batch] == list(range(offset, batch.next_offset)) and len(batch) > 0
+        assert len(view._now._blocks) <= 3
+
+
+# -- The bounds of short queues, which are read with their listing: the same as by the search that others need ---------
+
+COUNT = 40
+KEYS = {"mappedFileSizeCommitLog": 1 << 20, "messageIndexEnable": False}
+
+
+@pytest.fixture
+def path(tmp_path):
+    """A store with a queue of 40 messages and one of a single message. A copy of it would have no holes."""
+    with MessageStore(tmp_path / "store", config=KEYS) as store:
+        for number in range(COUNT):
+            assert store.put(Message("T", b"%d" % number, queue_id=0)).status.name == "PUT_OK"
+        store.put(Message("T", b"alone", queue_id=1))
+    return tmp_path / "store"
+
+
+def file_of(path, queue_id):
+    return path / "consumequeue" / "T" / str(queue_id) / f"{0:020d}"
+
+
+def write(path, number, data):
+    with file_of(path, 0).open("r+b") as file:
+        file.seek(number * UNIT_SIZE)
+        file.write(data)
+
+
+def cut(path, _end):
+    os.truncate(file_of(path, 0), 10 * UNIT_SIZE + 7)
+
+
+def renamed(path, _end):
+    file_of(path, 0).rename(file_of(path, 0).with_name(f"{6_000_000:020d}"))
+
+
+DAMAGE = {
+    "nothing": lambda path, end: None,
+    "the first unit is zeros": lambda path, end: write(path, 0, bytes(UNIT_SIZE)),
+    "the last unit is zeros": lambda path, end: write(path, COUNT - 1, bytes(UNIT_SIZE)),
+    "all units are zeros": lambda path, end: write(path, 0, bytes(COUNT * UNIT_SIZE)),
+    "the first unit is pre-blank": lambda path, end: write(path, 0, UNIT.pack(UNIT.type(0, 0x7FFFFFFF, 0))),
+    "the first unit leads nowhere": lambda path, end: write(path, 0, UNIT.pack(UNIT.type(13, 100, 0))),
+    "the last unit leads nowhere": lambda path, end: write(path, COUNT - 1, UNIT.pack(UNIT.type(13, 100, 0))),
+    "a unit after the log's end": lambda path, end: write(path, COUNT, UNIT.pack(UNIT.type(end, 100, 0))),
+    "a unit across the first page": lambda path, end: write(path, 204, b"\0" * 16 + b"\xff" * 4),
+    "a unit far away": lambda path, end: write(path, 90_000, UNIT.pack(UNIT.type(end, 100, 0))),
+    "a short file": cut,
+    "a file of later offsets": renamed,
+    "a second file": lambda path, end: file_of(path, 0).with_name(f"{6_000_000:020d}").write_bytes(bytes(6_000_000)),
+    "an odd name": lambda path, end: file_of(path, 0).with_name("odd").write_bytes(b"odd"),
+}
+
+
+@pytest.mark.parametrize("what", DAMAGE)
+def test_bounds_are_those_of_the_search(path, what, monkeypatch):
+    snapshot = Snapshot(str(path), StoreConfig())
+    DAMAGE[what](path, snapshot.end)
+    names = [QueueName("T", 0), QueueName("T", 1)]
+    with monkeypatch.context() as patched:
+        patched.setattr(queue_lookup, "known_plain_queue", plain_queue)
+        searched = QueueLookup(snapshot)
+        expected = [searched.file_bounds(name) for name in names]
+    short = QueueLookup(snapshot)
+    assert [short.file_bounds(name) for name in names] == expected
+    assert [short.first_topic(name) for name in names] == [searched.first_topic(name) for name in names]
+    if what == "nothing":
+        assert [(found.min, found.max) for found in expected] == [(0, COUNT), (0, 1)]
+        assert expected[1].physical_end == snapshot.end
+
+
+def test_short_queues_are_not_searched(path, monkeypatch):
+    monkeypatch.setattr(QueueLookup, "_read_bounds", lambda *_: pytest.fail("searched"))
+    snapshot = Snapshot(str(path), StoreConfig())
+    lookup = QueueLookup(snapshot)
+    assert lookup.file_bounds(QueueName("T", 1)) == Bounds(0, 1, snapshot.end)
+    assert lookup.file_bounds(QueueName("T", 0))[:2] == (0, COUNT)

@@ -11,7 +11,7 @@ import pytest
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import CorruptStoreError
-from flintmq.format import flintmq_mark, record
+from flintmq.format import checkpoint, flintmq_mark, record
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.message import Message
 from flintmq.storage.filesystem import REAL
@@ -19,14 +19,14 @@ from flintmq.store.commitlog.end_of_log import StopFacts, Verdict
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.layout import directories
 from flintmq.store.layout.mark import DurableMark
-from flintmq.store.layout.small_files import page_cache_id
+from flintmq.store.layout.small_files import StoreFiles, page_cache_id
 from flintmq.store.recovery import apply
 from flintmq.store.recovery.derived import DerivedLoader
 from flintmq.store.recovery.find_end import check_files
 from flintmq.store.recovery.preview import preview
 from flintmq.store.recovery.scan_start import MARGIN_MS, begin_of_dispatch, recovery_scan_start
 from flintmq.testing import damage
-from tests.support.crashed import Clock, killed, log_file, make, quarantined, zero
+from tests.support.crashed import Clock, killed, log_file, make, quarantined, reopened, zero
 from tests.support.engine import FILE_SIZE, KEYS, check_derived, open_small, put_all, records, tree
 
 CONFIG = StoreConfig.from_keys(KEYS)
@@ -320,3 +320,109 @@ def test_queues_and_index_are_made_again_with_what_recovery_knows(
         assert indexed == {"killed, RocketMQ's": [None], "power cut": [end]}.get(how, [])
         told = ["7 index files that were not synced are rebuilt"] * len(indexed)
         assert store.recovered.verdict is Verdict.END and store.recovered.decisions[1:-1] == told
+
+
+# -- Recovery and the order of queue offsets above the durable mark: torn heads, and queues that RocketMQ began again
+
+
+def test_a_queue_offset_that_is_not_the_next_one_ends_an_unflushed_log(tmp_path: Path):
+    """B9: above the mark a record must carry its queue's next offset."""
+    kept = make(tmp_path, count=6, size=200)
+    path, position = log_file(tmp_path, kept[-1].physical_offset)
+    data = bytearray(path.read_bytes())
+    data[position : position + kept[-1].size] = record.encode(kept[-1]._replace(queue_offset=9))
+    path.write_bytes(data)
+    (tmp_path / "abort").write_text("1")
+    time = kept[2].store_timestamp
+    (tmp_path / "checkpoint").write_bytes(checkpoint.encode(checkpoint.Checkpoint(time, time)))
+    (tmp_path / "flintmq.mark").write_bytes(flintmq_mark.encode(kept[3].physical_offset, time))
+    reopened(tmp_path, kept[:-1])
+
+
+def test_a_queue_that_rocketmq_began_again_is_kept_whatever_stops_the_first_start(tmp_path: Path, monkeypatch):
+    """RocketMQ went on behind our mark, deleted a topic, began it at 0 and was killed; our first start is killed, too,
+    once `abort` is ours, and then the power fails. Of a store of ours alone such a record is a torn one."""
+    kept = make(tmp_path, count=6, size=200)
+    killed(tmp_path, flushed=kept[3].physical_offset)
+    path, position = log_file(tmp_path, kept[4].physical_offset)
+    data, kept[4:] = bytearray(path.read_bytes()), [r._replace(queue_offset=n) for n, r in enumerate(kept[4:])]
+    data[position : position + 2 * kept[4].size] = b"".join(map(record.encode, kept[4:]))
+    path.write_bytes(data)
+    alone = tmp_path.parent / "alone"
+    shutil.copytree(tmp_path, alone)
+    (alone / "abort").write_text("1\nanother-boot")
+    with open_small(alone):
+        assert records(alone) == kept[:4]
+
+    def stop(self: StoreFiles) -> None:
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(StoreFiles, "make_abort", stop)
+        with pytest.raises(KeyboardInterrupt):
+            open_small(tmp_path)
+    (tmp_path / "abort").write_text("1\nanother-boot")
+    with open_small(tmp_path) as store:
+        assert store.wait_dispatched(5) and records(tmp_path) == kept
+        assert [m.body for m in store.get("T", 0, 0).messages] == [r.body for r in kept[4:]]
+
+
+# -- Recovery that refuses, time and again, and what it must not take for a hole. Found by flipping bits ---------------
+
+
+@pytest.mark.parametrize("peer", [True, False])
+def test_damage_that_only_the_queues_lead_to_refuses_every_time(tmp_path: Path, peer: bool):
+    """A clean start does not read old files, but looks for each queue's last record: here a hole in the first file.
+
+    Units are made again from the log's begin, which refuses, and by then `abort` is there: the next start must not take
+    the hole for write-back that never came, and cut all that lies behind it.
+    """
+    with open_small(tmp_path, Clock()) as store:
+        for n in range(30):
+            put_all(store, 1, first=n, queue_id=int(n == 2), size=600)
+    kept = records(tmp_path)
+    zero(tmp_path, kept[2].physical_offset, 1200)
+    if peer:
+        for name in ("checkpoint", "flintmq.mark"):
+            (tmp_path / name).unlink()
+    before = tree(tmp_path, "commitlog")
+    for _ in range(3):
+        with pytest.raises(CorruptStoreError) as caught:
+            open_small(tmp_path)
+        path, position = log_file(tmp_path, kept[2].physical_offset)
+        assert (caught.value.file, caught.value.position) == (str(path), position)
+        assert tree(tmp_path, "commitlog") == before
+    assert not (tmp_path / "quarantine").exists()
+
+
+def test_a_length_s_zero_at_a_sector_s_end_is_no_hole(tmp_path: Path):
+    """The high byte of the properties' length is the last of its sector, and a tag holds a NUL."""
+    probe = make(tmp_path / "probe", count=3, size=200)[2]
+    root, text = tmp_path / "store", probe.physical_offset + probe.size - len(probe.properties)
+    with open_small(root, Clock()) as store:
+        put_all(store, 2, size=200)
+        put_all(store, 5, first=2, size=200 + (511 - (text - 2)) % 512)
+    hit = records(root)[2]
+    text = hit.physical_offset + hit.size - len(hit.properties)
+    assert (text - 2) % 512 == 511
+    zero(root, text + hit.properties.index(1), 1)
+    killed(root)
+    with pytest.raises(CorruptStoreError, match="zero byte in its topic"):
+        open_small(root)
+
+
+@pytest.mark.parametrize("at", ["tags", "separator", "topic"])
+def test_one_byte_that_is_zero_is_no_hole(tmp_path: Path, at: str):
+    """Above the mark: a NUL in a record's text, whose sector did arrive, must not cost the records behind it."""
+    kept = make(tmp_path, count=10, size=200)
+    hit = kept[4]
+    text = hit.physical_offset + hit.size - len(hit.properties)
+    zero(tmp_path, {"tags": text + 2, "separator": text + hit.properties.index(1), "topic": text - 3}[at], 1)
+    killed(tmp_path)
+    before = tree(tmp_path)
+    for _ in range(2):
+        with pytest.raises(CorruptStoreError, match="zero byte in its topic") as caught:
+            open_small(tmp_path)
+        path, position = log_file(tmp_path, hit.physical_offset)
+        assert (caught.value.file, caught.value.position) == (str(path), position)
+        assert tree(tmp_path) == before
