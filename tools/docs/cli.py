@@ -97,7 +97,7 @@ def page() -> str:
 
 
 def _section(name: str) -> Iterator[str]:
-    """Yield the section of a command: what it is for, what it says of exit codes, links, examples."""
+    """Yield the section of a command: purpose, exit codes, links, examples."""
     command = load(name)
     yield f"### flintmq {name}\n"
     purpose, *texts = paragraphs(command)
