@@ -124,17 +124,15 @@ class ColumnLayout:
         note_compressed: leave bodies with the compressed flag to the caller.
 
     Attributes:
-        plan: for the kernel: the sections, one row after another.
-        size: bytes of the whole memory.
         texts: columns that have bytes, and "properties" if there is a map.
     """
 
     def __init__(self, envelope: Envelope, rows: int, rates: Rates, note_compressed: bool = False) -> None:
         self.envelope, self.rows = envelope, max(1, rows)
-        self.plan = array("q")
+        self.plan = array("q")  # for the kernel: the sections, one row after another
         self.names: list[str] = []
         self.sections: dict[str, Section] = {}
-        self.size = envelope.size
+        self.size = envelope.size  # bytes of the whole memory
         schema = envelope.schema
         for name in schema.names:
             if name in NUMBERS:

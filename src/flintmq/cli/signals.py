@@ -21,16 +21,11 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopped:
-    """Records whether a signal came.
-
-    Attributes:
-        number: the first signal's number; None if none came.
-        waits: the first signal raises nothing: the command asks whether it came.
-    """
+    """Records whether a signal came."""
 
     def __init__(self) -> None:
-        self.number: int | None = None
-        self.waits = False
+        self.number: int | None = None  # the first signal's number; None if none came
+        self.waits = False  # the first signal raises nothing: the command asks whether it came
 
     @property
     def exit_code(self) -> int:

@@ -42,17 +42,12 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """The files of one kind.
-
-    Attributes:
-        bytes: their sizes; sparse files count in full.
-        on_disk: bytes that the disk allocates for them; None on object storage.
-    """
+    """The files of one kind."""
 
     kind: str
     files: int
-    bytes: int
-    on_disk: int | None = None
+    bytes: int  # their sizes; sparse files count in full
+    on_disk: int | None = None  # bytes that the disk allocates for them; None on object storage
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,21 +55,18 @@ class LogSummary:
     """The commit log.
 
     Attributes:
-        begin, end: log offsets of the first byte and after the last record.
-        ending: the reason why the log ends there (the names of end_of_log.Verdict, in lower case).
         first_time, last_time: store time in ms of the first and the last record; None without records.
-        gaps: number of ranges whose files are missing or too short, although others follow.
     """
 
     directories: list[str]
     files: int
     file_size: int
-    begin: int
+    begin: int  # begin, end: log offsets of the first byte and after the last record
     end: int
-    ending: str
+    ending: str  # the reason why the log ends there (the names of end_of_log.Verdict, in lower case)
     first_time: int | None
     last_time: int | None
-    gaps: int = 0
+    gaps: int = 0  # number of ranges whose files are missing or too short, although others follow
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,33 +81,24 @@ class QueueSummary:
 
 @dataclass(frozen=True, slots=True)
 class TopicSummary:
-    """One topic, configured or only found in the store.
-
-    Attributes:
-        configured: whether topics.json has it; None if there is no topics.json.
-    """
+    """One topic, configured or only found in the store."""
 
     name: str
     type: str
-    configured: bool | None
+    configured: bool | None  # whether topics.json has it; None if there is no topics.json
     messages: int
     queues: list[QueueSummary]
 
 
 @dataclass(frozen=True, slots=True)
 class OffsetSummary:
-    """Progress of a group, or of the delivery of a delay level, in one queue.
-
-    Attributes:
-        max_offset: queue offset after the last message.
-        lag: messages still to consume.
-    """
+    """Progress of a group, or of the delivery of a delay level, in one queue."""
 
     topic: str
     queue_id: int
     offset: int
-    max_offset: int
-    lag: int
+    max_offset: int  # queue offset after the last message
+    lag: int  # messages still to consume
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,29 +126,20 @@ class IndexSummary:
 
 @dataclass(frozen=True, slots=True)
 class TimerSummary:
-    """The state of the timer store.
-
-    Attributes:
-        last_read_time: time in ms up to which messages were delivered.
-    """
+    """The state of the timer store."""
 
     log_files: int
     log_flushed_position: int
-    last_read_time: int
+    last_read_time: int  # time in ms up to which messages were delivered
     queue_offset: int
 
 
 @dataclass(frozen=True, slots=True)
 class CopySummary:
-    """The note of `flintmq follow` about its copy.
+    """The note of `flintmq follow` about its copy."""
 
-    Attributes:
-        master: address of the master's replication port.
-        promotable: who carries on here goes on at the offsets at which the master would.
-    """
-
-    master: str
-    promotable: bool
+    master: str  # address of the master's replication port
+    promotable: bool  # who carries on here goes on at the offsets at which the master would
     lacks: str | None
 
 

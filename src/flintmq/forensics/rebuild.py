@@ -64,17 +64,13 @@ class Rebuilt:
 
 @dataclass(frozen=True)
 class RebuildPlan:
-    """The input of a rebuild, picklable for workers.
-
-    Attributes:
-        rules: how records become units and keys.
-    """
+    """The input of a rebuild, picklable for workers."""
 
     root: str
     into: str
     log: LogFiles
     facts: StopFacts
-    rules: DispatchRules
+    rules: DispatchRules  # how records become units and keys
     sizes: FileGeometry
 
     @property

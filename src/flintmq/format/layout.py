@@ -141,8 +141,6 @@ class Layout(Generic[T]):
 
     Attributes:
         name: name of the layout in the documentation and in errors.
-        parts: (name of the field on disk, its declaration), in the order of the disk.
-        min_size: bytes of the smallest value.
         fixed: True if every value has `min_size` bytes.
         struct: of the leading numbers; of the whole value if fixed.
     """
@@ -151,11 +149,11 @@ class Layout(Generic[T]):
         self.name, self.type = name, type_
         self._make: Callable[[Iterable[Any]], T] = cast(Any, type_)._make
         self._fields: tuple[str, ...] = cast(Any, type_)._fields
-        self.parts = tuple(_parts(type_))
+        self.parts = tuple(_parts(type_))  # (name of the field on disk, its declaration), in the order of the disk
         self.total = next((field for field, part in self.parts if isinstance(part, Total)), None)
         self._steps = tuple(_steps(self.parts))
         self.fixed = len(self._steps) == 1 and isinstance(self._steps[0], _NumberRun) and self.total is None
-        self.min_size = sum(map(_least, (part for _, part in self.parts)))
+        self.min_size = sum(map(_least, (part for _, part in self.parts)))  # bytes of the smallest value
         self._widths = sum(WIDTHS[part.type] for _, part in self.parts if isinstance(part, (Int, Total)))
         numbers = {field: n for n, field in enumerate(self._fields)}
         self._loose = tuple((numbers[f], p) for f, p in self.parts if not isinstance(p, (Int, Total)))

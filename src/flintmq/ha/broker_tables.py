@@ -66,10 +66,8 @@ class BrokerTables:
     Thread: the follower's, for every method but `knows`.
 
     Attributes:
-        failed: attempts in a row that had none.
         stale: topics (raw) whose queues are of another kind than the broker says; all of them must be laid out again
             if `keys` changed.
-        keys: keys of the broker's configuration, other than before; empty: none are.
     """
 
     def __init__(
@@ -84,9 +82,9 @@ class BrokerTables:
         split_address(address)
         self.address, self.effects = address, effects
         self.facts: BrokerFacts | None = None
-        self.failed = 0
+        self.failed = 0  # attempts in a row that had none
         self.stale: set[bytes] = set()
-        self.keys: dict[str, str] = {}
+        self.keys: dict[str, str] = {}  # keys of the broker's configuration, other than before; empty: none are
         self._every_s, self._fetch, self._ask_ends = every_s, fetch, ask_ends
         # Single assignments of two threads need no lock.
         self._came: BrokerFacts | Exception | None = None

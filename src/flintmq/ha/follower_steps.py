@@ -71,10 +71,6 @@ class FollowerSteps:
 
     Args:
         tables: of the broker; None: they are not asked for.
-
-    Attributes:
-        line: the open line; None if there is none.
-        resumed: True once nothing on this line disagrees, so that bytes are stored.
     """
 
     def __init__(self, options: FollowOptions, tables: BrokerTables | None, on_event: OnEvent) -> None:
@@ -86,12 +82,12 @@ class FollowerSteps:
         self._tables, self._on_event = tables, on_event
         self._pauses = Pauses()
         self._copy = FollowerStore(options, tables, self._pauses, on_event)
-        self.line: MasterConnection | None = None
+        self.line: MasterConnection | None = None  # the open line; None if there is none
         self._overlap: Overlap | None = None
         self._gap: QueueGapCheck | None = None
         self._held = bytearray()  # bytes after a gap that hold no whole record yet
         self._unanswered_since: float | None = None  # the first heartbeat of a master that sent nothing to compare
-        self.resumed = False
+        self.resumed = False  # True once nothing on this line disagrees, so that bytes are stored
         self._agreed = False  # it was, on one line at least
         self._data_at = self._connected_at = 0.0  # when bytes of the log last came
         self._caught_up_at = -1  # end of the log of the last event `caught_up`

@@ -16,18 +16,15 @@ class ListenerLine:
 
     Attributes:
         since: seconds of the clock that never steps, at its acceptance.
-        part: the log file that it is sent from; None: none is held.
-        is_full: the socket takes no more for now.
-        has_more: frames may be due that were not sent in its last turn.
     """
 
     def __init__(self, sock: socket.socket, address: tuple[str, int], line: MasterLine, now: float) -> None:
         self.sock, self.address, self.line, self.since = sock, address, line, now
-        self.part: LogPart | None = None
+        self.part: LogPart | None = None  # the log file that it is sent from; None: none is held
         self.head: bytes = b""
         self.left = 0
-        self.is_full = False
-        self.has_more = False
+        self.is_full = False  # the socket takes no more for now
+        self.has_more = False  # frames may be due that were not sent in its last turn
 
     def __str__(self) -> str:
         return "{}:{}".format(*self.address)

@@ -35,14 +35,10 @@ _guarded: list[str] = []  # roots of stores that this process writes; changed by
 
 
 class _Entered(threading.local):
-    """Directories of a thread that `Effects.entered` keeps open.
-
-    Attributes:
-        folders: path -> descriptor, inner ones last.
-    """
+    """Directories of a thread that `Effects.entered` keeps open."""
 
     def __init__(self) -> None:
-        self.folders: dict[str, int] = {}
+        self.folders: dict[str, int] = {}  # path -> descriptor, inner ones last
 
 
 _entered = _Entered()

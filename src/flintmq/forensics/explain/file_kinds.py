@@ -78,11 +78,8 @@ class FilePlace:
     """The kind of a file and the facts that its path gives.
 
     Attributes:
-        kind: one of KINDS.
-        how: how the kind was found, for people.
         root: directory of the store; None if the path does not show it.
         start: offset of its first byte in its queue of files, by its name.
-        topic, queue_id: of a queue's file.
     """
 
     kind: str
@@ -109,7 +106,6 @@ def by_path(path: str) -> FilePlace | None:
 
 
 def _in_queue(folder: str, below: list[str], name: str, start: int | None) -> FilePlace | None:
-    """Find the kind of a queue's file in `folder`, which holds all queues of one kind."""
     how = f"by its place, in {folder}/"
     if folder in _UNIT_FOLDERS and start is not None and len(below) >= 2:
         refuse_other_encoding(below[0])
@@ -120,7 +116,6 @@ def _in_queue(folder: str, below: list[str], name: str, start: int | None) -> Fi
 
 
 def _below(folder: str, below: list[str], name: str, start: int | None) -> FilePlace | None:
-    """Find the kind of a file of a store by its `folder` and the folders `below` it."""
     how = f"by its place, in {folder}/"
     if folder == "quarantine":
         return _quarantined(below, name, how)
@@ -192,5 +187,4 @@ def _is_index(head: bytes, size: int) -> bool:
 
 
 def words() -> str:
-    """Return the words that --as takes, for people."""
     return ", ".join(KINDS)

@@ -19,8 +19,6 @@ MOST_OF_A_CHAIN: Final = 8  # items shown of a chain
 
 
 class _Part(UnitTable[T]):
-    """A part of an index file."""
-
     def __init__(self, file: DividedIndexFile, begin: int, end: int) -> None:
         super().__init__(file.look, begin, end)
         self.file = file
@@ -101,23 +99,16 @@ class Items(_Part[index.Item]):
 
 
 class DividedIndexFile:
-    """One index file with its division into slots and items.
-
-    Attributes:
-        header: its header.
-        shape: numbers of slots and items.
-    """
+    """One index file with its division into slots and items."""
 
     def __init__(self, look: FileLook, shape: IndexGeometry) -> None:
         self.look, self.shape = look, shape
         self.header = index.HEADER.unpack(look.source.read(index.HEADER.size, 0))
 
     def position(self, item: int) -> int:
-        """Return the position of an item in the file."""
         return index.item_position(item, self.shape.slots)
 
     def lines(self) -> Iterator[Line]:
-        """Yield lines for every byte."""
         look, at, size, newest = self.look, self.look.at, self.look.source.size, self.header.next_item - 1
         remark = Remark(f"the newest item is {newest}")
         if newest >= self.shape.items:
@@ -140,7 +131,6 @@ class DividedIndexFile:
         yield from look.bytes(items.end, size, "rest", "after the last item's place", problem)
 
     def report_chain(self, item: int) -> None:
-        """Report the chain of items that begins with this one."""
         steps: list[str] = []
         number = item
         while 0 < number < min(self.header.next_item, self.shape.items) and len(steps) < MOST_OF_A_CHAIN:

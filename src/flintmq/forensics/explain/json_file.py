@@ -16,10 +16,8 @@ class _Chosen:
     """Keeps the members that get a line of their own, and counts the others.
 
     Attributes:
-        kept: those members.
         before: number of members before the first one kept.
         end: position of the first member after the kept ones; None if there is none.
-        total: number of all members.
     """
 
     def __init__(self, look: FileLook) -> None:

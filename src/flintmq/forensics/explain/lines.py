@@ -25,14 +25,9 @@ class Line:
     """A range of bytes of the file, with its meaning.
 
     Attributes:
-        offset: position in the file.
-        length: bytes.
         unit: the unit it belongs to, such as `record at 1234`; empty if the file has no units.
         name: name of the field or of the range: `record`, `zeros`.
-        value: for programs: number, text, or None.
         text: the value for people, with notes on its target and correctness.
-        meaning: meaning of such a field.
-        problem: the error in it, None if there is none.
         data: its first bytes, cut to 32.
     """
 
@@ -52,12 +47,7 @@ class Line:
 
 
 class Remark(NamedTuple):
-    """A note on a field besides its value.
-
-    Attributes:
-        text: appended to the value.
-        problem: the error in the field.
-    """
+    """A note on a field besides its value."""
 
     text: str = ""
     problem: str | None = None
@@ -109,13 +99,7 @@ def field_lines(
     """Yield lines for all of `data`: its fields, then a line `rest` for other bytes.
 
     Args:
-        layout: the layout of the fields.
-        data: the bytes.
-        base: position of `data` in the file.
-        unit: name of the unit.
-        remarks: notes by field name.
         inner: by field name, what gives the lines of a field that is made of parts.
-        after: meaning of the rest.
         most: number of fields to parse; None: all.
     """
     at, error = 0, ""

@@ -36,7 +36,6 @@ class RecordRun:
     positions: Sequence[int] = ()
 
     def ends(self, number: int) -> int:
-        """Return where the record of this number in the run ends."""
         return self.positions[number + 1] if number + 1 < len(self.positions) else self.end
 
     def single(self, number: int) -> RecordRun:
@@ -63,7 +62,6 @@ class LogFileLines:
         self.last: int | None = None
 
     def lines(self) -> Iterator[Line]:
-        """Yield lines for every byte of the file."""
         return self._overview() if self.look.at is None else self._at(self.look.at)
 
     # -- the walk ------------------------------------------------------------------------------------------------------
@@ -268,5 +266,4 @@ class LogFileLines:
 
 
 def lines(look: FileLook) -> Iterator[Line]:
-    """Yield lines for every byte of a log file."""
     return LogFileLines(look).lines()

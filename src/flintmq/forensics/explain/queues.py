@@ -24,8 +24,6 @@ _ODD_BATCH: Final = "no units: an offset or a base below 0, no size, or no messa
 
 
 class QueueUnits(Pointers[consume_queue.Unit]):
-    """Units of a consume queue."""
-
     layout = consume_queue.UNIT
     sorts: ClassVar = {
         UNITS: Sort("messages of the queue, in their order"),

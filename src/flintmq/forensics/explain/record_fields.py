@@ -20,14 +20,7 @@ from flintmq.message import StoredMessage
 
 
 def first_wrong(data: bytes, offset: int, file_left: int, max_size: int) -> tuple[int, str]:
-    """Return (position in data, reason) of the first error in a record at data[0], or (0, "").
-
-    Args:
-        data: bytes from there on, as many as a plausible size field asks for.
-        offset: log offset of data[0].
-        file_left: bytes of the file from there on.
-        max_size: largest plausible size of a record.
-    """
+    """Return (position in data, reason) of the first error in a record at data[0], or (0, "")."""
     try:
         record.check(data, 0, offset, len(data), file_left, max_size)
     except record.RecordError as error:
@@ -36,15 +29,6 @@ def first_wrong(data: bytes, offset: int, file_left: int, max_size: int) -> tupl
 
 
 def lines(look: FileLook, start: int, position: int, data: bytes, before: StoredMessage | None) -> Iterator[Line]:
-    """Yield the lines of an intact record.
-
-    Args:
-        look: takes the findings besides the lines.
-        start: log offset of the file's first byte.
-        position: of the record in the file.
-        data: the record.
-        before: the record before it, if it is known.
-    """
     message = StoredMessage(data)
     yield from _fields(look, position, data, _remarks(look, start, position, data, before))
     look.found.append(("record", f"log offset {start + position}, offset id {message.offset_msg_id}"))

@@ -47,14 +47,8 @@ class Explained:
     """The kind of a file, and its lines.
 
     Attributes:
-        path: as given.
-        place: its kind, and how that was found.
-        size: bytes it had when it was opened.
         lines: every byte once, in order. Iterate once; the attributes below are complete afterwards.
         found: (name, text): content of the file, or context of the place asked for.
-        steps: commands to go on with.
-        problems: number of lines with a problem.
-        first: (position, text) of the first problem.
     """
 
     path: str
@@ -80,18 +74,11 @@ def explain(
     """Explain a file, for as long as a `with` block lasts.
 
     Args:
-        path: the file, which may belong to a running store.
         at: position whose unit is explained field by field; None for an overview.
         kind: one of file_kinds.KINDS; None to find it.
         limit: number of units (in texts lines, in JSON keys) with a line of their own; with `at` of those after it.
             None: few.
-        config: RocketMQ's keys for settings that the files do not record.
         effects: the disk; None chooses it by the path.
-
-    Raises:
-        ConfigError: the files of its store have other sizes than those that were given.
-        UsageError: a directory, an unknown kind, a file whose kind cannot be found, or a position outside the file.
-        StoreAccessError: the file does not exist, is no regular file, or may not be read.
     """
     config = config or StoreConfig()
     effects = effects or effects_for(path, config.s3)
@@ -152,7 +139,6 @@ def _check(named: str, at: int, size: int, place: FilePlace) -> None:
 
 
 def _watched(explained: Explained, look: FileLook) -> Iterator[Line]:
-    """Yield the lines and count the problems."""
     for line in _LINES[look.place.kind](look):
         if line.problem is not None:
             explained.problems += 1

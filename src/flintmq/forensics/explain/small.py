@@ -69,7 +69,6 @@ def _counts(look: FileLook, found: flintmq_mark.Mark) -> str:
 
 
 def text(look: FileLook) -> Iterator[Line]:
-    """Yield a line for each line of a text."""
     name, source, size = os.path.basename(look.source.path), look.source, look.source.size
     if name in TEXTS:
         look.found.append(("meaning", TEXTS[name]))
@@ -90,6 +89,5 @@ def text(look: FileLook) -> Iterator[Line]:
 
 
 def other(look: FileLook) -> Iterator[Line]:
-    """Yield a line for a file that FlintMQ does not read."""
     what = look.place.how.rpartition(": ")[2] if ": " in look.place.how else "another program"
     yield from look.bytes(0, look.source.size, "bytes", f"a file of {what}, which FlintMQ does not read", counted=False)

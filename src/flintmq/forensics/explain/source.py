@@ -71,14 +71,10 @@ class FileLook:
     """One look at one file.
 
     Attributes:
-        source: the file.
         place: its kind, and the facts that its path gives.
         at: position asked for; None for an overview.
         limit: most units that get a line of their own (with `at`: after the one asked for).
-        around: its store.
-        config: RocketMQ's keys.
         found: (name, text) to print after the lines.
-        steps: commands to go on with.
     """
 
     source: FileSource

@@ -28,7 +28,6 @@ class Found(NamedTuple):
     """The record at a log offset, or the reason why there is none.
 
     Attributes:
-        message: the intact record there, None if there is none.
         text: the record in a few words, or why there is none.
         problem: whether that is wrong: the log has that place, and no intact record is there.
     """
@@ -44,20 +43,13 @@ class Found(NamedTuple):
 
 
 class Around:
-    """The store that a file is in, as far as it exists. Reads only on request.
-
-    Args:
-        place: gives the root, if known.
-        config: RocketMQ's keys.
-        effects: the disk.
-    """
+    """The store that a file is in, as far as it exists. Reads only on request."""
 
     def __init__(self, place: FilePlace, config: StoreConfig, effects: Effects) -> None:
         self.place, self.config, self.effects = place, config, effects
 
     @cached_property
     def log(self) -> LogFiles | None:
-        """The log that units of this file point into; None if there is none."""
         root = self.place.root
         if root is None:
             return None
@@ -156,6 +148,5 @@ def describe(message: StoredMessage) -> str:
 
 
 def key_of(message: StoredMessage, hashed: int) -> str | None:
-    """Return the key of a record that has this hash, None if none has."""
     keys = keys_of(message.properties, record.TRANSACTION_NONE, PEER_540)
     return next((key for key in keys if key_hash(message.topic, key) == hashed), None)

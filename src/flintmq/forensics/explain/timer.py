@@ -18,8 +18,6 @@ _ENDS: Final = "a size other than 52, or bits that no unit has: the timer log en
 
 
 class LogUnits(Pointers[timer.LogUnit]):
-    """Units of the timer log."""
-
     layout = timer.LOG_UNIT
     sorts: ClassVar = {
         UNITS: Sort("timer messages, in the order of their coming"),
@@ -64,8 +62,6 @@ class LogUnits(Pointers[timer.LogUnit]):
 
 
 class WheelSlots(UnitTable[timer.WheelSlot]):
-    """Slots of the timer wheel."""
-
     layout, noun = timer.WHEEL_SLOT, "slot"
     sorts: ClassVar = {
         UNITS: Sort("moments; delivered ones are not cleared"),
@@ -87,7 +83,6 @@ class WheelSlots(UnitTable[timer.WheelSlot]):
 
 
 def wheel(look: FileLook) -> Iterator[Line]:
-    """Yield lines for every byte of a timer wheel."""
     if look.source.size != timer.WHEEL_SIZE:
         look.found.append(("size", f"{look.source.size} bytes where a wheel has {timer.WHEEL_SIZE}: brokers refuse it"))
     table = WheelSlots(look, 0, look.source.size)

@@ -29,8 +29,6 @@ class Sort(NamedTuple):
     """One sort of unit.
 
     Attributes:
-        meaning: of a run of them.
-        remarks: on the fields of one.
         problem: the error in a unit, where its line says less than the remarks.
         whole: one is a single line, not fields.
         name: of its line; empty: the noun.
@@ -47,8 +45,6 @@ UNWRITTEN: Final = Sort("nothing was written here", whole=True)
 
 
 class PlacedUnit(NamedTuple, Generic[T]):
-    """One unit of a table: number, position in the file, bytes, sort, fields."""
-
     number: int
     position: int
     data: bytes
@@ -60,11 +56,8 @@ class UnitTable(Generic[T]):
     """The units in [begin, end) of the file.
 
     Attributes:
-        layout: of a unit.
         sorts: sort -> what is said of such units.
-        noun: `unit`, `slot`.
         most_runs: lines about runs.
-        first: number of the first unit.
         counts: sort -> number of units, after the overview.
     """
 
@@ -86,7 +79,6 @@ class UnitTable(Generic[T]):
         return UNITS
 
     def remarks(self, unit: PlacedUnit[T]) -> Mapping[str, Remark]:
-        """Return notes by field name."""
         return self.sorts[unit.sort].remarks
 
     def told(self, unit: PlacedUnit[T], remarks: Mapping[str, Remark]) -> tuple[int | None, str, str]:
@@ -99,7 +91,6 @@ class UnitTable(Generic[T]):
     # -- lines ---------------------------------------------------------------------------------------------------------
 
     def lines(self) -> Iterator[Line]:
-        """Yield lines for every byte: an overview, or the place asked for."""
         return self.overview() if self.look.at is None else self.at(self.look.at)
 
     def overview(self) -> Iterator[Line]:
@@ -148,7 +139,6 @@ class UnitTable(Generic[T]):
         yield from self.look.bytes(self.stop, self.end, "rest", meaning, problem, counted=False)
 
     def unit(self, position: int, data: bytes) -> PlacedUnit[T]:
-        """Return the unit at a position of the file."""
         return PlacedUnit(self._number(position), position, data, self._sort(data), self.layout.unpack(data))
 
     def _line(self, position: int, data: bytes) -> Line:

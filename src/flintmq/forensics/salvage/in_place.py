@@ -168,17 +168,13 @@ def undo_in_place(root: str, config: StoreConfig | None = None, effects: Effects
 
 @dataclass(eq=False)
 class Mending:
-    """Plans one salvage in place and carries it out. Close it.
-
-    Attributes:
-        lock: the store's; None for a dry run.
-    """
+    """Plans one salvage in place and carries it out. Close it."""
 
     root: str
     config: StoreConfig
     peer: str
     effects: Effects
-    lock: StoreLock | None
+    lock: StoreLock | None  # the store's; None for a dry run
     progress: Progress | None
 
     def __post_init__(self) -> None:
@@ -457,13 +453,10 @@ class FarRecords:
 
     Such an offset is too far away, or contradicted later. Only the appended checksum property protects that field.
     QueueWriter applies the same rule: such a record gets no unit, so that no broker would serve it.
-
-    Attributes:
-        found: log offset, size and store time in ms of each.
     """
 
     def __init__(self) -> None:
-        self.found: list[tuple[int, int, int]] = []
+        self.found: list[tuple[int, int, int]] = []  # log offset, size and store time in ms of each
         self._queues: dict[int, _Places] = {}
         self._files = _Nowhere()
 

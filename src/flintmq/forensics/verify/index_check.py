@@ -42,16 +42,11 @@ class RecordKeys(NamedTuple):
 
 
 class KeyBlock(NamedTuple):
-    """Keys of the records of a piece, or of a part of it, in log order.
-
-    Attributes:
-        last_offset: log offset of the last record that belongs to this block.
-        hashes, offsets, times: hash, log offset and store time in ms of each key.
-    """
+    """Keys of the records of a piece, or of a part of it, in log order."""
 
     piece: Piece
-    last_offset: int
-    hashes: Numbers
+    last_offset: int  # log offset of the last record that belongs to this block
+    hashes: Numbers  # hashes, offsets, times: hash, log offset and store time in ms of each key
     offsets: Numbers
     times: Numbers
     keys: int

@@ -85,19 +85,14 @@ def check_files(log: LogFiles, directories: list[str], findings: Findings, effec
 
 
 class LogCheck:
-    """Checks every piece of a walk: end-of-file records between files, text that is not UTF-8.
-
-    Attributes:
-        end: log offset after the last one.
-        latest_time: the latest store time in ms, 0 without records.
-    """
+    """Checks every piece of a walk: end-of-file records between files, text that is not UTF-8."""
 
     def __init__(self, log: LogFiles, ground: Ground, multi_dispatch: bool = False) -> None:
         self.log, self.ground, self.findings = log, ground, ground.findings
         self.multi_dispatch = multi_dispatch
         self.records = 0
-        self.end = log.min_offset
-        self.latest_time = 0
+        self.end = log.min_offset  # log offset after the last one
+        self.latest_time = 0  # the latest store time in ms, 0 without records
         self._file: LogFile | None = None
         self._odd = 0
 

@@ -49,18 +49,14 @@ class _UnitRun:
 
 
 class UnitFindings:
-    """The findings of one queue.
-
-    Attributes:
-        passed: units that need no record: code of the note -> number.
-    """
+    """The findings of one queue."""
 
     __slots__ = ("_ahead", "_ahead_count", "_delays", "_displaced", "_extra", "_missing", "files", "ground", "kind",
                  "name", "passed")  # fmt: skip
 
     def __init__(self, name: QueueName, files: UnitFiles, kind: QueueKind, ground: Ground) -> None:
         self.name, self.files, self.kind, self.ground = name, files, kind, ground
-        self.passed: Counter[str] = Counter()
+        self.passed: Counter[str] = Counter()  # units that need no record: code of the note -> number
         self._missing, self._displaced, self._extra = _UnitRun(), _UnitRun(), _UnitRun()
         self._ahead: list[tuple[int, bytes, bytes]] = []  # units that point to a later record than the one due
         self._ahead_count = 0

@@ -53,10 +53,8 @@ class QueueSet:
     """The queues of a store, on disk and in the log.
 
     Attributes:
-        rules: how records become units, as far as the store shows.
         on_disk: the queues that have a directory, by kind; may be narrowed before anything is taken.
         count, matched: queues compared, units that agree with their record.
-        begin: log offset where the part of the log begins; None for the log's begin.
     """
 
     def __init__(self, root: str, config: StoreConfig, broker: BrokerConfig, disk: Disk, ground: Ground) -> None:
@@ -69,7 +67,7 @@ class QueueSet:
         }
         self.topics_on_disk = {kind: {name.topic for name in names} for kind, names in self.on_disk.items()}
         batches = batch_topics(root, disk.effects, broker, self.on_disk[directories.BATCH_QUEUES])
-        self.rules = DispatchRules.of(config, batches)
+        self.rules = DispatchRules.of(config, batches)  # how records become units, as far as the store shows
         # If the keys do not say it, only their directories show that a broker had light queues.
         if any(topic.startswith(LMQ_PREFIX) for topic in self.topics_on_disk[directories.QUEUES]):
             self.rules = DispatchRules(self.rules.delay_ms, self.rules.batch_topics, True, self.rules.index)
@@ -80,7 +78,7 @@ class QueueSet:
         self._ends: dict[tuple[str, int], int] = {}
         self._refused: set[bytes] = set()
         self.matched = self.count = 0
-        self.begin: int | None = None
+        self.begin: int | None = None  # log offset where the part of the log begins; None for the log's begin
 
     @cached_property
     def _unmet(self) -> dict[str, set[QueueName]]:

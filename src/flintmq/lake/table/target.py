@@ -185,18 +185,16 @@ class Target(ABC):
     """A table of any format that exports are published into; used within `locked`.
 
     Attributes:
-        changeable: options (CHOICES) that may differ from those of the last export.
         place: returns the place of a file of number, partition folder and name, where the format says which files
             count; None: names do.
-        notes: findings of `last` that the user should know.
     """
 
-    changeable: frozenset[str] = frozenset()
+    changeable: frozenset[str] = frozenset()  # options (CHOICES) that may differ from those of the last export
 
     def __init__(self, folder: TableFolder) -> None:
         self.folder, self.where = folder, folder.where
         self.place: Callable[[int, str, str], str] | None = None
-        self.notes: dict[str, int] = {}
+        self.notes: dict[str, int] = {}  # findings of `last` that the user should know
 
     @property
     def root(self) -> Path:

@@ -80,11 +80,7 @@ class FlushService(Protocol):
         """
 
     def start(self) -> None:
-        """Start the thread, after all who listen to the store's failure are registered.
-
-        Raises:
-            RuntimeError: no thread can be started.
-        """
+        """Start the thread, after all who listen to the store's failure are registered."""
 
     def stop(self) -> None:
         """Flush everything and end the thread, if there is one.
@@ -97,20 +93,9 @@ class PythonFlush(AfterPut):
     """Flushes on a Python thread, and in the thread of whoever waits while there is none.
 
     Args:
-        files: of the log.
-        commit_log: the log, for its end.
-        config: intervals, pages, flushDiskType.
-        failure: of the store.
-        effects: the clock.
         commits: commits the transient pool; None: there is none.
         ours: returns whether this process still owns the store; called before a flush counts.
         after_flush: woken after a flush if it needs it; None: nobody is.
-
-    Attributes:
-        needs_wake: always true; under SYNC_FLUSH a put that does not wait requests a flush soon.
-        waiters: puts that wait for a flush.
-        timeout_s: maximum wait (syncFlushTimeout).
-        times: histogram of waits in its groups.
     """
 
     flusher: Flusher | None = None
@@ -131,12 +116,12 @@ class PythonFlush(AfterPut):
         self.files, self.commit_log, self.config, self.ours = files, commit_log, config, ours
         self.failure, self.effects, self.commits, self.after_flush = failure, effects, commits, after_flush
         self.sync = config.flush_disk_type == "SYNC_FLUSH"
-        self.needs_wake = True
+        self.needs_wake = True  # always true; under SYNC_FLUSH a put that does not wait requests a flush soon
         self.flushed_time = 0
         self._step = Lock()  # one flush at a time
-        self.times = WaitTimes()
-        self.timeout_s = config.sync_flush_timeout / 1000
-        self.waiters = Waiters(self.timeout_s, self.times)
+        self.times = WaitTimes()  # histogram of waits in its groups
+        self.timeout_s = config.sync_flush_timeout / 1000  # maximum wait (syncFlushTimeout)
+        self.waiters = Waiters(self.timeout_s, self.times)  # puts that wait for a flush
         self._wake = Signal()
         self._service = ServiceThread("flintmq-flush", self._run, self._wake.set)
         self._last_thorough = effects.monotonic()

@@ -28,7 +28,6 @@ class GroupCommitRequest:
     """A request of a thread that waits until the log is durable up to `end`.
 
     Attributes:
-        end: log offset.
         flushed: the answer, valid once the latch is open.
     """
 
@@ -76,16 +75,11 @@ class AsyncGroup:
 
 
 class WaitingPuts:
-    """Requests that one flush answers.
-
-    Attributes:
-        requests: of threads.
-        loops: of event loops, grouped by loop.
-    """
+    """Requests that one flush answers."""
 
     def __init__(self) -> None:
-        self.requests: list[GroupCommitRequest] = []
-        self.loops: dict[asyncio.AbstractEventLoop, AsyncGroup] = {}
+        self.requests: list[GroupCommitRequest] = []  # of threads
+        self.loops: dict[asyncio.AbstractEventLoop, AsyncGroup] = {}  # of event loops, grouped by loop
 
     def __bool__(self) -> bool:
         return bool(self.requests or self.loops)

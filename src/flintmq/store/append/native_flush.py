@@ -38,7 +38,6 @@ def native_if_possible(itself: PythonFlush, lock: StoreLock | None = None) -> Py
     end.
 
     Args:
-        itself: of the log.
         lock: the store's; None: nobody can take the store over.
     """
     real = itself.sync and itself.commits is None and type(itself.effects) is Effects
@@ -63,9 +62,6 @@ class NativeFlush(AfterPut):
     Args:
         itself: flushes once the thread has ended, in the thread of whoever waits.
         lock: the store's; None: nobody can take the store over.
-
-    Attributes:
-        needs_wake: as of PythonFlush.
     """
 
     commits: CommitService | None = None
@@ -166,7 +162,6 @@ class NativeFlush(AfterPut):
         self._failure.set(f"{what} ({reason_of(error)})")
 
     def is_ours(self) -> bool:
-        """Return whether this process still owns the store."""
         return self._itself.ours()
 
     def look(self) -> None:

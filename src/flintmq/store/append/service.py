@@ -28,18 +28,13 @@ OK = PutMessageStatus.PUT_OK
 class PutService:
     """Puts into one store.
 
+    Thread: any.
+
     Args:
-        config: of the store.
-        log, flush: its parts.
-        after_put: woken by puts that do not wait for the disk.
-        failure, counters: of the store.
-        peer: version whose batches are followed, "5.3.3", "5.4.0" or "5.5.0".
         replicas: answers puts once replicas have them; None: no put waits for replicas.
 
     Attributes:
         waits: whether a put with `wait` waits for the disk or for replicas.
-
-    Thread: any.
     """
 
     def __init__(
@@ -58,12 +53,7 @@ class PutService:
         self.waits = flush.sync or replicas is not None
 
     def put(self, message: Message, tried: bool = False) -> PutResult:
-        """Put one message; return when the requested durability is reached.
-
-        Args:
-            message: the message.
-            tried: the fast way was tried and left the message to the slow one.
-        """
+        """Put one message; return when the requested durability is reached."""
         result = self._append(message, tried)
         if result.status is not OK:
             return result
@@ -118,13 +108,7 @@ class PutService:
         return result
 
     def put_async(self, message: Message, quick: Appender | None, tried: bool) -> Awaitable[PutResult]:
-        """Append one message now, if possible by `quick`; return an awaitable of its result.
-
-        Args:
-            message: the message.
-            quick: the fast way; None: it is closed.
-            tried: the fast way was tried and left the message to the slow one.
-        """
+        """Append one message now, if possible by `quick`; return an awaitable of its result."""
         import asyncio  # loaded only for its users
 
         loop = asyncio.get_running_loop()  # before anything is stored
@@ -171,7 +155,6 @@ class PutService:
         return loops[-1] if loops else None
 
     def _append(self, message: Message, tried: bool) -> PutResult:
-        """Append a message, or return the reason of its refusal."""
         refusal = self._refusal()
         append = self.log.append_slowly if tried else self.log.append
         result = append(message) if refusal is None else PutResult(refusal)
@@ -182,7 +165,6 @@ class PutService:
     def _append_all(
         self, messages: list[Message], append: Callable[[list[Message]], list[PutResult]]
     ) -> list[PutResult]:
-        """Append messages, or return the reason of their refusal."""
         refusal = self._refusal()
         results = append(messages) if refusal is None else [PutResult(refusal) for _ in messages]
         for result in results:

@@ -22,14 +22,11 @@ class SlowPart:
     """The slow section as a `with` block.
 
     Thread: the `with` block under the put lock; the rest any.
-
-    Attributes:
-        since: monotonic seconds when it began; 0.0 outside it.
     """
 
     def __init__(self, effects: Effects, place: str) -> None:
         self.effects, self.place = effects, place
-        self.since = 0.0
+        self.since = 0.0  # monotonic seconds when it began; 0.0 outside it
         self.longest_ms = 0
 
     def busy(self, limit_ms: int) -> bool:

@@ -122,13 +122,10 @@ class Counters:
     """Counters for numbers that positions do not contain.
 
     Thread: any.
-
-    Attributes:
-        fast: counts the gets that it answers itself; set once it is made.
     """
 
     def __init__(self, next_offsets: Mapping[tuple[bytes, int], int], end: int, effects: Effects) -> None:
-        self.fast: FastReader | None = None
+        self.fast: FastReader | None = None  # counts the gets that it answers itself; set once it is made
         self._effects, self._opened = effects, effects.monotonic()
         self._offsets, self._end = dict(next_offsets), end
         self._lock = Lock()

@@ -21,14 +21,11 @@ class LogTail:
     """Reads the files of a log that this process writes.
 
     Thread: one walk at a time.
-
-    Attributes:
-        position: log offset after the last walk.
     """
 
     def __init__(self, files: MappedFileQueue) -> None:
         self.files = files
-        self.position = 0
+        self.position = 0  # log offset after the last walk
         self._positions = zeros("q", MAX_ROWS)
 
     def pieces(self, begin: int, end: int) -> Iterator[Piece]:

@@ -144,16 +144,12 @@ class Mapped:
 
 
 class Own(Mapped):
-    """Maps the file and makes each piece present: an unreadable sector raises, no SIGBUS.
-
-    Attributes:
-        can: whether this system supports it.
-    """
+    """Maps the file and makes each piece present: an unreadable sector raises, no SIGBUS."""
 
     def __init__(self, walk: LogWalk, file: LogFile, fd: int, size: int) -> None:
         super().__init__(walk, file, fd, size)
         self.effects, self.most, self.path = walk.log.effects, walk.piece_bytes, file.path
-        self.can = self.effects.present(self.map, 0, min(size, 1))
+        self.can = self.effects.present(self.map, 0, min(size, 1))  # whether this system supports it
 
     def bytes_at(self, at: int, need: int) -> tuple[memoryview, int, int]:
         """Return the file up to the end of a piece."""

@@ -128,9 +128,6 @@ class KeptUnits:
 class RunningQueue(ReadableQueue):
     """One plain queue of a running store.
 
-    Attributes:
-        forgotten: number of times that its kept units were dropped.
-
     Thread: `raise_minimum` retention only; other methods that change the queue the dispatcher only, or recovery before
     there is one. Reading any: `max_offset` is raised after the units below it are written.
     """
@@ -141,7 +138,7 @@ class RunningQueue(ReadableQueue):
         super().__init__(os.fsencode(name.topic), writer.file_size // UNIT_SIZE, BLOCK)
         self.writer, self.root, self.name, self.effects, self.kept = writer, root, name, effects, kept
         self.folder = writer.units.directory
-        self.forgotten = 0
+        self.forgotten = 0  # number of times that its kept units were dropped
 
     @property
     def first_file(self) -> str:

@@ -358,11 +358,7 @@ class WriterState(NamedTuple):
 
 
 class QueueWriter:
-    """Writes one plain consume queue, and its ext queue if it has one.
-
-    Attributes:
-        count: units of records that were written here and are still there.
-    """
+    """Writes one plain consume queue, and its ext queue if it has one."""
 
     def __init__(
         self, files: OpenFiles, root: str, path: str, file_size: int, ext_file_size: int, report: Report
@@ -376,7 +372,7 @@ class QueueWriter:
         self.next = -1  # queue offset of the next unit; -1 before the first
         self._log_begin = -1  # log offset of the queue's first record
         self._holes = 0  # number of units in holes so far
-        self.count = 0
+        self.count = 0  # units of records that were written here and are still there
 
     def clear(self) -> None:
         """Remove the files of an earlier attempt to write this queue."""
@@ -521,14 +517,11 @@ class ExtWriter:
     """Writes one ext queue (docs/internals/format/consume-queue-ext.md).
 
     Filter bitmaps belong to the broker; the log alone does not contain them.
-
-    Attributes:
-        position: position of the next unit.
     """
 
     def __init__(self, files: FileSequence) -> None:
         self.files = files
-        self.position = 0
+        self.position = 0  # position of the next unit
         self._kept: dict[int, int] = {}  # log offset of a record -> address of its existing unit; each is used once
 
     def continue_at(self, position: int) -> None:

@@ -25,22 +25,17 @@ class ConfigFile:
     """One file of config/ with a data version.
 
     Thread: any.
-
-    Attributes:
-        value: content of the file with the changes made since.
-        problems: of the file and its `.bak`, if it could not be used.
-        lock: hold it to read or change `value`.
     """
 
     def __init__(self, root: str, name: str, tables: Iterable[str], effects: Effects, peer: str) -> None:
         self.folder, self.name, self.effects, self.peer = os.path.join(root, directories.CONFIG), name, effects, peer
         reader = ConfigReader(self.folder, effects, strict=True)
-        self.value: JsonObject = reader.load(name)
-        self.problems = reader.problems
+        self.value: JsonObject = reader.load(name)  # content of the file with the changes made since
+        self.problems = reader.problems  # of the file and its `.bak`, if it could not be used
         self.usable = name in reader.files  # False: `.bak` is the better one, or there is none
         self._tables = tuple(tables)
         self.changed = self._is_encoded = False
-        self.lock = Lock()
+        self.lock = Lock()  # hold it to read or change `value`
 
     def table(self, name: str) -> JsonObject:
         """Return one table of the file, created if it is missing. The lock is held."""

@@ -32,14 +32,11 @@ class ConsumerOffsets:
     """The table of consumer offsets.
 
     Thread: any.
-
-    Attributes:
-        followed: another broker keeps the offsets; commits are refused.
     """
 
     def __init__(self, file: ConfigFile, groups: ConfigFile) -> None:
         self.file, self.groups = file, groups
-        self.followed = False
+        self.followed = False  # another broker keeps the offsets; commits are refused
 
     def get(self, group: str, topic: str, queue_id: int) -> int | None:
         key = f"{topic}@{group}"

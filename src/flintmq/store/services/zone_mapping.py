@@ -23,14 +23,11 @@ class ZoneMapping:
     """Makes the maps of one store, a file a step.
 
     Thread: one at a time.
-
-    Attributes:
-        stopping: asked from time to time; True ends a step early.
     """
 
     def __init__(self, listed: Callable[[], LogFiles]) -> None:
         self.listed = listed
-        self.stopping: Callable[[], bool] = lambda: False
+        self.stopping: Callable[[], bool] = lambda: False  # asked from time to time; True ends a step early
         files = listed().files
         self._least = files[max(0, len(files) - 2)].start if files else 0  # log offset of the first file that counts
 

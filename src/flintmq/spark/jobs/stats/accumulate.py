@@ -46,15 +46,11 @@ def queue_of(key: str) -> tuple[str, int, str]:
 
 
 class Values:
-    """Counts values of one kind that messages of a topic have: keys, or message ids.
-
-    Attributes:
-        repeats: number of values, and of those that occur again.
-    """
+    """Counts values of one kind that messages of a topic have: keys, or message ids."""
 
     def __init__(self) -> None:
         self.messages = 0
-        self.repeats = Repeats(SAMPLE)
+        self.repeats = Repeats(SAMPLE)  # number of values, and of those that occur again
         self.top = Top(VALUES, "+")
 
     def add(self, values: pa.Array[Any], counts: Numbers) -> None:
