@@ -9,14 +9,15 @@ pytest.importorskip("pyspark", reason="needs the extra spark")
 
 from flintmq.config.s3 import S3Options
 from flintmq.errors import UsageError
-from flintmq.lake.export.compact import FileOptions, PartFile, combined, parts_of, together
+from flintmq.lake.export.compact import FileOptions, combined, parts_of, together
 from flintmq.lake.files.task_folders import Attempt, TaskFolders
 from flintmq.lake.shape import parquet
+from flintmq.lake.table.target import StagedFile
 from tests.lake.shape.test_parquet import batch
 
 
 def part(folder, size, name):
-    return PartFile(f"/{folder}/{name}", size, 1, name, [["date", folder]], {})
+    return StagedFile(f"/{folder}/{name}", f"date={folder}/{name}.parquet", size, 1, [["date", folder]], {})
 
 
 def test_neighbours_of_a_folder_up_to_the_size():

@@ -11,7 +11,7 @@ import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import pyarrow.parquet as pq
 
@@ -19,7 +19,8 @@ from flintmq.config.text import check_choice
 from flintmq.errors import UsageError
 from flintmq.lake.files.task_folders import Attempt, TaskFolders
 from flintmq.lake.shape.columns import ExportColumns
-from flintmq.lake.shape.parquet import PARTITIONS, PartitionedWriter, folder_of
+from flintmq.lake.shape.parquet import PARTITIONS, PartitionedWriter, WrittenFile, folder_of
+from flintmq.lake.table.target import StagedFile
 from flintmq.objects.object_file import readable
 
 COMPRESSION = ("snappy", "zstd", "lz4", "gzip", "none")
@@ -66,37 +67,24 @@ class FileOptions:
         )
 
 
-class PartFile(NamedTuple):
-    """A file that a task wrote.
+def staged(file: WrittenFile, name: str) -> StagedFile:
+    """Return a file that a task wrote.
 
-    Attributes:
-        partition: values of its rows, see parquet.Values (JSON turns the pairs into lists).
+    Args:
+        name: its final name without suffix: unique in an export, in log order.
     """
-
-    path: str
-    size: int
-    rows: int
-    name: str  # its final name without suffix: unique in an export, in log order
-    partition: Sequence[Sequence[str | None]]
-    stats: dict[str, Any]  # see parquet.statistics
-
-    @property
-    def folder(self) -> str:
-        """Directory of its partition, relative to an export."""
-        return folder_of(self.partition)
+    place = os.path.join(folder_of(file.values), f"{name}.parquet")
+    return StagedFile(file.path, place, file.size, file.rows, file.values, file.stats)
 
 
-def parts_of(writer: PartitionedWriter, begin: str) -> list[PartFile]:
+def parts_of(writer: PartitionedWriter, begin: str) -> list[StagedFile]:
     """Return the files of a closed writer; `begin` is the prefix of their names."""
-    return [
-        PartFile(f.path, f.size, f.rows, f"{begin}-{os.path.basename(f.path).removesuffix('.part')}", f.values, f.stats)
-        for f in writer.files
-    ]
+    return [staged(file, f"{begin}-{os.path.basename(file.path).removesuffix('.part')}") for file in writer.files]
 
 
 def combined(
-    parts: Sequence[PartFile], options: FileOptions, tasks: TaskFolders, parallel: int, run: RunTasks
-) -> list[PartFile]:
+    parts: Sequence[StagedFile], options: FileOptions, tasks: TaskFolders, parallel: int, run: RunTasks
+) -> list[StagedFile]:
     """Return the files of an export after combining the small ones."""
     bins = [] if options.target_bytes is None else together(parts, options.target_bytes)
     if not bins:
@@ -105,13 +93,13 @@ def combined(
     answers = run(partial(combine, tasks, options), lots)
     taken = {part.path for some in bins for part in some}
     return [part for part in parts if part.path not in taken] + [
-        PartFile(*part) for answer in answers for part in answer["files"]
+        StagedFile(*part) for answer in answers for part in answer["files"]
     ]
 
 
-def together(parts: Iterable[PartFile], target: int) -> list[list[PartFile]]:
+def together(parts: Iterable[StagedFile], target: int) -> list[list[StagedFile]]:
     """Group files to combine: neighbours of a folder that have at most `target` bytes together."""
-    folders: dict[str, list[list[PartFile]]] = {}
+    folders: dict[str, list[list[StagedFile]]] = {}
     for part in sorted(parts, key=lambda part: part.name):
         bins = folders.setdefault(part.folder, [[]])
         if sum(one.size for one in bins[-1]) + part.size > target:
@@ -120,9 +108,9 @@ def together(parts: Iterable[PartFile], target: int) -> list[list[PartFile]]:
     return [some for bins in folders.values() for some in bins if len(some) > 1]
 
 
-def combine(tasks: TaskFolders, options: FileOptions, lot: Sequence[Sequence[PartFile]]) -> dict[str, Any]:
+def combine(tasks: TaskFolders, options: FileOptions, lot: Sequence[Sequence[StagedFile]]) -> dict[str, Any]:
     """Run one task: write each group of files as one file in the attempt's own directory."""
-    made: list[PartFile] = []
+    made: list[StagedFile] = []
     for some in lot:
         with tasks.attempt("combined") as attempt:
             with options.writer(attempt) as writer:
@@ -134,8 +122,5 @@ def combine(tasks: TaskFolders, options: FileOptions, lot: Sequence[Sequence[Par
             assert sum(file.rows for file in writer.files) == sum(part.rows for part in some)  # readers lose nothing
             names = [some[0].name, *(f"{some[0].name}-{n}" for n in range(2, len(writer.files) + 1))]
             files = sorted(writer.files, key=lambda file: file.path)
-            made += [
-                PartFile(attempt.keep(f.path), f.size, f.rows, name, f.values, f.stats)
-                for f, name in zip(files, names, strict=True)
-            ]
+            made += [staged(f, name)._replace(path=attempt.keep(f.path)) for f, name in zip(files, names, strict=True)]
     return {"files": made}

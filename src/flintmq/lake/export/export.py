@@ -17,7 +17,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.config.text import check_choice, short
 from flintmq.errors import CorruptStoreError, StoreError, UsageError
 from flintmq.lake.export.choices import ExportChoices, complete, option_of
-from flintmq.lake.export.compact import FileOptions, PartFile, parts_of
+from flintmq.lake.export.compact import FileOptions, parts_of
 from flintmq.lake.files.table_folder import folder_at
 from flintmq.lake.files.task_folders import TaskFolders
 from flintmq.lake.read.options import ReadOptions
@@ -514,8 +514,7 @@ def write_files(
         writer.close()
         letters = None if dead is None else dead.close()
         kept = [
-            part._replace(path=attempt.keep(part.path, part.folder, f"{part.name}.parquet"))
-            for part in parts_of(writer, name)
+            part._replace(path=attempt.keep(part.path, *os.path.split(part.place))) for part in parts_of(writer, name)
         ]
         letters = None if letters is None else attempt.keep(letters)
     found = {"damages": report.damage_count, "lost_bytes": report.lost_bytes, "bad_bodies": reasons.total()}
@@ -531,7 +530,7 @@ def publish(
     done: Exported,
     choice: dict[str, Any],
     stores: Mapping[str, StoreProgress],
-    parts: Sequence[PartFile],
+    parts: Sequence[StagedFile],
     shape: ExportColumns,
     letters: DeadLetters,
 ) -> Manifest:
@@ -547,11 +546,7 @@ def publish(
     Raises:
         OSError: the disk is full or fails.
     """
-    moves = [
-        StagedFile(p.path, os.path.join(p.folder, f"{p.name}.parquet"), p.size, p.rows, p.partition, p.stats)
-        for p in parts
-    ]
-    moves += target.hints(moves, shape.schema(), choice["partition_by"])
+    moves = [*parts, *target.hints(parts, shape.schema(), choice["partition_by"])]
     done.bytes = sum(file.size for file in moves)
     assert len({file.place for file in moves}) == len(moves)  # one would replace another
     done.number = target.number_after(last)

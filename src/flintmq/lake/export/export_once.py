@@ -17,7 +17,7 @@ from flintmq.cluster.members import Stores
 from flintmq.config.keys import StoreConfig
 from flintmq.lake.export.checkpoint import ExportCheckpoint
 from flintmq.lake.export.choices import ExportChoices
-from flintmq.lake.export.compact import PartFile, combined
+from flintmq.lake.export.compact import combined
 from flintmq.lake.export.export import (
     Exported,
     ExportOptions,
@@ -39,7 +39,7 @@ from flintmq.lake.read.members import logs_of, plan_members
 from flintmq.lake.read.scan import ScanPlan
 from flintmq.lake.read.splits import shares, split_count
 from flintmq.lake.shape.dead_letters import DeadLetters
-from flintmq.lake.table.target import Manifest, StoreProgress, Target, locked
+from flintmq.lake.table.target import Manifest, StagedFile, StoreProgress, Target, locked
 from flintmq.storage.store_url import absolute, outside_store
 from flintmq.store.commitlog.anchor import LogAnchor, anchor_at
 from flintmq.store.commitlog.report import Report
@@ -104,7 +104,7 @@ def export(
         done.set_spans(stores)
         if done.rows or last is None:  # the first export makes a table, also of an empty store
             letters.collect(answers)
-            parts = [PartFile(*part) for answer in answers for part in answer["files"]]
+            parts = [StagedFile(*part) for answer in answers for part in answer["files"]]
             parts = combined(parts, files, tasks, workers.count, workers.run)
             last = publish(target, last, done, choice, stores, parts, files.shape, letters)
             done.notes |= target.notes

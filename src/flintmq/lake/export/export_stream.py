@@ -19,7 +19,7 @@ from flintmq.cluster.members import Stores
 from flintmq.config.keys import StoreConfig
 from flintmq.lake.export.checkpoint import ExportCheckpoint
 from flintmq.lake.export.choices import ExportChoices
-from flintmq.lake.export.compact import FileOptions, PartFile, combined
+from flintmq.lake.export.compact import FileOptions, combined
 from flintmq.lake.export.export import (
     SCAN_BYTES,
     Exported,
@@ -46,7 +46,7 @@ from flintmq.lake.stream.members import BrokerOffsets, Offset, StoresStream
 from flintmq.lake.stream.options import StreamOptions
 from flintmq.lake.stream.reader import log_line
 from flintmq.lake.stream.scan import read_part
-from flintmq.lake.table.target import Manifest, StoreProgress, Target, locked
+from flintmq.lake.table.target import Manifest, StagedFile, StoreProgress, Target, locked
 from flintmq.storage.stop_event import StopEvent
 from flintmq.storage.store_url import absolute, outside_store
 from flintmq.store.commitlog.report import LOST, Report
@@ -187,7 +187,7 @@ class _Query:
         done.set_spans(with_news(stores, parts))
         if done.rows or self.last is None:  # the first export makes a table, also of an empty store
             self.letters.collect(answers)
-            made = [PartFile(*part) for answer in answers for part in answer["files"]]
+            made = [StagedFile(*part) for answer in answers for part in answer["files"]]
             made = combined(made, self.files, tasks, self.workers.count, self.workers.run)
             shape = self.files.shape
             self.last = publish(self.target, self.last, done, self.choice, stores, made, shape, self.letters)

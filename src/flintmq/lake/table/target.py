@@ -177,8 +177,19 @@ class StagedFile(NamedTuple):
     place: str  # its final path, relative to the export
     size: int
     rows: int
-    partition: Sequence[Sequence[str | None]] = ()  # values of its rows, see parquet.Values
+    partition: Sequence[
+        Sequence[str | None]
+    ] = ()  # values of its rows, see parquet.Values (JSON turns the pairs into lists)
     stats: Mapping[str, Any] = MappingProxyType({})  # see parquet.statistics
+
+    @property
+    def folder(self) -> str:
+        return os.path.dirname(self.place)
+
+    @property
+    def name(self) -> str:
+        """Its final name without suffix: unique in an export, in log order."""
+        return os.path.basename(self.place).removesuffix(".parquet")
 
 
 class Target(ABC):
