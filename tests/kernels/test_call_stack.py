@@ -23,7 +23,7 @@ def asked(*modules: str, most: int = 24) -> bool:
     return call()
 
 
-OWN = ("flintmq.store.message_store", "flintmq.store.open_state", "flintmq.store.reentry")
+OWN = ("flintmq.store.message_store", "flintmq.store.assembly", "flintmq.store.reentry")
 
 
 @compiled_only

@@ -14,7 +14,6 @@ consumer      a queue for an embedded user
 message_store  defines MessageStore, the class that users call
 assembly       makes the parts of a store, connects, starts and stops them
 listening      declares what a store and the listener of its followers need of each other
-open_state     decides whether a store may be called
 view           defines StoreView, which `open_store` returns: reads a store and never writes
 view_source    gives a consumer one topic of a view
 arguments      refuses arguments of a wrong type, by name

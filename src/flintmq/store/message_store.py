@@ -28,10 +28,11 @@ from flintmq.storage.filesystem import REAL, Effects
 from flintmq.storage.mutex import Lock
 from flintmq.storage.stop_event import StopEvent
 from flintmq.storage.store_url import local_only
-from flintmq.store import arguments, assembly
+from flintmq.store import arguments
 from flintmq.store.append.group_commit import unflushed
 from flintmq.store.append.raw_log import RawLog
 from flintmq.store.append.stats import LogPositions, StoreStats
+from flintmq.store.assembly import StoreParts
 from flintmq.store.consumer.consumer import Consumer, new_consumer
 from flintmq.store.consumer.group import ConsumerGroup
 from flintmq.store.consumer.source import StoreSource
@@ -155,19 +156,18 @@ class MessageStore(Putter):
         self._closer, self._is_closed = Lock(), StopEvent()  # taken by threads that close, and set after
         self._refused_close: BaseException | None = None
         self._groups: dict[tuple[str, str], ConsumerGroup] = {}
-        choices = assembly.Choices(
-            root=self.root,
-            config=given,
-            effects=effects,
-            peer=peer,
-            external=self._external,
-            accept_lost_log=accept_lost_log,
-            unique_keys=unique_keys,
-            listen=listen,
-            cut_at=cut_at,
-        )
         try:
-            parts = self._parts = assembly.assemble(choices)
+            parts = self._parts = StoreParts(
+                self.root,
+                given,
+                effects,
+                peer=peer,
+                external=self._external,
+                accept_lost_log=accept_lost_log,
+                unique_keys=unique_keys,
+                listen=listen,
+                cut_at=cut_at,
+            )
         except (FileExistsError, NotADirectoryError):
             if effects.size(self.root) is None:
                 raise
@@ -185,7 +185,7 @@ class MessageStore(Putter):
         self._fast = None if self._external else parts.reader.fast
         if services:
             try:
-                assembly.start(parts, self._external)
+                parts.start()
                 self.flusher = parts.flush.flusher
             except BaseException:  # of no thread, or a signal: the lock must not stay with a store that nobody gets
                 self._close()
@@ -719,7 +719,7 @@ class MessageStore(Putter):
             parts.state.close()
             self._fast = None
             parts.log.close()
-        assembly.stop(parts, self._external)
+        parts.stop()
 
     def _check_disk(self) -> None:
         """Raise StoreError if the disk refused."""

@@ -4,7 +4,6 @@ dispatch_service  follows the log and writes units and items of each new record
 checkpointer      records how far log, queues and index are on disk
 ownership         notices that another process took over the store
 copied_queues     holds, makes and removes queues of a copy as its follower says
-own_source        gives the log of the open store to the listener of its followers
 housekeeping      saves topics and offsets, delivers due messages, deletes old files
 scheduler         calls slow steps at their intervals
 topics            keeps config/topics.json
