@@ -242,7 +242,7 @@ class StoreParts:
             )
 
     def _list_log(self) -> None:
-        """List the log's files, and complete the configuration with the sizes of files, unless they were given."""
+        """List the log's files; complete the configuration with sizes of files that were not given."""
         root, config, effects = self.root, self.config, self.effects
         self._places = [p.path for p in directories.log_directories(root, config, effects) if p.writable]
         listed = without_empty_last(LogFiles.discover(self._places, None, largest_record(config), effects))
@@ -302,7 +302,10 @@ class StoreParts:
         self.files.load(used, end, unused=there[len(used) :])
 
     def _make_append(self, unique_keys: bool) -> None:
-        """Make what appends to the log. Then mark and checkpoint say what recovery kept, all of which is on disk."""
+        """Make what appends to the log; write mark and checkpoint unless they say the same already.
+
+        Everything that recovery kept is on disk.
+        """
         root, files, effects, small, state = self.root, self.files, self.effects, self.small, self.recovered.state
         self.failure = DiskFailure(root=root)
         self._ownership = Ownership(self.lock, files, self.failure)
@@ -327,7 +330,10 @@ class StoreParts:
             self.commits = CommitService(files, self.log, self.config, self.failure, effects)
 
     def _readable(self) -> int:
-        """Return the log offset below which the files have all bytes, and no crash of this process takes one."""
+        """Return the log offset below which the files have all bytes.
+
+        No crash of this process takes one.
+        """
         return self.log.end if self.commits is None else self.commits.committed
 
     def _confirmed(self) -> int:
@@ -463,7 +469,7 @@ class StoreParts:
         return not self.failure
 
     def _warn(self) -> None:
-        """Log what of the configuration and of the directory has no effect, and what waits for its delivery."""
+        """Log what has no effect, of the configuration and the directory, and what is undelivered."""
         root, config, effects = self.root, self.config, self.effects
         if idle := without_effect(config):
             log.warning("%s: keys that have no effect in FlintMQ: %s", root, ", ".join(idle))
