@@ -222,6 +222,7 @@ def test_a_store_on_object_storage(golden: Any, tmp_path: Path, spark: Any, obje
     assert replay(spark, url, into, config).rows == 0
 
 
+@pytest.mark.turn(2, of=["src/flintmq/spark/jobs/replay/"])
 @pytest.mark.parametrize("kind", ["parquet", "delta"])
 def test_a_table_on_object_storage(
     golden: Any, tmp_path: Path, objects: Any, monkeypatch: pytest.MonkeyPatch, kind: str
@@ -236,6 +237,7 @@ def test_a_table_on_object_storage(
     assert bulk(lake, tmp_path / "new").rows == 0  # type: ignore[arg-type]
 
 
+@pytest.mark.turn(3, of=["src/flintmq/spark/jobs/replay/"])
 @pytest.mark.parametrize("kind", ["store", "parquet"])
 @pytest.mark.parametrize("where_from", ["the directory", "a link", "an earlier version's link"])
 def test_a_source_by_a_link_is_the_same_source(golden: Any, tmp_path: Path, kind: str, where_from: str) -> None:
