@@ -9,12 +9,13 @@ them.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 from hashlib import blake2b
 from typing import NamedTuple, Protocol
 
 from flintmq.forensics.diff.differences import Difference, Differences, Kind, altered, moved, only
+from flintmq.forensics.diff.ranges import Progress
 from flintmq.forensics.diff.records import content_of, pairs_of, place_of
 from flintmq.format import properties
 from flintmq.format.record import STORE_HOST_V6  # of the flags, it describes the store host
@@ -27,7 +28,6 @@ BLOCKS_NAMED = 4096  # blocks whose messages are compared one by one: about a mi
 SUM_MASK = (1 << 64) - 1
 
 Block = tuple[str, int, int]
-Progress = Callable[[int, int], None]
 
 
 class BlockSum(NamedTuple):

@@ -6,14 +6,12 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import NamedTuple, Protocol
 
 from flintmq.forensics.diff.by_message import Block, BlockSum, MessageReader, block_of, sums_of
-from flintmq.forensics.diff.ranges import ranges_that_differ
+from flintmq.forensics.diff.ranges import Progress, ranges_that_differ
 from flintmq.format.record_view import size_at
 from flintmq.message import StoredMessage
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.commitlog.walk import LogWalk
-
-Progress = Callable[[int, int], None]
 
 
 class PartSummary(NamedTuple):

@@ -17,6 +17,7 @@ from flintmq.config.text import check_choice
 from flintmq.errors import UsageError
 from flintmq.forensics.diff.by_message import compare_messages
 from flintmq.forensics.diff.differences import Differences
+from flintmq.forensics.diff.ranges import Progress
 from flintmq.forensics.diff.reading import OneProcess, PairReader
 from flintmq.forensics.diff.records import RecordsOfRanges
 from flintmq.store.commitlog.records import record_at
@@ -26,8 +27,6 @@ from flintmq.store.commitlog.snapshot import Snapshot
 
 WAYS = ("auto", "offset", "message")
 PROBES = 32  # records that are looked at to see whether offsets are the same
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True)

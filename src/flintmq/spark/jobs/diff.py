@@ -16,12 +16,12 @@ from typing import TYPE_CHECKING, Any
 from flintmq.config.keys import StoreConfig
 from flintmq.forensics.diff import ranges
 from flintmq.forensics.diff.by_message import SUM_MASK, Block, BlockSum, block_of, sums_of
-from flintmq.forensics.diff.reading import PartSummary, Progress, messages, summary_of
+from flintmq.forensics.diff.reading import PartSummary, messages, summary_of
 from flintmq.forensics.diff.run import Comparison
 from flintmq.forensics.diff.run import compare as compare_in
 from flintmq.lake.read.splits import LogRange, check_end, files_of, resolve_cuts, shares, split_count, walk_count
 from flintmq.message import StoredMessage
-from flintmq.spark.jobs.tasks import parallelism, run_tasks, scaled
+from flintmq.spark.jobs.tasks import Progress, parallelism, run_tasks, scaled
 from flintmq.storage.store_url import absolute
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.records import RecordReader
