@@ -60,20 +60,13 @@ class Option(Argument):
 
 
 class Parameter(NamedTuple):
-    """A parameter of a command's function.
-
-    Attributes:
-        kind: the type of one value: bool (a flag), int, float or str.
-        choices: the words that it may be; none where any may be right.
-        several: whether it is a list of such values.
-        default: its value if it is not given; REQUIRED where it must be.
-    """
+    """A parameter of a command's function."""
 
     name: str
-    kind: type
-    choices: tuple[str, ...]
-    several: bool
-    default: Any
+    kind: type  # the type of one value: bool (a flag), int, float or str
+    choices: tuple[str, ...]  # the words that it may be; none where any may be right
+    several: bool  # whether it is a list of such values
+    default: Any  # its value if it is not given; REQUIRED where it must be
     declared: Argument
 
     @property
@@ -83,7 +76,6 @@ class Parameter(NamedTuple):
 
 
 def parameters(command: Callable[..., Any]) -> list[Parameter]:
-    """Return the parameters of a command, or of such a dataclass, in their order."""
     hints = typing.get_type_hints(command, include_extras=True)
     found: list[Parameter] = []
     for name, one in inspect.signature(command).parameters.items():

@@ -75,17 +75,12 @@ _QUARANTINED: Final = re.compile(r"([0-9]{20})(?:-([0-9]+))?(\.record|\.excess)?
 
 @dataclass(frozen=True, slots=True)
 class FilePlace:
-    """The kind of a file and the facts that its path gives.
-
-    Attributes:
-        root: directory of the store; None if the path does not show it.
-        start: offset of its first byte in its queue of files, by its name.
-    """
+    """The kind of a file and the facts that its path gives."""
 
     kind: str
     how: str
-    root: str | None = None
-    start: int | None = None
+    root: str | None = None  # directory of the store; None if the path does not show it
+    start: int | None = None  # offset of its first byte in its queue of files, by its name
     topic: str | None = None
     queue_id: int | None = None
 

@@ -22,24 +22,17 @@ TEXT_CHARS: Final = 200  # of a text in the file
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """A range of bytes of the file, with its meaning.
-
-    Attributes:
-        unit: the unit it belongs to, such as `record at 1234`; empty if the file has no units.
-        name: name of the field or of the range: `record`, `zeros`.
-        text: the value for people, with notes on its target and correctness.
-        data: its first bytes, cut to 32.
-    """
+    """A range of bytes of the file, with its meaning."""
 
     offset: int
     length: int
-    unit: str
-    name: str
+    unit: str  # the unit it belongs to, such as `record at 1234`; empty if the file has no units
+    name: str  # name of the field or of the range: `record`, `zeros`
     value: int | str | float | bool | None
-    text: str
+    text: str  # the value for people, with notes on its target and correctness
     meaning: str
     problem: str | None = None
-    data: bytes = b""
+    data: bytes = b""  # its first bytes, cut to 32
 
     def __post_init__(self) -> None:
         if len(self.data) > SHOWN_BYTES:

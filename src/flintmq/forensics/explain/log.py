@@ -45,15 +45,11 @@ class RecordRun:
 
 
 class LogFileLines:
-    """Makes the lines of one file.
-
-    Attributes:
-        start: log offset of its first byte.
-    """
+    """Makes the lines of one file."""
 
     def __init__(self, look: FileLook) -> None:
         self.look, self.source = look, look.source
-        self.start = look.place.start or 0
+        self.start = look.place.start or 0  # log offset of its first byte
         if self.start + self.source.size > LARGEST_OFFSET:
             self.start = 0
         self.max_record = largest_record(look.config)

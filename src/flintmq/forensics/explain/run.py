@@ -44,18 +44,13 @@ _LINES: Final[dict[str, Callable[[FileLook], Iterator[Line]]]] = {
 
 @dataclass
 class Explained:
-    """The kind of a file, and its lines.
-
-    Attributes:
-        lines: every byte once, in order. Iterate once; the attributes below are complete afterwards.
-        found: (name, text): content of the file, or context of the place asked for.
-    """
+    """The kind of a file, and its lines."""
 
     path: str
     place: FilePlace
     size: int
-    lines: Iterator[Line]
-    found: list[tuple[str, str]]
+    lines: Iterator[Line]  # every byte once, in order. Iterate once; the attributes below are complete afterwards.
+    found: list[tuple[str, str]]  # (name, text): content of the file, or context of the place asked for
     steps: list[str]
     problems: int = 0
     first: tuple[int, str] | None = field(default=None)

@@ -68,22 +68,15 @@ class FileSource:
 
 @dataclass
 class FileLook:
-    """One look at one file.
-
-    Attributes:
-        place: its kind, and the facts that its path gives.
-        at: position asked for; None for an overview.
-        limit: most units that get a line of their own (with `at`: after the one asked for).
-        found: (name, text) to print after the lines.
-    """
+    """One look at one file."""
 
     source: FileSource
-    place: FilePlace
-    at: int | None
-    limit: int
+    place: FilePlace  # its kind, and the facts that its path gives
+    at: int | None  # position asked for; None for an overview
+    limit: int  # most units that get a line of their own (with `at`: after the one asked for)
     around: Around
     config: StoreConfig
-    found: list[tuple[str, str]] = field(default_factory=list)
+    found: list[tuple[str, str]] = field(default_factory=list)  # (name, text) to print after the lines
     steps: list[str] = field(default_factory=list)
 
     def step(self, *words: object) -> None:

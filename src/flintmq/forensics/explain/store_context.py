@@ -25,16 +25,11 @@ from flintmq.store.layout.queue_name import QueueName
 
 
 class Found(NamedTuple):
-    """The record at a log offset, or the reason why there is none.
-
-    Attributes:
-        text: the record in a few words, or why there is none.
-        problem: whether that is wrong: the log has that place, and no intact record is there.
-    """
+    """The record at a log offset, or the reason why there is none."""
 
     message: StoredMessage | None
-    text: str
-    problem: bool = False
+    text: str  # the record in a few words, or why there is none
+    problem: bool = False  # whether that is wrong: the log has that place, and no intact record is there
 
     @property
     def remark(self) -> Remark:

@@ -26,19 +26,13 @@ T = TypeVar("T", bound=tuple[Any, ...])
 
 
 class Sort(NamedTuple):
-    """One sort of unit.
-
-    Attributes:
-        problem: the error in a unit, where its line says less than the remarks.
-        whole: one is a single line, not fields.
-        name: of its line; empty: the noun.
-    """
+    """One sort of unit."""
 
     meaning: str
     remarks: Mapping[str, Remark] = {}
-    problem: str | None = None
-    whole: bool = False
-    name: str = ""
+    problem: str | None = None  # the error in a unit, where its line says less than the remarks
+    whole: bool = False  # one is a single line, not fields
+    name: str = ""  # of its line; empty: the noun
 
 
 UNWRITTEN: Final = Sort("nothing was written here", whole=True)
@@ -56,20 +50,18 @@ class UnitTable(Generic[T]):
     """The units in [begin, end) of the file.
 
     Attributes:
-        sorts: sort -> what is said of such units.
         most_runs: lines about runs.
-        counts: sort -> number of units, after the overview.
     """
 
     layout: Layout[T]
-    sorts: ClassVar[Mapping[str, Sort]]
+    sorts: ClassVar[Mapping[str, Sort]]  # sort -> what is said of such units
     noun = "unit"
     most_runs = MOST_RUNS
 
     def __init__(self, look: FileLook, begin: int, end: int, first: int = 0) -> None:
         self.look, self.begin, self.end, self.first, self.width = look, begin, end, first, self.layout.size
         self.stop = begin + (end - begin) // self.width * self.width
-        self.counts: dict[str, int] = {}
+        self.counts: dict[str, int] = {}  # sort -> number of units, after the overview
         self._shown = 0  # units that got a line of their own
 
     # -- what a kind of unit says of itself ----------------------------------------------------------------------------
