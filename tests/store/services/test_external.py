@@ -337,7 +337,7 @@ def test_what_the_commands_say(tmp_path):
 
 
 @pytest.mark.parametrize("in_next_file", [False, True])
-def test_a_start_tells_of_queue_offsets_that_were_given_twice(tmp_path, caplog, in_next_file):
+def test_d35_a_start_tells_of_queue_offsets_that_were_given_twice(tmp_path, caplog, in_next_file):
     """The log of a RocketMQ that met such a store without `abort`: one offset twice, and on from there."""
     offsets = [0, 1, 2, 3, 3, 4]
     data = [make(SIZE * n, 1000 + n, queue_offset=offset) for n, offset in enumerate(offsets)]
