@@ -27,7 +27,6 @@ class Envelope:
     Thread: any.
 
     Attributes:
-        size: bytes of the header; the body begins there, at a multiple of 64.
         nodes: number of arrays, children included: each before its children, in the order of the schema.
     """
 
@@ -37,7 +36,7 @@ class Envelope:
         form = one_row.serialize().to_pybytes()
         marker, length = struct.unpack_from("<Ii", form)
         assert marker == 0xFFFFFFFF, "pyarrow writes messages of the format's current version"
-        self.size = -(-(8 + length) // 64) * 64
+        self.size = -(-(8 + length) // 64) * 64  # bytes of the header; the body begins there, at a multiple of 64
         self._form = form[:4] + struct.pack("<i", self.size - 8) + form[8 : 8 + length].ljust(self.size - 8, b"\0")
         message = _Table(self._form, 8 + _u32(self._form, 8))
         batch = _Table(self._form, message.target(_HEADER))

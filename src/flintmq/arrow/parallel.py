@@ -46,7 +46,6 @@ class _Segment:
 
     Attributes:
         first_time, last_time: store times in ms of its first and last record; None without records.
-        whole: whether its walk had nothing to judge.
     """
 
     begin: int
@@ -55,7 +54,7 @@ class _Segment:
     report: Report = field(default_factory=Report)
     first_time: int | None = None
     last_time: int | None = None
-    whole: bool = False
+    whole: bool = False  # whether its walk had nothing to judge
 
 
 def parallel_batches(

@@ -33,12 +33,11 @@ class KeyLine(NamedTuple):
     """The effect of one key.
 
     Attributes:
-        says: sentence for people about what FlintMQ does.
         only: text of the one value with which a store is opened for writing; None if any value is accepted.
     """
 
     effect: Effect
-    says: str
+    says: str  # sentence for people about what FlintMQ does
     only: str | None = None
 
 

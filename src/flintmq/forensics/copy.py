@@ -60,9 +60,6 @@ class Copied:
     """The result of a whole copy.
 
     Attributes:
-        into: the new store.
-        begin, end: log offsets of its first byte and after its last record.
-        files: number of files.
         data_bytes: bytes that were copied; the rest of the files are holes. An object has no holes: all its bytes.
         live: whether the store was being written, had stopped uncleanly or ends in a stale tail, so that queues and
             index were recovered.
@@ -72,7 +69,7 @@ class Copied:
     """
 
     into: str
-    begin: int = 0
+    begin: int = 0  # begin, end: log offsets of its first byte and after its last record
     end: int = 0
     files: int = 0
     data_bytes: int = 0

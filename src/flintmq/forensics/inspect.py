@@ -156,17 +156,13 @@ class Inspection:
     """The result of an inspection.
 
     Attributes:
-        clean: whether the store stopped cleanly (no `abort`, or one that says that only queues lag).
-        live: whether a process is writing it now.
         delays: delay levels and the messages still to be delivered; `queue_id` is the level - 1.
-        checkpoint: its six numbers; None without a usable file.
         undelivered: messages that nobody delivers, by kind; each has a note too.
-        copy: None if the store is no copy, or was opened as a master since.
     """
 
     root: str
-    clean: bool
-    live: bool
+    clean: bool  # whether the store stopped cleanly (no `abort`, or one that says that only queues lag)
+    live: bool  # whether a process is writing it now
     log: LogSummary
     folders: list[Folder] = field(default_factory=list)
     messages: int = 0
@@ -174,10 +170,10 @@ class Inspection:
     groups: list[GroupSummary] = field(default_factory=list)
     delays: list[OffsetSummary] = field(default_factory=list)
     index: list[IndexSummary] = field(default_factory=list)
-    checkpoint: dict[str, int] | None = None
+    checkpoint: dict[str, int] | None = None  # its six numbers; None without a usable file
     timer: TimerSummary | None = None
     undelivered: list[Undelivered] = field(default_factory=list)
-    copy: CopySummary | None = None
+    copy: CopySummary | None = None  # None if the store is no copy, or was opened as a master since
     notes: list[InspectNote] = field(default_factory=list)
 
     @property

@@ -44,11 +44,7 @@ Progress = Callable[[int, int], None]  # bytes of log done, bytes in all
 
 @dataclass
 class Rebuilt:
-    """The result of a rebuild.
-
-    Attributes:
-        notes: counts by code (repeats, holes, queues begun again, tails).
-    """
+    """The result of a rebuild."""
 
     records: int = 0
     units: int = 0
@@ -56,7 +52,7 @@ class Rebuilt:
     queues: int = 0
     index_files: int = 0
     log_bytes: int = 0
-    notes: dict[str, int] = field(default_factory=dict)
+    notes: dict[str, int] = field(default_factory=dict)  # counts by code (repeats, holes, queues begun again, tails)
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

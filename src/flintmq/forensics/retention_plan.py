@@ -112,11 +112,10 @@ class Known:
 
     Attributes:
         cuts: queue -> a log offset, and the queue's first offset from there on.
-        gone: the queues of the log before an offset, read from the log itself.
     """
 
     cuts: dict[QueueName, tuple[int, int]] = field(default_factory=dict)
-    gone: LogMap | None = None
+    gone: LogMap | None = None  # the queues of the log before an offset, read from the log itself
 
 
 def plan_of(

@@ -64,10 +64,7 @@ class StoreFigures:
 
 
 class StoreWatch:
-    """Looks at one store again and again.
-
-    Thread: one at a time.
-    """
+    """Looks at one store again and again. Thread: one at a time."""
 
     def __init__(self, member: Member, config: StoreConfig) -> None:
         self.member, self._config = member, config

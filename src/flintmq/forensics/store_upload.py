@@ -146,10 +146,7 @@ class StoreUpload:
             progress(total, total)
 
     def publish(self) -> None:
-        """Let readers see the store.
-
-        Durability: on return, as the server promises it.
-        """
+        """Let readers see the store. Durability: on return, as the server promises it."""
         self._wait(0)
         if not any(key.startswith(self._at(LOG + "/")) for key in self._sizes):
             raise StoreError(

@@ -74,7 +74,6 @@ class TopicTail:
         expected: allow a missing topic, because it may be created later.
 
     Attributes:
-        complete: whether `last` found as many messages as asked for, or read all there are.
         report: the places of records that are damaged or missing and may belong to what was read, each once. Complete
             after `last`, and after the last message of `since`.
     """
@@ -89,7 +88,7 @@ class TopicTail:
         expected: bool = False,
     ) -> None:
         self.view, self.topic, self.numbers, self.tags = view, topic, queues, tags
-        self.complete = True
+        self.complete = True  # whether `last` found as many messages as asked for, or read all there are
         self.report = Report()
         self._reported: set[int] = set()  # log offsets of what is in it
         view.read_log_of(topic)

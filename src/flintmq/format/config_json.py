@@ -246,7 +246,6 @@ class JsonMember:
         begin: byte where its key (in an array its value) begins.
         value: None until it is read to its end, which damage may prevent; for an object or an array its number of
             members, as text.
-        known: whether the value was read.
     """
 
     __slots__ = ("begin", "known", "path", "value")
@@ -254,7 +253,7 @@ class JsonMember:
     def __init__(self, path: tuple[str | int, ...], begin: int) -> None:
         self.path, self.begin = path, begin
         self.value: Any = None
-        self.known = False
+        self.known = False  # whether the value was read
 
 
 def members(data: bytes, take: Callable[[JsonMember], None]) -> FormatError | None:

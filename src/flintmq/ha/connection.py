@@ -99,13 +99,12 @@ class MasterConnection:
 
     Attributes:
         buffer: after `receive`, its first `size` bytes are of the log.
-        full: True if the last read filled the buffer, so that more is there already.
     """
 
     def __init__(self, wire: Wire, line: FollowerLine, effects: Effects) -> None:
         self.line, self.buffer = line, memoryview(bytearray(BUFFER_BYTES))
         self._wire, self._effects = wire, effects
-        self.full = False
+        self.full = False  # True if the last read filled the buffer, so that more is there already
         self._timeout = -1.0
         self._kept: Received | None = None
 

@@ -142,10 +142,7 @@ class FollowerLine:
         return now - self._reported_at >= (REPORT_S if offset <= self.reported else BUSY_S if more else 0)
 
     def report(self, offset: int, now: float) -> bytes:
-        """Return the bytes of a report.
-
-        A report never goes back, because a master trusts each.
-        """
+        """Return the bytes of a report. A report never goes back, because a master trusts each."""
         assert offset >= self.reported, f"report {offset} after {self.reported}"
         self.reported, self._reported_at = offset, now
         return REPORT.pack(OffsetReport(offset))

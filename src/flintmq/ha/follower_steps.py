@@ -41,27 +41,17 @@ REMIND_S: Final = 600.0
 
 
 class FollowerStats(NamedTuple):
-    """Counters of a follower since it was opened.
+    """Counters of a follower since it was opened."""
 
-    Attributes:
-        end: log offset after the last byte received.
-        whole: log offset after the last whole record.
-        acknowledged: the last report; -1 before the first.
-        frames, heartbeats, bytes: received in all.
-        sessions: lines that were opened to follow.
-        refusals: 1 if the master was refused.
-        lag_ms: our clock minus the store time of the last whole record; 0 while caught up.
-    """
-
-    end: int
-    whole: int
-    acknowledged: int
-    frames: int
+    end: int  # log offset after the last byte received
+    whole: int  # log offset after the last whole record
+    acknowledged: int  # the last report; -1 before the first
+    frames: int  # frames, heartbeats, bytes: received in all
     heartbeats: int
     bytes: int
-    sessions: int
-    refusals: int
-    lag_ms: int
+    sessions: int  # lines that were opened to follow
+    refusals: int  # 1 if the master was refused
+    lag_ms: int  # our clock minus the store time of the last whole record; 0 while caught up
 
 
 class FollowerSteps:

@@ -67,7 +67,6 @@ class FollowerStore:
 
     Attributes:
         first_file: log offset of the broker's first file, as it last said; 0 if nobody was asked.
-        store: the open store; None before and after.
         unsure: from this log offset on a power cut may have taken bytes that no checksum covers; None: from nowhere.
     """
 
@@ -78,7 +77,7 @@ class FollowerStore:
         self.begin, self.first_file = options.begin, 0
         self._given = options.config, "5.3.3"  # what the store is opened with
         self._lacks: str | None = None  # as it was noted last
-        self.store: MessageStore | None = None
+        self.store: MessageStore | None = None  # the open store; None before and after
         self.unsure: int | None = None
 
     def opened(self) -> MessageStore:

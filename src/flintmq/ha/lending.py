@@ -41,13 +41,10 @@ class Lending:
 
     Args:
         bell: descriptor of a socket that wakes the listener's thread.
-
-    Attributes:
-        lane: for the threads that put.
     """
 
     def __init__(self, bell: int, epoll: int) -> None:
-        self.lane = ReplicaLane(bell)
+        self.lane = ReplicaLane(bell)  # for the threads that put
         self._epoll = epoll
         self._lent: ListenerLine | None = None
         self._is_held = False  # the listener's thread has the lane

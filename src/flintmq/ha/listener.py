@@ -71,7 +71,6 @@ class HaListener:
     Thread: any, for `wake`, `followers` and `close`.
 
     Attributes:
-        replicas: answers puts that wait for replicas; None: no put does.
         on_event: called with an event's name and fields, in the listener's thread: "follower" (address, offset),
             "ended" (address, reason). Set before `start`.
         on_turn: called in the listener's thread after each turn, when what could be sent is under way. Likewise.
@@ -100,7 +99,7 @@ class HaListener:
                 wake=self.send_now,
                 monotonic=effects.monotonic,
             )
-        self.replicas: Replicas | None = self._acks
+        self.replicas: Replicas | None = self._acks  # answers puts that wait for replicas; None: no put does
         self._lines: dict[int, ListenerLine] = {}  # by descriptor
         self._looks, self._end = 0, -1
         self._accepts_from = 0.0
@@ -210,10 +209,7 @@ class HaListener:
                 self._effects.sleep(LINGER_S)
 
     def serve_once(self) -> None:
-        """Wait until something can be done, and do it.
-
-        Thread: one at a time.
-        """
+        """Wait until something can be done, and do it. Thread: one at a time."""
         ready = self._selector.select(self._pause())
         lending = self._lending
         if lending is not None and not ready and not self._accepts_from and self._need_not_send(lending):

@@ -24,10 +24,7 @@ LATEST_S: Final = 5.0
 
 
 class ProgressNotes:
-    """Writes the notes of one follower.
-
-    Thread: the follower's.
-    """
+    """Writes the notes of one follower. Thread: the follower's."""
 
     def __init__(self, root: str, effects: Effects) -> None:
         self._root, self._effects = root, effects

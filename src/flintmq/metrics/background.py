@@ -27,10 +27,7 @@ class _Running(Generic[T]):
 
 
 class BackgroundCall(Generic[T]):
-    """Runs a function in the background, one call at a time.
-
-    Thread: any.
-    """
+    """Runs a function in the background, one call at a time. Thread: any."""
 
     def __init__(self, function: Callable[[], T], name: str) -> None:
         self._function, self._name = function, name

@@ -18,9 +18,6 @@ class ObjectEntry(NamedTuple):
 class Bucket(ABC):
     """One bucket: keys and their bytes.
 
-    Attributes:
-        url: of the bucket, without a trailing slash; `url + "/" + key` is the URL of an object.
-
     Raises:
         FileNotFoundError: (as each method says) there is no such object.
         StoreAccessError: (any method) the server refuses, or does not answer; the text names the URL.
@@ -28,7 +25,7 @@ class Bucket(ABC):
     Thread: any.
     """
 
-    url: str
+    url: str  # of the bucket, without a trailing slash; `url + "/" + key` is the URL of an object
 
     @abstractmethod
     def listed(self, folder: str, whole: bool) -> list[ObjectEntry]:

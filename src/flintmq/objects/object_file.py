@@ -17,10 +17,7 @@ COPY_BYTES = 8 << 20
 
 
 class ObjectFile(io.RawIOBase):
-    """Reads one object, as it was when it was opened, a request a read.
-
-    Thread: one.
-    """
+    """Reads one object, as it was when it was opened, a request a read. Thread: one."""
 
     def __init__(self, bucket: Bucket, key: str) -> None:
         found = bucket.find(key)

@@ -50,13 +50,12 @@ class Listing:
     """The result of a LIST request for a directory, or for the tree below it.
 
     Attributes:
-        until: monotonic time up to which it is valid.
         folders: directory -> name -> bytes of the object, or None for a directory.
     """
 
     root: str
     whole: bool
-    until: float
+    until: float  # monotonic time up to which it is valid
     folders: dict[str, dict[str, int | None]] = field(default_factory=dict)
 
     def covers(self, folder: str) -> bool:

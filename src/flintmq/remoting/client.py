@@ -75,9 +75,6 @@ class RemotingClient:
         timeout_s: seconds for each request with its answer, and for the connection.
         all_s: seconds for all requests together; None: no limit.
         connect: opens a connection to (host, port) within so many seconds.
-
-    Attributes:
-        peer_version: number in the last answer; 479 is 5.3.3, 493 is 5.4.0, 513 is 5.5.0.
     """
 
     def __init__(
@@ -94,7 +91,7 @@ class RemotingClient:
         self._line: RemotingWire | None = None
         self._received = bytearray()
         self._opaque = 0
-        self.peer_version = 0
+        self.peer_version = 0  # number in the last answer; 479 is 5.3.3, 493 is 5.4.0, 513 is 5.5.0
 
     def request(self, code: int, fields: Mapping[str, str] | None = None, body: bytes = b"") -> RemotingFrame:
         """Ask and wait for the answer, whatever its code; the connection is closed after an error."""

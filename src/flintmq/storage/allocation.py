@@ -33,12 +33,11 @@ class AllocateRequest:
 
     Attributes:
         window: bytes of it to allocate at once; None for the window of a file in use.
-        done: opened once `file` or `error` is set.
     """
 
     def __init__(self, start: int, window: int | None) -> None:
         self.start, self.window = start, window
-        self.done = Latch()
+        self.done = Latch()  # opened once `file` or `error` is set
         self.file: MappedFile | None = None
         self.error: OSError | None = None
 
@@ -52,9 +51,6 @@ class AllocationService:
         warm: prepares each new file; None: warmMapedFileEnable is off.
         ahead: follows the writer; None: pages are not prepared.
         pool: takes the records of new files first; None: transientStorePoolEnable is off.
-
-    Attributes:
-        leaves_spares: keep files that were made and never used when it stops.
     """
 
     def __init__(
@@ -78,7 +74,7 @@ class AllocationService:
         self._full: list[MappedFile] = []
         # No Event of `threading`: a handler that raises may leave its lock taken, and all puts would wait for ever.
         self._wake = Signal()
-        self.leaves_spares = self._failing = False
+        self.leaves_spares = self._failing = False  # leaves_spares: keep files made and never used when it stops
         self._service = ServiceThread("flintmq-allocation", self._run, self._wake.set)
 
     def leave_spares(self) -> None:

@@ -566,10 +566,7 @@ class Effects:
                 os.mkdir(name, dir_fd=folder)
 
     def make_folder(self, path: str) -> None:
-        """Make a directory and its parents, if it is missing.
-
-        Durability: their names, on return.
-        """
+        """Make a directory and its parents, if it is missing. Durability: their names, on return."""
         missing, at = [], path
         while not self.is_dir(at) and at != os.path.dirname(at):  # even the root may be inaccessible
             missing.append(at)

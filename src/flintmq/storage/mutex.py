@@ -25,10 +25,7 @@ from flintmq.kernels.ring import Ring
 if sys.version_info >= (3, 14):
 
     class ReentrantLock(_thread.RLock):
-        """A lock that its owner may take again.
-
-        Thread: any.
-        """
+        """A lock that its owner may take again. Thread: any."""
 
         def __enter__(self) -> bool:
             """Take the lock; it is not taken if a signal handler raises."""
@@ -41,10 +38,7 @@ if sys.version_info >= (3, 14):
                 raise
 
     class Lock(ReentrantLock):
-        """A lock that its owner must not take again.
-
-        Thread: any.
-        """
+        """A lock that its owner must not take again. Thread: any."""
 
         def __enter__(self) -> bool:
             """Take the lock; it is not taken if a signal handler raises."""
@@ -57,10 +51,7 @@ if sys.version_info >= (3, 14):
                 raise
 
     class GuardedRing(Ring):
-        """A ring whose lock no interrupt leaves taken.
-
-        Uncompiled it is an ordinary Ring.
-        """
+        """A ring whose lock no interrupt leaves taken. Uncompiled it is an ordinary Ring."""
 
         def __enter__(self) -> None:
             """Take the ring's lock; it is not taken if a signal handler raises."""

@@ -17,7 +17,6 @@ class Overlay(OtherDisk):
 
     Attributes:
         patches: path -> (position, bytes) to be written, sorted, without overlaps.
-        sizes: path -> planned size of the file in bytes; added bytes read as zeros.
         places: path of a file or directory -> path of its planned content; None if it is to be removed.
 
     Thread: changed by one thread before others read.
@@ -27,7 +26,7 @@ class Overlay(OtherDisk):
 
     def __init__(self) -> None:
         self.patches: dict[str, list[tuple[int, bytes]]] = {}
-        self.sizes: dict[str, int] = {}
+        self.sizes: dict[str, int] = {}  # path -> planned size of the file in bytes; added bytes read as zeros
         self.places: dict[str, str | None] = {}
         self._open: dict[int, str] = {}
 

@@ -17,10 +17,7 @@ LOOK_S: Final = 1.0
 
 
 class StopEvent(threading.Event):
-    """An event that may be set from a signal handler, whatever the thread is at.
-
-    Thread: any.
-    """
+    """An event that may be set from a signal handler, whatever the thread is at. Thread: any."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -41,7 +41,6 @@ class TransientStorePool:
         fast_fail: fastFailIfNoBufferInStorePool: refuse a put that finds the ring full.
 
     Attributes:
-        view: its memory, mapped twice, once `open` was called; else None.
         make_room: writes the oldest piece to its file; called by a put that finds the ring full.
     """
 
@@ -50,7 +49,7 @@ class TransientStorePool:
     ) -> None:
         self.count, self.effects, self.fast_fail, self.place = count, effects, fast_fail, place
         self.ring = GuardedRing(ring_size(count, file_size))
-        self.view: memoryview | None = None
+        self.view: memoryview | None = None  # its memory, mapped twice, once `open` was called; else None
         self.make_room: Callable[[], None] | None = None
         self._memory: mmap.mmap | None = None
         self._lock = Lock()

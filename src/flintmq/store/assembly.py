@@ -153,7 +153,6 @@ class StoreParts:
 
     Attributes:
         config: with the sizes that its files have.
-        opened: releases locks, descriptors and maps.
         lock: the store's.
         stopped: how it stopped before.
         recovered: the results of its recovery.
@@ -164,22 +163,18 @@ class StoreParts:
         queues, index: the derived files; index None: none is kept, or another process keeps it.
         failure: set once its disk failed.
         counters: for `stats`.
-        commits: of the transient pool; None: there is none.
-        raw: appends a master's log, in role SLAVE; None: in any other.
-        copied: its queues, likewise.
         flush, dispatch, puts, reader, retention, housekeeping, checkpointer: the services of these names.
         state: whether it may be called.
-        ha: lets followers have the log; None: it does not listen.
 
     Raises:
         As MessageStore.
     """
 
     index: KeyIndex | None = None
-    commits: CommitService | None = None
-    raw: RawLog | None = None
-    copied: CopiedQueues | None = None
-    ha: Listener | None = None
+    commits: CommitService | None = None  # of the transient pool; None: there is none
+    raw: RawLog | None = None  # appends a master's log, in role SLAVE; None: in any other
+    copied: CopiedQueues | None = None  # its queues, likewise
+    ha: Listener | None = None  # lets followers have the log; None: it does not listen
 
     def __init__(
         self,
@@ -197,7 +192,7 @@ class StoreParts:
         self.root, self.config, self.effects, self.peer, self.external = root, config, effects, peer, external
         self._is_slave = config.broker_role == "SLAVE"
         self._is_sync = config.flush_disk_type == "SYNC_FLUSH"
-        self.opened = ExitStack()
+        self.opened = ExitStack()  # releases locks, descriptors and maps
         try:
             self._take_lock(accept_lost_log)
             self._list_log()

@@ -25,21 +25,16 @@ class ListenOptions(NamedTuple):
     """The choices of a store that lets followers have its log.
 
     Attributes:
-        listen: host and port to bind; port 0: any free one.
-        allow: networks (CIDR) from which followers may come; empty: all.
-        new_slave: "last": a follower without a log gets the last file, as upstream; "first": the whole log.
-        durable_only: only what is on disk is sent.
         replica: "host": several followers of one host are one replica; "connection": each is one, as upstream.
-        prefix: begins the name of an option in an error, as the user gives it.
     """
 
-    listen: tuple[str, int]
-    allow: tuple[str, ...] = ()
-    new_slave: str = "last"
-    durable_only: bool = False
+    listen: tuple[str, int]  # host and port to bind; port 0: any free one
+    allow: tuple[str, ...] = ()  # networks (CIDR) from which followers may come; empty: all
+    new_slave: str = "last"  # "last": a follower without a log gets the last file, as upstream; "first": the whole log
+    durable_only: bool = False  # only what is on disk is sent
     replica: str = "host"
     connections: int = 64
-    prefix: str = "ha_"
+    prefix: str = "ha_"  # begins the name of an option in an error, as the user gives it
 
 
 class LogPart(NamedTuple):
@@ -52,10 +47,7 @@ class LogPart(NamedTuple):
 
 
 class LogSource(Protocol):
-    """The log that followers are sent.
-
-    Thread: any.
-    """
+    """The log that followers are sent. Thread: any."""
 
     @property
     def file_size(self) -> int:
@@ -72,23 +64,14 @@ class LogSource(Protocol):
 
 
 class FollowerInfo(NamedTuple):
-    """One follower of a listener.
+    """One follower of a listener."""
 
-    Attributes:
-        address: host and port of its end of the line.
-        state: "wait" for its first report, or "transfer".
-        sent: log offset after the last byte that was sent; -1 before the first report.
-        acknowledged: log offset below which it has the log, as it says; -1 before the first report.
-        in_sync: it lacks at most haMaxGapNotInSync bytes.
-        since: seconds for which it has been there.
-    """
-
-    address: tuple[str, int]
-    state: str
-    sent: int
-    acknowledged: int
-    in_sync: bool
-    since: float
+    address: tuple[str, int]  # host and port of its end of the line
+    state: str  # "wait" for its first report, or "transfer"
+    sent: int  # log offset after the last byte that was sent; -1 before the first report
+    acknowledged: int  # log offset below which it has the log, as it says; -1 before the first report
+    in_sync: bool  # it lacks at most haMaxGapNotInSync bytes
+    since: float  # seconds for which it has been there
 
 
 class Listener(Protocol):

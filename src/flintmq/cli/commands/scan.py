@@ -69,9 +69,6 @@ class MessageScan:
 
     Args:
         lenient: skip damaged ranges and report them; otherwise they are an error.
-
-    Attributes:
-        report: damage and notes, complete after the last message.
     """
 
     def __init__(
@@ -91,7 +88,7 @@ class MessageScan:
 
         self.selection, self.bodies, self.progress = selection, bodies, progress
         self.found = 0
-        self.report = report if report is not None else Report()
+        self.report = report if report is not None else Report()  # damage and notes, complete after the last message
         snapshot = Snapshot.open(store, config)
         self.walk = LogWalk(snapshot.log, snapshot.facts, strict=not lenient, report=self.report)
         self.walk.use_zones(zones_for(snapshot.log, selection.predicate))

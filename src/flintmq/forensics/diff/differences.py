@@ -31,23 +31,18 @@ class Difference:
     """One message, or one range of bytes, that differs.
 
     Attributes:
-        kind: how.
         topic, queue_id, queue_offset: place of the message, of an altered or moved one that of A; None for bytes.
-        a_offset, b_offset: log offsets; None where a side has none.
-        store_timestamp: ms; of both sides the earlier one.
-        fields: of an altered message, the names of the columns that differ.
-        bytes: of damage, its length; of others the size of the record.
     """
 
     kind: Kind
     topic: str | None
     queue_id: int | None
     queue_offset: int | None
-    a_offset: int | None
+    a_offset: int | None  # a_offset, b_offset: log offsets; None where a side has none
     b_offset: int | None
-    store_timestamp: int | None
-    fields: tuple[str, ...] = ()
-    bytes: int = 0
+    store_timestamp: int | None  # ms; of both sides the earlier one
+    fields: tuple[str, ...] = ()  # of an altered message, the names of the columns that differ
+    bytes: int = 0  # of damage, its length; of others the size of the record
 
 
 @dataclass
@@ -80,20 +75,13 @@ class Run:
 
 
 class Differences:
-    """Collects differences.
-
-    Attributes:
-        runs: in the order in which they began, RUNS_KEPT at most.
-        counts: by kind, of all.
-        first_timestamp: earliest store time of a message that differs, ms; None if none does.
-        run_count: number of all runs.
-    """
+    """Collects differences."""
 
     def __init__(self) -> None:
-        self.runs: list[Run] = []
-        self.counts: Counter[Kind] = Counter()
-        self.first_timestamp: int | None = None
-        self.run_count = 0
+        self.runs: list[Run] = []  # in the order in which they began, RUNS_KEPT at most
+        self.counts: Counter[Kind] = Counter()  # by kind, of all
+        self.first_timestamp: int | None = None  # earliest store time of a message that differs, ms; None if none does
+        self.run_count = 0  # number of all runs
         self._open: dict[tuple[Kind, str | None, int | None], Run] = {}
 
     def add(self, one: Difference) -> None:

@@ -31,22 +31,14 @@ PROBES = 32  # records that are looked at to see whether offsets are the same
 
 @dataclass(frozen=True)
 class DiffSide:
-    """One of two stores that were compared.
-
-    Attributes:
-        path: the store.
-        log_begin, log_end: log offsets.
-        ending: what is at the end, as `verify` names it.
-        live: whether a process writes it.
-        damage: places without records; where bytes were compared, those at its ends and files that are missing.
-    """
+    """One of two stores that were compared."""
 
     path: str
-    log_begin: int
+    log_begin: int  # log_begin, log_end: log offsets
     log_end: int
-    ending: str
+    ending: str  # what is at the end, as `verify` names it
     live: bool
-    damage: int
+    damage: int  # places without records; where bytes were compared, those at its ends and files that are missing
 
 
 @dataclass(frozen=True)
@@ -54,46 +46,31 @@ class OneSided:
     """A part of the log that only one side has: before the other begins, or after it ends.
 
     Attributes:
-        side: "a" or "b".
-        where: "begin" or "end".
-        begin, end: log offsets.
-        messages: in it.
         first_timestamp, last_timestamp: store times in ms of the first and the last; None without messages.
-        growing: the other side is in use, and may get them yet.
     """
 
-    side: str
-    where: str
-    begin: int
+    side: str  # "a" or "b"
+    where: str  # "begin" or "end"
+    begin: int  # begin, end: log offsets
     end: int
-    messages: int
+    messages: int  # in it
     first_timestamp: int | None
     last_timestamp: int | None
-    growing: bool = False
+    growing: bool = False  # the other side is in use, and may get them yet
 
 
 @dataclass
 class Comparison:
-    """The result of a comparison.
-
-    Attributes:
-        a, b: the stores.
-        way: "offset" or "message".
-        begin, end: log offsets between which bytes were compared; by message 0.
-        messages: of each side, by message; None by offset.
-        differences: what differs.
-        one_sided: parts of the log of one side alone, by offset.
-        notes: for the user.
-    """
+    """The result of a comparison."""
 
     a: DiffSide
     b: DiffSide
-    way: str
-    begin: int
+    way: str  # "offset" or "message"
+    begin: int  # begin, end: log offsets between which bytes were compared; by message 0
     end: int
-    messages: tuple[int, int] | None
+    messages: tuple[int, int] | None  # of each side, by message; None by offset
     differences: Differences
-    one_sided: list[OneSided] = field(default_factory=list)
+    one_sided: list[OneSided] = field(default_factory=list)  # parts of the log of one side alone, by offset
     notes: list[str] = field(default_factory=list)
 
     @property

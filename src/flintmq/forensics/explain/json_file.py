@@ -13,18 +13,13 @@ from flintmq.format.text import iso
 
 
 class _Chosen:
-    """Keeps the members that get a line of their own, and counts the others.
-
-    Attributes:
-        before: number of members before the first one kept.
-        end: position of the first member after the kept ones; None if there is none.
-    """
+    """Keeps the members that get a line of their own, and counts the others."""
 
     def __init__(self, look: FileLook) -> None:
         self.at, self.limit = look.at, max(look.limit, 1)
         self.kept: list[JsonMember] = []
-        self.before = self.total = 0
-        self.end: int | None = None
+        self.before = self.total = 0  # before: members before the first one kept
+        self.end: int | None = None  # position of the first member after the kept ones; None if there is none
 
     def take(self, member: JsonMember) -> None:
         """Keep or count a member that begins."""

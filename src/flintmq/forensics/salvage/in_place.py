@@ -58,18 +58,15 @@ class Mended:
     """The result of a salvage in place, or of its dry run.
 
     Attributes:
-        journal: the directory with the old bytes; empty for a dry run or if there is nothing to do.
         ranges: damaged ranges that are covered, as lines for people and programs.
-        left: defects that it cannot mend, by code.
-        finished: journals of killed runs that were carried out first.
     """
 
-    journal: str = ""
+    journal: str = ""  # the directory with the old bytes; empty for a dry run or if there is nothing to do
     dry_run: bool = False
     ranges: list[dict[str, Any]] = field(default_factory=list)
     changes: list[dict[str, Any]] = field(default_factory=list)
-    left: dict[str, int] = field(default_factory=dict)
-    finished: list[str] = field(default_factory=list)
+    left: dict[str, int] = field(default_factory=dict)  # defects that it cannot mend, by code
+    finished: list[str] = field(default_factory=list)  # journals of killed runs that were carried out first
 
     def as_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -76,13 +76,12 @@ class IndexCheck:
     Attributes:
         tags: whether the last items were made by a version that indexes tags. The keys of the next block should be
             derived that way; otherwise it is compared record by record, which is slow.
-        items: number of items passed.
     """
 
     def __init__(self, files: Iterable[IndexItems], ground: Ground) -> None:
         self.ground = ground
         self.tags = False
-        self.items = 0
+        self.items = 0  # number of items passed
         self._files = iter(files)
         self._file: IndexItems | None = None
         self._before: IndexItems | None = None  # the file before it

@@ -34,8 +34,6 @@ class UnitCheck:
     """One queue under comparison.
 
     Attributes:
-        cursor: number of the next unit on disk.
-        matched: number of units that agree with their record.
         log_end: queue offset after the last message in the log; set by the caller.
     """
 
@@ -49,8 +47,8 @@ class UnitCheck:
     ) -> None:
         self.name, self.files, self.kind, self.extension = name, files, kind, extension
         self.findings = UnitFindings(name, files, kind, ground)
-        self.cursor = files.first
-        self.matched = self.log_end = self._end = 0
+        self.cursor = files.first  # number of the next unit on disk
+        self.matched = self.log_end = self._end = 0  # matched: units that agree with their record
         self._explained_to = 0  # units before this number are explained; the cursor may go back, this does not
         self._last_address = -(1 << 63) - 1
 

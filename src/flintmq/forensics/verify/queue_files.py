@@ -24,10 +24,7 @@ CACHED_UNITS = 64  # units read at once for a single one
 
 
 class Disk:
-    """Reads files through a limited number of descriptors that stay open.
-
-    Thread: one.
-    """
+    """Reads files through a limited number of descriptors that stay open. Thread: one."""
 
     def __init__(self, effects: Effects, limit: int = OPEN_FILES) -> None:
         self.effects, self.limit = effects, limit
@@ -110,9 +107,6 @@ class UnitFiles:
 
     Args:
         file_size: bytes that a file should have; 0 if unknown.
-
-    Attributes:
-        blocked: unreadable files, reported once.
     """
 
     __slots__ = ("blocked", "_cache", "_cache_at", "below", "disk", "findings", "folder", "spans", "width")
@@ -122,7 +116,7 @@ class UnitFiles:
     ) -> None:
         self.folder, self.below, self.width = folder, below, width
         self.disk, self.findings = disk, findings
-        self.blocked: set[str] = set()
+        self.blocked: set[str] = set()  # unreadable files, reported once
         self._cache, self._cache_at = b"", 0
         spans = list(self._spans(file_size, counted))
         ends = [span.first for span in spans[1:]] + [1 << 63]

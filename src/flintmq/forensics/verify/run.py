@@ -56,36 +56,28 @@ class Verification:
     """The result of verify.
 
     Attributes:
-        root: the store.
-        clean: it stopped cleanly (no `abort`, or one that says that only queues lag).
-        live: a process is writing it now.
-        records: number of intact records.
-        log_begin, log_end: log offsets of the first byte and after the last record.
         ending: the reason why the log ends there (the names of end_of_log.Verdict, in lower case), or "unseen".
-        queues, units: queues on disk or in the log, units that agree with their record.
-        index_files, index_items: files checked, items passed.
         defects: the first 10,000, with defect_count and defect_counts (by code) for all.
-        notes: the first 1,000, with note_counts (by code) for all.
         part_begin, part_end: log offsets between which the log was checked; a later part continues at part_end.
         stopped: why the log's end was not reached: "end" (of the part), "asked" (by `stop`); None if it was reached.
     """
 
     root: str
-    clean: bool = True
-    live: bool = False
+    clean: bool = True  # it stopped cleanly (no `abort`, or one that says that only queues lag)
+    live: bool = False  # a process is writing it now
     records: int = 0
-    log_begin: int = 0
+    log_begin: int = 0  # log_begin, log_end: log offsets of the first byte and after the last record
     log_end: int = 0
     ending: str = "end"
-    queues: int = 0
+    queues: int = 0  # queues, units: queues on disk or in the log, units that agree with their record
     units: int = 0
-    index_files: int = 0
+    index_files: int = 0  # index_files, index_items: files checked, items passed
     index_items: int = 0
     defect_count: int = 0
     defect_counts: dict[str, int] = field(default_factory=dict)
     note_counts: dict[str, int] = field(default_factory=dict)
     defects: list[Defect] = field(default_factory=list)
-    notes: list[Note] = field(default_factory=list)
+    notes: list[Note] = field(default_factory=list)  # the first 1,000, with note_counts (by code) for all
     part_begin: int = 0
     part_end: int = 0
     stopped: str | None = None

@@ -50,21 +50,13 @@ SCAN_BYTES = 8 << 20  # of a batch of many topics: sorting by topic is cheaper i
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """Holds the checked options of an export.
-
-    Attributes:
-        read: what is read.
-        files: how files are written.
-        to: "parquet", "delta" or "iceberg".
-        checkpoint: a directory for a copy of the state; None for none.
-        catalog, dead_letters: see ExportChoices.
-    """
+    """Holds the checked options of an export."""
 
     read: ReadOptions
     files: FileOptions
-    to: str
-    checkpoint: str | None
-    catalog: str | None
+    to: str  # "parquet", "delta" or "iceberg"
+    checkpoint: str | None  # a directory for a copy of the state; None for none
+    catalog: str | None  # catalog, dead_letters: see ExportChoices
     dead_letters: str | None
 
     @classmethod
@@ -112,11 +104,6 @@ class Exported:
     """The result of an export.
 
     Attributes:
-        number: number of the export in its directory; 0 if there was nothing new.
-        begin, end: log offsets; records that start in [begin, end) are now exported.
-        rows, files, bytes: added.
-        damages, lost_bytes: damaged places of the log that were skipped.
-        bad_bodies: bodies that do not decode; they are kept in `body_raw`.
         bad_reasons: reason (`lake/shape/bodies/failure.py`) -> number of these.
         notes: code -> number of occurrences (tails, stores that were left out, messages that are lost, earlier exports
             that are gone).
@@ -124,15 +111,15 @@ class Exported:
         brokers: of several stores, (begin, end) of each broker that had something new; begin and end are 0 then.
     """
 
-    number: int = 0
-    begin: int = 0
+    number: int = 0  # number of the export in its directory; 0 if there was nothing new
+    begin: int = 0  # begin, end: log offsets; records that start in [begin, end) are now exported
     end: int = 0
-    rows: int = 0
+    rows: int = 0  # rows, files, bytes: added
     files: int = 0
     bytes: int = 0
-    damages: int = 0
+    damages: int = 0  # damages, lost_bytes: damaged places of the log that were skipped
     lost_bytes: int = 0
-    bad_bodies: int = 0
+    bad_bodies: int = 0  # bodies that do not decode; they are kept in `body_raw`
     bad_reasons: dict[str, int] = field(default_factory=dict)
     notes: dict[str, int] = field(default_factory=dict)
     note_texts: dict[str, list[str]] = field(default_factory=dict)
@@ -405,16 +392,9 @@ def advanced(
 
 @dataclass(frozen=True)
 class RangeTask:
-    """A range of a log that one task exports.
+    """A range of a log that one task exports."""
 
-    Attributes:
-        name: begins the names of its files; unique in an export, in the order of the rows.
-        member: the store.
-        plan: the read of that store.
-        part: the range.
-    """
-
-    name: str
+    name: str  # begins the names of its files; unique in an export, in the order of the rows
     member: Member
     plan: ScanPlan
     part: LogRange
@@ -422,14 +402,9 @@ class RangeTask:
 
 @dataclass(frozen=True)
 class PartTask:
-    """A part of a micro-batch that one task exports.
+    """A part of a micro-batch that one task exports."""
 
-    Attributes:
-        name, member: as in RangeTask.
-        part: the part.
-    """
-
-    name: str
+    name: str  # name, member: as in RangeTask
     member: Member
     part: StreamTask
 

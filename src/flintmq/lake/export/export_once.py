@@ -114,22 +114,14 @@ def export(
 
 @dataclass(frozen=True)
 class _Lot:
-    """The part of an export that is of one store.
-
-    Attributes:
-        member: the store.
-        plan: the read of the store.
-        before: its progress; None: nothing of it was exported.
-        begin, end: log offsets of what is new.
-        anchor: the last record before `end`; None if there is none, or it was deleted meanwhile.
-    """
+    """The part of an export that is of one store."""
 
     member: Member
     plan: ScanPlan
-    before: StoreProgress | None
-    begin: int
+    before: StoreProgress | None  # its progress; None: nothing of it was exported
+    begin: int  # begin, end: log offsets of what is new
     end: int
-    anchor: LogAnchor | None
+    anchor: LogAnchor | None  # the last record before `end`; None if there is none, or it was deleted meanwhile
 
     @property
     def progress(self) -> StoreProgress:

@@ -116,10 +116,7 @@ def manifest_place(number: int) -> str:
 
 
 class DiskFolder(TableFolder):
-    """A directory of this machine; see TableFolder.
-
-    A writer has it locked (`target.locked`).
-    """
+    """A directory of this machine; see TableFolder. A writer has it locked (`target.locked`)."""
 
     remote = False
 

@@ -48,38 +48,26 @@ class TableComparison:
     """The result of a comparison of stores with a table.
 
     Attributes:
-        table: directory of the table, or its URL.
-        format: "parquet", "delta" or "iceberg".
-        number: of the table's newest export.
-        messages: of the stores that are exported, and so were compared.
-        rows: of the table that were compared.
-        waiting: messages that are not exported yet.
-        expired: rows of messages that the stores no longer have.
         strangers: rows that name no message: without a log or queue offset, or of a broker that was never exported.
-        left_alone: rows of brokers that are not among the stores; they are not compared.
-        unfilled: rows that have no value in a property column which was added after they were exported.
         unqueued: records that are in no queue, so a stream exports none of them: prepared and rolled-back ones, and
             those of topics that were deleted, and perhaps made again, as far as the table does not have them.
         stray_files: of a Parquet table, files that no export made, and that its readers count; they are not compared.
-        lost_files: data files, and directories of exports, that are not there; their rows count as missing.
-        differences: what differs; A is the store, B the table.
-        notes: for the user.
     """
 
-    table: str
-    format: str
-    number: int
-    messages: int = 0
-    rows: int = 0
-    waiting: int = 0
-    expired: int = 0
+    table: str  # directory of the table, or its URL
+    format: str  # "parquet", "delta" or "iceberg"
+    number: int  # of the table's newest export
+    messages: int = 0  # of the stores that are exported, and so were compared
+    rows: int = 0  # of the table that were compared
+    waiting: int = 0  # messages that are not exported yet
+    expired: int = 0  # rows of messages that the stores no longer have
     strangers: int = 0
-    left_alone: int = 0
-    unfilled: int = 0
+    left_alone: int = 0  # rows of brokers that are not among the stores; they are not compared
+    unfilled: int = 0  # rows that have no value in a property column which was added after they were exported
     unqueued: int = 0
-    lost_files: int = 0
+    lost_files: int = 0  # data files, and directories of exports, that are not there; their rows count as missing
     stray_files: int = 0
-    differences: Differences = field(default_factory=Differences)
+    differences: Differences = field(default_factory=Differences)  # what differs; A is the store, B the table
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -194,7 +182,6 @@ class DiffTask:
     """A range of a log to compare with its rows.
 
     Attributes:
-        last: whether it is the last one of the log; rows after it are compared as well.
         added: property columns that were added later, and the log offset up to which rows have no value in them.
         begins: if streams made the table (all of its exports, as one in another way is refused): the log offset of the
             first message of each queue. Otherwise None.
@@ -203,7 +190,7 @@ class DiffTask:
     member: Member
     plan: ScanPlan
     part: LogRange
-    last: bool
+    last: bool  # whether it is the last one of the log; rows after it are compared as well
     progress: StoreProgress
     bodies: bool
     added: Mapping[str, int]

@@ -66,10 +66,7 @@ class Backfill:
 
 
 class HistoryStream:
-    """Plans the micro-batches of a table and its stores.
-
-    Thread: one at a time.
-    """
+    """Plans the micro-batches of a table and its stores. Thread: one at a time."""
 
     def __init__(self, options: StreamOptions, tell: Callable[[str], None] = log_line) -> None:
         self.options = options

@@ -37,11 +37,10 @@ class LogRange:
     """A range of log offsets [begin, end). Empty if begin == end.
 
     Attributes:
-        begin: log offset of the first byte of a record, unless `wanted`.
         wanted: begin and end are wanted positions; the task that reads the range makes the cuts (`resolve_cuts`).
     """
 
-    begin: int
+    begin: int  # log offset of the first byte of a record, unless `wanted`
     end: int
     wanted: bool = False
 

@@ -33,12 +33,11 @@ class ExportColumns:
 
     Attributes:
         properties: pairs of a property and the column for its values; None: all in the map `properties`.
-        many: rows are of several stores, and have the columns broker and store.
     """
 
     properties: tuple[tuple[str, str], ...] | None = None
     body: BodyForm | None = None
-    many: bool = False
+    many: bool = False  # rows are of several stores, and have the columns broker and store
 
     @classmethod
     def parse(

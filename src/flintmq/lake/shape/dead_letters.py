@@ -113,12 +113,11 @@ class DeadLetters:
     """The directory of dead letters; without a directory nothing is written.
 
     Attributes:
-        table: path or URL of the target of the export.
         files: of the export that is made: path and the beginning of the name.
     """
 
     folder: Path | None
-    table: str
+    table: str  # path or URL of the target of the export
     s3: S3Options = field(default_factory=S3Options)
     files: list[tuple[str, str]] = field(default_factory=list)
 

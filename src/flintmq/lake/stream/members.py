@@ -39,9 +39,6 @@ class StoresStream:
 
     Args:
         lose: receives those about messages that are lost, and the reader goes on without; None: `tell`.
-
-    Attributes:
-        left_out: sentences about the named stores that are not there now.
     """
 
     def __init__(
@@ -52,7 +49,7 @@ class StoresStream:
         self._ends_now = False
         self._told: set[str] = set()
         self._gone: set[str] = set()  # brokers that the user knows to be gone
-        self.left_out: list[str] = []
+        self.left_out: list[str] = []  # sentences about the named stores that are not there now
         self._served = 0  # which broker gets the rest of a limit first
 
     # -- micro-batches -------------------------------------------------------------------------------------------------

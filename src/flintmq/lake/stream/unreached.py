@@ -47,10 +47,7 @@ class RecordPlace(NamedTuple):
 
 
 class Unreached:
-    """Records that a task walks but does not read.
-
-    Thread: one at a time.
-    """
+    """Records that a task walks but does not read. Thread: one at a time."""
 
     def __init__(self, part: StreamTask) -> None:
         self._part = part

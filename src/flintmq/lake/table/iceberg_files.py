@@ -57,10 +57,7 @@ class _SyncedStream(OutputStream):
         return bool(self.stream.closed)
 
     def close(self) -> None:
-        """Write what is left, and sync.
-
-        Durability: on return.
-        """
+        """Write what is left, and sync. Durability: on return."""
         if not self.stream.closed:
             self.stream.close()
             sync_file(self.path, REAL)

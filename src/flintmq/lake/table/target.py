@@ -95,7 +95,6 @@ class Manifest:
 
     Attributes:
         begin, end: log offsets; the export covers the records that start in [begin, end). Of several stores 0.
-        anchor, at_end: as in StoreProgress; of several stores None and False.
         members: of several stores, the progress of each broker, also of those that this export has nothing of.
         body_source: schema of Avro's or Protobuf's bodies (see BodyForm.source_kept); None: there is none, or it is not
             kept.
@@ -109,7 +108,7 @@ class Manifest:
     rows: int
     files: list[str]  # paths relative to the export's directory
     bytes: int
-    anchor: LogAnchor | None
+    anchor: LogAnchor | None  # anchor, at_end: as in StoreProgress; of several stores None and False
     choice: dict[str, Any]  # options (CHOICES), the same for all exports of a directory
     lost_bytes: int
     made: int  # Unix seconds
@@ -148,10 +147,7 @@ class Manifest:
         return cls(**{**value, "anchor": _anchor(value["anchor"]), "members": parts})
 
     def write(self, path: Path) -> None:
-        """Write the manifest into a file.
-
-        Durability: on return.
-        """
+        """Write the manifest into a file. Durability: on return."""
         with naming(str(path)):
             manifest_file(path).save(asdict(self))
 

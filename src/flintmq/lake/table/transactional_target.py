@@ -75,13 +75,12 @@ class TransactionalTarget(Target, Generic[T]):
     """A table of a format that commits; see Target.
 
     Attributes:
-        put_back: how the format says that a table has an older state again, in errors.
         claims_first: whether the manifest is written before the table is looked at and made, or after that. Both are
             before the files.
     """
 
     kind: ClassVar[str]
-    put_back: ClassVar[str]
+    put_back: ClassVar[str]  # how the format says that a table has an older state again, in errors
     claims_first: ClassVar[bool]
     place: Callable[[int, str, str], str]
     _seen: Requirements  # by `last`, and by the publications since

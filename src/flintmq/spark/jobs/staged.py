@@ -62,16 +62,13 @@ class StageWriter:
 
     Args:
         parent: the directory in which it is made; each attempt of a task has a name of its own.
-
-    Attributes:
-        units: units of each queue so far, by the task's number of the queue.
     """
 
     def __init__(self, parent: str, with_times: bool) -> None:
         self.path = os.path.join(parent, uuid.uuid4().hex)
         os.mkdir(self.path)
         self.with_times = with_times
-        self.units: dict[int, int] = {}
+        self.units: dict[int, int] = {}  # units of each queue so far, by the task's number of the queue
         self.keys = 0
         self._segments = array("q")
         self._files: dict[str, BinaryIO] = {}

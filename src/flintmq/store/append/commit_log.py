@@ -248,10 +248,7 @@ class CommitLog:
                 self.appender.held = False
 
     def refuse(self, refusing: bool) -> None:
-        """Close or open the fast way; the slow way then decides whether it may put.
-
-        Thread: any.
-        """
+        """Close or open the fast way; the slow way then decides whether it may put. Thread: any."""
         self.appender.refusing = refusing
 
     def refuse_for_good(self) -> None:
@@ -262,10 +259,7 @@ class CommitLog:
         self.appender.closed = True
 
     def get_or_create_topic(self, name: str) -> Topic | None:
-        """Return a topic; None if it is refused.
-
-        Thread: any.
-        """
+        """Return a topic; None if it is refused. Thread: any."""
         return self.appender.topics.get(name) or self._topic(name)
 
     def settle_and_next_time(self) -> int:

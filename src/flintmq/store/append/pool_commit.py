@@ -35,7 +35,6 @@ class CommitService(AfterPut):
     """Commits the ring of one log.
 
     Attributes:
-        needs_wake: it sleeps, and a put must wake it (wakeCommitWhenPutMessage).
         done: (store time in ms of the last record, log offset after it) of the committed part; one tuple, so always
             read together.
     """
@@ -56,7 +55,7 @@ class CommitService(AfterPut):
         self._least = config.commit_commit_log_least_pages
         self._step = Lock()
         self._wake = Signal()
-        self.needs_wake = False
+        self.needs_wake = False  # it sleeps, and a put must wake it (wakeCommitWhenPutMessage)
         self._service = ServiceThread("flintmq-commit", self._run, self._wake.set)
         self._last_thorough = effects.monotonic()
         if files.pool is not None:

@@ -210,10 +210,7 @@ class RawLog:
             self._log.locked(self._zero_rest, False)
 
     def flush(self) -> None:
-        """Make everything below `end` durable.
-
-        Durability: on return.
-        """
+        """Make everything below `end` durable. Durability: on return."""
         end = self.end
         self._flush.flush_once()
         self._check_disk()

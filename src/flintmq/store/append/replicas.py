@@ -34,10 +34,7 @@ class ReplicaRequest:
 
 
 class Replicas(Protocol):
-    """Answers puts once enough replicas have their records.
-
-    Thread: any, for every method.
-    """
+    """Answers puts once enough replicas have their records. Thread: any, for every method."""
 
     def exchange(self, end: int) -> bool:
         """Send the log below `end` in this thread, and wait for the acknowledgement.

@@ -32,9 +32,6 @@ class PutService:
 
     Args:
         replicas: answers puts once replicas have them; None: no put waits for replicas.
-
-    Attributes:
-        waits: whether a put with `wait` waits for the disk or for replicas.
     """
 
     def __init__(
@@ -50,7 +47,7 @@ class PutService:
     ) -> None:
         self.config, self.log, self.flush, self.after_put = config, log, flush, after_put
         self.failure, self.counters, self.peer, self.replicas = failure, counters, peer, replicas
-        self.waits = flush.sync or replicas is not None
+        self.waits = flush.sync or replicas is not None  # whether a put with `wait` waits for the disk or for replicas
 
     def put(self, message: Message, tried: bool = False) -> PutResult:
         """Put one message; return when the requested durability is reached."""

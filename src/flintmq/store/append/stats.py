@@ -27,50 +27,28 @@ LABELS = (
 
 @dataclass(frozen=True)
 class StoreStats:
-    """Statistics of a store since it was opened, at one moment.
+    """Statistics of a store since it was opened, at one moment."""
 
-    Attributes:
-        seconds: since it was opened.
-        puts: messages that got a queue offset (without light queues, which share messages).
-        puts_refused: puts answered with another status than PUT_OK, by its name.
-        put_bytes: bytes of log they filled, including unused ends of files.
-        puts_by_topic: the puts of each topic.
-        put_times: number of puts by duration, with upstream's labels.
-        longest_in_lock_ms: the longest time that one put delayed all others.
-        gets_found, gets_missed: calls of `get` that returned messages, and that returned none.
-        messages_got: messages that they returned.
-        commit_behind_bytes: put, and in no file yet (transient pool).
-        flush_behind_bytes: put, and not on disk.
-        dispatch_behind_bytes: confirmed, and not in queues and index.
-        log_bytes: between the first and the last byte of the log.
-        pool_buffers_free: buffers of the transient pool that may be borrowed; -1 without a pool.
-        memory_bytes: of the process, without mapped files; 0 if the system does not report it.
-        mapped_bytes: pages of mapped files that are in the process's memory.
-        mapped_files: files of the log that are mapped now.
-        mapped_virtual_bytes: their size in the address space, whether in memory or not.
-        log_end: log offset after the last record.
-    """
-
-    seconds: float
-    puts: int
-    puts_refused: dict[str, int]
-    put_bytes: int
+    seconds: float  # since it was opened
+    puts: int  # messages that got a queue offset (without light queues, which share messages)
+    puts_refused: dict[str, int]  # puts answered with another status than PUT_OK, by its name
+    put_bytes: int  # bytes of log they filled, including unused ends of files
     puts_by_topic: dict[str, int]
-    put_times: dict[str, int]
-    longest_in_lock_ms: int
-    gets_found: int
+    put_times: dict[str, int]  # number of puts by duration, with upstream's labels
+    longest_in_lock_ms: int  # the longest time that one put delayed all others
+    gets_found: int  # gets_found, gets_missed: calls of `get` that returned messages, and that returned none
     gets_missed: int
-    messages_got: int
-    commit_behind_bytes: int
-    flush_behind_bytes: int
-    dispatch_behind_bytes: int
-    log_bytes: int
-    pool_buffers_free: int
-    memory_bytes: int
-    mapped_bytes: int
+    messages_got: int  # messages that they returned
+    commit_behind_bytes: int  # put, and in no file yet (transient pool)
+    flush_behind_bytes: int  # put, and not on disk
+    dispatch_behind_bytes: int  # confirmed, and not in queues and index
+    log_bytes: int  # between the first and the last byte of the log
+    pool_buffers_free: int  # buffers of the transient pool that may be borrowed; -1 without a pool
+    memory_bytes: int  # of the process, without mapped files; 0 if the system does not report it
+    mapped_bytes: int  # pages of mapped files that are in the process's memory
     mapped_files: int = 0
-    mapped_virtual_bytes: int = 0
-    log_end: int = 0
+    mapped_virtual_bytes: int = 0  # their size in the address space, whether in memory or not
+    log_end: int = 0  # log offset after the last record
 
     @property
     def put_average_size(self) -> float:
@@ -80,10 +58,7 @@ class StoreStats:
 
 @dataclass
 class WaitTimes:
-    """Histogram of waiting times.
-
-    Thread: any.
-    """
+    """Histogram of waiting times. Thread: any."""
 
     counts: list[int] = field(default_factory=lambda: [0] * len(LABELS))
     _lock: Lock = field(default_factory=Lock, repr=False)
@@ -119,10 +94,7 @@ class LogPositions:
 
 
 class Counters:
-    """Counters for numbers that positions do not contain.
-
-    Thread: any.
-    """
+    """Counters for numbers that positions do not contain. Thread: any."""
 
     def __init__(self, next_offsets: Mapping[tuple[bytes, int], int], end: int, effects: Effects) -> None:
         self.fast: FastReader | None = None  # counts the gets that it answers itself; set once it is made

@@ -36,14 +36,11 @@ class Arrivals:
 
     Args:
         ends: the walk has an `end`: the caller knows that the log goes on to there, so no record is left out.
-
-    Attributes:
-        final: log offset below which no byte changes any more.
     """
 
     def __init__(self, log: LogFiles, facts: StopFacts, effort: ResyncBudget, *, ends: bool) -> None:
         self.log, self.facts, self.effort, self.ends = log, facts, effort, ends
-        self.final = facts.mark.flushed or 0
+        self.final = facts.mark.flushed or 0  # log offset below which no byte changes any more
 
     def look(self, file: LogFile, fd: int, position: int) -> None:
         """Look for bytes after a file position, before the bytes up to there are read.

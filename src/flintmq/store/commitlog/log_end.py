@@ -21,12 +21,11 @@ class LogEnd:
     """The end of a log.
 
     Attributes:
-        offset: log offset after the last valid record (or after the blank record of the last file).
         last: log offset of that last record, or of one that is not written completely and begins at `offset`; None
             if there is none. A later search can begin there.
     """
 
-    offset: int
+    offset: int  # log offset after the last valid record (or after the blank record of the last file)
     verdict: Verdict
     last: int | None = None
 

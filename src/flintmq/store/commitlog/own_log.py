@@ -18,10 +18,7 @@ PIECE_BYTES = 8 << 20
 
 
 class LogTail:
-    """Reads the files of a log that this process writes.
-
-    Thread: one walk at a time.
-    """
+    """Reads the files of a log that this process writes. Thread: one walk at a time."""
 
     def __init__(self, files: MappedFileQueue) -> None:
         self.files = files

@@ -156,10 +156,7 @@ _MOST_RULES = 65_536  # for an open table
 
 
 class Selector:
-    """Applies a predicate to pieces.
-
-    Thread: one selector belongs to one thread.
-    """
+    """Applies a predicate to pieces. Thread: one selector belongs to one thread."""
 
     def __init__(self, predicate: Predicate) -> None:
         self.predicate = predicate

@@ -116,7 +116,6 @@ class LogWalk:
 
     Attributes:
         position: log offset after the last record yielded (after a blank: the next file's start).
-        verdict: why the walk ended; None before it has.
         left_out: log offset of a last record that is not written completely, and not yielded; None: there is none.
         deleted: what was not read of files that were deleted meanwhile; without those that were gone before the first
             record was yielded, as were all before them: they might have expired before the walk.
@@ -152,7 +151,7 @@ class LogWalk:
         self.zones: Zones | None = None
         self._effort = ResyncBudget()
         self._former = FormerLife(log, facts.root)
-        self.verdict: Verdict | None = None
+        self.verdict: Verdict | None = None  # why the walk ended; None before it has
         self.left_out: int | None = None
         self.deleted: list[Damage] = []
         self._begun = False  # a record was yielded

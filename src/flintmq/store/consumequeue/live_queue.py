@@ -356,10 +356,7 @@ class RunningBatchQueue:
             yield Unit(unit.physical_offset, unit.size, unit.tags_code), unit.base_offset, unit.messages
 
     def check_invariants(self) -> None:
-        """Assert that the writer is at a whole unit.
-
-        Thread: the dispatcher's, or nobody dispatches.
-        """
+        """Assert that the writer is at a whole unit. Thread: the dispatcher's, or nobody dispatches."""
         size, position = self.writer.units.file_size, self.writer.position
         assert position % size % BATCH_UNIT_SIZE == 0, f"{self.name}: the next unit begins amid another, at {position}"
         assert self.writer.next >= 0, f"{self.name}: the next queue offset is {self.writer.next}"

@@ -37,10 +37,7 @@ _LIGHT = LMQ_PREFIX.encode()  # light queues have no ext queue
 
 
 class ConsumeQueues:
-    """All queues of one running store.
-
-    Thread: `take` the dispatcher only; reading any.
-    """
+    """All queues of one running store. Thread: `take` the dispatcher only; reading any."""
 
     def __init__(self, root: str, config: StoreConfig, effects: Effects, report: Report) -> None:
         self.root, self.config, self.effects, self.report = root, config, effects, report
@@ -207,10 +204,7 @@ class ConsumeQueues:
         return odd
 
     def remove(self, topic: bytes, queue_id: int) -> None:
-        """Remove a queue: its topic was deleted.
-
-        Durability: none.
-        """
+        """Remove a queue: its topic was deleted. Durability: none."""
         plain, batch = self.plain.pop((topic, queue_id), None), self.batch.pop((topic, queue_id), None)
         with self._flushing:  # a flush that has listed the files must not find them gone
             if plain is not None:

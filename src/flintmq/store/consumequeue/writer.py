@@ -556,14 +556,13 @@ class BatchQueueWriter:
 
     Attributes:
         next: queue offset of the next message.
-        last: log offset of the record of the last unit; -1 before the first.
         count: units that were written here.
     """
 
     def __init__(self, files: OpenFiles, root: str, path: str, file_size: int) -> None:
         self.units = FileSequence(files, os.path.join(root, path), file_size)
         self.position = self.next = self.count = 0
-        self.last = -1
+        self.last = -1  # log offset of the record of the last unit; -1 before the first
 
     def continue_at(self, position: int, offset: int = 0, last: int = -1) -> None:
         """Continue a queue on disk: the next unit is at this byte."""

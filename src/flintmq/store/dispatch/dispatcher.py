@@ -194,10 +194,7 @@ class Dispatcher:
         )
 
     def learn_batch_topic(self, topic: str) -> None:
-        """Note that a topic without records is of type BatchCQ from now on.
-
-        Thread: any.
-        """
+        """Note that a topic without records is of type BatchCQ from now on. Thread: any."""
         self.rules = replace(self.rules, batch_topics=self.rules.batch_topics | {java_encode(topic)})
 
     def blocks(self, piece: Piece, hold: bool = False) -> Iterator[UnitBlock]:

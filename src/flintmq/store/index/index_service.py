@@ -120,7 +120,6 @@ class KeyIndex:
 
     Attributes:
         end_offset: log offset of the last record with an item; later records are not indexed yet.
-        complete: whether all keys before those to be inserted are known to be in.
     """
 
     def __init__(self, root: str, config: StoreConfig, effects: Effects) -> None:
@@ -129,7 +128,7 @@ class KeyIndex:
         self.files = reader.discover(root, config, effects)
         self._had_files = bool(self.files)
         self.mark = IndexMark(self.folder, config, effects)
-        self.complete = False
+        self.complete = False  # whether all keys before those to be inserted are known to be in
         self._some: int | None = None  # number of keys that are in of the record at end_offset; None: all
         self._spoilt: set[str] = set()  # the newest files, if they are too short for the items that they count
         files = [SizedFile(file.path, file.size) for file in self.files]

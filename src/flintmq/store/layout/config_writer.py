@@ -22,10 +22,7 @@ from flintmq.store.layout.config_reader import ConfigReader
 
 
 class ConfigFile:
-    """One file of config/ with a data version.
-
-    Thread: any.
-    """
+    """One file of config/ with a data version. Thread: any."""
 
     def __init__(self, root: str, name: str, tables: Iterable[str], effects: Effects, peer: str) -> None:
         self.folder, self.name, self.effects, self.peer = os.path.join(root, directories.CONFIG), name, effects, peer

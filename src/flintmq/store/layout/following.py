@@ -38,10 +38,7 @@ class Following(NamedTuple):
 
 
 def write(root: str, now: Following, effects: Effects) -> None:
-    """Replace the file.
-
-    Durability: none.
-    """
+    """Replace the file. Durability: none."""
     path = os.path.join(root, FILE_NAME)
     temporary = path + NEW
     if effects.size(temporary) is not None:

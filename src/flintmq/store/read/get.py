@@ -47,13 +47,12 @@ class Limits:
 
     Attributes:
         memory, disk: (messages, bytes) if the last record is young enough to be in memory, and if it is not.
-        young: number of bytes before the log's end in which a record counts as in memory.
     """
 
     messages: int
     memory: tuple[int, int]
     disk: tuple[int, int]
-    young: int
+    young: int  # number of bytes before the log's end in which a record counts as in memory
 
     @staticmethod
     def of(config: StoreConfig, messages: int) -> Limits:

@@ -29,10 +29,7 @@ _LIGHT = "%LMQ%"
 
 
 class ConsumerOffsets:
-    """The table of consumer offsets.
-
-    Thread: any.
-    """
+    """The table of consumer offsets. Thread: any."""
 
     def __init__(self, file: ConfigFile, groups: ConfigFile) -> None:
         self.file, self.groups = file, groups

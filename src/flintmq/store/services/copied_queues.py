@@ -15,10 +15,7 @@ from flintmq.store.services.dispatch_service import DispatchService
 
 
 class CopiedQueues:
-    """The queues of one copy.
-
-    Thread: any.
-    """
+    """The queues of one copy. Thread: any."""
 
     def __init__(self, queues: ConsumeQueues, dispatch: DispatchService) -> None:
         self._queues, self._dispatch = queues, dispatch

@@ -50,7 +50,6 @@ class DispatchService(AfterPut):
         reached: progress of queues and index for `flintmq.mark`; at most `position`.
         stopped_at: the error that stopped dispatch for good: damage, or a failed disk; None.
         waits_for: the error that may pass, such as a full disk or no memory, retried every second; None.
-        needs_wake: whether the putting thread must call `wake`: dispatch sleeps, or lags far.
         on_records: called before new records are dispatched; None: nobody is to know of them. Set before `start`.
     """
 
@@ -72,7 +71,7 @@ class DispatchService(AfterPut):
         self.waits_for: BaseException | None = None
         self._retry_at = 0.0
         self._is_cut_short = False  # the last step left a block half written
-        self.needs_wake = self._far = False
+        self.needs_wake = self._far = False  # needs_wake: a putter must call `wake`; it sleeps, or lags far
         self.on_records: Callable[[], None] | None = None
         self._wake = Signal()  # has no lock that a signal handler could wait for
         self._is_stopped = False

@@ -73,9 +73,6 @@ class Housekeeping:
 
     Args:
         flush: makes the log durable up to now and returns False if it cannot.
-
-    Attributes:
-        followed: another broker's tables are kept here; nothing of this store is added to them.
     """
 
     def __init__(
@@ -95,7 +92,7 @@ class Housekeeping:
         self.files = tables.topics, tables.groups, tables.offsets, tables.delays
         self.topics = Topics(tables.topics, config.default_topic_queue_nums, len(config.delay_ms))
         self.offsets = ConsumerOffsets(tables.offsets, tables.groups)
-        self.followed = False
+        self.followed = False  # another broker's tables are kept here; nothing of this store is added to them
         self._queues_seen = -1
         self._saving = Lock()
         self._upkeep = Upkeep("flintmq-upkeep", effects, retention.root)

@@ -24,12 +24,11 @@ class Job:
     Attributes:
         step: the function; it returns True if there is more to do at once. An error is logged, and the step is called
             again later.
-        due: seconds of the monotonic clock of the next call.
     """
 
     step: Callable[[], bool]
     interval: float
-    due: float
+    due: float  # seconds of the monotonic clock of the next call
 
 
 class Upkeep:

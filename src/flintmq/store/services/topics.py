@@ -31,10 +31,7 @@ _ONE_QUEUE = ("%RETRY%", "%DLQ%", "RMQ_SYS_", "rmq_sys_")
 
 
 class Topics:
-    """The table of topics.
-
-    Thread: any.
-    """
+    """The table of topics. Thread: any."""
 
     def __init__(self, file: ConfigFile, queues: int, levels: int) -> None:
         self.file, self.queues, self.levels = file, queues, levels

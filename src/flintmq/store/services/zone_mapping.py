@@ -20,10 +20,7 @@ INTERVAL_MS = 10_000  # between two files: 1 GiB takes half a second of one proc
 
 
 class ZoneMapping:
-    """Makes the maps of one store, a file a step.
-
-    Thread: one at a time.
-    """
+    """Makes the maps of one store, a file a step. Thread: one at a time."""
 
     def __init__(self, listed: Callable[[], LogFiles]) -> None:
         self.listed = listed

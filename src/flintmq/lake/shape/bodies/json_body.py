@@ -24,10 +24,7 @@ FLOAT_MAX = 3.4028234663852886e38
 
 
 def reader(kind: pa.StructType) -> Reader:
-    """Return a function that parses a body into a value of this type.
-
-    It raises BadBody.
-    """
+    """Return a function that parses a body into a value of this type. It raises BadBody."""
     convert = _object(kind)
     decoder = json.JSONDecoder(parse_constant=_refused)
 

@@ -39,11 +39,10 @@ class DispatchTask:
     """The work of one task.
 
     Attributes:
-        number: number of its lock.
         queues, batches: path of each queue -> state of its writer; None for a new one.
     """
 
-    number: int
+    number: int  # number of its lock
     queues: dict[str, WriterState | None]
     batches: dict[str, int]
     index: PlannedIndexFile | None = None

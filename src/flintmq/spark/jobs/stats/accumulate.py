@@ -90,14 +90,13 @@ class Tally:
         messages, bytes: records, and their bytes in the log.
         ahead: records that were born later than they were stored, by the two clocks.
         undated: records with a time outside the years 1 to 9999; they are not on the axis of time and have no latency.
-        first, last: least and largest store time, ms.
     """
 
     def __init__(self, broker: str = ONLY) -> None:
         """Begin with nothing; `broker` is that of the queues."""
         self._broker = broker
         self.messages = self.bytes = self.ahead = self.undated = 0
-        self.first: int | None = None
+        self.first: int | None = None  # first, last: least and largest store time, ms
         self.last: int | None = None
         self.queues = Top(QUEUES, QUEUE_FOLDS)
         self.hosts = Top(HOSTS, HOST_FOLDS)

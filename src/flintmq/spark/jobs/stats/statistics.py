@@ -34,12 +34,7 @@ class Statistics:
 
     Attributes:
         store: path. live: whether a process writes it.
-        made: when this was counted, ms since 1970.
-        begin, end: log offsets that were counted.
-        first_time, last_time: least and largest store time, ms; None without messages.
-        messages, bytes: records (an inner batch is one), and their bytes in the log.
         verdict: sentences on unusual findings; empty if there are none.
-        rate: messages and bytes a second, mean and in the fullest bucket of time.
         sizes, latency: of records in bytes, and from born to stored in ms: `count`, `mean`, `least`, `p50`, `p90`,
             `p99` (at most 1/32 too large), `largest`, `cells` (least value, value to stop before, number); latency also
             `ahead` (born later than stored) and `undated`.
@@ -49,18 +44,15 @@ class Statistics:
             `producer_count`: their numbers, or least numbers if the table is in `missed`.
         keys, ids: values within their topic: `messages` that have some, `distinct`, those `repeated`, the `surplus`
             beyond the first of each, `exact` or with standard `error`, the `top` ones.
-        missed: table -> how much a count in it may be too small; empty if all are exact.
-        damages, lost_bytes, notes: the damage that was skipped.
-        note_texts: code -> the first sentences of these notes.
         brokers: of several stores, `broker`, `store`, `live`, `begin`, `end` (log offsets), `messages` and `bytes` of
             each; begin and end are 0 then.
     """
 
-    messages: int
+    messages: int  # messages, bytes: records (an inner batch is one), and their bytes in the log
     bytes: int
-    first_time: int | None
+    first_time: int | None  # first_time, last_time: least and largest store time, ms; None without messages
     last_time: int | None
-    rate: dict[str, Any]
+    rate: dict[str, Any]  # messages and bytes a second, mean and in the fullest bucket of time
     sizes: dict[str, Any]
     latency: dict[str, Any]
     over_time: dict[str, Any]
@@ -73,16 +65,16 @@ class Statistics:
     topic_count: int
     queue_count: int
     producer_count: int
-    missed: dict[str, int]
+    missed: dict[str, int]  # table -> how much a count in it may be too small; empty if all are exact
     store: str = ""
     live: bool = False
-    made: int = field(default_factory=lambda: time.time_ns() // 1_000_000)
-    begin: int = 0
+    made: int = field(default_factory=lambda: time.time_ns() // 1_000_000)  # when this was counted, ms since 1970
+    begin: int = 0  # begin, end: log offsets that were counted
     end: int = 0
-    damages: int = 0
+    damages: int = 0  # damages, lost_bytes, notes: the damage that was skipped
     lost_bytes: int = 0
     notes: dict[str, int] = field(default_factory=dict)
-    note_texts: dict[str, list[str]] = field(default_factory=dict)
+    note_texts: dict[str, list[str]] = field(default_factory=dict)  # code -> the first sentences of these notes
     brokers: list[dict[str, Any]] = field(default_factory=list)
 
     @property
