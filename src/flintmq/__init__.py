@@ -112,8 +112,7 @@ _LAZY = {
 def __getattr__(name: str) -> _typing.Any:
     """Load the module of a public name on first use.
 
-    Raises:
-        MissingExtraError: the name needs pyarrow, which is not installed.
+    Raises MissingExtraError: the name needs pyarrow, which is not installed.
     """
     from importlib import import_module
 

@@ -21,11 +21,7 @@ from typing import NoReturn
 
 
 def main() -> NoReturn:
-    """Run one command and leave the process with its exit code.
-
-    Raises:
-        SystemExit: always.
-    """
+    """Run one command and leave the process with its exit code. Raises SystemExit: always."""
     if signal.getsignal(signal.SIGINT) is signal.default_int_handler:
         signal.signal(signal.SIGINT, signal.SIG_DFL)
     if sys.argv[1:] in (["--version"], ["-V"], ["version"]) and sys.stdout is not None:

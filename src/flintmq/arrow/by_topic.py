@@ -43,8 +43,7 @@ def topics_apart(
 
     Memory: up to 1 + MOST_OWN / 4 times that of record_batches.
 
-    Args:
-        options: as for record_batches; batches of one topic have a quarter of `batch_bytes`.
+    `options`: as for record_batches; batches of one topic have a quarter of `batch_bytes`.
     """
     selector = Selector(predicate) if predicate is not None and not predicate.everything else None
     oddities = Oddities(options.decompress, options.strict, report if report is not None else Report())

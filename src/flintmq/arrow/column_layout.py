@@ -118,10 +118,7 @@ class Section(NamedTuple):
 class ColumnLayout:
     """Sections for the columns of a schema.
 
-    Thread: any.
-
-    Args:
-        note_compressed: leave bodies with the compressed flag to the caller.
+    `note_compressed`: leave bodies with the compressed flag to the caller. Thread: any.
 
     Attributes:
         texts: columns that have bytes, and "properties" if there is a map.

@@ -49,8 +49,7 @@ class Envelope:
     def seal(self, memory: pa.Buffer, rows: int, nodes: list[int], buffers: list[int]) -> pa.RecordBatch:
         """Write the header into `memory`, and return the batch whose columns are in the rest of it.
 
-        Args:
-            buffers: position in the body and bytes of each buffer; 0 bytes for validity bits that are not needed.
+        `buffers`: position in the body and bytes of each buffer; 0 bytes for validity bits that are not needed.
         """
         header = memoryview(memory).cast("B")[: self.size]
         header[:] = self._form

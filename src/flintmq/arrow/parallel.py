@@ -64,8 +64,7 @@ def parallel_batches(
 
     The rows are those of `gather(walk(begin, end, report), report)`.
 
-    Args:
-        walk, gather: read a range. Called on several threads at once.
+    `walk`, `gather`: read a range. Called on several threads at once.
     """
     begin, end = max(options.begin, log.min_offset), options.end
     batch_bytes, longest, threads = options.batch_bytes, options.segment_bytes, options.threads

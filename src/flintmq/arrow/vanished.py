@@ -21,8 +21,7 @@ def accounted(walk: LogWalk, end: int | None = None) -> Iterator[Piece]:
 
     A walk that is left early did not have to read the rest.
 
-    Args:
-        end: log offset up to which its caller answers; None: that of the walk.
+    `end`: log offset up to which its caller answers; None: that of the walk.
     """
     begin, end = walk.position, walk.end if end is None else end
     reached: dict[int, int] = {}

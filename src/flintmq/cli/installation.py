@@ -70,11 +70,7 @@ class Diagnosis:
 
 
 def diagnose(others: Iterable[Check] = (), config: StoreConfig | None = None) -> Diagnosis:
-    """Check everything.
-
-    Args:
-        config: keys to check; None for none.
-    """
+    """Check everything. `config`: keys to check; None for none."""
     checks = [_own(), _python(), *_kernels(), _self_test(), *(_extra(name) for name in EXTRAS), *others]
     return Diagnosis(checks + (_keys(config) if config is not None else []))
 

@@ -91,8 +91,7 @@ class Output:
 
         If making a row fails, the rows before it are written first.
 
-        Raises:
-            KeyboardInterrupt: a signal arrived before the next row, and a library dropped its exception.
+        Raises KeyboardInterrupt: a signal arrived before the next row, and a library dropped its exception.
         """
         block: list[str] = []
         length = 0

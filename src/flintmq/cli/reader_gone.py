@@ -14,8 +14,7 @@ from flintmq.store.layout.directories import LOG
 class ReaderGone(StopEvent):
     """Set once the reader of our output has gone, noticed also while nothing is printed.
 
-    Args:
-        store: what is followed; a store that is gone is an error, as nothing would come any more.
+    `store`: what is followed; a store that is gone is an error, as nothing would come any more.
     """
 
     def __init__(self, store: str) -> None:

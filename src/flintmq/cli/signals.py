@@ -35,8 +35,7 @@ class Stopped:
     def take(self, number: int, frame: FrameType | None) -> None:
         """Handle a signal.
 
-        Raises:
-            KeyboardInterrupt: always, but at the first signal where that waits.
+        Raises KeyboardInterrupt: always, but at the first signal where that waits.
         """
         is_first, self.number = self.number is None, self.number or number
         if not (is_first and self.waits):
@@ -49,8 +48,7 @@ _now: list[Stopped] = []  # of the running commands, the innermost last
 def check() -> None:
     """Check whether a signal came.
 
-    Raises:
-        KeyboardInterrupt: one came, and its exception was dropped.
+    Raises KeyboardInterrupt: one came, and its exception was dropped.
     """
     if _now and _now[-1].number is not None and not _now[-1].waits:
         raise KeyboardInterrupt

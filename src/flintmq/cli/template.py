@@ -36,8 +36,7 @@ Part = Callable[["StoredMessage", bytes], str]
 def message_writer(template: str | None, as_json: bool, **member: str) -> Part:
     """Return the function that formats a message: as JSON, by a template, or for people.
 
-    Args:
-        member: the message's store among several (Member.words): its broker and its path are shown too.
+    `member`: the message's store among several (Member.words): its broker and its path are shown too.
     """
     if template is None:
         if member:

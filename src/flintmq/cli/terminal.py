@@ -58,8 +58,7 @@ def padded(text: str, width: int, right: bool = False) -> str:
 class TextTable:
     """A table without lines.
 
-    Args:
-        columns: the names above the columns; one that ends with > is of numbers. Without any there is no head.
+    `columns`: the names above the columns; one that ends with > is of numbers. Without any there is no head.
     """
 
     def __init__(self, *columns: str) -> None:

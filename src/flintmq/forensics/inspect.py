@@ -185,11 +185,7 @@ class Inspection:
 def inspect(
     root: str | os.PathLike[str], config: StoreConfig | None = None, *, effects: Effects | None = None
 ) -> Inspection:
-    """Summarize the content of a store.
-
-    Args:
-        effects: the disk; None chooses it by the path.
-    """
+    """Summarize the content of a store. `effects`: the disk; None chooses it by the path."""
     return _Inspector(QueueLookup(Snapshot.open(root, config, effects))).run()
 
 

@@ -123,9 +123,8 @@ def rebuild(
 
     The directories are `consumequeue/`, `consumequeue_ext/`, `batchconsumequeue/` and `index/`.
 
-    Args:
-        root: the store. Its `config/topics.json` gives the queue types; of its own queues and index only the file sizes
-            are used.
+    `root`: the store. Its `config/topics.json` gives the queue types; of its own queues and index only the file sizes
+    are used.
     """
     return run(plan_rebuild(root, into, config, peer), progress, access)
 

@@ -185,8 +185,7 @@ class StoreUpload:
     def withdraw(self, *, arrives_late: bool) -> None:
         """Delete what was put after a failure, as far as the server answers.
 
-        Args:
-            arrives_late: leave the claim, because a put that was given up may still arrive.
+        `arrives_late`: leave the claim, because a put that was given up may still arrive.
         """
         with suppress(StoreAccessError, FileNotFoundError):
             # Neither what another copy puts there is deleted, nor a store that readers may see.

@@ -26,8 +26,7 @@ NAMES: Final = {0: "ZLIB", COMPRESSION_ZLIB: "ZLIB", COMPRESSION_LZ4: "LZ4", COM
 def original_body(body: bytes, sys_flag: int, limit: int = LIMIT) -> bytes:
     """Return the body as the producer gave it; `body` itself if it is not compressed.
 
-    Args:
-        limit: maximum size of the result in bytes.
+    `limit`: maximum size of the result in bytes.
     """
     if not sys_flag & COMPRESSED:
         return body

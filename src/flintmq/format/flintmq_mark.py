@@ -90,8 +90,7 @@ def encode(
 def decode(data: Buffer) -> Mark:
     """Decode a mark file.
 
-    Raises:
-        FormatError: it is short, of another kind or version, or its checksum is wrong; such a mark counts as absent.
+    Raises FormatError: it is short, of another kind or version, or its checksum is wrong; such a mark counts as absent.
     """
     mark = MARK.unpack(data)
     if len(data) != MARK.size:

@@ -35,8 +35,7 @@ def iterate(body: Buffer) -> Iterator[Entry]:
 
     The first is at the record's queue offset, each further one at the next queue offset.
 
-    Raises:
-        FormatError: an entry's lengths contradict each other or exceed the body; the entries before it were yielded.
+    Raises FormatError: an entry's lengths contradict each other or exceed the body; the entries before it were yielded.
     """
     at = 0
     while at < len(body):

@@ -169,8 +169,7 @@ class Layout(Generic[T]):
     def offset(self, field: str, values: Values | None = None) -> int:
         """Return the offset of `field`; of bytes with a length of their own, of that length.
 
-        Args:
-            values: the earlier fields on which the widths before `field` depend; None if none does.
+        `values`: the earlier fields on which the widths before `field` depend; None if none does.
         """
         at = 0
         for name, part in self.parts:

@@ -178,11 +178,9 @@ def decode(buf: Buffer, at: int = 0, limit: int | None = None) -> Record:
 
     `check` compares those too.
 
-    Args:
-        limit: bytes at or after buf[limit] are not looked at; the end of buf if None.
+    `limit`: bytes at or after buf[limit] are not looked at; the end of buf if None.
 
-    Raises:
-        RecordError: MORE (fewer bytes than a header or than the size says), BLANK, ZERO, MAGIC, SIZE or LENGTHS.
+    Raises RecordError: MORE (fewer bytes than a header or than the size says), BLANK, ZERO, MAGIC, SIZE or LENGTHS.
     """
     end = len(buf) if limit is None else min(limit, len(buf))
     size, magic = _head(buf, at, end)

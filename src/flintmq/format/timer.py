@@ -98,8 +98,7 @@ def slot_position(time_ms: int, precision_ms: int = 1000) -> int:
 def decode_log(buf: Buffer, at: int = 0, limit: int | None = None) -> LogUnit | TimerLogEnd:
     """Decode the unit or file end at buf[at] of a timer log file.
 
-    Raises:
-        FormatError: there is neither, which is how the log ends.
+    Raises FormatError: there is neither, which is how the log ends.
     """
     end = len(buf) if limit is None else min(limit, len(buf))
     if end - at >= LOG_UNIT.size:

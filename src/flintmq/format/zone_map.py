@@ -68,8 +68,7 @@ def ends(first: Buffer, last: Buffer, tail: Buffer) -> int:
 def encode(inode: int, stamp: int, zones: Sequence[Zone], blocks: Sequence[Buffer]) -> list[Buffer]:
     """Encode a zone map; return its parts in order.
 
-    Args:
-        zones: sorted by begin, without overlap; blocks_at and blocks are set here.
+    `zones`: sorted by begin, without overlap; blocks_at and blocks are set here.
     """
     at = HEADER.size + ZONE.size * len(zones)
     table = []

@@ -38,11 +38,10 @@ class AckedPuts:
 
     The form of `kernels.loop_puts.ReplicaPuts` for uncompiled kernels.
 
-    Thread: the loop's.
+    `send`: called at the end of a turn of the loop, so that the records of all its puts go in one frame; returns the
+    log offset that enough replicas have by now.
 
-    Args:
-        send: called at the end of a turn of the loop, so that the records of all its puts go in one frame; returns the
-            log offset that enough replicas have by now.
+    Thread: the loop's.
     """
 
     def __init__(

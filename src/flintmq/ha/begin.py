@@ -43,8 +43,7 @@ class BeginSearch:
     def line_at(self, begin: str | int, first: int = 0) -> MasterConnection:
         """Return a line on which the master sends its log from a begin on.
 
-        Args:
-            first: of the first file, as the broker said; it may have deleted that since, and then "first" is searched.
+        `first`: of the first file, as the broker said; it may have deleted that since, and then "first" is searched.
         """
         if begin == "last":
             return self.last_file()[0]

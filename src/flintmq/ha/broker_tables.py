@@ -171,10 +171,9 @@ class BrokerTables:
     def take(self, store: MessageStore, *, agreed: bool = True) -> Event | None:
         """Put what came since into the open store.
 
-        Durability: on return.
+        `agreed`: the master's log agrees with the store's; until then tables are kept for a later call.
 
-        Args:
-            agreed: the master's log agrees with the store's; until then tables are kept for a later call.
+        Durability: on return.
 
         Returns:
             An event about it, if there is one.

@@ -114,8 +114,7 @@ class MasterConnection:
     ) -> MasterConnection:
         """Connect to a master and send the first report.
 
-        Args:
-            due: the offset that it must send first; None: it chooses.
+        `due`: the offset that it must send first; None: it chooses.
         """
         wire = dial(address, CONNECT_S)
         opened = cls(wire, FollowerLine(due, file_size, effects.monotonic()), effects)
@@ -149,8 +148,7 @@ class MasterConnection:
     def first_frame(self, seconds: float, stopped: Callable[[], bool]) -> Received | None:
         """Wait for the first header; the read that holds it is returned again by `receive`.
 
-        Args:
-            seconds: how long; a header that has begun to come is waited for longer.
+        `seconds`: how long; a header that has begun to come is waited for longer.
         """
         line, limit = self.line, self._effects.monotonic() + seconds
         while not stopped():
@@ -169,8 +167,7 @@ class MasterConnection:
     def report(self, offset: int) -> None:
         """Send a report.
 
-        Raises:
-            OSError: the line is lost; it is so, too, if the system has no room for eight bytes.
+        Raises OSError: the line is lost; it is so, too, if the system has no room for eight bytes.
         """
         if self._timeout < 0:
             self._set_timeout(CONNECT_S)

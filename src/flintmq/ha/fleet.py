@@ -105,8 +105,7 @@ class Fleet:
     def run(self, stopping: threading.Event) -> None:
         """Follow until stopped, until all are refused, or with `once` until all have ended.
 
-        Raises:
-            ReplicationError: a broker was refused; the others were followed.
+        Raises ReplicationError: a broker was refused; the others were followed.
         """
         try:
             while not stopping.is_set():

@@ -47,10 +47,7 @@ class Received(NamedTuple):
 class FollowerLine:
     """One line, from the first report on.
 
-    Thread: one.
-
-    Args:
-        due: the log offset that the master must send first; None: it chooses a file.
+    `due`: the log offset that the master must send first; None: it chooses a file. Thread: one.
 
     Attributes:
         due: the log offset of the next byte; None as above.

@@ -57,10 +57,9 @@ class FollowerStats(NamedTuple):
 class FollowerSteps:
     """Takes the steps of one follower.
 
-    Thread: one; the numbers, `caught_up` and `state` may be read from any.
+    `tables`: of the broker; None: they are not asked for.
 
-    Args:
-        tables: of the broker; None: they are not asked for.
+    Thread: one; the numbers, `caught_up` and `state` may be read from any.
     """
 
     def __init__(self, options: FollowOptions, tables: BrokerTables | None, on_event: OnEvent) -> None:
@@ -162,8 +161,7 @@ class FollowerSteps:
     def close(self) -> None:
         """Close the line and the store. May be called again.
 
-        Raises:
-            StoreError: both are closed, and the disk refused; see `MessageStore.close`.
+        Raises StoreError: both are closed, and the disk refused; see `MessageStore.close`.
         """
         if self._tables is not None:
             self._tables.stop()

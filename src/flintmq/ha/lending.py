@@ -37,10 +37,9 @@ def may_lend(options: ListenOptions, config: StoreConfig, effects: Effects) -> b
 class Lending:
     """The lane of one listener, and the line that it has.
 
-    Thread: the listener's, but for `acknowledged_by` (any) and `close` (after the listener's thread).
+    `bell`: descriptor of a socket that wakes the listener's thread.
 
-    Args:
-        bell: descriptor of a socket that wakes the listener's thread.
+    Thread: the listener's, but for `acknowledged_by` (any) and `close` (after the listener's thread).
     """
 
     def __init__(self, bell: int, epoll: int) -> None:

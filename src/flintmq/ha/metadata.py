@@ -104,10 +104,7 @@ class BrokerFacts:
 def fetch(address: str, *, timeout: float = 5.0, page: int = PAGE) -> BrokerFacts:
     """Ask a broker for its configuration, its tables and the bounds of its log.
 
-    Thread: any.
-
-    Args:
-        timeout: seconds for each request.
+    `timeout`: seconds for each request. Thread: any.
     """
     with RemotingClient(address, timeout_s=timeout, all_s=ALL_S) as client:
         config = _config(client)
@@ -196,10 +193,7 @@ def _queues_of(tables: Mapping[str, JsonObject]) -> Iterator[tuple[bytes, int]]:
 def save(root: str, tables: Mapping[str, JsonObject], effects: Effects = REAL, peer: str = "5.3.3") -> list[str]:
     """Write tables into the config/ of a store that is not open; see `ConfigFile.replace`.
 
-    Durability: on return.
-
-    Raises:
-        OSError: the disk refused; each file is the old one or the new one.
+    Durability: on return. Raises OSError: the disk refused; each file is the old one or the new one.
     """
     effects.mkdirs(root)
     lock = effects.lock_store(root)

@@ -49,8 +49,7 @@ def name_servers(text: str) -> list[str]:
 def routes(addresses: Collection[str], *, timeout: float = 5.0) -> dict[str, BrokerRoute]:
     """Return the brokers that a name server knows, by name.
 
-    Args:
-        addresses: of name servers that know the same; the first that answers counts.
+    `addresses`: of name servers that know the same; the first that answers counts.
     """
     assert addresses, "name_servers gives one at least"
     failed: OSError | None = None
@@ -83,11 +82,7 @@ def ask_routes(client: RemotingClient) -> dict[str, BrokerRoute]:
 
 
 def ha_address(broker: str, *, timeout: float = 5.0) -> str:
-    """Ask a broker for the address of its replication port.
-
-    Args:
-        timeout: seconds.
-    """
+    """Ask a broker for the address of its replication port. `timeout`: seconds."""
     with RemotingClient(broker, timeout_s=timeout) as client:
         told = client.ask(GET_HA_ADDRESS).fields.get("masterHaAddress", "")
     try:

@@ -24,8 +24,7 @@ MAX_ROWS: Final = 4096
 class Overlap:
     """The part of the log that the master sends although it is here.
 
-    Args:
-        read: (log offset, size) -> our bytes.
+    `read`: (log offset, size) -> our bytes.
 
     Attributes:
         at: log offset up to which both logs agree.

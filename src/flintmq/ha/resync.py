@@ -36,8 +36,7 @@ class Tail(NamedTuple):
 class PartingSearch:
     """Searches for the place where the master's log parts from ours.
 
-    Args:
-        unsure_from: log offset from which on a power cut may have taken bytes; None: it took none.
+    `unsure_from`: log offset from which on a power cut may have taken bytes; None: it took none.
     """
 
     def __init__(

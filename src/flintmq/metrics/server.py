@@ -27,8 +27,7 @@ PLAIN = "text/plain; charset=utf-8"
 class MetricsServer(ThreadingHTTPServer):
     """A server of one address; `serve_forever` answers until `shutdown`.
 
-    Args:
-        port: 0 for any free one.
+    `port`: 0 for any free one.
     """
 
     daemon_threads = True  # a client that reads nothing must not keep the process from ending

@@ -63,10 +63,7 @@ def store_metrics(
 class StoresWatch:
     """Looks at all stores that a user names, as often as asked.
 
-    Thread: any.
-
-    Args:
-        first_seconds, seconds: longest duration of the first look, and of any other one.
+    `first_seconds`, `seconds`: longest duration of the first look, and of any other one. Thread: any.
 
     Attributes:
         failures: the stores that could not be read at the last look, with the reason.

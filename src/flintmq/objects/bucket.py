@@ -44,8 +44,7 @@ class Bucket(ABC):
     def read(self, key: str, begin: int = 0, end: int | None = None) -> bytes:
         """Return the bytes in [begin, end) of an object; fewer where it ends.
 
-        Raises:
-            FileNotFoundError: it does not exist.
+        Raises FileNotFoundError: it does not exist.
         """
 
     @abstractmethod
@@ -59,8 +58,7 @@ class Bucket(ABC):
     def put_file(self, key: str, path: str) -> None:
         """Write an object with the content of a file of this machine; see put.
 
-        Raises:
-            OSError: the file cannot be read.
+        Raises OSError: the file cannot be read.
         """
 
     @abstractmethod
@@ -71,8 +69,7 @@ class Bucket(ABC):
     def copy(self, key: str, to: str) -> None:
         """Copy an object within the bucket, in place of one that may be there.
 
-        Raises:
-            FileNotFoundError: it does not exist.
+        Raises FileNotFoundError: it does not exist.
         """
 
     @abstractmethod

@@ -145,8 +145,7 @@ _CLIENTS = {"s3": _s3, "gs": _gs, "abfs": _azure, "oss": _oss}
 class CloudBucket(Bucket):
     """A bucket behind a client of obstore; see Bucket.
 
-    Args:
-        first: client for puts of new objects, of a server that was not seen to keep the first one; it is asked once.
+    `first`: client for puts of new objects, of a server that was not seen to keep the first one; it is asked once.
     """
 
     def __init__(self, url: str, client: Any, advice: str = ADVICE["s3"], *, first: Any = None) -> None:

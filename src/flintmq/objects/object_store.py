@@ -83,9 +83,7 @@ class ObjectStore(OtherDisk):
     """Reads stores in buckets. Operations of a writer or a lock are refused.
 
     Thread: any; a handle for sequential reads belongs to one. It can be sent to other processes, without secrets.
-
-    Raises:
-        StoreAccessError: (any method) the server refuses or does not answer; the text names URL and offset.
+    Raises StoreAccessError: (any method) the server refuses or does not answer; the text names URL and offset.
     """
 
     def __init__(self, options: S3Options) -> None:

@@ -20,8 +20,7 @@ _SECRETS = ("AWS_", "GOOGLE_", "AZURE_", "OSS_")
 def bucket_of(url: str, options: S3Options | None = None) -> tuple[Bucket, str]:
     """Return the bucket of a URL, and the key below it ("" for the bucket itself).
 
-    Args:
-        options: how to reach it; the environment supplies missing options.
+    `options`: how to reach it; the environment supplies missing options.
     """
     kind, _, rest = url.partition("://")
     name, _, key = rest.partition("/")

@@ -65,8 +65,7 @@ class _RemoteError(Exception):
 class WebHdfs(Bucket):
     """The files of a cluster; see Bucket. Directories that deletes leave empty remain.
 
-    Args:
-        host: `HOST` or `HOST:PORT` of the URL; the port is that of RPC, and means nothing here.
+    `host`: `HOST` or `HOST:PORT` of the URL; the port is that of RPC, and means nothing here.
     """
 
     def __init__(self, host: str, options: S3Options) -> None:

@@ -121,8 +121,7 @@ class RemotingClient:
     def ask(self, code: int, fields: Mapping[str, str] | None = None, body: bytes = b"") -> RemotingFrame:
         """Ask and wait for an answer of success.
 
-        Raises:
-            OSError, UsageError: as `request`; also a refusal that may pass, such as "system busy".
+        Raises OSError, UsageError: as `request`; also a refusal that may pass, such as "system busy".
         """
         answer = self.request(code, fields, body)
         if answer.code != SUCCESS:

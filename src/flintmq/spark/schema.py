@@ -15,11 +15,7 @@ if TYPE_CHECKING:
 
 
 def spark_schema(columns: Sequence[str] | None = None, many: bool = False) -> StructType:
-    """Return the schema of a load.
-
-    Args:
-        columns: the columns wanted, in this order; None for all.
-    """
+    """Return the schema of a load. `columns`: the columns wanted, in this order; None for all."""
     from pyspark.sql.pandas.types import from_arrow_schema
 
     return from_arrow_schema(narrow(columns, of_many(SPARK_SCHEMA, many)))

@@ -82,8 +82,7 @@ def _is_utf8(environ: Mapping[str, str]) -> bool:
 def running() -> SparkSession | None:
     """Return the session that is active in this thread, if any.
 
-    Raises:
-        MissingExtraError: pyspark, or pandas or pyarrow which it needs, is not installed.
+    Raises MissingExtraError: pyspark, or pandas or pyarrow which it needs, is not installed.
     """
     return _session_class().getActiveSession()
 

@@ -165,8 +165,7 @@ class BatchReader(DataSourceReader):
     def _splits(self, member: Member, plan: ScanPlan, whole: int) -> list[Split]:
         """Cut the plan of one store into splits.
 
-        Args:
-            whole: bytes of log of all stores: each gets its share of the splits, and one at least.
+        `whole`: bytes of log of all stores: each gets its share of the splits, and one at least.
         """
         from flintmq.lake.read.explode import before_exploding
         from flintmq.lake.read.splits import cores, estimated_records, files_of, shares, split_count, wanted_runs

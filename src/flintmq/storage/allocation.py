@@ -88,9 +88,8 @@ class AllocationService:
 
         The request stays in the table until `used`, so that an exception in between loses nothing.
 
-        Raises:
-            OSError: it could not be made (a later call tries again), or took longer than wait_s (a later call may find
-                it).
+        Raises OSError: it could not be made (a later call tries again), or took longer than wait_s (a later call may
+        find it).
         """
         with self._lock:
             request = self._table.get(start) or self._submit(start, None)

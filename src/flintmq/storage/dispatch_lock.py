@@ -43,8 +43,7 @@ def _taken(fd: int, how: int) -> bool:
 def holder(root: str) -> str | None:
     """Return the process that dispatches into this directory, from the lock's file, or None.
 
-    Raises:
-        OSError: the file may not be opened.
+    Raises OSError: the file may not be opened.
     """
     try:
         fd = os.open(_path(root, LOCK), _FLAGS)
@@ -71,8 +70,7 @@ def work_folder(root: str) -> str:
 class DispatchLock:
     """The right to write queues and index below a directory, held until `release`.
 
-    Args:
-        root: the directory; it must exist.
+    `root`: the directory; it must exist.
 
     Raises:
         StoreLockedError: another process has it; the text names it.
@@ -103,11 +101,7 @@ class DispatchLock:
 class ExternalClaim:
     """An engine's promise to leave queues and index of its store to others, until `release`.
 
-    Args:
-        root: the store, whose lock the engine holds.
-
-    Raises:
-        OSError: the file cannot be made.
+    `root`: the store, whose lock the engine holds. Raises OSError: the file cannot be made.
     """
 
     def __init__(self, root: str) -> None:
@@ -126,8 +120,7 @@ def dispatches_itself(root: str) -> bool:
 
     That is a broker, or an engine that was not opened with dispatch="external".
 
-    Raises:
-        OSError: a file may not be opened.
+    Raises OSError: a file may not be opened.
     """
     if not is_live(root) or _is_claimed(root):
         return False
@@ -141,8 +134,7 @@ def at_rest(root: str) -> Iterator[bool]:
 
     That one keeps engines out that dispatch themselves, and one that does not waits for the end of the block.
 
-    Raises:
-        OSError: a file may not be opened.
+    Raises OSError: a file may not be opened.
     """
     fd = os.open(_path(root, EXTERNAL), _FLAGS | os.O_CREAT, 0o644)
     try:
@@ -166,11 +158,9 @@ def _is_claimed(root: str) -> bool:
 def exclusive(path: str) -> Iterator[None]:
     """Wait until no other process works under this lock, then hold it for the block.
 
-    Args:
-        path: a file made by the lock's owner, who removes it when nobody may work under it any more.
+    `path`: a file made by the lock's owner, who removes it when nobody may work under it any more.
 
-    Raises:
-        UsageError: the file is gone, or went during the wait: the work is not wanted any more.
+    Raises UsageError: the file is gone, or went during the wait: the work is not wanted any more.
     """
     gone = UsageError(f"{path}: the job that asked for this work is over; nothing to do")
     try:

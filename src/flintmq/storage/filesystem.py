@@ -207,8 +207,7 @@ def _create(path: str, size: int, folder: int | None) -> int:
 def _named_last(path: str, size: int, folder: int | None) -> int:
     """Create the file without a name, and name it when it is whole.
 
-    Raises:
-        OSError: it cannot be made so; it has no name.
+    Raises OSError: it cannot be made so; it has no name.
     """
     fd = os.open(os.path.dirname(path) or ".", os.O_RDWR | os.O_CLOEXEC | os.O_TMPFILE, _MODE, dir_fd=folder)
     try:
@@ -360,8 +359,7 @@ class Effects:
     def regular_files(self, path: str, below: str) -> list[tuple[str, int]]:
         """List the regular files in a directory, sorted, with their sizes.
 
-        Args:
-            path: the directory; if it is, or is reached through, a symbolic link, it counts as missing.
+        `path`: the directory; if it is, or is reached through, a symbolic link, it counts as missing.
         """
         return [(one.name, one.size) for one in self.entries(path, below) if one.kind == "file"]
 
@@ -455,8 +453,7 @@ class Effects:
 
         It is 0 at the end of the file.
 
-        Raises:
-            BlockingIOError: it takes none for now.
+        Raises BlockingIOError: it takes none for now.
         """
         return os.sendfile(to, fd, position, count)
 
@@ -581,8 +578,7 @@ class Effects:
 
         Its name appears with its size, where the file system can do that.
 
-        Raises:
-            OSError: it cannot be made; no file remains.
+        Raises OSError: it cannot be made; no file remains.
         """
         with _at(path) as (name, folder):
             return _create(name, size, folder)
@@ -590,8 +586,7 @@ class Effects:
     def open_write(self, path: str) -> int:
         """Open an existing regular file for reading and writing.
 
-        Raises:
-            OSError: it cannot be opened; NotOpened if that may pass.
+        Raises OSError: it cannot be opened; NotOpened if that may pass.
         """
         try:
             with _at(path) as (name, folder):
@@ -602,9 +597,8 @@ class Effects:
     def allocate(self, fd: int, position: int, count: int) -> None:
         """Reserve disk blocks, so that stores to the map cannot meet a full disk.
 
-        Raises:
-            OSError: no space (ENOSPC, EDQUOT). A file system that cannot reserve blocks keeps the file sparse; no zeros
-                are written instead.
+        Raises OSError: no space (ENOSPC, EDQUOT). A file system that cannot reserve blocks keeps the file sparse; no
+        zeros are written instead.
         """
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(fd, position, count)
@@ -616,8 +610,7 @@ class Effects:
     def pwrite(self, fd: int, data: bytes | bytearray | memoryview, position: int) -> None:
         """Write all of data at a file position.
 
-        Raises:
-            OSError: the disk refused; ENOSPC also if a write stores nothing without an error.
+        Raises OSError: the disk refused; ENOSPC also if a write stores nothing without an error.
         """
         view = memoryview(data)
         while view:
@@ -637,16 +630,14 @@ class Effects:
     def map_ring(self, size: int) -> mmap.mmap:
         """Map zeroed memory of no file twice, one after the other.
 
-        Args:
-            size: bytes of the memory, a multiple of the page size.
+        `size`: bytes of the memory, a multiple of the page size.
         """
         return libc_memory.map_twice(size)
 
     def populate(self, map_: mmap.mmap, position: int, count: int) -> None:
         """Make pages of a map present and writable before their first store. No byte changes.
 
-        Raises:
-            OSError: this kernel cannot (EINVAL, ENOSYS), or the disk is full or broken.
+        Raises OSError: this kernel cannot (EINVAL, ENOSYS), or the disk is full or broken.
         """
         libc_memory.advise(map_, position, count, libc_memory.MADV_POPULATE_WRITE)
 
@@ -736,8 +727,7 @@ class Effects:
     def sync_dir(self, path: str) -> None:
         """Make the names in a directory durable (fsync of the directory).
 
-        Raises:
-            OSError: the disk refused; NotOpened if nothing was tried.
+        Raises OSError: the disk refused; NotOpened if nothing was tried.
         """
         base = _base(path)
         folder = _Folder(path, base or path)

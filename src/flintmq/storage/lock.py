@@ -65,10 +65,8 @@ def is_live(root: str) -> bool:
 class StoreLock:
     """The lock of one store, held until `release`. Take it before anything of the store is read.
 
-    Thread: any. A child made by fork does not hold it: `held` is False there.
-
-    Raises:
-        OSError: the disk takes no byte; nothing is held then.
+    Thread: any. A child made by fork does not hold it: `held` is False there. Raises OSError: the disk takes no byte;
+    nothing is held then.
     """
 
     def __init__(self, root: str) -> None:

@@ -58,10 +58,9 @@ class MappedFile(AppendTarget):
     ) -> MappedFile:
         """Create a file of zeros, durable by size and name, with its first window allocated.
 
-        Durability: the file exists after power loss.
+        `window`: bytes to allocate now; 0 for a file made in advance, which is allocated when it is used.
 
-        Args:
-            window: bytes to allocate now; 0 for a file made in advance, which is allocated when it is used.
+        Durability: the file exists after power loss.
         """
         first = min(WINDOW if window is None else window, size)
         fd = effects.open_write(path) if there else effects.create(path, size)
@@ -135,10 +134,8 @@ class MappedFile(AppendTarget):
     def reserve(self, position: int) -> None:
         """Allocate, and wait for the ring, until every byte below `position` may be stored to.
 
-        Raises:
-            OSError: no space; in the ring: a write failed, or it is full and puts must not wait.
-
-        Thread: the one that holds the put lock.
+        Thread: the one that holds the put lock. Raises OSError: no space; in the ring: a write failed, or it is full
+        and puts must not wait.
         """
         assert position <= self.size  # else this would never end
         while self.allocated < position:
@@ -252,10 +249,9 @@ class MappedFile(AppendTarget):
     def flush(self, target: int, sync: Callable[[int], None] | None = None) -> None:
         """Sync everything below the file position `target`; later bytes may become durable too.
 
-        Thread: one at a time. Durability: on return.
+        `sync`: syncs a descriptor and notes a failure; None: nobody notes it.
 
-        Args:
-            sync: syncs a descriptor and notes a failure; None: nobody notes it.
+        Thread: one at a time. Durability: on return.
 
         Raises:
             OSError: the disk refused. The caller must not try again: after a failed fsync the kernel may have dropped

@@ -77,8 +77,7 @@ class MappedFileQueue(LogWatermark):
     def load(self, paths: list[tuple[str, int]], end: int, *, unused: Iterable[tuple[str, int]] = ()) -> None:
         """Open existing files: bytes below log offset `end` are on disk, those after it are zeros.
 
-        Args:
-            unused: (path, start) of the empty files that follow, which are taken where new ones are needed.
+        `unused`: (path, start) of the empty files that follow, which are taken where new ones are needed.
         """
         assert not self.files, "a queue is loaded once"
         for path, start in paths:
@@ -106,10 +105,8 @@ class MappedFileQueue(LogWatermark):
     def append_file(self, start: int) -> MappedFile:
         """Add the next file, which begins at this log offset.
 
-        Raises:
-            OSError: no space, no permission, or not made in time; a later call may succeed.
-
-        Durability: the file exists after power loss, before a record is put into it.
+        Durability: the file exists after power loss, before a record is put into it. Raises OSError: no space, no
+        permission, or not made in time; a later call may succeed.
         """
         assert self.last is None or start == self.last.start + self.file_size, (
             "a gap between files is damage to the next start"
@@ -230,10 +227,8 @@ class MappedFileQueue(LogWatermark):
     def flush(self, target: int) -> None:
         """Make everything below log offset `target` durable, oldest file first.
 
-        Raises:
-            OSError: the disk refused, which `sync_error` notes; bytes below flushed_where are certainly durable.
-
-        Thread: one at a time.
+        Thread: one at a time. Raises OSError: the disk refused, which `sync_error` notes; bytes below flushed_where are
+        certainly durable.
         """
         assert target >= self.flushed_where  # a smaller one would take back what was promised
         for file in self.files:

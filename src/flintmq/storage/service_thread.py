@@ -11,8 +11,7 @@ from flintmq.kernels.handoff import Signal
 class ServiceThread:
     """Runs a loop in a thread of its own until it is stopped.
 
-    Args:
-        wake: wakes the loop where it waits; None: it waits in `pause`.
+    `wake`: wakes the loop where it waits; None: it waits in `pause`.
 
     Attributes:
         stopping: the loop should end. Also true for a service that never gets a thread (`stop` before `start`).

@@ -41,11 +41,7 @@ class StopEvent(threading.Event):
         self._is_stopped = False
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is set; return whether it is.
-
-        Args:
-            timeout: seconds; None: no limit.
-        """
+        """Wait until it is set; return whether it is. `timeout`: seconds; None: no limit."""
         end = None if timeout is None else time.monotonic() + timeout
         while not self._is_stopped:
             left = LOOK_S if end is None else min(end - time.monotonic(), LOOK_S)

@@ -76,8 +76,7 @@ def is_utf8(path: str) -> bool:
 def path_text(path: str | os.PathLike[str]) -> str:
     """Return a path as text.
 
-    Raises:
-        UsageError: it is empty, which would be the current directory; or is in bytes.
+    Raises UsageError: it is empty, which would be the current directory; or is in bytes.
     """
     text: object = os.fspath(path)
     if not isinstance(text, str):
@@ -125,8 +124,7 @@ def absolute(path: str | os.PathLike[str]) -> str:
 def effects_for(path: str | os.PathLike[str], options: S3Options | None = None) -> Effects:
     """Return the Effects that read a store: the real disk, or object storage.
 
-    Args:
-        options: how to reach object storage; the environment supplies missing options.
+    `options`: how to reach object storage; the environment supplies missing options.
     """
     url = store_path(path)
     if not is_remote(url):
@@ -167,8 +165,7 @@ def outside_store(
     `storePathCommitLog` and `readOnlyCommitLogStorePaths`. Links, `..` and relative paths are followed, and directories
     are compared by device and inode, not by name: neither another spelling nor a mount hides one.
 
-    Args:
-        root_itself: the root itself may be the target, though nothing below it.
+    `root_itself`: the root itself may be the target, though nothing below it.
     """
     path, source = store_path(target) if urls else local_only(target), store_path(root)
     if is_remote(path) and f"{path}/".startswith(f"{source.rstrip('/')}/"):

@@ -35,10 +35,9 @@ def ring_size(count: int, file_size: int) -> int:
 class TransientStorePool:
     """The ring of one log, and its memory.
 
-    Thread: any, if not said otherwise.
+    `fast_fail`: fastFailIfNoBufferInStorePool: refuse a put that finds the ring full.
 
-    Args:
-        fast_fail: fastFailIfNoBufferInStorePool: refuse a put that finds the ring full.
+    Thread: any, if not said otherwise.
 
     Attributes:
         make_room: writes the oldest piece to its file; called by a put that finds the ring full.

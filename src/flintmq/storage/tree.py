@@ -14,8 +14,7 @@ def walk_tree(root: str | os.PathLike[str], bottom_up: bool = False) -> Iterator
     The tuples are those of os.walk. But os.walk silently leaves out a directory that it cannot list: its files would
     not be synced before they are published, or not be read at all, and nobody would notice.
 
-    Raises:
-        StoreAccessError: a directory, or `root`, cannot be listed. One that disappeared meanwhile counts as empty.
+    Raises StoreAccessError: a directory, or `root`, cannot be listed. One that disappeared meanwhile counts as empty.
     """
 
     def refused(error: OSError) -> None:

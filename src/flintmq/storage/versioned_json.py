@@ -33,8 +33,7 @@ class _UnknownKeyError(ValueError):
 def only(value: dict[str, Any], known: Iterable[str]) -> dict[str, Any]:
     """Return an object of such a file, all of whose keys must be known.
 
-    Raises:
-        ValueError: one is not. A `build` lets it pass: `VersionedJson` words it for the user.
+    Raises ValueError: one is not. A `build` lets it pass: `VersionedJson` words it for the user.
     """
     unknown = sorted(value.keys() - frozenset(known))
     if unknown:
@@ -104,13 +103,7 @@ class VersionedJson:
             raise self.refused(error) from error
 
     def save(self, state: Mapping[str, Any], effects: Effects = REAL) -> None:
-        """Replace the file.
-
-        Raises:
-            OSError: the old file is untouched then.
-
-        Durability: on return.
-        """
+        """Replace the file. Durability: on return. Raises OSError: the old file is untouched then."""
         replace_file(self.path, self.encode(state), effects)
 
     def encode(self, state: Mapping[str, Any]) -> bytes:

@@ -28,9 +28,8 @@ SLOW = STEP / AHEAD_S  # bytes a second; a slower writer takes its page faults i
 class WarmUp:
     """Warms up whole files before their first use.
 
-    Args:
-        sync_pages: sync after this many pages (flushLeastPagesWhenWarmMapedFile), for a store that syncs each put,
-            whose first syncs would otherwise write the whole file; 0: leave it to the kernel.
+    `sync_pages`: sync after this many pages (flushLeastPagesWhenWarmMapedFile), for a store that syncs each put, whose
+    first syncs would otherwise write the whole file; 0: leave it to the kernel.
     """
 
     def __init__(self, sync_pages: int, effects: Effects = REAL) -> None:
@@ -40,8 +39,7 @@ class WarmUp:
     def warm_up(self, file: MappedFile) -> None:
         """Allocate a new file as a whole, make all its pages present, lock it in memory.
 
-        Raises:
-            OSError: no space, or a sync failed; the file must not be used.
+        Raises OSError: no space, or a sync failed; the file must not be used.
         """
         began = self.effects.monotonic()
         file.allocate_all()
@@ -89,8 +87,7 @@ class Ahead:
     populate: as much as it needs in AHEAD_S, a window at most. For a slow writer nothing is populated: populated pages
     that are not yet used are written to disk as zeros by the next flush and must be made writable again.
 
-    Args:
-        populate: False only allocates; for a store that syncs each put, which would write the populated pages too.
+    `populate`: False only allocates; for a store that syncs each put, which would write the populated pages too.
     """
 
     def __init__(self, effects: Effects = REAL, *, populate: bool = True) -> None:

@@ -22,10 +22,7 @@ NEW = ".flintmq-new"
 def replace_file(path: str, data: bytes, effects: Effects) -> None:
     """Write a file as a whole: temporary file, sync, rename, sync of the directory.
 
-    Raises:
-        OSError: the old file is untouched then.
-
-    Durability: on return.
+    Durability: on return. Raises OSError: the old file is untouched then.
     """
     temporary = path + NEW
     # Left by a process that died before its rename.

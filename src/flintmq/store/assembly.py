@@ -67,10 +67,7 @@ log = logging.getLogger("flintmq.store")
 class OpenState:
     """The check at the beginning of every call of one store.
 
-    Thread: any.
-
-    Args:
-        lock: its lock, held while it is open; a forked child does not hold it.
+    `lock`: its lock, held while it is open; a forked child does not hold it. Thread: any.
 
     Attributes:
         closing: whether `close` has begun; set before `closed`, even if another thread does the rest.
@@ -366,8 +363,7 @@ class StoreParts:
     def _make_listener(self, options: ListenOptions | None) -> None:
         """Make the listener of the store's followers, bound to its address.
 
-        Raises:
-            UsageError: the address cannot be used, or an option has another value.
+        Raises UsageError: the address cannot be used, or an option has another value.
         """
         if options is not None:
             source = OwnLog(self.files, self._readable, durable_only=options.durable_only)
@@ -537,9 +533,8 @@ class StoreParts:
         dispatched to its end, and only then is their progress written. `abort` is removed last: as long as it exists, a
         start knows that a step may be missing. With `external` it stays, and says so, while the queues lag.
 
-        Raises:
-            StoreError: all is stopped and closed, and the disk refused, now or before: what was put last may not be on
-                it.
+        Raises StoreError: all is stopped and closed, and the disk refused, now or before: what was put last may not be
+        on it.
         """
         if self.ha is not None:  # first: puts that wait for replicas are answered
             self.ha.close()

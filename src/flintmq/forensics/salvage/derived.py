@@ -61,8 +61,7 @@ class Derived:
     def mend(self, damaged: Sequence[Range], lost_end: bool = False) -> dict[str, int]:
         """Plan until verify finds nothing more to mend; return the defects left, by code.
 
-        Args:
-            lost_end: files are missing at the end of the log, so that queues and index continue after it.
+        `lost_end`: files are missing at the end of the log, so that queues and index continue after it.
         """
         wanted = {*self._all_queues(), directories.INDEX} if lost_end else set()
         if lost_end:

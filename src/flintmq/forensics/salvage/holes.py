@@ -30,8 +30,7 @@ IsLost = Callable[[int], bool]
 def fill_holes(root: str, made: str, name: QueueName, file_size: int, is_lost: IsLost, effects: Effects) -> int:
     """Point the offsets of lost messages to a neighbour, in a queue rebuilt from the log.
 
-    Args:
-        made: parent of the rebuilt queue, `made`/consumequeue/TOPIC/ID.
+    `made`: parent of the rebuilt queue, `made`/consumequeue/TOPIC/ID.
 
     Returns:
         Number of offsets filled.

@@ -85,9 +85,8 @@ def plan_in_place(
     If a killed run left a journal half carried out, that is finished first. A dry run does not do so, takes no lock and
     writes nothing into the store: its plan is in the system's temporary directory until the returned object is closed.
 
-    Raises:
-        UsageError: damage that must be cleared by hand; the text says how. In a dry run also: a killed run has to be
-            finished first.
+    Raises UsageError: damage that must be cleared by hand; the text says how. In a dry run also: a killed run has to be
+    finished first.
     """
     config = config or StoreConfig()
     root = open_root(local_only(root), config, effects)
@@ -144,8 +143,7 @@ def _let_go(lock: StoreLock | None, root: str, effects: Effects) -> None:
 def undo_in_place(root: str, config: StoreConfig | None = None, effects: Effects = REAL) -> list[str]:
     """Restore a store as it was before its first salvage in place; return undone journals.
 
-    Raises:
-        UsageError: there is nothing to undo, or the store was written since.
+    Raises UsageError: there is nothing to undo, or the store was written since.
     """
     root = open_root(local_only(root), config or StoreConfig(), effects)
     lock = _taken(root, effects)
@@ -216,8 +214,7 @@ class Mending:
     def carry_out(self) -> Mended:
         """Carry out the plan.
 
-        Raises:
-            OSError: the disk refused; the next run finishes the work, `undo_in_place` reverts it.
+        Raises OSError: the disk refused; the next run finishes the work, `undo_in_place` reverts it.
         """
         if self.lock is None:
             raise UsageError(f"{self.root}: this was planned as a dry run; plan again without dry_run")

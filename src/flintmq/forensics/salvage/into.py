@@ -85,11 +85,9 @@ def salvage_into(
 ) -> Salvaged:
     """Write all intact records of a store into a new one.
 
-    Args:
-        into: the new store's directory; it must be missing or empty.
+    `into`: the new store's directory; it must be missing or empty.
 
-    Raises:
-        OSError: the disk is full or fails; nothing is at `into` then.
+    Raises OSError: the disk is full or fails; nothing is at `into` then.
     """
     into = os.path.normpath(os.path.abspath(local_only(into)))
     outside_store(into, root, config)

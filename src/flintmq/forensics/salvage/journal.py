@@ -108,8 +108,7 @@ class SalvageJournal:
     def apply(self) -> None:
         """Make the changes that are not made yet. The store's lock is held.
 
-        Raises:
-            OSError: the disk refused; call it again.
+        Raises OSError: the disk refused; call it again.
         """
         assert self.state in (APPLY, DONE)  # what is being undone is not made again
         for change in self.changes:

@@ -27,8 +27,7 @@ _NOTHING = bytes(_SIZE)
 class IndexItems:
     """The items of one index file, and a cursor on them.
 
-    Args:
-        before: the file before it, if there is one: the seconds of a new file's first item count from its end.
+    `before`: the file before it, if there is one: the seconds of a new file's first item count from its end.
 
     Attributes:
         number: the item at the cursor; `stop` after the last one.

@@ -105,8 +105,7 @@ class UnitFiles:
     In a plain queue the number of a unit is its queue offset; in a batch queue (`counted`) units are counted from the
     first one of the first file.
 
-    Args:
-        file_size: bytes that a file should have; 0 if unknown.
+    `file_size`: bytes that a file should have; 0 if unknown.
     """
 
     __slots__ = ("blocked", "_cache", "_cache_at", "below", "disk", "findings", "folder", "spans", "width")

@@ -58,8 +58,7 @@ def check_checkpoint(
 ) -> None:
     """Compare the checkpoint with the log: it may lag, but never be ahead.
 
-    Args:
-        latest_time: latest store time in ms of the log's records; 0 without records.
+    `latest_time`: latest store time in ms of the log's records; 0 without records.
     """
     path = os.path.join(root, "checkpoint")
     last = f"up to {latest_time}, when the last record was stored" if latest_time else "0, since the log has no record"
@@ -125,8 +124,7 @@ def check_offsets(
 ) -> None:
     """Check that no committed offset is after the end of its queue, or negative.
 
-    Args:
-        end_of: queue offset after the last message of a queue, None for a queue that does not exist.
+    `end_of`: queue offset after the last message of a queue, None for a queue that does not exist.
     """
     folder = os.path.join(root, directories.CONFIG)
     found, absent = offsets_outside(broker, end_of)

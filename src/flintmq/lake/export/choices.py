@@ -52,8 +52,7 @@ class ExportChoices(TypedDict, total=False):
 def complete(choices: ExportChoices) -> ExportChoices:
     """Return the keywords with the defaults of those that are not given.
 
-    Raises:
-        TypeError: an unknown keyword.
+    Raises TypeError: an unknown keyword.
     """
     usual: Any = {name: get_args(hint)[1] for name, hint in get_type_hints(ExportChoices, include_extras=True).items()}
     unknown = choices.keys() - usual.keys()

@@ -70,8 +70,7 @@ class FileOptions:
 def staged(file: WrittenFile, name: str) -> StagedFile:
     """Return a file that a task wrote.
 
-    Args:
-        name: its final name without suffix: unique in an export, in log order.
+    `name`: its final name without suffix: unique in an export, in log order.
     """
     place = os.path.join(folder_of(file.values), f"{name}.parquet")
     return StagedFile(file.path, place, file.size, file.rows, file.values, file.stats)

@@ -225,8 +225,7 @@ def next_begin(root: object, last: StoreProgress | None, plan: ScanPlan, report:
 def check_kind(table: str, choice: Mapping[str, Any], read: ReadOptions) -> None:
     """Refuse to read a table of one store with several, or the reverse.
 
-    Raises:
-        UsageError: `read` is of the other kind than the table, whose options are `choice`.
+    Raises UsageError: `read` is of the other kind than the table, whose options are `choice`.
     """
     if read.many != choice["many"]:
         held = "several stores; give a list, a pattern or a manifest of these" if choice["many"] else "one store"
@@ -306,11 +305,7 @@ def check_log(
 
 
 def check_logs(root: object, last: Manifest, logs: Mapping[str, KnownLog], report: Report) -> None:
-    """Check that stores are those of the last export, as `check_log` and `check_renamed` do.
-
-    Raises:
-        UsageError: as these two.
-    """
+    """Check that stores are those of the last export, as `check_log` and `check_renamed` do."""
     for broker, log in logs.items():
         if broker in last.stores:
             check_log(root, last.stores[broker], log, report, broker)
@@ -517,9 +512,6 @@ def publish(
         stores: the progress of each store, by broker.
         parts: files that the tasks wrote.
         letters: receives the dead letters of the tasks, before the files are published.
-
-    Raises:
-        OSError: the disk is full or fails.
     """
     moves = [*parts, *target.hints(parts, shape.schema(), choice["partition_by"])]
     done.bytes = sum(file.size for file in moves)

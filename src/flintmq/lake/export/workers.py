@@ -33,16 +33,14 @@ class Workers(Protocol):
     ) -> list[dict[str, Any]]:
         """Call function(item) for each item, and return the answers in the order of the items.
 
-        Raises:
-            FlintError: one that a task raised; then tasks that had not begun are not begun.
+        Raises FlintError: one that a task raised; then tasks that had not begun are not begun.
         """
 
 
 class Threads:
     """Runs tasks on threads of this process.
 
-    Args:
-        count: how many at the same time; 0 for one a core.
+    `count`: how many at the same time; 0 for one a core.
     """
 
     def __init__(self, count: int = 0) -> None:

@@ -61,11 +61,7 @@ class TableFolder(ABC):
 
     @abstractmethod
     def read(self, place: str) -> bytes:
-        """Read a file.
-
-        Raises:
-            FileNotFoundError: it does not exist.
-        """
+        """Read a file. Raises FileNotFoundError: it does not exist."""
 
     @abstractmethod
     def holds(self, place: str) -> bool:
@@ -79,10 +75,7 @@ class TableFolder(ABC):
     def claim(self, number: int, manifest: bytes) -> None:
         """Write the manifest of an export, before its files.
 
-        Raises:
-            StoreError: another export has the number.
-
-        Durability: on return.
+        Durability: on return. Raises StoreError: another export has the number.
         """
 
     @abstractmethod
@@ -182,8 +175,7 @@ class DiskFolder(TableFolder):
 class BucketFolder(TableFolder):
     """A directory below a URL; see TableFolder.
 
-    Args:
-        s3: how to reach it; the environment supplies what is missing.
+    `s3`: how to reach it; the environment supplies what is missing.
     """
 
     remote = True

@@ -57,8 +57,7 @@ class Attempt:
     def keep(self, path: str, folder: str = "", name: str | None = None) -> str:
         """Put a finished file where it is kept, and return that place.
 
-        Args:
-            folder, name: of the file in a table; None of another file.
+        `folder`, `name`: of the file in a table; None of another file.
         """
         if not self.remote:
             return path

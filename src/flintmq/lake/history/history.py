@@ -236,8 +236,7 @@ def task_rows(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of one task, the same in every call.
 
-    Args:
-        schema: the columns wanted, of those of `shape`; they may be declared not nullable.
+    `schema`: the columns wanted, of those of `shape`; they may be declared not nullable.
     """
     if isinstance(task, FilesTask):
         yield from task.version.batches(task.files, schema, predicate)

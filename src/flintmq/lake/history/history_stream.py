@@ -88,8 +88,7 @@ class HistoryStream:
     def next_end(self, start: Offset, limits: bool = True) -> Offset:
         """Return the end of the next micro-batch; `start` itself if there is not enough to read.
 
-        Args:
-            limits: whether the options' limits apply. Of a table, maxBytesPerTrigger counts the bytes of its files.
+        `limits`: whether the options' limits apply. Of a table, maxBytesPerTrigger counts the bytes of its files.
         """
         at = Backfill.of(start)
         if at is None:

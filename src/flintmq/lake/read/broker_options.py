@@ -25,8 +25,7 @@ _EXAMPLE = '{"broker-a": {"Orders": {"0": 5}}}'
 def options_of_broker(given: Mapping[str, str], broker: str | None, path: str) -> dict[str, str]:
     """Return the options for the store of one broker.
 
-    Args:
-        broker: its name; None for any that no option names.
+    `broker`: its name; None for any that no option names.
     """
     own = {name: value for name, value in given.items() if name not in (*_PATHS, *BY_BROKER)}
     for option in BY_BROKER:

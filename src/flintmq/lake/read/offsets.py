@@ -61,8 +61,7 @@ def flat(offsets: Mapping[AnyQueue, int]) -> dict[str, int]:
 def parse_flat(option: str, offsets: Mapping[str, object], *, lowest: int = -(2**31)) -> dict[Queue, int]:
     """Read offsets that `flat` wrote.
 
-    Args:
-        lowest: lowest queue id; records of a damaged store may have negative ones, and so may a stream's offsets.
+    `lowest`: lowest queue id; records of a damaged store may have negative ones, and so may a stream's offsets.
     """
     parsed = {}
     for key, offset in offsets.items():
@@ -80,8 +79,7 @@ def parse_flat(option: str, offsets: Mapping[str, object], *, lowest: int = -(2*
 def parse_offsets(option: str, text: str, word: str) -> dict[Queue, int]:
     """Read queue offsets from JSON; the one word that a batch read accepts gives none.
 
-    Raises:
-        UsageError: the value is neither, or is the other word, with which nothing could ever be read.
+    Raises UsageError: the value is neither, or is the other word, with which nothing could ever be read.
     """
     if text.lower() == word:
         return {}

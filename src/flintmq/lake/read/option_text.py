@@ -17,8 +17,7 @@ from flintmq.format.text import typed_ms
 class OptionNames:
     """The names of the options that the source or the sink knows.
 
-    Args:
-        own: name -> meaning, the options that an error lists.
+    `own`: name -> meaning, the options that an error lists.
     """
 
     def __init__(self, owner: str, own: Mapping[str, str], keys: Iterable[str]) -> None:

@@ -63,8 +63,7 @@ def plan_scan(
 ) -> ScanPlan:
     """Find the log, its end, and the log offsets between which the wanted records are.
 
-    Args:
-        narrow_to: adds the filters that Spark pushes to the predicate. They may name topics that do not exist.
+    `narrow_to`: adds the filters that Spark pushes to the predicate. They may name topics that do not exist.
     """
     snapshot = Snapshot.open(absolute(options.path), options.config)  # workers may run in other directories
     end = snapshot.find_end(report)
@@ -125,8 +124,7 @@ def rows_of(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of pieces of the log as batches.
 
-    Args:
-        options: only decompress, explode and failOnDataLoss are used.
+    `options`: only decompress, explode and failOnDataLoss are used.
     """
     ours = narrow(schema.names, SPARK_SCHEMA)
     batches = (topics_apart if apart else record_batches)(

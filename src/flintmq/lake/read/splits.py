@@ -70,8 +70,7 @@ def estimated_records(log: LogFiles, begin: int, end: int) -> int:
 def equal_ranges(log: LogFiles, begin: int, end: int, count: int) -> list[LogRange]:
     """Cut [begin, end) into exactly `count` ranges of similar size, some of them perhaps empty.
 
-    Args:
-        begin: log offset of the first byte of a record, or the log's minimum.
+    `begin`: log offset of the first byte of a record, or the log's minimum.
     """
     assert count > 0
     begin = min(max(begin, log.min_offset), end)
@@ -146,8 +145,7 @@ def check_end(walk: LogWalk, log: LogFiles, cut_at: int, log_end: int) -> None:
 
     A walk goes on after a file that was deleted; the cut in it says nothing then.
 
-    Raises:
-        CorruptStoreError: the walk passed the cut, so the next range begins inside a record.
+    Raises CorruptStoreError: the walk passed the cut, so the next range begins inside a record.
     """
     if walk.position <= cut_at or cut_at >= log_end:
         return

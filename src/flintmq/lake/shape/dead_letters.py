@@ -154,10 +154,7 @@ class DeadLetters:
     def publish(self, last: int, number: int) -> None:
         """Publish the files in one step, and remove those of exports that did not come to be.
 
-        Durability: on return.
-
-        Raises:
-            OSError: the disk is full or fails. Then the export must not be published.
+        Durability: on return. Raises OSError: the disk is full or fails. Then the export must not be published.
         """
         if self.folder is None:
             return

@@ -75,8 +75,7 @@ def escape(value: str) -> str:
     subset of them. Characters above ASCII stay, as with Hive and Spark: Spark reads %XX as one character, not as a byte
     of UTF-8.
 
-    Raises:
-        UsageError: the value is not ASCII, where names of files are not UTF-8: Arrow writes UTF-8, Python would not.
+    Raises UsageError: the value is not ASCII, where names of files are not UTF-8: Arrow writes UTF-8, Python would not.
     """
     refuse_other_encoding(value)
     return "".join(map(_escaped, partition_value(value)))

@@ -27,8 +27,7 @@ def limited(
 
     A batch has at least one record.
 
-    Args:
-        limit: maximal weight, exceeded only by a single record.
+    `limit`: maximal weight, exceeded only by a single record.
     """
     lows = {name: low for name, (low, _) in spans.items()}
     highs = {name: high for name, (_, high) in spans.items()}

@@ -35,10 +35,9 @@ BrokerOffsets = Mapping[str, Mapping[str, int]]
 class StoresStream:
     """Plans the micro-batches of stores.
 
-    Thread: one at a time.
+    `lose`: receives those about messages that are lost, and the reader goes on without; None: `tell`.
 
-    Args:
-        lose: receives those about messages that are lost, and the reader goes on without; None: `tell`.
+    Thread: one at a time.
     """
 
     def __init__(
@@ -92,8 +91,7 @@ class StoresStream:
     def next_end(self, start: Offset, limits: bool = True) -> Offset:
         """Return the end of the next micro-batch; `start` itself if there is not enough to read.
 
-        Args:
-            limits: whether the options' limits apply; they are of all stores together.
+        `limits`: whether the options' limits apply; they are of all stores together.
         """
         streams, known = dict(self._look()), self.by_broker(start)
         self._tell_gone(known, streams)

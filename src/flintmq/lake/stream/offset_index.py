@@ -80,8 +80,7 @@ class Segments:
 class Places:
     """The log offsets of one queue's messages, as of one lookup.
 
-    Args:
-        segments: shared by the queues of the lookup; None to use only dispatched messages.
+    `segments`: shared by the queues of the lookup; None to use only dispatched messages.
     """
 
     def __init__(self, lookup: QueueLookup, name: QueueName, segments: Segments | None) -> None:

@@ -62,8 +62,7 @@ class StreamQueues:
     def refresh(self, force: bool = False, also: Iterable[QueueName] = ()) -> None:
         """Read the growth of the log, and check the queues that it may concern.
 
-        Args:
-            force: check some queues although the log has not grown and no unit is awaited.
+        `force`: check some queues although the log has not grown and no unit is awaited.
         """
         before = self._lookup.snapshot
         now = before.again()

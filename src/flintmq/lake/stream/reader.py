@@ -96,10 +96,9 @@ class Available:
 class StoreStream:
     """Plans the micro-batches of one store.
 
-    Thread: one at a time.
+    `lose`: receives those about messages that are lost, and the reader goes on without; None: `tell`.
 
-    Args:
-        lose: receives those about messages that are lost, and the reader goes on without; None: `tell`.
+    Thread: one at a time.
     """
 
     def __init__(
@@ -123,9 +122,8 @@ class StoreStream:
     def initial(self) -> dict[str, int]:
         """Return the offset at which a new stream begins.
 
-        Raises:
-            StoreError: nothing was stored at the time to begin at, or later (and no strategy allows it); or files of
-                a queue are missing (failOnDataLoss).
+        Raises StoreError: nothing was stored at the time to begin at, or later (and no strategy allows it); or files of
+        a queue are missing (failOnDataLoss).
         """
         from flintmq.store.read.known_topics import unknown_topics
 
@@ -152,9 +150,8 @@ class StoreStream:
     def initial_at(self, position: int) -> dict[str, int]:
         """Return the offset from which on messages begin at a log offset or later.
 
-        Raises:
-            StoreError: (failOnDataLoss) messages from there on have expired; or messages before it are not in their
-                queues yet, so that the offset would contain them.
+        Raises StoreError: (failOnDataLoss) messages from there on have expired; or messages before it are not in their
+        queues yet, so that the offset would contain them.
         """
         queues = self._look()
         if position < queues.log.min_offset and self.options.read.fail_on_data_loss:
@@ -378,11 +375,9 @@ class StoreStream:
         A queue that was created again is read from its first message (with failOnDataLoss=false), always the same for
         the same offsets. A removed queue is forgotten, so that it is read from its first message if it comes again.
 
-        Args:
-            known: the store once had all messages up to `ends`.
+        `known`: the store once had all messages up to `ends`.
 
-        Raises:
-            StoreError: the log is another one; or (failOnDataLoss) messages are lost.
+        Raises StoreError: the log is another one; or (failOnDataLoss) messages are lost.
         """
         bounds, spans, lost = queues.bounds, {}, self._lost
         refuse_other_log(queues, anchor)

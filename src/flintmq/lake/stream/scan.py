@@ -40,8 +40,7 @@ def read_part(
 ) -> Generator[pa.RecordBatch, None, None]:
     """Yield the rows of a task in log order (but see `apart`), the same rows every time.
 
-    Args:
-        apart: give frequent topics batches of their own; rows are then in log order within each topic.
+    `apart`: give frequent topics batches of their own; rows are then in log order within each topic.
     """
     options = part.options
     of_rows = Predicate(tags=options.predicate.tags)

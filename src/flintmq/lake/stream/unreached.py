@@ -61,8 +61,7 @@ class Unreached:
     def look(self, piece: Piece, wanted: Any) -> None:
         """Remember records of a piece that the task does not read.
 
-        Args:
-            piece: all records that were walked; its positions are overwritten.
+        `piece`: all records that were walked; its positions are overwritten.
         """
         count = piece.count if self._selector is None else self._selector.select(piece)
         if count == len(wanted):

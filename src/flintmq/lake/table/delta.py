@@ -85,8 +85,7 @@ class DeltaTarget(TransactionalTarget["DeltaTable"]):
     def files_at(self, version: int) -> tuple[str, ...]:
         """Return the paths of the files of a version, those of the newest export last.
 
-        Raises:
-            UsageError: the files alone do not show the rows: some are deleted by a file beside them.
+        Raises UsageError: the files alone do not show the rows: some are deleted by a file beside them.
         """
         table = self._table(version)
         # Files have the number of their export in their names: the last ones have all columns.
@@ -279,11 +278,7 @@ class DeltaTarget(TransactionalTarget["DeltaTable"]):
         return has_rows_of(self._files(table), self.folder, self.manifest_of(number), before)
 
     def _restored(self, version: int, facts: Mapping[str, Any]) -> int:
-        """Return the version that a RESTORE went back to.
-
-        Args:
-            version: version of the RESTORE itself.
-        """
+        """Return the version that a RESTORE went back to. `version`: version of the RESTORE itself."""
         from deltalake import DeltaTable
 
         named = (facts.get("operationParameters") or {}).get("version")

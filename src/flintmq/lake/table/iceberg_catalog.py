@@ -65,8 +65,7 @@ class TableName:
 def in_one_line(where: str, what: str) -> Iterator[None]:
     """Turn the errors of PyIceberg, and of the many catalogs under it, into one line.
 
-    Raises:
-        StoreAccessError: instead of them; errors of the disk are raised as they are.
+    Raises StoreAccessError: instead of them; errors of the disk are raised as they are.
     """
     try:
         yield

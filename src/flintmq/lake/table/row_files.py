@@ -71,8 +71,7 @@ def rows_in(
     None if its statistics show that it has none. Not by a dataset's filter: that of deltalake leaves out files whose
     columns have no statistics in Delta's log, and Arrow's does not know the types of files that deltalake rewrote.
 
-    Args:
-        begin, end: log offsets [begin, end); None: no border.
+    `begin`, `end`: log offsets [begin, end); None: no border.
     """
     footer = footer_of(path, s3)
     place = {footer.schema.column(number).path: number for number in range(footer.num_columns)}["physical_offset"]
@@ -138,8 +137,7 @@ def has_rows_of(paths: Iterable[str], folder: TableFolder, made: Manifest, befor
 
     The progress after and before the export says which rows it added.
 
-    Args:
-        before: of the one before it; None: there is none.
+    `before`: of the one before it; None: there is none.
     """
     schema = pa.schema([field for field in SPARK_SCHEMA if field.name in _PLACES])
     for path, (broker, progress) in product(paths, made.stores.items()):

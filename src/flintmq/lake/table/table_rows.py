@@ -68,8 +68,7 @@ class TableVersion:
     def rows(self, schema: pa.Schema, begin: int, end: int | None, broker: str = ONLY) -> pa.Table:
         """Read the rows of messages in a range of a log, in the order of the log.
 
-        Args:
-            begin, end: log offsets [begin, end); None: no end.
+        `begin`, `end`: log offsets [begin, end); None: no end.
         """
         order: Any = [("physical_offset", "ascending"), ("queue_offset", "ascending")]
         parts = list(self._parts(schema, begin, end, broker))
@@ -125,8 +124,7 @@ class TableVersion:
     ) -> Iterator[pa.RecordBatch]:
         """Yield the rows of some of its files that a predicate wants, file by file.
 
-        Args:
-            predicate: selects rows; parts of files whose statistics show that they have none are not read.
+        `predicate`: selects rows; parts of files whose statistics show that they have none are not read.
         """
         names = list(dict.fromkeys((*schema.names, *columns_of(predicate))))
         for file in files:

@@ -314,8 +314,7 @@ class Target(ABC):
     def stage(self, last: Manifest | None, whole: bool = False) -> TaskFolders:
         """Return where the tasks of the next export make their directories; it is empty.
 
-        Args:
-            whole: the files of the tasks are those of the table; nothing combines them.
+        `whole`: the files of the tasks are those of the table; nothing combines them.
         """
         number = self.number_after(last)
         self.tasks = self.folder.stage(number)

@@ -97,8 +97,7 @@ class TransactionalTarget(Target, Generic[T]):
     def _state(self, table: T) -> Requirements:
         """Return what the table is now.
 
-        Raises:
-            StoreAccessError: nothing shows any more which export its rows come from.
+        Raises StoreAccessError: nothing shows any more which export its rows come from.
         """
 
     @abstractmethod

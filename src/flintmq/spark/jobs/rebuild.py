@@ -264,8 +264,7 @@ def place_staged(
 ) -> tuple[dict[str, QueueWriter], dict[str, BatchQueueWriter]]:
     """Write the units of these queues, in log order.
 
-    Args:
-        plain, batch: make the writer of a queue at its first unit (`plain` gets whether it is an LMQ).
+    `plain`, `batch`: make the writer of a queue at its first unit (`plain` gets whether it is an LMQ).
     """
     plains: dict[str, QueueWriter] = {}
     batches: dict[str, BatchQueueWriter] = {}

@@ -60,8 +60,7 @@ class Stage(NamedTuple):
 class StageWriter:
     """Writes one task's directory, which others use only after `finish` has returned its name.
 
-    Args:
-        parent: the directory in which it is made; each attempt of a task has a name of its own.
+    `parent`: the directory in which it is made; each attempt of a task has a name of its own.
     """
 
     def __init__(self, parent: str, with_times: bool) -> None:

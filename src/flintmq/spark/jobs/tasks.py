@@ -115,8 +115,7 @@ def _answers(
 def answer_of(number: int, function: Callable[[Item], dict[str, Any]], item: Item) -> pa.RecordBatch:
     """Return the answer of function(item), or its permanent error, as a row of ANSWERS.
 
-    Raises:
-        OSError, MemoryError: another attempt may succeed.
+    Raises OSError, MemoryError: another attempt may succeed.
     """
     import pyarrow as pa
 

@@ -62,10 +62,7 @@ def commit(
 ) -> None:
     """Put the rows of staged files, unless this batch of the query was put before.
 
-    Durability: all messages, on return.
-
-    Args:
-        batch: number of the batch; None if the write has no name.
+    `batch`: number of the batch; None if the write has no name. Durability: all messages, on return.
 
     Raises:
         UsageError: the store would refuse a row, and nothing was put; or the query cannot be identified.

@@ -88,8 +88,7 @@ def judge(
 ) -> tuple[pa.RecordBatch, BadRows]:
     """Separate the rows that make messages, with all columns of SPARK_SCHEMA, from the others.
 
-    Args:
-        unique: gives rows without a unique key one; None: they have none.
+    `unique`: gives rows without a unique key one; None: they have none.
     """
     maps = _properties(batch)
     if unique is not None:

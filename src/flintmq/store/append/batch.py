@@ -42,10 +42,9 @@ def put_batch(
 ) -> list[PutResult]:
     """Append a batch.
 
-    Thread: any. Durability: as for a put.
+    `shared`: the batch's own properties: 5.3.3 adds them to each message's, later versions do not store them.
 
-    Args:
-        shared: the batch's own properties: 5.3.3 adds them to each message's, later versions do not store them.
+    Thread: any. Durability: as for a put.
     """
     messages = [message.copied() for message in messages]
     first = messages[0]

@@ -162,10 +162,9 @@ class CommitLog:
     ) -> list[PutResult]:
         """Append messages in order; return a result for each, as from `append`.
 
-        Thread: any. Messages of other threads may come between. Durability: as for `append`.
+        `delivered`: they are copies of what a broker stored, so `checks.unread_rule` does not apply.
 
-        Args:
-            delivered: they are copies of what a broker stored, so `checks.unread_rule` does not apply.
+        Thread: any. Messages of other threads may come between. Durability: as for `append`.
         """
         results: list[PutResult] = []
         rest, at = list(messages), 0

@@ -58,11 +58,9 @@ class DiskFailure:
     def attempt(self, step: Callable[[], None], what: str, noted: Callable[[], int]) -> bool:
         """Call a step of the disk unless the disk refused before; return whether it was done.
 
-        Args:
-            noted: returns the errno of a refusal, which the step notes when it meets one; 0: none.
+        `noted`: returns the errno of a refusal, which the step notes when it meets one; 0: none.
 
-        Raises:
-            BaseException: other code raised it amid the step, so the step may not be done, and can be called again.
+        Raises BaseException: other code raised it amid the step, so the step may not be done, and can be called again.
         """
         try:
             if not noted():

@@ -37,8 +37,7 @@ def native_if_possible(itself: PythonFlush, lock: StoreLock | None = None) -> Py
     It may be native if puts wait for the real disk, there is no transient pool, and the interpreter is not about to
     end.
 
-    Args:
-        lock: the store's; None: nobody can take the store over.
+    `lock`: the store's; None: nobody can take the store over.
     """
     real = itself.sync and itself.commits is None and type(itself.effects) is Effects
     return NativeFlush(itself, lock) if real and native() and not _is_exiting else itself

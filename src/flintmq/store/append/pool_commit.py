@@ -96,9 +96,8 @@ class CommitService(AfterPut):
     def make_room(self) -> None:
         """Write one piece for a put that finds the ring full.
 
-        Raises:
-            OSError: the disk refused; the store takes no more puts. Or this is a forked child, whose files are those of
-                its parent.
+        Raises OSError: the disk refused; the store takes no more puts. Or this is a forked child, whose files are those
+        of its parent.
         """
         if self._appender.forked:
             raise OSError(errno.EPERM, "a forked child writes nothing into its parent's files")

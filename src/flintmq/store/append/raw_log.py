@@ -66,10 +66,9 @@ CLOSED = "the store is closed"
 class RawLog:
     """The log of a store in role SLAVE, for whoever copies a master's log into it.
 
-    Thread: one at a time; readers, flush and dispatch run beside.
+    `dispatched_from`: called with the log offset at which an empty log begins, before anything is there.
 
-    Args:
-        dispatched_from: called with the log offset at which an empty log begins, before anything is there.
+    Thread: one at a time; readers, flush and dispatch run beside.
     """
 
     def __init__(

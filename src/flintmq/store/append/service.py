@@ -28,10 +28,7 @@ OK = PutMessageStatus.PUT_OK
 class PutService:
     """Puts into one store.
 
-    Thread: any.
-
-    Args:
-        replicas: answers puts once replicas have them; None: no put waits for replicas.
+    `replicas`: answers puts once replicas have them; None: no put waits for replicas. Thread: any.
     """
 
     def __init__(

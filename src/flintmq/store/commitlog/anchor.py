@@ -51,8 +51,7 @@ class KnownLog(NamedTuple):
 def anchor_at(log: LogFiles, physical_offset: int, end: int | None = None) -> LogAnchor | None:
     """Return the anchor of the record at a log offset; None if no record is there.
 
-    Args:
-        end: log offset after which no record counts; None for no bound.
+    `end`: log offset after which no record counts; None for no bound.
     """
     found = record_at(log, physical_offset, end)
     if found is None:

@@ -34,8 +34,7 @@ AHEAD = (16 << 20, 1 << 14)
 class Arrivals:
     """Finds the doubtful records of one walk.
 
-    Args:
-        ends: the walk has an `end`: the caller knows that the log goes on to there, so no record is left out.
+    `ends`: the walk has an `end`: the caller knows that the log goes on to there, so no record is left out.
     """
 
     def __init__(self, log: LogFiles, facts: StopFacts, effort: ResyncBudget, *, ends: bool) -> None:
@@ -55,9 +54,8 @@ class Arrivals:
     def sure(self, data: memoryview, base: int, positions: memoryview, count: int, end: int, copied: bool) -> int:
         """Return how many records come before the first doubtful one.
 
-        Args:
-            copied: data was copied from the file, and a writer may have gone on meanwhile; else each byte is read where
-                the writer stores it, and only the last record can be doubtful.
+        `copied`: data was copied from the file, and a writer may have gone on meanwhile; else each byte is read where
+        the writer stores it, and only the last record can be doubtful.
         """
         if not count or base + end <= self.final:
             return count

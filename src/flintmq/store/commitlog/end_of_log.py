@@ -133,8 +133,7 @@ def evidence_beyond(facts: StopFacts, position: int, youngest: int) -> str:
 
     `position` is the end of the files that are there.
 
-    Args:
-        youngest: largest store time in ms of the log's records; 0 without records.
+    `youngest`: largest store time in ms of the log's records; 0 without records.
     """
     flushed = facts.mark.flushed
     if flushed is not None:
@@ -154,8 +153,7 @@ def zeros_to_sector(data: bytes | memoryview, position: int) -> bool:
     begins with four zeros, but the leading zeros of a size must not count as a lost sector), or if any whole sector
     after it is.
 
-    Args:
-        data: the bytes from the bad position on, to the next valid record or as many as are at hand.
+    `data`: the bytes from the bad position on, to the next valid record or as many as are at hand.
     """
     data = bytes(data)
     first = -position % SECTOR

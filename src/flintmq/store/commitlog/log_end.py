@@ -44,8 +44,7 @@ def find_end(
     skipped; readers of that range meet it themselves. A last record that is not written completely is not before the
     end (`store/commitlog/arrivals.py`).
 
-    Args:
-        begin: log offset of a record known to be before the end, to begin there; None to search for a file.
+    `begin`: log offset of a record known to be before the end, to begin there; None to search for a file.
     """
     if begin is None and log.effects.remote:
         begin = late_begin(log, facts)

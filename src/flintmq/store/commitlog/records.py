@@ -20,10 +20,7 @@ def record_at(log: LogFiles, physical_offset: int, end: int | None = None) -> St
     Magic, size, lengths, the record's own offset and its checksums are compared. The offset may come from anywhere: a
     queue unit, an index item, a message id.
 
-    Thread: any.
-
-    Args:
-        end: log offset after which no record counts; None for no bound.
+    `end`: log offset after which no record counts; None for no bound. Thread: any.
     """
     with RecordReader(log) as records:
         return records.at(physical_offset, end)

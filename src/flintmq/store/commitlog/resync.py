@@ -49,8 +49,7 @@ def next_record(log: LogFiles, offset: int, until: int | None = None, effort: Re
 
     Files that disappear meanwhile are skipped.
 
-    Args:
-        effort: budget shared by searches that belong together; None for a single one.
+    `effort`: budget shared by searches that belong together; None for a single one.
     """
     effort = effort or ResyncBudget()
     first = max(bisect_right(log.files, offset, key=lambda file: file.start) - 1, 0)

@@ -54,10 +54,7 @@ class Snapshot:
 
     `Snapshot.open` makes one for a path that a user gave, `again` makes the next one of the same store.
 
-    Thread: any.
-
-    Args:
-        before: an earlier snapshot of the same store; the search for the log's end continues from its end.
+    `before`: an earlier snapshot of the same store; the search for the log's end continues from its end. Thread: any.
     """
 
     def __init__(self, root: str, config: StoreConfig, effects: Effects = REAL, before: Snapshot | None = None) -> None:
@@ -81,8 +78,7 @@ class Snapshot:
     ) -> Snapshot:
         """Open a store for reading: check that FlintMQ can read it, and list its log.
 
-        Args:
-            effects: the disk; None for what the path means.
+        `effects`: the disk; None for what the path means.
         """
         config = config or StoreConfig()
         effects = effects or effects_for(path, config.s3)

@@ -69,11 +69,10 @@ class TouchAhead:
     It stays near the reader: the last file of a log is mostly a hole, and each page of a hole that is touched takes
     memory of the page cache, and time to make it zero.
 
-    Args:
-        careful: stop at pages that cannot be read; the reader checks them the same way. Without it such a page kills
-            the process.
-
     For small ranges, and if the kernels are not compiled and would keep the GIL, it does nothing.
+
+    `careful`: stop at pages that cannot be read; the reader checks them the same way. Without it such a page kills the
+    process.
 
     Thread: `follow` and `stop` belong to the thread that made it.
     """

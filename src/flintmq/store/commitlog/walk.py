@@ -165,8 +165,7 @@ class LogWalk:
     def continue_at(self, position: int, last_time: int | None = None) -> None:
         """Continue where another walk of this log ended; not amid an iteration.
 
-        Args:
-            last_time: store time in ms of the record before; None: it does not change.
+        `last_time`: store time in ms of the record before; None: it does not change.
         """
         self.position = position
         if last_time is not None:
@@ -175,9 +174,8 @@ class LogWalk:
     def keep_pieces(self, allocate: Callable[[int], memoryview]) -> None:
         """Leave a piece as it is when the next one is taken; call it before iterating.
 
-        Args:
-            allocate: returns a writable buffer of this many bytes, for a piece that is read by pread. Mapped bytes stay
-                without it.
+        `allocate`: returns a writable buffer of this many bytes, for a piece that is read by pread. Mapped bytes stay
+        without it.
         """
         self.allocate = allocate
 
@@ -435,8 +433,7 @@ class LogWalk:
 
         They are read again, or the log ends there.
 
-        Args:
-            time: store time in ms of the record before the piece.
+        `time`: store time in ms of the record before the piece.
         """
         positions, count = piece.positions, piece.count
         sure = arrivals.sure(piece.data, piece.base, positions, count, piece.end, copied)

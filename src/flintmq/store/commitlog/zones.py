@@ -107,8 +107,7 @@ class Zones:
     def of(self, file: LogFile, limit: int, in_use: bool) -> list[Skip]:
         """Return the ranges of a log file to skip, in order; the walk enters the file.
 
-        Args:
-            limit: bytes of it that belong to the log.
+        `limit`: bytes of it that belong to the log.
         """
         self.leave()
         try:
@@ -120,8 +119,7 @@ class Zones:
     def take(self, piece: Piece, settled: bool) -> None:
         """Sum up a piece of the file that the walk entered last.
 
-        Args:
-            settled: False: its last record may still be written; properties that have not arrived are zeros.
+        `settled`: False: its last record may still be written; properties that have not arrived are zeros.
         """
         count = piece.count if settled else piece.count - 1
         if not self.record or self.known is None or self.known.path is None or not count:
@@ -186,8 +184,7 @@ class Zones:
     def leave(self, complete: bool = False) -> None:
         """Save what was summed up of the file that the walk entered last.
 
-        Args:
-            complete: whether the walk came to the file's end, so that its last zone gets no more records.
+        `complete`: whether the walk came to the file's end, so that its last zone gets no more records.
         """
         if self.known is None:
             return

@@ -32,10 +32,7 @@ Ends = dict[tuple[bytes, int], int]  # (topic, queue id) -> queue offset after t
 def write(root: str, ends: Mapping[tuple[bytes, int], int], effects: Effects) -> None:
     """Write the list; queues whose topic cannot name a directory are left out.
 
-    Raises:
-        OSError: the old one is untouched then.
-
-    Durability: on return.
+    Durability: on return. Raises OSError: the old one is untouched then.
     """
     rows = sorted([os.fsdecode(topic), queue, end] for (topic, queue), end in ends.items() if path_name(topic))
     _file(root).save({"queues": rows}, effects)
@@ -75,8 +72,7 @@ def forget(root: str, effects: Effects) -> None:
 def on_disk(root: str, effects: Effects) -> Ends:
     """Return the end of each queue that has a directory, from its files.
 
-    Raises:
-        StoreAccessError: a directory may not be listed, or a file not be read.
+    Raises StoreAccessError: a directory may not be listed, or a file not be read.
     """
     ends: Ends = {}
     for kind, listed in ((directories.QUEUES, plain_queue), (directories.BATCH_QUEUES, batch_queue)):

@@ -68,8 +68,7 @@ class QueueLoader:
         Most queues of a store with many are like this: one file from queue offset 0, less than a page of units, and
         nothing to truncate.
 
-        Args:
-            data: the first bytes of the file; only zeros follow.
+        `data`: the first bytes of the file; only zeros follow.
 
         Returns:
             None if there is anything else about the queue; nothing was changed.

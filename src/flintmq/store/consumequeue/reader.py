@@ -72,8 +72,7 @@ def list_files(folder: str, below: str, effects: Effects) -> list[UnitFile]:
 
     Files with other names, empty ones and whatever is no regular file are left out.
 
-    Args:
-        below: the directory of all queues of its kind; links in it are not followed.
+    `below`: the directory of all queues of its kind; links in it are not followed.
     """
     return _in_order(effects.regular_files(folder, below), folder)
 

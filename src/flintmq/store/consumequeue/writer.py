@@ -69,10 +69,7 @@ def zero_after(files: Iterable[UnitFile], end: int, effects: Effects = REAL, zer
 
     A stale unit there would become valid again (upstream defects D4, D12).
 
-    Durability: none.
-
-    Args:
-        zeros: byte of the queue after which all files are known to hold zeros; None: not known.
+    `zeros`: byte of the queue after which all files are known to hold zeros; None: not known. Durability: none.
     """
     for file in files:
         keep = min(max(end - file.start, 0), file.size)
@@ -399,8 +396,7 @@ class QueueWriter:
     def rewind(self, offset: int, addresses: dict[int, int]) -> None:
         """Continue at a smaller queue offset: the units from there on are written again.
 
-        Args:
-            addresses: log offset of a record -> address of its ext unit, which it keeps.
+        `addresses`: log offset of a record -> address of its ext unit, which it keeps.
         """
         assert offset <= self.next
         self.next = offset
@@ -530,8 +526,7 @@ class ExtWriter:
     def keep(self, addresses: dict[int, int]) -> None:
         """Keep the units of these records instead of those kept before.
 
-        Args:
-            addresses: log offset of a record -> address of its unit.
+        `addresses`: log offset of a record -> address of its unit.
         """
         self._kept = addresses
 

@@ -200,9 +200,8 @@ class Dispatcher:
     def blocks(self, piece: Piece, hold: bool = False) -> Iterator[UnitBlock]:
         """Yield the blocks of one piece: mostly one, more if its records have many units or keys.
 
-        Args:
-            hold: buffer up to 131,072 units across pieces, so that queues are written in longer runs. Call `rest` at
-                the end.
+        `hold`: buffer up to 131,072 units across pieces, so that queues are written in longer runs. Call `rest` at the
+        end.
         """
         at, self.held_at = 0, None
         while at < piece.count:
@@ -384,8 +383,7 @@ class Dispatcher:
 def each_block(blocks: Iterable[UnitBlock], take: Callable[[UnitBlock], bool], *, beside: bool) -> bool:
     """Call take(block) for each block until it returns False.
 
-    Args:
-        beside: take a block in another thread while the next one is made. Kernels and system calls do not hold the GIL.
+    `beside`: take a block in another thread while the next one is made. Kernels and system calls do not hold the GIL.
     """
     if not beside:
         return all(take(block) for block in blocks)

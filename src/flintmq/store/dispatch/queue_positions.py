@@ -52,8 +52,7 @@ def places(message: StoredMessage) -> list[QueuePosition]:
 def is_at(data: bytes, topic: bytes, queue_id: int, offset: int) -> bool:
     """Return whether a record has this place in the queues.
 
-    Args:
-        queue_id, offset: queue, and queue offset of the record or of the first message of an inner batch.
+    `queue_id`, `offset`: queue, and queue offset of the record or of the first message of an inner batch.
     """
     size, _, own_id, own_offset, flags = PLACE.unpack_from(data)
     begin, end, rest = texts_at(data)

@@ -22,8 +22,7 @@ SLOT_BLOCK = 1 << 18  # bytes: blocks of slots that were never used remain holes
 class IndexFileBuilder:
     """One new index file of full size. Nothing is durable before the caller syncs it.
 
-    Args:
-        begin_offset, begin_time: end of the file before, which a new header repeats until its first item; 0 if none.
+    `begin_offset`, `begin_time`: end of the file before, which a new header repeats until its first item; 0 if none.
     """
 
     def __init__(

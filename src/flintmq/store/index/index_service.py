@@ -283,8 +283,7 @@ class KeyIndex:
     def insert(self, hashes: Numbers, offsets: Numbers, times: Numbers, keys: int) -> None:
         """Append items; keys of records at or before `end_offset` are in already and are skipped.
 
-        Raises:
-            OSError: no space. The same keys may be passed again: those that are in are skipped.
+        Raises OSError: no space. The same keys may be passed again: those that are in are skipped.
         """
         first, end, some = 0, self.end_offset, 0
         while first < keys and offsets[first] <= end and (offsets[first] < end or some != self._some):
@@ -309,10 +308,7 @@ class KeyIndex:
     def sync_full(self) -> int:
         """Sync the files that became full; return the time in ms of the last item, 0 for none.
 
-        Raises:
-            OSError: the disk refused; a later call tries again.
-
-        Thread: any, one at a time.
+        Thread: any, one at a time. Raises OSError: the disk refused; a later call tries again.
         """
         last = 0
         while self.writer.full:

@@ -93,9 +93,8 @@ class OpenIndex:
     def chain(self, key_hash: int) -> Iterator[tuple[int, index.Item]]:
         """Yield (number, item) of the slot of this hash, newest first, other hashes included.
 
-        Raises:
-            CorruptStoreError: an item does not point to an older one or belongs to another slot, or a number is beyond
-                the count.
+        Raises CorruptStoreError: an item does not point to an older one or belongs to another slot, or a number is
+        beyond the count.
         """
         slot = key_hash % self.shape.slots
         number = self.slot(slot)

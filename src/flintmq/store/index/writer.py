@@ -33,8 +33,7 @@ def file_name(store_time: int, taken: dict[str, int]) -> str:
     The order of names is the order of files. If the clock was set back, or an hour comes twice in autumn, the name
     follows the newest one.
 
-    Args:
-        taken: names in use, in order (the values mean nothing); the new one is added.
+    `taken`: names in use, in order (the values mean nothing); the new one is added.
     """
     store_time = min(max(store_time, 0), 253_000_000_000_000)  # the times that a 4-digit year can name
     name = datetime.fromtimestamp(store_time // 1000).strftime("%Y%m%d%H%M%S") + f"{store_time % 1000:03d}"
@@ -64,8 +63,7 @@ def _swapped(numbers: array[int]) -> array[int]:
 class IndexFileWriter:
     """One index file of full size, written through a map.
 
-    Args:
-        begin_offset, begin_time: end of the file before, which a new header repeats until its first item; 0 if none.
+    `begin_offset`, `begin_time`: end of the file before, which a new header repeats until its first item; 0 if none.
     """
 
     def __init__(
@@ -182,8 +180,7 @@ class IndexFileWriter:
     def insert(self, hashes: Numbers, offsets: Numbers, times: Numbers, start: int, end: int) -> int:
         """Append items for keys [start, end) while there is room; gives the first that is not in.
 
-        Raises:
-            OSError: no space; `count` is the number of items by then.
+        Raises OSError: no space; `count` is the number of items by then.
         """
         while start < end and not self.full:
             last = min(end, start + self.items - self.count, start + WINDOW // index.ITEM.size)
@@ -282,8 +279,7 @@ class IndexWriter:
     def insert(self, hashes: Numbers, offsets: Numbers, times: Numbers, count: int) -> None:
         """Append items for the first `count` keys, making files as they are needed.
 
-        Raises:
-            OSError: no space; `done` is the number of keys that are in.
+        Raises OSError: no space; `done` is the number of keys that are in.
         """
         start = self.done = 0
         while start < count:
@@ -301,8 +297,7 @@ class IndexWriter:
     def take_over(self, paths: Iterable[str], unsynced: Iterable[str] = ()) -> None:
         """Continue a directory with these files, oldest first.
 
-        Args:
-            unsynced: of those that are full and not known to be synced.
+        `unsynced`: of those that are full and not known to be synced.
         """
         self.names = {os.path.basename(path): 0 for path in paths}
         self.full += unsynced
@@ -334,8 +329,7 @@ class IndexWriter:
     def insert_file(self, store_time: int) -> None:
         """Begin the next file, named by this time in ms.
 
-        Raises:
-            OSError: it cannot be made; the one before stays the current one.
+        Raises OSError: it cannot be made; the one before stays the current one.
         """
         name = file_name(store_time, self.names)
         path = os.path.join(self.directory, name)

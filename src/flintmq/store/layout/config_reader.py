@@ -112,11 +112,9 @@ class BrokerConfig:
 def read_config(root: str, effects: Effects = REAL, *, strict: bool = False) -> BrokerConfig:
     """Read everything in the store's config/ that FlintMQ uses.
 
-    Args:
-        strict: raise if a file is there and cannot be read, instead of noting it as a problem.
+    `strict`: raise if a file is there and cannot be read, instead of noting it as a problem.
 
-    Raises:
-        StoreAccessError: with `strict`. Nothing because of the files' content or absence; see `problems`.
+    Raises StoreAccessError: with `strict`. Nothing because of the files' content or absence; see `problems`.
     """
     reader = ConfigReader(os.path.join(root, directories.CONFIG), effects, strict=strict)
     offsets = reader.load(LMQ_OFFSETS) or reader.load(OFFSETS)
@@ -177,8 +175,7 @@ def offsets_outside(
 
     Deleted topics leave offsets, so topics are only returned if none is there: the file is another broker's.
 
-    Args:
-        end_of: queue offset after the last message of a queue, None for a queue that does not exist.
+    `end_of`: queue offset after the last message of a queue, None for a queue that does not exist.
     """
     name = LMQ_OFFSETS if LMQ_OFFSETS in broker.files else OFFSETS
     rows = [(name, f"group {g}", t, q, at) for (t, g), qs in broker.consumer_offsets.items() for q, at in qs.items()]

@@ -77,10 +77,7 @@ class ConfigFile:
         Fields of the top object that `value` lacks are kept. Its tables count as a whole, so entries that they lack are
         gone.
 
-        Raises:
-            OSError: the old file is untouched then, and the next call writes it.
-
-        Durability: on return.
+        Durability: on return. Raises OSError: the old file is untouched then, and the next call writes it.
         """
         with self.lock:
             merged: JsonObject = dict(sorted((self.value | value).items(), key=lambda pair: str(pair[0])))
@@ -96,10 +93,7 @@ class ConfigFile:
     def write(self, data: bytes) -> None:
         """Replace the file; the old one becomes `.bak`, or `.unusable` if it cannot be parsed.
 
-        Raises:
-            OSError: the old file is untouched then.
-
-        Durability: on return.
+        Durability: on return. Raises OSError: the old file is untouched then.
         """
         path = os.path.join(self.folder, self.name)
         self.effects.make_folder(self.folder)
@@ -114,14 +108,12 @@ class ConfigFile:
 def save(files: Iterable[ConfigFile], flush: Callable[[], bool]) -> int:
     """Write the files that changed.
 
-    Thread: one at a time. Durability: on return.
+    Thread: one at a time. Durability: on return. Raises OSError: the disk refused; the next call writes the remaining
+    files.
 
     Args:
         flush: makes the log durable up to now and returns False if it cannot. An offset on disk must not include a
             message that a power cut can remove: the next message would get the same offset and count as consumed.
-
-    Raises:
-        OSError: the disk refused; the next call writes the remaining files.
     """
     # Encoded before the log is flushed: an offset noted after that may be of a message that is not on disk.
     encoded = [(file, data) for file in files if (data := file.encode()) is not None]

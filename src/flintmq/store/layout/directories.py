@@ -139,8 +139,7 @@ def log_directories(
     As in RocketMQ, `storePathCommitLog` and `readOnlyCommitLogStorePaths` are split at commas and only the whole text
     is trimmed.
 
-    Args:
-        absent: a writable one need not exist.
+    `absent`: a writable one need not exist.
     """
     named = [
         LogDirectory(path, writable)

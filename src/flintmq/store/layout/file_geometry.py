@@ -238,9 +238,8 @@ def index_division(
 
     The files after it are too short for the items that they count. Without such a file the division is as configured.
 
-    Args:
-        refuse: raise if a newer file does not show its division, as a writer must that continues the newest file;
-            otherwise raise only if no file shows it.
+    `refuse`: raise if a newer file does not show its division, as a writer must that continues the newest file;
+    otherwise raise only if no file shows it.
     """
     spoilt: list[str] = []
     unknown: ConfigError | None = None

@@ -49,13 +49,7 @@ def read(root: str, effects: Effects) -> Followed | None:
 
 
 def write(root: str, followed: Followed, effects: Effects) -> None:
-    """Replace the file.
-
-    Raises:
-        OSError: the old one is untouched then.
-
-    Durability: on return.
-    """
+    """Replace the file. Durability: on return. Raises OSError: the old one is untouched then."""
     state = {
         "master": followed.master,
         "begin": followed.begin,

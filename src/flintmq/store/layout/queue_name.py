@@ -74,8 +74,7 @@ def queue_names(root: str, kind: str, effects: Effects = REAL, topics: Iterable[
 
     Directories that are no queues are left out.
 
-    Args:
-        topics: list only their queues; None for all.
+    `topics`: list only their queues; None for all.
     """
     return list(each_queue_name(root, kind, effects, topics))
 

@@ -141,10 +141,9 @@ class StoreFiles:
     def retreat(self, mark: DurableMark) -> None:
         """Lower what the mark says; call it before anything is changed that the mark covers.
 
-        Durability: on return.
+        `mark`: `self.mark`, lowered by a method of DurableMark. Nothing is written if it is the same.
 
-        Args:
-            mark: `self.mark`, lowered by a method of DurableMark. Nothing is written if it is the same.
+        Durability: on return.
         """
         if mark != self.mark:
             self.mark = mark
@@ -206,13 +205,7 @@ class StoreFiles:
     def disown_queues(self, mark: DurableMark) -> None:
         """Have checkpoint and mark claim no queue unit; call it before another process cuts queues.
 
-        Args:
-            mark: what a start would believe.
-
-        Raises:
-            OSError: it could not be written.
-
-        Durability: on return.
+        `mark`: what a start would believe. Durability: on return. Raises OSError: it could not be written.
         """
         self.checkpoint, self.mark = self.checkpoint._replace(logics_timestamp=0), mark.of_log_alone()
         self.lower_index_time(self.checkpoint.index_timestamp)

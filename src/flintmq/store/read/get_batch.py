@@ -25,10 +25,7 @@ AT_ONCE = 1024  # units whose records are counted at a time: the granularity of 
 class PieceReader:
     """Collects the records of one answer. Use `take` once, then `pieces`, then `release`.
 
-    Thread: one.
-
-    Args:
-        max_messages, max_bytes: where to stop; the first record is always taken.
+    `max_messages`, `max_bytes`: where to stop; the first record is always taken. Thread: one.
 
     Attributes:
         pieces: the records, in queue order, each piece of one log file, which stays mapped until `release`.

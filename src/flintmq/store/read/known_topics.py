@@ -27,8 +27,7 @@ def unknown_topics(lookup: QueueLookup, predicate: Predicate, advice: str = "") 
 
     An unknown topic has no files, no records and no entry in config/topics.json.
 
-    Args:
-        advice: end of the error: how the rest is read. Left out where no named topic is known: there is no rest.
+    `advice`: end of the error: how the rest is read. Left out where no named topic is known: there is no rest.
     """
     snapshot = lookup.snapshot
     missing = [name for name in sorted(predicate.named_topics or ()) if not _has_directory(snapshot, name)]

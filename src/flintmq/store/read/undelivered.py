@@ -55,8 +55,7 @@ class Undelivered:
 def undelivered(lookup: QueueLookup, clean: bool | None = None) -> list[Undelivered]:
     """Return what waits in a store, by kind; an empty list if nothing does.
 
-    Args:
-        clean: whether it stopped cleanly, before it was opened; None: as it is now.
+    `clean`: whether it stopped cleanly, before it was opened; None: as it is now.
     """
     snapshot = lookup.snapshot
     names = _by_kind(lookup.names(), len(snapshot.config.delay_ms))

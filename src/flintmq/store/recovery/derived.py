@@ -22,8 +22,7 @@ PIECE_BYTES = 4 << 20  # of log at a time: each one costs a call that makes its 
 class DerivedLoader:
     """Recovers queues and index so that they match the log.
 
-    Args:
-        small: checkpoint and mark; they claim no more than is there before anything is rewritten.
+    `small`: checkpoint and mark; they claim no more than is there before anything is rewritten.
     """
 
     def __init__(

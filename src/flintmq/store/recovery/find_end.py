@@ -39,8 +39,7 @@ class FoundEnd(NamedTuple):
 class EndSearch:
     """Finds the end of a log for a writer, comparing all checksums from the durable mark on.
 
-    Args:
-        followed: the log is a copy of a master's.
+    `followed`: the log is a copy of a master's.
 
     Attributes:
         compared: log offset from which on all checksums were compared.
@@ -67,9 +66,8 @@ class EndSearch:
     def find(self, *, reread: bool = True, accept_lost: bool = False) -> FoundEnd:
         """Find the end.
 
-        Args:
-            reread: after an unclean stop read from the disk what the page cache may show wrongly, which opens files
-                for writing.
+        `reread`: after an unclean stop read from the disk what the page cache may show wrongly, which opens files for
+        writing.
         """
         try:
             # Before anything is read: a log without files would pass for an empty one, and the next put begin at 0.
@@ -136,8 +134,7 @@ class EndSearch:
     def _bad(self, end: int, reason: str) -> FoundEnd:
         """End the log at a bad record above the mark.
 
-        Raises:
-            CorruptStoreError: the record is whole and others follow, so that this is no tail.
+        Raises CorruptStoreError: the record is whole and others follow, so that this is no tail.
         """
         follower = next_record(self.files, end + 1)
         file = self.files.find(end)

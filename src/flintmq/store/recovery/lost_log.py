@@ -66,8 +66,7 @@ def new_log_directories(root: str, config: StoreConfig, effects: Effects) -> lis
 def lost_directory(root: str, config: StoreConfig, effects: Effects = REAL, *, accept: bool = False) -> bool:
     """Return whether `commitlog/` is missing despite evidence of messages, and that is accepted.
 
-    Raises:
-        LostLogError: it is, and the user does not: nobody may make it there.
+    Raises LostLogError: it is, and the user does not: nobody may make it there.
     """
     folder = os.path.join(root, directories.LOG)
     if config.store_path_commit_log.strip() or not effects.is_dir(root) or effects.is_dir(folder):

@@ -35,8 +35,7 @@ MOST_SHOWN = 20
 def missed_messages(broker: BrokerConfig, bounds: Callable[[str, int], int | None]) -> Iterator[str]:
     """Yield a line for each queue of which a group has not consumed messages that have expired.
 
-    Args:
-        bounds: the smallest queue offset of a queue (topic, queue id); None if there is no such queue.
+    `bounds`: the smallest queue offset of a queue (topic, queue id); None if there is no such queue.
     """
     least: dict[tuple[str, int], tuple[int, str]] = {}
     for (topic, group), queues in broker.consumer_offsets.items():

@@ -24,14 +24,10 @@ def truncate_log(
 ) -> None:
     """Copy the records after the end, remove later files, zero the rest of the last one.
 
-    Durability: on return.
+    `comes_again`: what follows is the beginning of a transfer, which a master sends again; nothing is copied, and
+    `unused_files` stay.
 
-    Args:
-        comes_again: what follows is the beginning of a transfer, which a master sends again; nothing is copied, and
-            `unused_files` stay.
-
-    Raises:
-        OSError: the disk refused; the next start does it again.
+    Durability: on return. Raises OSError: the disk refused; the next start does it again.
     """
     assert end >= files.min_offset  # otherwise even the first file would go, and offsets would begin at 0 again
     if not comes_again:

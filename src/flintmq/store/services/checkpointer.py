@@ -61,14 +61,11 @@ class Checkpointer:
     def write(self, closing: bool = False) -> None:
         """Sync queues and index, then write checkpoint and mark with what was synced before.
 
-        Args:
-            closing: the store stops, so the index's last file is synced to its end.
+        `closing`: the store stops, so the index's last file is synced to its end. Durability: on return.
 
         Raises:
             NotOpened: a file could not be opened; the next call tries again.
             OSError: an fsync failed; the store accepts no more puts.
-
-        Durability: on return.
         """
         # All four before the syncs: what is dispatched or flushed while they run need not be on disk when they end.
         dispatched, reached = self._dispatch.last_time, self._dispatch.reached

@@ -87,13 +87,9 @@ def bring_back(
 ) -> None:
     """Lower offsets beyond the end of their queue: else new messages would count as consumed.
 
-    Durability: on return.
+    `ends`: (topic, queue id) -> queue offset after the last message.
 
-    Args:
-        ends: (topic, queue id) -> queue offset after the last message.
-
-    Raises:
-        OSError: the disk refused; the next start repeats it.
+    Durability: on return. Raises OSError: the disk refused; the next start repeats it.
     """
     name = config_reader.LMQ_OFFSETS if config.enable_lmq else config_reader.OFFSETS
     file = ConfigFile(root, name, (OFFSETS,), effects, peer)

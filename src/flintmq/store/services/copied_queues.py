@@ -23,8 +23,7 @@ class CopiedQueues:
     def hold_unless(self, knows: Callable[[bytes], bool]) -> None:
         """Dispatch no record of a topic, nor what follows it, before its type is known.
 
-        Args:
-            knows: returns whether the type of a topic (raw) is known; called by dispatch, again and again.
+        `knows`: returns whether the type of a topic (raw) is known; called by dispatch, again and again.
         """
         self._dispatch.dispatcher.knows = knows
 

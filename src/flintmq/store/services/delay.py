@@ -42,10 +42,7 @@ Lookup = Callable[[Unit, bytes, int, int], StoredMessage | None]  # unit, topic,
 class DelayService:
     """Delivers due messages.
 
-    Thread: see each method.
-
-    Args:
-        put: appends to the log without waiting for the disk.
+    `put`: appends to the log without waiting for the disk. Thread: see each method.
     """
 
     def __init__(

@@ -41,8 +41,7 @@ YIELD_S = 0.0005  # how long such a put waits
 class DispatchService(AfterPut):
     """Dispatches one store's log.
 
-    Args:
-        handed_over: notes of rows put as columns; None: there are none.
+    `handed_over`: notes of rows put as columns; None: there are none.
 
     Attributes:
         position: log offset up to which everything is dispatched.

@@ -27,10 +27,7 @@ log = logging.getLogger("flintmq.retention")
 class Expiry:
     """Expires the derived files of one store.
 
-    Thread: one at a time, in parallel with the dispatcher.
-
-    Args:
-        queues: its queues; none if another process dispatches.
+    `queues`: its queues; none if another process dispatches. Thread: one at a time, in parallel with the dispatcher.
     """
 
     def __init__(self, root: str, config: StoreConfig, queues: ConsumeQueues, effects: Effects) -> None:

@@ -69,10 +69,7 @@ class KnownTopics:
 class Housekeeping:
     """Services of one open store that no put waits for.
 
-    Thread: any.
-
-    Args:
-        flush: makes the log durable up to now and returns False if it cannot.
+    `flush`: makes the log durable up to now and returns False if it cannot. Thread: any.
     """
 
     def __init__(
@@ -111,10 +108,7 @@ class Housekeeping:
     def save_once(self) -> bool:
         """Add new topics and write changed files of config/; return False: nothing remains.
 
-        Raises:
-            OSError: the disk refused; the next call tries again.
-
-        Thread: any. Durability: on return.
+        Thread: any. Durability: on return. Raises OSError: the disk refused; the next call tries again.
         """
         with self._saving:
             self._save()
@@ -123,10 +117,8 @@ class Housekeeping:
     def save_now(self, what: str = "offsets are") -> None:
         """Write all changes to disk.
 
-        Thread: any. Durability: on return.
-
-        Raises:
-            StoreError: the log could not be flushed, so tables that refer to it must not be written.
+        Thread: any. Durability: on return. Raises StoreError: the log could not be flushed, so tables that refer to it
+        must not be written.
         """
         with self._saving:
             changed = self._has_changes()
@@ -150,10 +142,8 @@ class Housekeeping:
         Topics of the log are not added any more, and `create` and commits of offsets are refused. Call it with no table
         to begin before the first ones are here.
 
-        Thread: any. Durability: on return.
-
-        Raises:
-            OSError: the disk refused; each file is the old one or the new one, and the next call goes on.
+        Thread: any. Durability: on return. Raises OSError: the disk refused; each file is the old one or the new one,
+        and the next call goes on.
         """
         with self._saving:
             # First: from here on nothing of ours is added to tables that are replaced next.

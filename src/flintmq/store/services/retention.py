@@ -77,10 +77,9 @@ class Doubt:
 class Retention:
     """Deletes the old files of one store.
 
-    Thread: `clean_once` any, one at a time.
+    `dispatched`: returns the log offset below which all queue units are on disk.
 
-    Args:
-        dispatched: returns the log offset below which all queue units are on disk.
+    Thread: `clean_once` any, one at a time.
 
     Attributes:
         full: whether puts are refused because a disk is too full.
@@ -113,10 +112,8 @@ class Retention:
     def clean_once(self) -> bool:
         """Delete the files that may be deleted now; return False: nothing remains for this call.
 
-        Raises:
-            OSError: a file could not be deleted; the next call tries again.
-
-        Durability: a power cut may restore a file, which is then deleted again.
+        Durability: a power cut may restore a file, which is then deleted again. Raises OSError: a file could not be
+        deleted; the next call tries again.
         """
         with self._step:
             verdict, doubt = self._verdict(), self._doubt()

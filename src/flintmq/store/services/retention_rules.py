@@ -97,7 +97,6 @@ def is_hour(text: str) -> bool:
 def may_go(files: int, first_end: int, safe: int) -> bool:
     """Return whether the first file is not the last, is on disk and is dispatched.
 
-    Args:
-        safe: log offset up to which everything is on disk and dispatched.
+    `safe`: log offset up to which everything is on disk and dispatched.
     """
     return files > 1 and first_end <= safe

@@ -32,11 +32,7 @@ class Job:
 
 
 class Upkeep:
-    """Calls jobs until `stop`.
-
-    Args:
-        name: of the thread.
-    """
+    """Calls jobs until `stop`. `name`: of the thread."""
 
     def __init__(self, name: str, effects: Effects, root: str) -> None:
         self.effects, self.root = effects, root

@@ -145,8 +145,7 @@ class _Types:
 def reader(schema: str, registry: str | None) -> Callable[[bytes], Any]:
     """Return a function that decodes a body; it raises BadBody.
 
-    Args:
-        registry: where the schemas are that heads name; None: bodies have no heads.
+    `registry`: where the schemas are that heads name; None: bodies have no heads.
     """
     library = fastavro()
     own = library.schema.parse_schema(json.loads(schema))

@@ -50,9 +50,8 @@ _TEXTS = {
 def read_schema(text: str) -> pa.StructType:
     """Read a schema.
 
-    Args:
-        text: Spark's DDL, such as "id long, lines array<struct<sku: string, count: int>>"; or a file with Spark's JSON
-            form, as `df.schema.json()` gives it.
+    `text`: Spark's DDL, such as "id long, lines array<struct<sku: string, count: int>>"; or a file with Spark's JSON
+    form, as `df.schema.json()` gives it.
     """
     if text.endswith(".json") or os.path.exists(text):
         found = _of_json(text, read_file(text))
@@ -95,8 +94,7 @@ def list_of(kind: pa.DataType) -> pa.DataType:
 def struct_of(fields: list[tuple[str, pa.DataType]], place: str) -> pa.DataType:
     """Return the type of structs with these fields.
 
-    Raises:
-        UsageError: two have one name, which Spark does not tell apart by case.
+    Raises UsageError: two have one name, which Spark does not tell apart by case.
     """
     seen: set[str] = set()
     for name, _ in fields:
@@ -125,8 +123,7 @@ def _of_json(path: str, content: bytes) -> pa.DataType:
 def _json_type(value: Any, place: str) -> pa.DataType:
     """Return the type of a part of Spark's JSON form.
 
-    Raises:
-        ValueError, KeyError, TypeError: the part is of another form.
+    Raises ValueError, KeyError, TypeError: the part is of another form.
     """
     if isinstance(value, str):
         if value not in _TYPES:

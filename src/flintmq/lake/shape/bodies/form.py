@@ -102,8 +102,7 @@ class BodyForm:
     def of_kept(cls, choice: Mapping[str, Any], source: Mapping[str, str] | None) -> BodyForm | None:
         """Return the form of an earlier export; None if bodies stay bytes.
 
-        Raises:
-            LookupError: it is Avro or Protobuf, and the manifest does not keep its schema.
+        Raises LookupError: it is Avro or Protobuf, and the manifest does not keep its schema.
         """
         name, head = choice["body"], choice["body_head"]
         if name == "bytes":

@@ -47,8 +47,7 @@ Convert = Callable[[Any], Any]
 def read_descriptors(path: str, message: str | None) -> tuple[bytes, str, pa.StructType]:
     """Read a descriptor set; return its bytes, a message's full name, and the column's type.
 
-    Args:
-        message: full name of the message; None: the only message at the top of the last file.
+    `message`: full name of the message; None: the only message at the top of the last file.
     """
     return checked_descriptors(read_file(path), path, message)
 

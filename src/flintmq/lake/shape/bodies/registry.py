@@ -39,10 +39,7 @@ def split_head(body: bytes) -> tuple[int, bytes]:
 class SchemaRegistry:
     """The schemas of a registry, each asked for once.
 
-    Thread: one.
-
-    Args:
-        place: an URL (http or https; `https://user:password@host` sends these), or a directory.
+    `place`: an URL (http or https; `https://user:password@host` sends these), or a directory. Thread: one.
     """
 
     def __init__(self, place: str) -> None:

@@ -175,8 +175,7 @@ class _Dispatch:
     def round(self, until: int | None) -> bool:
         """Dispatch the new records of the log, or a part of them; return whether there are more.
 
-        Args:
-            until: records that begin at this log offset or later are left; None for everything.
+        `until`: records that begin at this log offset or later are left; None for everything.
         """
         self.news = False
         self._look()

@@ -102,8 +102,7 @@ def raw_topics(topics: Iterable[str]) -> frozenset[bytes]:
 def check_log(plan: RebuildPlan, state: DispatchState, end: int | None = None) -> None:
     """Raise unless the last dispatched record is still in the log, or has expired.
 
-    Args:
-        end: log offset where the log ends; None: as far as its files reach.
+    `end`: log offset where the log ends; None: as far as its files reach.
     """
     known = KnownLog(plan.log, plan.log.limit if end is None else end)
     why = "" if state.anchor is None else why_lost(known, state.anchor)

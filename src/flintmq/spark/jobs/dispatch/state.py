@@ -123,10 +123,7 @@ def load(into: str) -> DispatchState | None:
 def commit(into: str, plan: RebuildPlan, state: DispatchState) -> None:
     """Replace the state. Everything that it describes must be on disk.
 
-    Raises:
-        OSError: the write failed; the old state remains.
-
-    Durability: on return.
+    Durability: on return. Raises OSError: the write failed; the old state remains.
     """
     _file(into).save(asdict(state), plan.disk)
 
@@ -143,8 +140,7 @@ def _file(into: str) -> VersionedJson:
 def check_shape(into: str, found: DispatchSettings, wanted: DispatchSettings, given: frozenset[str]) -> None:
     """Compare the settings of the directory with those of this run.
 
-    Args:
-        wanted: settings of this run; sizes count only if their keys were given.
+    `wanted`: settings of this run; sizes count only if their keys were given.
     """
     for name, key in SHAPE_KEYS.items():
         old, new = getattr(found, name), getattr(wanted, name)

@@ -69,8 +69,7 @@ class WriterIds:
     def check(self, writer_id: str, end: int, config: StoreConfig) -> None:
         """Check that the store's log still has what a writer has put, as far as that can be seen.
 
-        Raises:
-            StoreError: the log was put back to an earlier copy, or replaced, and this file was not.
+        Raises StoreError: the log was put back to an earlier copy, or replaced, and this file was not.
         """
         value, why = self.get(writer_id) or {}, ""
         if value.get("anchor") is not None:
@@ -87,20 +86,14 @@ class WriterIds:
     def set(self, writer_id: str, value: dict[str, Any] | None) -> None:
         """Write the progress of a writer; None removes it.
 
-        Raises:
-            OSError: the old file is untouched then.
-
-        Durability: on return.
+        Durability: on return. Raises OSError: the old file is untouched then.
         """
         self._write({**self._givers, writer_id: value})
 
     def rename(self, writer_id: str, name: str, value: dict[str, Any]) -> None:
         """Rename a writer, and write its progress, in one step.
 
-        Raises:
-            OSError: the old file is untouched then.
-
-        Durability: on return.
+        Durability: on return. Raises OSError: the old file is untouched then.
         """
         self._write({**self._givers, writer_id: None, name: value})
 
@@ -118,8 +111,7 @@ class WriterIds:
 def noted(root: str, config: StoreConfig, physical_offset: int | None) -> dict[str, int] | None:
     """Return the anchor of the last record that a writer put, as the file has it.
 
-    Args:
-        physical_offset: of the record; None: there is none yet.
+    `physical_offset`: of the record; None: there is none yet.
     """
     found = None if physical_offset is None else anchor_at(list_log(root, config), physical_offset)
     return None if found is None else asdict(found)
@@ -135,8 +127,7 @@ def _checked(value: dict[str, Any]) -> dict[str, dict[str, Any]]:
 class WriterTail:
     """The records after a place in a store's log, some of which a writer may have put.
 
-    Raises:
-        StoreError: (in the first call of `holds`) the records at `begin` have expired.
+    Raises StoreError: (in the first call of `holds`) the records at `begin` have expired.
     """
 
     def __init__(self, root: str, begin: int, end: int, config: StoreConfig) -> None:
@@ -234,8 +225,7 @@ _BY_RULE = (PutMessageStatus.MESSAGE_ILLEGAL, PutMessageStatus.PROPERTIES_SIZE_E
 def put_all(store: MessageStore, messages: list[Message], what: Iterable[str]) -> PutResult:
     """Put messages in order, and return the result of the last.
 
-    Raises:
-        StoreError: a message was not stored, or may not be; those before it are stored, none after it was tried.
+    Raises StoreError: a message was not stored, or may not be; those before it are stored, none after it was tried.
     """
     assert messages  # there is a last one
     # A replay copies delivered messages; rows of a sink that ask for a timer are refused before they are staged.

@@ -56,8 +56,7 @@ class Position:
 class Pace:
     """Delays messages according to their store times.
 
-    Args:
-        factor: how much faster than they were stored; None: as fast as possible.
+    `factor`: how much faster than they were stored; None: as fast as possible.
     """
 
     def __init__(self, factor: float | None) -> None:

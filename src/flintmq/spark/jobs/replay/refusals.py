@@ -56,8 +56,7 @@ def why_refused(message: Message, config: StoreConfig, inner_topics: Collection[
 
     It may still refuse a message for LMQs, whose record is larger by queue offsets that are not known before.
 
-    Args:
-        message: has its property string.
+    `message`: has its property string.
     """
     topic, properties = java_encode(message.topic), message.properties_bytes or b""
     if topic_status(message.topic, topic) is not None:

@@ -245,9 +245,8 @@ def _with_all_columns(table: pa.Table) -> pa.Table:
 def _table_files(table: TableVersion) -> tuple[TableFile, ...]:
     """Read the footers of the files.
 
-    Raises:
-        UsageError: a file lacks columns that every export has; the rows are of several stores, whose offsets say
-            nothing of each other: messages that came later would be taken for replayed ones.
+    Raises UsageError: a file lacks columns that every export has; the rows are of several stores, whose offsets say
+    nothing of each other: messages that came later would be taken for replayed ones.
     """
     found, brokers = [], set[str | None]()
     for path in table.files:

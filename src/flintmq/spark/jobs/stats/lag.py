@@ -57,8 +57,7 @@ def consumer_lag(
 ) -> list[Lag]:
     """Return the lag of each group on each topic for which it has offsets, the largest first.
 
-    Args:
-        end_in_log: returns the queue offset after the last message of a queue in the log, if there is one.
+    `end_in_log`: returns the queue offset after the last message of a queue in the log, if there is one.
     """
     lookup = QueueLookup(Snapshot.open(root, config))
     broker = lookup.snapshot.broker
