@@ -15,8 +15,6 @@ SEGMENT_BYTES = 8 << 20  # longest part of the log that a thread reads at once
 
 @dataclass(frozen=True, slots=True)
 class BatchOptions:
-    """Options for making record batches of records."""
-
     decompress: bool = False  # bodies as the producer gave them, up to 64 MiB each, instead of as stored
     strict: bool = True  # damage, and a body that cannot be decompressed, is an error; otherwise it is reported
     batch_bytes: int = BATCH_BYTES  # approximate size of the columns of a batch

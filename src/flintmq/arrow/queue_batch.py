@@ -44,7 +44,6 @@ def get_batch(
 
 
 def _gathered(found: PieceReader, schema: pa.Schema) -> pa.RecordBatch:
-    """Copy the wanted columns of the records out of the log."""
     if not found.rows:
         return pa.RecordBatch.from_pylist([], schema=schema)
     gatherer = Gatherer(schema, Oddities(False, True, Report()), LARGEST_BATCH, found.rows, Rates())

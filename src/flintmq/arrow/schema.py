@@ -77,7 +77,6 @@ def of_many(schema: pa.Schema, many: bool) -> pa.Schema:
 
 
 def member_columns(many: bool) -> list[str]:
-    """Return the names of the columns that rows of several stores have in addition."""
     return of_many(SCHEMA, many).names[len(SCHEMA) :]
 
 

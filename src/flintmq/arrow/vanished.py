@@ -37,7 +37,6 @@ def accounted(walk: LogWalk, end: int | None = None) -> Iterator[Piece]:
 
 
 def has_vanished(report: Report, file: LogFile) -> bool:
-    """Return whether a walk noted that a file was deleted."""
     return any(note.code == VANISHED and note.path == file.path for note in report.notes)
 
 
@@ -48,7 +47,6 @@ def note_vanished(report: Report, file: LogFile, first: int, last: int) -> None:
 
 
 def refuse_vanished(report: Report, advice: str) -> None:
-    """Check that no file was deleted during a walk."""
     if report.note_counts[VANISHED]:
         text = next((note.text for note in report.notes if note.code == VANISHED), "a log file was deleted")
         raise StoreError(f"{text}; its messages are lost to this read: {advice}")

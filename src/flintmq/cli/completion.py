@@ -66,7 +66,6 @@ def complete(words: Sequence[str]) -> int:
 
 
 def candidates(words: Sequence[str]) -> Iterator[tuple[str, str]]:
-    """Yield the words that may stand in the place of the last one, each with its help."""
     *before, last = words or [""]
     name, rest, _ = named([*before, *HELP[:1]])
     for word, help in _offered(name, rest[:-1], last) if name in COMMANDS else members(name).items():

@@ -60,8 +60,6 @@ class Option(Argument):
 
 
 class Parameter(NamedTuple):
-    """A parameter of a command's function."""
-
     name: str
     kind: type  # the type of one value: bool (a flag), int, float or str
     choices: tuple[str, ...]  # the words that it may be; none where any may be right
@@ -98,7 +96,6 @@ def _has_fields(hint: Any) -> TypeGuard[type[Any]]:
 
 
 def call(command: Callable[..., int], values: dict[str, Any]) -> int:
-    """Run a command with the values of the parameters that are given."""
     for name, hint in typing.get_type_hints(command).items():
         if _has_fields(hint):
             own = {field.name: values.pop(field.name) for field in fields(hint) if field.name in values}

@@ -14,7 +14,6 @@ if TYPE_CHECKING:
 
 
 def report_incomplete(out: Output, view: StoreView, report: Report, what: str) -> int:
-    """Say in one line what an answer may lack; return the exit code."""
     code = 0
     if report.damages:
         first = min(report.damages, key=lambda damage: damage.offset)

@@ -59,8 +59,6 @@ class Check:
 
 @dataclass(frozen=True)
 class Diagnosis:
-    """All findings, in the order in which they are shown."""
-
     checks: list[Check]
 
     @property
@@ -166,7 +164,6 @@ def _extra(name: str) -> Check:
 
 
 def installed(name: str) -> str | None:
-    """Return the version of a distribution; None if it is not installed."""
     try:
         return importlib.metadata.version(name)
     except importlib.metadata.PackageNotFoundError:

@@ -66,7 +66,6 @@ NEEDS: Final = {"sql": ("duckdb", "duckdb"), "spark": ("pyspark", "spark")}
 
 
 def members(group: str) -> dict[str, str]:
-    """Return the words that may follow a group's name, each with the first line of its help."""
     begin = f"{group} ".lstrip()
     lines = {name: line for name, (_, line) in COMMANDS.items()} | {name: about for name, (about, *_) in GROUPS.items()}
     words = {name.removeprefix(begin): line for name, line in lines.items() if name.startswith(begin) and name != group}

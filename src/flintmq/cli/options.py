@@ -104,7 +104,6 @@ MasterOption = Annotated[str | None, Option("--master URL", "Spark's master, suc
 
 
 def interval_option(help: str) -> Any:
-    """Declare `--interval`, the seconds between the rounds of such a job."""
     return Option("--interval S", help, min=0.0)
 
 

@@ -56,7 +56,6 @@ def parts_of(progress: Progress, count: int) -> list[Progress]:
 
 @contextlib.contextmanager
 def be_quiet(wanted: bool) -> Iterator[None]:
-    """Suppress progress bars within the block, if `wanted`."""
     global quiet
     before, quiet = quiet, quiet or wanted
     try:
@@ -164,7 +163,6 @@ def output(as_json: bool) -> Output:
 
 
 def report_damage(out: Output, report: Report) -> int:
-    """Report the damaged places that were skipped on stderr; return the exit code."""
     for damage in report.damages[:DAMAGES_SHOWN]:
         out.note(f"skipped {damage.lost} bytes at {damage.file}, position {damage.position}: {damage.reason}")
     if report.damage_count > DAMAGES_SHOWN:

@@ -36,7 +36,6 @@ GIVEN_UP = {
 
 
 def run(words: Sequence[str]) -> int:
-    """Run the command that the words name; return its exit code."""
     name, rest, quiet = named(words)
     if name not in COMMANDS:
         output(False).lines(_group_help(name))
@@ -101,7 +100,6 @@ def load(name: str) -> Callable[..., int]:
 
 
 def need(package: str, extra: str) -> None:
-    """Check that an optional package is installed."""
     if find_spec(package) is None:
         raise MissingExtraError(
             f"{package} is not installed, which this command needs; run: pip install 'flintmq[{extra}]'"
@@ -182,7 +180,6 @@ def synopsis(name: str, command: Callable[..., int]) -> str:
 
 
 def paragraphs(command: Callable[..., int]) -> list[str]:
-    """Return the paragraphs of a command's description, each on one line."""
     return [" ".join(part.split()) for part in cleandoc(command.__doc__ or "").split("\n\n")]
 
 

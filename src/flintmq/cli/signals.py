@@ -21,8 +21,6 @@ SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
 class Stopped:
-    """Records whether a signal came."""
-
     def __init__(self) -> None:
         self.number: int | None = None  # the first signal's number; None if none came
         self.waits = False  # the first signal raises nothing: the command asks whether it came

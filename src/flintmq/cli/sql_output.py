@@ -117,7 +117,6 @@ def _values(column: Any) -> list[Any]:
 
 
 def _without_intervals(value: Any) -> Any:
-    """Replace intervals in a value by DuckDB's text of them."""
     if isinstance(value, list):
         return list(map(_without_intervals, value))
     if isinstance(value, dict):
@@ -151,7 +150,6 @@ def _is_number(value: Any) -> bool:
 
 
 def _text(value: Any, raw: bool = False) -> str:
-    """Return a value as text; escaped unless `raw`."""
     if value is None:
         return ""
     if isinstance(value, str):

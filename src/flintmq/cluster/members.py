@@ -34,8 +34,6 @@ _ONE = (str, bytes, os.PathLike)
 
 @dataclass(frozen=True, slots=True)
 class _Named:
-    """The stores that one text names."""
-
     members: list[Member]
     sure: bool  # the user named each; a pattern did not find them
     manifest: str | None = None
@@ -192,7 +190,6 @@ def _effects(path: str, config: StoreConfig) -> Effects:
 
 
 def text_of(given: Stores) -> str:
-    """Format what the user gave, for an error."""
     if isinstance(given, _ONE):
         return os.fspath(given)
     return ", ".join(os.fspath(text) for text in given[:3]) + (f" and {len(given) - 3} more" if given[3:] else "")

@@ -49,7 +49,6 @@ def matches(path: str, effects: Effects) -> list[Member]:
 
 
 def _form(step: str) -> re.Pattern[str]:
-    """Make the regular expression of one part of a path."""
     parts = (
         "(?P<broker>.+)" if part == BROKER else "(.*)" if part.startswith("*") else re.escape(part)
         for part in _WILD.split(step)

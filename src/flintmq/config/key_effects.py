@@ -260,6 +260,5 @@ def refuse_to_write(config: StoreConfig, *, listens: bool = False) -> None:
 
 
 def text_of(config: StoreConfig, key: str) -> str:
-    """Return the value of a key as a broker.conf has it."""
     value = getattr(config, KEYS[key])
     return str(value).lower() if isinstance(value, bool) else str(value)

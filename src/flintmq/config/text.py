@@ -81,7 +81,6 @@ def parse_delay_levels(text: str) -> tuple[int, ...]:
 
 
 def split_setting(text: str) -> tuple[str, str]:
-    """Split "KEY=VALUE" into key and value."""
     key, equals, value = text.partition("=")
     if not equals or not key.strip():
         raise ConfigError(f"{short(text)} is not KEY=VALUE, such as mappedFileSizeCommitLog=65536")

@@ -12,8 +12,6 @@ from flintmq.forensics.store_figures import StoreFigures
 
 @dataclass(slots=True)
 class ClusterTopic:
-    """A topic on all brokers."""
-
     name: str
     brokers: int = 0
     queues: int = 0
@@ -23,8 +21,6 @@ class ClusterTopic:
 
 @dataclass(slots=True)
 class ClusterGroup:
-    """A group on all brokers."""
-
     name: str | None  # of the group; None for topics for which no group has an offset
     brokers: int = 0
     lag: int = 0

@@ -183,7 +183,6 @@ def _wanted(salvage: Salvage, predicate: Predicate) -> Salvaged:
 
 
 def _places(root: str, into: str, config: StoreConfig) -> tuple[str, str]:
-    """Check both places, and return the copy's absolute path or URL, and the store's root."""
     into = store_path(into)
     root = open_root(root, config, effects_for(root, config.s3))
     directories.refuse_rocksdb_queues(root, effects_for(root, config.s3))
@@ -323,7 +322,6 @@ class _Whole:
                     self.done.left_out.append(os.path.relpath(path, self.root))
 
     def _tree(self, inside: str, skip: set[str] | frozenset[str] = frozenset()) -> None:
-        """Copy a directory of the store and all below it, without the names in `skip`."""
         target = os.path.join(self.out, inside)
         folder = os.path.join(self.root, inside) if inside else self.root  # a URL ends in no slash
         os.makedirs(target, exist_ok=True)

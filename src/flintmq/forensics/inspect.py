@@ -42,8 +42,6 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Folder:
-    """The files of one kind."""
-
     kind: str
     files: int
     bytes: int  # their sizes; sparse files count in full
@@ -126,8 +124,6 @@ class IndexSummary:
 
 @dataclass(frozen=True, slots=True)
 class TimerSummary:
-    """The state of the timer store."""
-
     log_files: int
     log_flushed_position: int
     last_read_time: int  # time in ms up to which messages were delivered
@@ -136,8 +132,6 @@ class TimerSummary:
 
 @dataclass(frozen=True, slots=True)
 class CopySummary:
-    """The note of `flintmq follow` about its copy."""
-
     master: str  # address of the master's replication port
     promotable: bool  # who carries on here goes on at the offsets at which the master would
     lacks: str | None
@@ -195,8 +189,6 @@ def inspect_messages(lookup: QueueLookup) -> Inspection:
 
 
 class _Inspector:
-    """Inspects one store once."""
-
     def __init__(self, lookup: QueueLookup) -> None:
         self.lookup, self.snapshot = lookup, lookup.snapshot
         self.root, self.config, self.effects = self.snapshot.root, self.snapshot.config, self.snapshot.effects
@@ -264,7 +256,6 @@ class _Inspector:
         self.notes.append(InspectNote(code, text))
 
     def _some(self, code: str, texts: Sequence[str], more: str = "more") -> None:
-        """Note the first of several oddities of a kind, and how many more there are."""
         for number, text in enumerate(texts[:MOST_PROBLEMS], 1):
             left = len(texts) - number if number == MOST_PROBLEMS else 0
             self._note(code, f"{text} (and {left} {more})" if left else text)

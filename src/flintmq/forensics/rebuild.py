@@ -44,8 +44,6 @@ Progress = Callable[[int, int], None]  # bytes of log done, bytes in all
 
 @dataclass
 class Rebuilt:
-    """The result of a rebuild."""
-
     records: int = 0
     units: int = 0
     keys: int = 0
@@ -76,7 +74,6 @@ class RebuildPlan:
 
     @property
     def staging(self) -> str:
-        """The directory where the result is made before it is renamed."""
         return os.path.join(self.into, STAGING)
 
 
@@ -204,13 +201,11 @@ class Builder:
         return queue.path
 
     def finish(self, last_offset: int, last_time: int) -> None:
-        """Close all files after the log's last record."""
         self.files.close()
         if self.index is not None:
             self.index.finish(last_offset, last_time)
 
     def counts(self) -> tuple[int, int, int, int]:
-        """Return (units, keys, queues, index files)."""
         counts = [writer.count for writer in (*self.plain.values(), *self.batch.values()) if writer is not None]
         return sum(counts), self.keys, len(counts) - counts.count(0), len(self.index.names) if self.index else 0
 

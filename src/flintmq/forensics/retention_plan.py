@@ -40,8 +40,6 @@ WAITS = "waits for the file before it"
 
 @dataclass(frozen=True)
 class FileFate:
-    """A log file, and when retention deletes it."""
-
     file: str
     start: int  # start, size: log offset of its first byte; bytes
     size: int

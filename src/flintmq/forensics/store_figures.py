@@ -28,8 +28,6 @@ QUEUES_AGAIN_S = 60.0
 
 @dataclass(frozen=True, slots=True)
 class GroupLag:
-    """The messages of a topic that a group has not consumed."""
-
     group: str
     topic: str
     messages: int  # number of messages after its committed offsets, over all queues
@@ -49,8 +47,6 @@ class CopyState:
 
 @dataclass(frozen=True, slots=True)
 class StoreFigures:
-    """One store at one moment."""
-
     at_ms: int  # the moment, Unix time in ms
     seconds: float  # duration of the look
     snapshot: Snapshot

@@ -96,7 +96,6 @@ class StoreUpload:
         return one.size is not None or any(self._holds(inner) for inner in self._bucket.listed(one.key, False))
 
     def claim(self) -> None:
-        """Put the claim."""
         # A put that was tried again finds its own object.
         if not self._bucket.put_new(self._at(COPYING), self._claim) and not self._ours():
             raise UsageError(self._unfinished())

@@ -26,7 +26,6 @@ TO_THE_END = 1 << 62  # more offsets than a queue has
 
 
 def no_such_topic(topics: Collection[str]) -> str:
-    """Return the error text for a topic that is not among these."""
     names = [short(name)[1:-1] for name in topics]
     more = f", and {len(names) - NAMES_SHOWN} more" if len(names) > NAMES_SHOWN else ""
     return f"there is no such topic; topics are {', '.join(names[:NAMES_SHOWN]) or 'none'}{more}"

@@ -25,8 +25,6 @@ VERSION: Final = 3  # 2 had neither queues nor index; each version treats the ot
 
 
 class Indexed(NamedTuple):
-    """The durable point of the key index."""
-
     offset: int  # log offset; all keys of records below it are on disk
     name: int  # name of the newest index file at that time, as a number
     header: index.Header  # header of that file at that time; its items below `header.next_item` are on disk

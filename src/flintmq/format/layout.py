@@ -54,8 +54,6 @@ class Bits:
 
 @dataclass(frozen=True, slots=True)
 class Int:
-    """A number of fixed width."""
-
     type: str
     meaning: str
     shows: str = ""  # how a value is shown to people: TIME, HEX, or as a decimal number
@@ -104,7 +102,6 @@ class CountedBytes:
     choose: Callable[[Values], str] | None = None
 
     def type_for(self, values: Values) -> str:
-        """Return the type of the length field, given the fields before it."""
         return self.choose(values) if self.choose else self.types[0]
 
     def length_meaning(self, field: str) -> str:

@@ -54,7 +54,6 @@ class StartField(NamedTuple):
 
     @property
     def wanted(self) -> str:
-        """Values that RocketMQ can read, in words."""
         return f"queue offsets from 0 to {LAST_UNIT}" if self.effect == REFUSED else f"a number of {self.bits} bits"
 
     @property

@@ -71,7 +71,6 @@ class AckedPuts:
         self.complete(self._send())
 
     def complete(self, reached: int) -> None:
-        """Answer the puts below an offset: replicas have them."""
         while self._puts and self._puts[0][0] <= reached:
             _, _, future, result = self._puts.popleft()
             if not future.done():  # cancelled
@@ -203,8 +202,6 @@ class AckTable:
         return cast("asyncio.Future[PutResult]", future)
 
     def _watch(self, loop: asyncio.AbstractEventLoop, readable: Callable[[], None]) -> AckedPuts | ReplicaPuts:
-        """Return the puts of a loop that has none yet."""
-
         def send() -> int:
             # The files have the records before the listener is woken to send them.
             readable()
@@ -250,7 +247,6 @@ class AckTable:
                 self.reached = self._reached()
 
     def _reached(self) -> int:
-        """Return the offset that the required number of replicas have."""
         if not self.by_host:
             offsets = [offset for _, offset in self._acks.values()]
         else:

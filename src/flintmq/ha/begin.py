@@ -35,8 +35,6 @@ def report_for(offset: int) -> int:
 
 
 class BeginSearch:
-    """Searches for the place where an empty follower begins."""
-
     def __init__(self, ask: Ask, file_size: int, stopped: Callable[[], bool]) -> None:
         self._ask, self._file_size, self._stopped = ask, file_size, stopped
 

@@ -49,8 +49,6 @@ Make = Callable[[str, str, str, Callable[[Event], None]], FollowsOne]
 
 @dataclass
 class FleetMember:
-    """One broker that is followed, or was refused."""
-
     route: BrokerRoute
     address: str | None = None  # of its replication port; None if it was refused before that was asked
     follower: FollowsOne | None = None
@@ -179,7 +177,6 @@ class Fleet:
         return all(member.error is not None and not member.runs for member in members)
 
     def _take(self, route: BrokerRoute) -> None:
-        """Begin to follow a broker, or follow it at a new address."""
         member = self.members.get(route.name)
         if route.master is None:
             if member is None:

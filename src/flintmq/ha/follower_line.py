@@ -36,8 +36,6 @@ _HEADER, _HEADER_SIZE = FRAME_HEADER.struct, FRAME_HEADER.size
 
 
 class Received(NamedTuple):
-    """The content of one read."""
-
     offset: int | None  # log offset of the first byte of the log in it; None while the master has not named one
     size: int  # number of bytes of the log; they are at the front of the buffer
     heartbeats: int
@@ -64,12 +62,10 @@ class FollowerLine:
 
     @property
     def heard_any(self) -> bool:
-        """True if a whole header came."""
         return self.frames + self.heartbeats > 0
 
     @property
     def between_frames(self) -> bool:
-        """True if no frame is incomplete."""
         return not self._left and not self._head
 
     def take(self, buffer: memoryview, count: int, now: float) -> Received:

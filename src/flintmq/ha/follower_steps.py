@@ -110,7 +110,6 @@ class FollowerSteps:
         self.state = "connecting"
 
     def loop(self) -> None:
-        """Take steps until stopped or done."""
         while not self.stopping.is_set() and not self.done:
             if self.line is None and not (self.resync_once() and self.connect_once()):
                 self._note_progress()
@@ -123,12 +122,10 @@ class FollowerSteps:
             self._note_progress()
 
     def wait_s(self) -> float:
-        """Return the seconds to wait before the next line is tried."""
         return self._pauses.next_s()
 
     @property
     def stopping(self) -> threading.Event:
-        """Set when it is to stop."""
         return self._pauses.stopping
 
     @stopping.setter
@@ -137,7 +134,6 @@ class FollowerSteps:
 
     @property
     def store(self) -> MessageStore | None:
-        """The open store; None before and after."""
         return self._copy.store
 
     def opened(self) -> MessageStore:
@@ -211,11 +207,9 @@ class FollowerSteps:
 
     @property
     def whole(self) -> int:
-        """Log offset after the last whole record."""
         return self.stats().whole if self.store is None else self.store.raw.end
 
     def stats(self) -> FollowerStats:
-        """Return counters, also after the end."""
         store = self.store
         if store is None:
             refusals = int(isinstance(self.error, ReplicationError))
@@ -405,7 +399,6 @@ class FollowerSteps:
         return line
 
     def _follow_on(self, line: MasterConnection) -> None:
-        """Use a line from now on."""
         self.line, self._sessions, self._lost_at = line, self._sessions + 1, None
         self.resumed, self._unanswered_since = False, None
         self._data_at = self._connected_at = self._effects.monotonic()
@@ -415,7 +408,6 @@ class FollowerSteps:
         self._event("connected", report=line.line.reported)
 
     def _take(self, line: MasterConnection, got: Received, now: float) -> None:
-        """Compare or append what came."""
         if got.heartbeats and not got.size and not self.resumed and self._unanswered_since is None:
             self._unanswered_since = now
         if not got.size or got.offset is None:
@@ -445,7 +437,6 @@ class FollowerSteps:
         self._append(offset, data)
 
     def _append(self, offset: int, data: memoryview) -> None:
-        """Append bytes of the log, file by file."""
         raw = self.opened().raw
         if data and raw.begin is None:
             begin = 0 if offset == 1 else offset
@@ -539,7 +530,6 @@ class FollowerSteps:
         self._event("caught_up", end=raw.end)
 
     def _lost(self, reason: str) -> None:
-        """Close the line, for now."""
         line = self.line.line if self.line is not None else None
         if line is not None and not line.heard_any and line.silent(self._effects.monotonic()):
             self._count_silence()

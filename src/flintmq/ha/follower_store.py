@@ -116,7 +116,6 @@ class FollowerStore:
         refuse_other_sizes(self.root, self._options.config, self._effects)
 
     def is_new(self) -> bool:
-        """Return whether a store is still to be made in the directory."""
         lost_directory(self.root, self._given[0], self._effects)
         directories.refuse_other_kinds(self.root, self._effects)
         is_file = self._effects.size(self.root) is not None and not self._effects.is_dir(self.root)

@@ -16,8 +16,6 @@ from flintmq.format.layout import Int, Layout
 
 
 class FrameHeader(NamedTuple):
-    """The header of a frame, master to follower."""
-
     offset: Annotated[int, Int("i64", "log offset of the first byte that follows")]
     size: Annotated[int, Int("i32", "number of bytes that follow; 0: a heartbeat")]
 

@@ -381,7 +381,6 @@ class HaListener:
                 self._acks.acknowledged(one, one.address[0], line.acknowledged)
 
     def _absorb(self, one: ListenerLine, facts: LaneFacts) -> None:
-        """Note what threads that put have exchanged with a follower."""
         before = one.line.acknowledged
         try:
             one.absorb(facts)

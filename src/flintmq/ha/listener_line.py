@@ -37,7 +37,6 @@ class ListenerLine:
         return not (self.is_full or self.has_more or self.head or self.left) and self.line.rests(end)
 
     def absorb(self, facts: LaneFacts) -> None:
-        """Note what threads that put have exchanged."""
         if facts.wrote:
             header = FRAME_HEADER.pack(FrameHeader(facts.begun, facts.next - facts.begun))
             self.head, self.left = header[len(header) - facts.head_left :], facts.next - facts.sent

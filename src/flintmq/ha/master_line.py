@@ -43,8 +43,6 @@ class LineState(enum.Enum):
 
 
 class LineRules(NamedTuple):
-    """The rules that all lines of a listener have in common."""
-
     file_size: int
     batch: int  # bytes of the largest frame (haTransferBatchSize)
     heartbeat_s: float  # seconds without a byte sent before a heartbeat (haSendHeartbeatInterval)
@@ -169,7 +167,6 @@ class MasterLine:
         return header
 
     def wrote(self, size: int, now: float) -> None:
-        """Note that bytes were sent, `size` of them the log's."""
         self.sent += size
         self._wrote = now
         assert self.sent <= self.next

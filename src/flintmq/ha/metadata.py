@@ -71,8 +71,6 @@ _NOT_THERE = (SYSTEM_ERROR, NOT_SUPPORTED)
 
 @dataclass(frozen=True, slots=True)
 class BrokerFacts:
-    """The answers of one broker."""
-
     config: Mapping[str, str]  # its configuration, key to value; empty if it does not tell
     begin: int | None  # begin, end: log offsets of its first file and after its last record; None if it does not tell
     end: int | None
@@ -231,7 +229,6 @@ def _bounds(client: RemotingClient, answer: RemotingFrame) -> tuple[int, int]:
 
 
 def _ask_if_there(client: RemotingClient, code: int) -> RemotingFrame | None:
-    """Ask; None if the broker does not know the request."""
     answer = client.request(code)
     if answer.code == SUCCESS:
         return answer

@@ -24,8 +24,6 @@ _NAME = re.compile(r"[A-Za-z0-9_%|-][A-Za-z0-9_%|.-]{0,126}")
 
 @dataclass(frozen=True, slots=True)
 class BrokerRoute:
-    """A broker, as a name server knows it."""
-
     name: str
     cluster: str
     master: str | None  # `HOST:PORT` of the one with id 0; None if none is registered
@@ -63,7 +61,6 @@ def routes(addresses: Collection[str], *, timeout: float = 5.0) -> dict[str, Bro
 
 
 def ask_routes(client: RemotingClient) -> dict[str, BrokerRoute]:
-    """Ask one name server over an open client; see `routes`."""
     try:
         value = config_json.parse(client.ask(GET_CLUSTERS).body)
     except FormatError as error:

@@ -27,15 +27,12 @@ class Pauses:
         self._taken = 0
 
     def next_s(self) -> float:
-        """Return the seconds to wait before the next attempt."""
         longest = min(LONGEST_S, FIRST_S * 2.0 ** min(self._taken, 10))
         self._taken += 1
         return longest * random.uniform(0.75, 1.0)
 
     def take(self) -> None:
-        """Wait before the next attempt, or until it is to stop."""
         self.stopping.wait(self.next_s())
 
     def reset(self) -> None:
-        """Begin with the first again: an attempt succeeded."""
         self._taken = 0

@@ -65,7 +65,6 @@ class Registration:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Register, and go on in a thread of its own."""
         reached = 0
         failed: OSError | None = None
         for client in self._clients:

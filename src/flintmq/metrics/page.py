@@ -77,8 +77,6 @@ _ESCAPES = str.maketrans({"\\": r"\\", '"': r"\"", "\n": r"\n"})
 
 
 class Page:
-    """Collects samples and writes them, all of one metric together."""
-
     def __init__(self, metrics: Mapping[str, str]) -> None:
         self._metrics = metrics
         self._lines: dict[str, list[str]] = {name: [] for name in metrics}

@@ -131,7 +131,6 @@ class StoresWatch:
     def _look(
         self, listing: NamedStores, deadline: float
     ) -> tuple[dict[Member, StoreFigures], dict[Member, Exception]]:
-        """Return the figures of the stores that answered, and the reasons of the others."""
         there = set(listing.found)
         with self._lock:
             self._add_new(listing.found)

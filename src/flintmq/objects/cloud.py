@@ -42,7 +42,6 @@ _threads_of = 0  # the process in which obstore has its threads
 
 
 def cloud_bucket(kind: str, name: str, options: S3Options) -> CloudBucket:
-    """Open a bucket."""
     url = f"{kind}://{name}"
     try:
         first = None

@@ -59,7 +59,6 @@ class Listing:
     folders: dict[str, dict[str, int | None]] = field(default_factory=dict)
 
     def covers(self, folder: str) -> bool:
-        """Return whether the listing contains the content of a directory."""
         return folder == self.root or (self.whole and folder.startswith(self.root + "/"))
 
     def note(self, name: str, size: int | None) -> None:
@@ -131,7 +130,6 @@ class ObjectStore(OtherDisk):
         return None if found is None else found.modified_ms
 
     def _known(self, folder: str) -> Listing | None:
-        """Return a valid listing that covers a directory."""
         now = time.monotonic()
         with self._lock:
             return next((one for one in self._listings.values() if one.until > now and one.covers(folder)), None)
@@ -212,7 +210,6 @@ class ObjectStore(OtherDisk):
         return found
 
     def _ask(self, path: str, question: Callable[[Bucket, str], Answer]) -> Answer:
-        """Ask the bucket of a URL something about the key there."""
         if not is_remote(path):
             raise UsageError(
                 f"{path}: a store on object storage has its log there too; give URLs in storePathCommitLog"

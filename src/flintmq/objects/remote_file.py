@@ -131,6 +131,5 @@ class ReadAhead:
             self._next, self._step = stop, min(2 * self._step, CHUNK)
 
     def stop(self) -> None:
-        """Cancel all pending fetches."""
         while self._chunks:
             self._chunks.popleft()[2].cancel()

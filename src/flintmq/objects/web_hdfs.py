@@ -34,8 +34,6 @@ ADVICE = "check hdfs.http (the name node's HTTP address), hdfs.user, and that th
 
 
 class _Body(NamedTuple):
-    """What a request sends."""
-
     pieces: Callable[[], Iterable[bytes]]  # gives the bytes from the beginning, for each attempt again
     size: int
 
@@ -153,7 +151,6 @@ class WebHdfs(Bucket):
             self._ask("DELETE", key, "DELETE", recursive="false")
 
     def _children(self, folder: str) -> list[ObjectEntry]:
-        """Return what is directly in a directory."""
         try:
             found = self._statuses(folder, "LISTSTATUS", f"{folder}/" if folder else "")
         except FileNotFoundError:
@@ -221,7 +218,6 @@ class WebHdfs(Bucket):
         raise self._told(key, error) from error
 
     def _attempt(self, method: str, url: str, body: _Body | None) -> bytes:
-        """Ask the name node, and the data node that it names."""
         # The name node gets no bytes: it only says who takes them.
         status, place, data = self._request(method, url, _Body(list, 0) if body else None)
         if status == 307:
@@ -244,7 +240,6 @@ class WebHdfs(Bucket):
             connection.close()
 
     def _told(self, key: str, error: Exception) -> Exception:
-        """Convert an error to the one that callers know."""
         where = f"{self.url}/{key}"
         kind = error.kind if isinstance(error, _RemoteError) else ""
         if kind == "FileNotFoundException":

@@ -48,8 +48,6 @@ def join_address(host: str, port: int) -> str:
 
 
 class RemotingWire(Protocol):
-    """The part of a socket that the client uses."""
-
     def settimeout(self, value: float | None, /) -> None:
         """Bound the next calls, in seconds."""
 

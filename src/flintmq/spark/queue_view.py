@@ -44,7 +44,6 @@ class QueueReader(DataSourceReader):
         self.options = options
 
     def partitions(self) -> list[InputPartition]:
-        """Return one partition: files of queues are small."""
         return [InputPartition(None)]
 
     @rows_from_one_frame

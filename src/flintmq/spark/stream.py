@@ -24,8 +24,6 @@ if TYPE_CHECKING:
 
 
 class StreamPartition(InputPartition):
-    """The part of one task in a micro-batch, of one store."""
-
     def __init__(self, part: StreamTask, member: Member) -> None:
         super().__init__((part.begin, part.end))
         self.part, self.member = part, member
@@ -68,7 +66,6 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @from_one_frame
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[StreamPartition]:
-        """Plan the tasks of a micro-batch."""
         return [StreamPartition(task, member) for member, task in self.stream.tasks(start, end)]
 
     @rows_from_one_frame

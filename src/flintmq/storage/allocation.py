@@ -78,7 +78,6 @@ class AllocationService:
         self._service = ServiceThread("flintmq-allocation", self._run, self._wake.set)
 
     def leave_spares(self) -> None:
-        """Keep the files that were made and never used."""
         self.leaves_spares = True
 
     # -- the writer's side ------------------------------------------------------------------------------------------

@@ -45,8 +45,6 @@ _entered = _Entered()
 
 
 class DirectoryEntry(NamedTuple):
-    """A name in a directory."""
-
     name: str
     kind: Literal["file", "folder", "link", "other"]
     size: int = 0  # bytes of a file; a sparse file counts in full
@@ -130,7 +128,6 @@ def _listed(path: str, below: str | None) -> AbstractContextManager[str | int]:
 
 
 def _not_listed(path: str, error: OSError) -> list[Any]:
-    """Return the empty listing of a directory that is missing."""
     if error.errno in (errno.ENOENT, errno.ENOTDIR, errno.ELOOP):
         return []
     raise StoreAccessError(f"{path}: {error.strerror}; check its permissions") from error
@@ -315,7 +312,6 @@ class Effects:
 
     @contextmanager
     def reading(self, path: str, below: str | None = None) -> Iterator[int]:
-        """Open a file for reading for the length of a `with` block."""
         fd = self.open_read(path, below)
         try:
             yield fd
@@ -554,7 +550,6 @@ class Effects:
             _guarded.remove(root)
 
     def mkdirs(self, path: str) -> None:
-        """Make a directory and its parents."""
         base = _base(path)
         os.makedirs(path if base is None else base, exist_ok=True)
         while base is not None and base != path:
@@ -661,7 +656,6 @@ class Effects:
         libc_memory.lock(map_, on_fault=on_fault)
 
     def unlock_memory(self, map_: mmap.mmap) -> None:
-        """Undo lock_memory."""
         libc_memory.unlock(map_)
 
     def is_named(self, fd: int, path: str) -> bool:
@@ -687,7 +681,6 @@ class Effects:
             os.replace(name, to, src_dir_fd=folder, dst_dir_fd=into)
 
     def unlink(self, path: str) -> None:
-        """Remove a file's name."""
         with _at(path) as (name, folder):
             os.unlink(name, dir_fd=folder)
 

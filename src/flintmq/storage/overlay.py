@@ -31,7 +31,6 @@ class Overlay(OtherDisk):
         self._open: dict[int, str] = {}
 
     def patch(self, path: str, position: int, data: bytes) -> None:
-        """Plan to write these bytes at a position of a file."""
         assert position >= 0 and data
         insort(self.patches.setdefault(path, []), (position, data))
 
@@ -61,7 +60,6 @@ class Overlay(OtherDisk):
         super().close(fd)
 
     def listdir(self, path: str, below: str | None = None) -> list[str]:
-        """List the names that are there after the planned changes."""
         real, moved = self._real(path)
         names = set() if real is None else set(super().listdir(real, None if moved else below))
         for place, content in self.places.items():
@@ -70,23 +68,19 @@ class Overlay(OtherDisk):
         return sorted(names)
 
     def size(self, path: str) -> int | None:
-        """Return the planned size of a file."""
         real, _ = self._real(path)
         found = None if real is None else super().size(real)
         return found if found is None else self.sizes.get(path, found)
 
     def is_dir(self, path: str) -> bool:
-        """Return whether a directory is there after the planned changes."""
         real, _ = self._real(path)
         return real is not None and super().is_dir(real)
 
     def modified_ms(self, path: str) -> int | None:
-        """Return the time of the planned content."""
         real, _ = self._real(path)
         return None if real is None else super().modified_ms(real)
 
     def size_of(self, fd: int) -> int:
-        """Return the planned size of an open file."""
         path = self._open.get(fd, "")
         return self.sizes.get(path, super().size_of(fd))
 

@@ -28,7 +28,6 @@ class StopEvent(threading.Event):
         return self._is_stopped
 
     def set(self) -> None:
-        """Set it, and wake all who wait."""
         self._is_stopped = True
         while self._waiting:
             try:

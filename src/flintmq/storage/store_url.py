@@ -25,8 +25,6 @@ _HOST = r"[A-Za-z0-9][A-Za-z0-9.-]{0,252}"
 
 
 class StorageKind(NamedTuple):
-    """A kind of object storage."""
-
     bucket: str  # pattern of the part between `://` and the key
     example: str
 
@@ -186,7 +184,6 @@ def outside_store(
 
 
 def _places(root: str, config: StoreConfig) -> Iterator[str]:
-    """Yield the directories of a store; everything below them belongs to it."""
     yield os.path.realpath(root)
     for name in FOLDERS:
         yield os.path.realpath(os.path.join(root, name))
@@ -208,7 +205,6 @@ def _identity(path: str) -> tuple[int, int] | None:
 
 
 def _upward(path: str) -> Iterator[str]:
-    """Yield a path and all directories above it."""
     yield path
     while (above := os.path.dirname(path)) != path:
         path = above

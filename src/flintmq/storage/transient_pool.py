@@ -82,7 +82,6 @@ class TransientStorePool:
         return memoryview(self._memory)[index : index + count]
 
     def _prepare(self, memory: mmap.mmap) -> None:
-        """Touch the memory, and lock it if possible."""
         try:
             self.effects.populate(memory, 0, len(memory))
         except OSError as error:

@@ -90,7 +90,6 @@ class VersionedJson:
         return None if data is None else self.parse(data, build)
 
     def parse(self, data: bytes, build: Callable[[dict[str, Any]], T]) -> T:
-        """Return what `load` does of the content of the file."""
         writer: object = None
         try:
             found = self._decode(data)
@@ -107,7 +106,6 @@ class VersionedJson:
         replace_file(self.path, self.encode(state), effects)
 
     def encode(self, state: Mapping[str, Any]) -> bytes:
-        """Return the content of the file."""
         key, version = self.version
         text = json.dumps({key: version, WRITER: OURS, **state}, **self.style) + self.end
         return text.encode("utf-8", "surrogatepass")

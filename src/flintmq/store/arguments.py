@@ -26,7 +26,6 @@ def number(name: str, value: object) -> int:
 
 
 def numbers(**values: object) -> tuple[int, ...]:
-    """Return each value as `number` does, in the order given."""
     return tuple(number(name, value) for name, value in values.items())
 
 

@@ -234,7 +234,6 @@ class StoreParts:
             )
 
     def _list_log(self) -> None:
-        """List the log's files; complete the configuration with sizes of files that were not given."""
         root, config, effects = self.root, self.config, self.effects
         self._places = [p.path for p in directories.log_directories(root, config, effects) if p.writable]
         listed = without_empty_last(LogFiles.discover(self._places, None, largest_record(config), effects))
@@ -410,7 +409,6 @@ class StoreParts:
         )
 
     def _make_services(self) -> None:
-        """Make what reads, and the services beside puts."""
         root, config, effects, log, small = self.root, self.config, self.effects, self.log, self.small
         external, queues = self.external, self.queues
         self.state = OpenState(root, self.lock)

@@ -115,7 +115,6 @@ class ExportWords:
         return replace(self, into=into)
 
     def choices(self) -> ExportChoices:
-        """Return the keywords of an export that the words mean."""
         size = self.target_file_size
         found = {name: value for name, value in vars(self).items() if name in ExportChoices.__annotations__}
         found |= {

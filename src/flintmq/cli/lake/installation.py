@@ -36,7 +36,6 @@ _WORKER_TIMEOUT_S = 60
 
 
 def found_java() -> str:
-    """Describe the Java that Spark would use, in a few words."""
     from flintmq.spark.java import find_java
 
     java = find_java()

@@ -31,7 +31,6 @@ def diff_with_a_table(out: Output, a: str, b: str, catalog: str | None, by: Way,
 
 
 def is_table(a: str, b: str, catalog: str | None, by: Way, config: StoreConfig) -> bool:
-    """Return whether B is a table of exports."""
     from flintmq.lake.files.table_folder import folder_at
     from flintmq.lake.files.table_format import format_in
     from flintmq.storage.store_url import absolute

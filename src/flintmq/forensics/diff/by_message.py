@@ -98,7 +98,6 @@ def kept_properties(message: StoredMessage) -> bytes:
 
 
 def _name(left: list[StoredMessage], right: list[StoredMessage], found: Differences) -> None:
-    """Compare the messages of some blocks one by one."""
     alone_a, alone_b = dict(enumerate(left)), dict(enumerate(right))
     # Equal ones first, then ones of the same content, then ones at the same place.
     keys = (lambda one: (place_of(one), digest(one)), content_of, place_of)

@@ -75,8 +75,6 @@ class Run:
 
 
 class Differences:
-    """Collects differences."""
-
     def __init__(self) -> None:
         self.runs: list[Run] = []  # in the order in which they began, RUNS_KEPT at most
         self.counts: Counter[Kind] = Counter()  # by kind, of all
@@ -110,7 +108,6 @@ _COMPARED = (
 
 
 def fields_that_differ(a: StoredMessage, b: StoredMessage) -> tuple[str, ...]:
-    """Return the names of the columns in which two records differ; `raw` if it is none of them."""
     found = tuple(name for name in _COMPARED if getattr(a, name) != getattr(b, name))
     return found or ("raw",)
 

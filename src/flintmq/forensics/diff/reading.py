@@ -50,7 +50,6 @@ class OneProcess:
         return sums_of(self._messages(number, report, progress))
 
     def messages_of(self, number: int, blocks: frozenset[Block]) -> list[StoredMessage]:
-        """Read the whole log again."""
         return [one for one in self._messages(number, Report(), None) if block_of(one) in blocks]
 
     def _messages(self, number: int, report: Report, progress: Progress | None) -> Iterator[StoredMessage]:

@@ -28,8 +28,6 @@ class Side(NamedTuple):
 
 @dataclass
 class RangePairs:
-    """The records that differ in one range."""
-
     pairs: list[tuple[StoredMessage, StoredMessage]]
     left: dict[int, StoredMessage]  # left, right: records without a partner, by log offset
     right: dict[int, StoredMessage]
@@ -75,7 +73,6 @@ class RecordsOfRanges:
         self._waiting = range_pairs
 
     def finish(self) -> None:
-        """Add the range that waits."""
         for difference in self._waiting.differences():
             self.found.add(difference)
         self._waiting = RangePairs([], {}, {})
@@ -107,7 +104,6 @@ def record_before(log: LogFiles, offset: int) -> int:
 
 
 def side(log: LogFiles, begin: int, end: int) -> Side:
-    """Read the records of a log that start in [begin, end)."""
     report = Report()
     records: dict[int, StoredMessage] = {}
     if begin < end:
@@ -118,7 +114,6 @@ def side(log: LogFiles, begin: int, end: int) -> Side:
 
 
 def after(one: Side, begin: int, end: int) -> int:
-    """Return the log offset after the last record of a side."""
     last = max(one.records, default=None)
     return max(begin, end) if last is None else max(end, last + one.records[last].size)
 

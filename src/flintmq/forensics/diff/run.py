@@ -87,7 +87,6 @@ class Comparison:
         return 0 if self.equal else 1
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all but the differences themselves, for JSON."""
         found = self.differences
         return {
             "a": vars(self.a), "b": vars(self.b), "way": self.way, "begin": self.begin, "end": self.end,

@@ -25,8 +25,6 @@ class _Part(UnitTable[T]):
 
 
 class IndexSlots(_Part[index.Slot]):
-    """The hash slots."""
-
     layout, noun, most_runs = index.SLOT, "slot", 1
     sorts: ClassVar = {UNITS: Sort("slots that point to items"), ZEROS: Sort("slots without an item")}
 
@@ -99,8 +97,6 @@ class Items(_Part[index.Item]):
 
 
 class DividedIndexFile:
-    """One index file with its division into slots and items."""
-
     def __init__(self, look: FileLook, shape: IndexGeometry) -> None:
         self.look, self.shape = look, shape
         self.header = index.HEADER.unpack(look.source.read(index.HEADER.size, 0))

@@ -22,7 +22,6 @@ class _Chosen:
         self.end: int | None = None  # position of the first member after the kept ones; None if there is none
 
     def take(self, member: JsonMember) -> None:
-        """Keep or count a member that begins."""
         self.total += 1
         if self.at is not None and member.begin <= self.at:
             self.before += len(self.kept[:-1])

@@ -40,8 +40,6 @@ class Line:
 
 
 class Remark(NamedTuple):
-    """A note on a field besides its value."""
-
     text: str = ""
     problem: str | None = None
 
@@ -55,7 +53,6 @@ def same(found: int, right: int, what: str) -> Remark:
 
 
 def text_of(data: bytes) -> str:
-    """Return bytes as text, shortened if it is long."""
     text = java_decode(data[: 4 * TEXT_CHARS])
     return text if len(data) <= 4 * TEXT_CHARS and len(text) <= TEXT_CHARS else text[: TEXT_CHARS - 1] + "…"
 

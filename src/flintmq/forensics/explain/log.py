@@ -39,14 +39,11 @@ class RecordRun:
         return self.positions[number + 1] if number + 1 < len(self.positions) else self.end
 
     def single(self, number: int) -> RecordRun:
-        """Return one record of the run, as a run; -1 is the last."""
         number %= len(self.positions)
         return RecordRun(self.positions[number], self.ends(number), self.positions[number : number + 1])
 
 
 class LogFileLines:
-    """Makes the lines of one file."""
-
     def __init__(self, look: FileLook) -> None:
         self.look, self.source = look, look.source
         self.start = look.place.start or 0  # log offset of its first byte

@@ -82,7 +82,6 @@ class QueueUnits(Pointers[consume_queue.Unit]):
 
 
 def _why(message: StoredMessage) -> str:
-    """Return the source of a record's tags code."""
     if message.topic == consume_queue.SCHEDULE_TOPIC:
         return "the time of delivery (messageDelayLevel)"
     return f"the hash of tags {message.tags}" if message.tags else "that of a record without tags"
@@ -165,7 +164,6 @@ def ext_lines(look: FileLook) -> Iterator[Line]:
 
 
 def _ext_units(look: FileLook) -> Iterator[tuple[int, int]]:
-    """Yield (position, bytes) of each unit."""
     at = 0
     while at < look.source.size and (length := _ext_length(look, at)[0]):
         yield at, length

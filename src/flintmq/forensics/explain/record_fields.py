@@ -114,7 +114,6 @@ def _entries(body: bytes, base: int, unit: str) -> Iterator[Line]:
 
 
 def _properties(look: FileLook, piece: FieldPiece, base: int, unit: str, data: bytes) -> Iterator[Line]:
-    """Yield a line for each property, with the separator after it."""
     assert isinstance(piece.value, bytes)
     kept, at = properties.parse_bytes(piece.value), base + piece.at
     for raw in re.findall(rb"[^\x02]*\x02|[^\x02]+", piece.value):

@@ -44,8 +44,6 @@ _LINES: Final[dict[str, Callable[[FileLook], Iterator[Line]]]] = {
 
 @dataclass
 class Explained:
-    """The kind of a file, and its lines."""
-
     path: str
     place: FilePlace
     size: int

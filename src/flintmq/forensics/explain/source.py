@@ -68,8 +68,6 @@ class FileSource:
 
 @dataclass
 class FileLook:
-    """One look at one file."""
-
     source: FileSource
     place: FilePlace  # its kind, and the facts that its path gives
     at: int | None  # position asked for; None for an overview
@@ -80,7 +78,6 @@ class FileLook:
     steps: list[str] = field(default_factory=list)
 
     def step(self, *words: object) -> None:
-        """Add a flintmq command to go on with."""
         self.steps.append(shlex.join(["flintmq", *map(str, words)]))
 
     def step_to(self, offset: int) -> None:

@@ -33,7 +33,6 @@ class Found(NamedTuple):
 
     @property
     def remark(self) -> Remark:
-        """The same as a remark on the field that points there."""
         return Remark(self.text, self.text if self.problem else None)
 
 
@@ -59,7 +58,6 @@ class Around:
         return log if log.files else None
 
     def record(self, offset: int) -> Found:
-        """Find the record at a log offset."""
         log = self.log
         if log is None:
             return Found(None, "there is no log beside this file")
@@ -126,7 +124,6 @@ class Around:
             return ""
 
     def tags_code(self, message: StoredMessage) -> int:
-        """Compute the tags code that a record's unit should have."""
         delay = message.properties.get(properties.DELAY)
         return consume_queue.tags_code(
             message.tags, message.topic, message.store_timestamp, delay, self.config.delay_ms

@@ -26,8 +26,6 @@ T = TypeVar("T", bound=tuple[Any, ...])
 
 
 class Sort(NamedTuple):
-    """One sort of unit."""
-
     meaning: str
     remarks: Mapping[str, Remark] = {}
     problem: str | None = None  # the error in a unit, where its line says less than the remarks
@@ -194,7 +192,6 @@ class Pointers(UnitTable[T]):
     """Units that point to records; the first remark is on the record there."""
 
     def against(self, fields: T, message: StoredMessage) -> dict[str, Remark]:
-        """Return notes on fields that the record gives."""
         raise NotImplementedError
 
     def misplaced(self, unit: PlacedUnit[T], message: StoredMessage) -> str | None:

@@ -40,8 +40,6 @@ LOG_CODES = ("record-damaged", "log-unordered")
 
 @dataclass(eq=False)
 class Derived:
-    """Plans the changes of everything but the log."""
-
     root: str
     config: StoreConfig
     peer: str
@@ -55,7 +53,6 @@ class Derived:
 
     @property
     def made(self) -> str:
-        """The directory of what is rebuilt."""
         return os.path.join(self.journal.folder, SCRATCH, "made")
 
     def mend(self, damaged: Sequence[Range], lost_end: bool = False) -> dict[str, int]:
@@ -108,7 +105,6 @@ class Derived:
         }
 
     def _turn(self, look: VerifyRun, wanted: set[str]) -> None:
-        """Plan the changes for the findings of one verification."""
         found = look.found
         codes = set(found.defect_counts)
         if codes & {*LOG_CODES, "mark-bad"} and self.overlay.size(self._at(flintmq_mark.FILE_NAME)) is not None:
@@ -151,7 +147,6 @@ class Derived:
     # -- queues and index ---------------------------------------------------------------------------------------------
 
     def _replace(self, wanted: Iterable[str]) -> None:
-        """Plan to replace queues and index by rebuilt ones."""
         for inside in sorted(set(wanted) - self._swapped):
             kind, _, name = inside.partition("/")
             if kind == directories.EXT_QUEUES:
@@ -207,13 +202,11 @@ class Derived:
         return os.path.join(self.root, inside)
 
     def _out(self, inside: str, why: str) -> None:
-        """Plan to remove a file or directory."""
         if inside not in self._swapped and os.path.lexists(self._at(inside)):
             self._swapped.add(inside)
             self._swap(inside, why)
 
     def _put(self, inside: str, data: bytes, why: str) -> None:
-        """Plan other content for a small file."""
         if inside in self._swapped:
             return
         self._swapped.add(inside)

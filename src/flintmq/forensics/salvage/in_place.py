@@ -347,7 +347,6 @@ class Mending:
         return end
 
     def _write(self, path: str, position: int, data: bytes) -> None:
-        """Plan to write bytes into a log file."""
         assert self._open and data  # a plan that was dropped is carried out by nobody
         name = f"{os.path.basename(path)}-{position}"
         before, after = f"{journals.BEFORE}/{name}", f"{journals.AFTER}/{name}"
@@ -407,7 +406,6 @@ class _Ranges(Report):
 
 
 def _last_byte(file: LogFile, effects: Effects) -> int:
-    """Return the position after the last byte of a file that is not zero."""
     if not has_data(file, effects):
         return 0
     with effects.reading(file.path) as fd:
@@ -419,8 +417,6 @@ def _last_byte(file: LogFile, effects: Effects) -> int:
 
 
 class _Nowhere(OpenFiles):
-    """Discards the data written to it."""
-
     def write(self, path: str, file_size: int, data: bytes | memoryview, position: int) -> None:
         """Discard the data."""
 

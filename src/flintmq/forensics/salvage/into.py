@@ -55,8 +55,6 @@ LEFT_OUT = {
 
 @dataclass
 class Salvaged:
-    """The result of a salvage into a new store."""
-
     into: str
     records: int = 0
     log_bytes: int = 0
@@ -126,7 +124,6 @@ class Salvage:
         self.renumber = Renumber(self.plan.rules, self.queues)
 
     def run(self) -> Salvaged:
-        """Write log, queues and index, configuration and small files."""
         os.makedirs(self.out)
         self.lines.open()
         try:
@@ -207,7 +204,6 @@ class Lines:
         self._file.write(json.dumps(line, separators=(",", ":")) + "\n")
 
     def close(self, summary: dict[str, Any]) -> None:
-        """Write the last line and fsync the file."""
         kept = {name: value for name, value in summary.items() if name not in ("into", "report")}
         self.emit({"kind": "summary", **kept})
         self._file.flush()
@@ -246,7 +242,6 @@ class PieceRows:
         self.piece, self._row = piece, -1
 
     def finish(self) -> None:
-        """Report the last run, after the log is written."""
         self._run.finish()
 
     def append(self, room: LogRoom, first: int, last: int, reserve: int) -> tuple[int, int, int]:
@@ -270,7 +265,6 @@ class PieceRows:
         return last, at, encode.DONE
 
     def _record(self, row: int) -> tuple[bytearray, int]:
-        """Return a rewritten row (empty if it cannot be written) and its old log offset."""
         piece = self.piece
         at = piece.positions[row]
         if row != self._row:

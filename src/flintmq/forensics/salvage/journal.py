@@ -71,7 +71,6 @@ class SalvageJournal:
         replace_file(os.path.join(self.folder, JOURNAL), json.dumps(value, indent=1).encode(), self.effects)
 
     def path(self, change: dict[str, Any]) -> str:
-        """Return the path of the file or directory that a change is about."""
         return os.path.join(self.root, change["file"])
 
     def keep(self, name: str, data: bytes) -> None:
@@ -217,7 +216,6 @@ def begin(root: str, effects: Effects, dry_run: bool = False) -> SalvageJournal:
 
 
 def drop(journal: SalvageJournal) -> None:
-    """Remove a journal that shall not be carried out."""
     shutil.rmtree(journal.folder, ignore_errors=True)
     base = os.path.dirname(journal.folder)
     if os.path.basename(base) == QUARANTINE and not os.listdir(base):

@@ -77,8 +77,6 @@ class QueueMap:
 
 
 class QueueMaps:
-    """The maps of all queues of a store, made on first use."""
-
     def __init__(self, emit: Emit) -> None:
         self.emit = emit
         self.maps: dict[tuple[str, int], QueueMap] = {}

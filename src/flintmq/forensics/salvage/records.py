@@ -47,8 +47,6 @@ PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
 
 @dataclass
 class Renumber:
-    """Rewrites records in log order."""
-
     rules: DispatchRules  # which topics have batch queues, and whether there are light queues
     queues: QueueMaps  # old and new queue offsets
     halves: dict[int, int] = field(default_factory=dict)  # old log offset of a half message -> new one
@@ -88,7 +86,6 @@ class Renumber:
     # -- its queues ---------------------------------------------------------------------------------------------------
 
     def _queue(self, old: Record, new: Record) -> tuple[int, Record]:
-        """Return the new queue offset, and the record with new offsets in its properties."""
         topic = java_decode(old.topic)
         queue = self.queues.of(topic, old.queue_id)
         batch = b"INNER_NUM" in old.properties and old.topic in self.rules.batch_topics

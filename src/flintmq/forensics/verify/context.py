@@ -18,7 +18,6 @@ class Ranges:
         self._ends: list[int] = []
 
     def add(self, start: int, end: int) -> None:
-        """Add [start, end), which begins at or after the end of the last range."""
         if self._ends and (start <= self._ends[-1] or len(self._ends) >= MOST_RANGES):
             self._ends[-1] = max(self._ends[-1], end)
         else:

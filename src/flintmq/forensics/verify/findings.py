@@ -20,8 +20,6 @@ TEXT_LIMIT = 200  # characters kept of expected, found, cost and of a note
 
 @dataclass(frozen=True, slots=True)
 class Defect:
-    """One contradiction."""
-
     code: str  # a key of codes.DEFECTS
     file: str  # path of the file that has it
     position: int | None  # byte position in that file; None for a whole file or directory

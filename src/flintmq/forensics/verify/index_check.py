@@ -243,7 +243,6 @@ class IndexCheck:
         return _WRONG
 
     def _extra(self, why: str) -> None:
-        """Report the item at the cursor, which belongs to no key."""
         file = self._file
         assert file is not None
         empty = file.empty_run()
@@ -298,7 +297,6 @@ class IndexCheck:
             self._file.open()
 
     def _uncover(self, first: int, last: int, count: int) -> None:
-        """Add keys to the range that no file covers."""
         before = self._uncovered
         self._uncovered = (first, last, count) if before is None else (before[0], last, before[2] + count)
 

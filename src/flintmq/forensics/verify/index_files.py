@@ -165,7 +165,6 @@ def _in_log_order(files: list[_HeadedFile], ground: Ground) -> list[_HeadedFile]
 
 
 def _overlaps(files: list[_HeadedFile]) -> list[_HeadedFile]:
-    """Return the files that begin before the one before them ends."""
     return [
         file
         for before, file in pairwise(files)

@@ -114,7 +114,6 @@ class UnitCheck:
         return i
 
     def _met(self, queue_offset: int, count: int) -> None:
-        """Advance past `count` units on disk that belong to the records at this queue offset."""
         self.findings.met(self.cursor, count, self.cursor - queue_offset if self.kind.indexed else 0)
         self.matched += count
         self.cursor += count

@@ -20,8 +20,6 @@ MOST_KEPT = 100  # findings of a kind kept until the queue's end explains them
 
 @dataclass(frozen=True, slots=True)
 class QueueKind:
-    """The properties of a queue that the comparison depends on."""
-
     width: int = UNIT_SIZE
     light: bool = False  # a light queue, whose units may be displaced
     schedule: bool = False  # SCHEDULE_TOPIC_XXXX, whose tags codes are times of delivery
@@ -49,8 +47,6 @@ class _UnitRun:
 
 
 class UnitFindings:
-    """The findings of one queue."""
-
     __slots__ = ("_ahead", "_ahead_count", "_delays", "_displaced", "_extra", "_missing", "files", "ground", "kind",
                  "name", "passed")  # fmt: skip
 
@@ -152,7 +148,6 @@ class UnitFindings:
     # -- at the end ------------------------------------------------------------------------------------------------
 
     def finish(self, cursor: int, matched: int) -> None:
-        """Report everything held back."""
         self.settle_extra()
         if self._missing.count:
             self._report_missing(cursor, hole=False)
@@ -166,7 +161,6 @@ class UnitFindings:
         self._report_delays(matched)
 
     def report_passed(self) -> None:
-        """Add one note for each reason why units need no record."""
         for code, count in self.passed.items():
             self._note(code, f"{count} units")
 

@@ -143,7 +143,6 @@ class QueueSet:
                 check.log_end = max(check.log_end, *(unit.base_offset + unit.messages for unit in batch))
 
     def _check(self, number: int, dispatcher: Dispatcher) -> UnitCheck | Absent | None:
-        """Return the comparison of one queue; None if there is nothing to compare."""
         if self.none:
             return None
         if number not in self._checks:
@@ -256,7 +255,6 @@ class QueueSet:
 
 
 def _by_queue(units: list[tuple[int, BatchUnit]]) -> dict[int, list[BatchUnit]]:
-    """Group units by queue, in their order."""
     found: dict[int, list[BatchUnit]] = defaultdict(list)
     for number, unit in units:
         found[number].append(unit)

@@ -187,7 +187,6 @@ class VerifyRun:
         return self.found
 
     def _finish(self) -> None:
-        """Check the small files and committed offsets, once the log's end is known."""
         known, latest, found = self.checkpoint, self.latest_time, self.found
         times = max(known.physic_timestamp, known.logics_timestamp, known.index_timestamp)
         if found.part_begin > self.log.min_offset and times > latest:  # the youngest record may be before the part

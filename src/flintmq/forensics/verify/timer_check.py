@@ -42,7 +42,6 @@ class TimerStoreCheck:
         self.clean = ground.replay_from is None and not ground.live
 
     def run(self, end_of: Callable[[str, int], int | None]) -> None:
-        """Check everything. `end_of` returns the queue offset after a queue's last message."""
         check = self._timercheck(end_of)
         self._list()
         if self.files or self.disk.effects.size(os.path.join(self.root, "timerwheel")) is not None:
@@ -91,7 +90,6 @@ class TimerStoreCheck:
         check_sequence(self.files, due, self.findings, "timer-log", "timer-log")
 
     def _units(self, flushed: int) -> Iterator[tuple[int, timer.LogUnit]]:
-        """Yield (position, unit) of every unit up to the log's end."""
         for start, size, path in self.files:
             at = 0
             while at < size:
@@ -221,7 +219,6 @@ class _Wheel:
             self.counts[number] += -1 if unit.magic & timer.UNIT_DELETES else 1
 
     def compare(self) -> None:
-        """Compare every slot whose units all exist."""
         if not self.used:
             return
         begin = self.check.files[0][0]

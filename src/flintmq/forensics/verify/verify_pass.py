@@ -84,7 +84,6 @@ class VerifyPass:
             self.walk.continue_at(file.start + max(file.size, self.walk.log.file_size))
 
     def finish(self) -> None:
-        """Judge what is left after the log's end."""
         self.log.finish()
         check_spares(self.walk.log, self.log.end, self.ground)
         self.queues.finish()

@@ -63,6 +63,5 @@ def complete(choices: ExportChoices) -> ExportChoices:
 
 
 def option_of(keyword: str) -> str:
-    """Return the option of the command line that a keyword comes from."""
     one_value = {"topics": "topic", "properties": "property"}.get(keyword, keyword)
     return f"--{one_value.replace('_', '-')}"

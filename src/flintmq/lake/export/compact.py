@@ -84,7 +84,6 @@ def parts_of(writer: PartitionedWriter, begin: str) -> list[StagedFile]:
 def combined(
     parts: Sequence[StagedFile], options: FileOptions, tasks: TaskFolders, parallel: int, run: RunTasks
 ) -> list[StagedFile]:
-    """Return the files of an export after combining the small ones."""
     bins = [] if options.target_bytes is None else together(parts, options.target_bytes)
     if not bins:
         return list(parts)

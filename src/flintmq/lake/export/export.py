@@ -50,8 +50,6 @@ SCAN_BYTES = 8 << 20  # of a batch of many topics: sorting by topic is cheaper i
 
 @dataclass(frozen=True)
 class ExportOptions:
-    """Holds the checked options of an export."""
-
     read: ReadOptions
     files: FileOptions
     to: str  # "parquet", "delta" or "iceberg"
@@ -131,11 +129,9 @@ class Exported:
         return 1 if self.damages or self.notes.get(LOST) or self.notes.get(ABSENT) else 0
 
     def as_dict(self) -> dict[str, Any]:
-        """Return the result as a dict for JSON."""
         return asdict(self)
 
     def count(self, answers: Sequence[Mapping[str, Any]]) -> None:
-        """Add the counts that tasks returned."""
         for name in ("rows", "damages", "lost_bytes", "bad_bodies"):
             setattr(self, name, getattr(self, name) + sum(answer[name] for answer in answers))
         self.bad_reasons = dict(sum((Counter(answer["bad_reasons"]) for answer in answers), Counter(self.bad_reasons)))
@@ -162,7 +158,6 @@ def note_absent(done: Exported, target: Target, last: Manifest | None) -> None:
 
 
 def choice_of(options: ReadOptions, files: FileOptions, stream: bool) -> dict[str, Any]:
-    """Return the options that a manifest records."""
     topics = options.predicate.topics
     return {
         "topics": None if topics is None else sorted(topics),
@@ -359,7 +354,6 @@ def only_adds(there: Sequence[Sequence[str]] | None, now: Sequence[Sequence[str]
 
 
 def shown(value: Any) -> str:
-    """Format the value of an option for an error, shortened."""
     words = {None: "nothing", True: "given", False: "not given"}
     text = words[value] if value is None or isinstance(value, bool) else json.dumps(value)
     return text if len(text) <= 120 else f"{text[:80]}... of {len(text)} characters"
@@ -387,8 +381,6 @@ def advanced(
 
 @dataclass(frozen=True)
 class RangeTask:
-    """A range of a log that one task exports."""
-
     name: str  # begins the names of its files; unique in an export, in the order of the rows
     member: Member
     plan: ScanPlan
@@ -397,8 +389,6 @@ class RangeTask:
 
 @dataclass(frozen=True)
 class PartTask:
-    """A part of a micro-batch that one task exports."""
-
     name: str  # name, member: as in RangeTask
     member: Member
     part: StreamTask
@@ -544,5 +534,4 @@ def publish(
 
 
 def _property_columns(choice: Mapping[str, Any]) -> list[str]:
-    """Return the columns of single properties that the options of an export ask for."""
     return [column for _, column in choice.get("properties") or ()]

@@ -125,7 +125,6 @@ class _Lot:
 
     @property
     def progress(self) -> StoreProgress:
-        """The progress of the store after the export."""
         return advanced(self.before, self.begin, self.end, self.anchor)
 
     @classmethod
@@ -136,7 +135,6 @@ class _Lot:
         return cls(member, plan, before, begin, max(begin, plan.end), anchor)
 
     def tasks(self, number: int, workers: int) -> list[RangeTask]:
-        """Divide what is new among tasks."""
         ranges = shares(self.plan.log, self.begin, self.plan.end, split_count(self.plan.end - self.begin, workers))
         return [
             RangeTask(task_name(number, self.member, part.begin), self.member, self.plan, part)

@@ -170,7 +170,6 @@ class _Query:
         return 0 if self.last is None else self.last.end
 
     def batch(self) -> Exported | None:
-        """Export the next micro-batch; return None if there is nothing new."""
         end = self.stream.next_end(self.offsets)
         self.behind = bool(self.stream.progress()["lagMessages"])
         if end == self.offsets and self.last is not None:
@@ -197,7 +196,6 @@ class _Query:
         return done
 
     def _progress(self, parts: Sequence[PartTask], ends: BrokerOffsets) -> dict[str, StoreProgress]:
-        """Return the progress of each store after a micro-batch."""
         found = {}
         for broker, offsets in ends.items():
             before = None if self.last is None else self.last.stores.get(broker)
@@ -224,7 +222,6 @@ def export_part(tasks: TaskFolders, files: FileOptions, task: PartTask) -> dict[
 
 
 def _add(total: Exported, done: Exported) -> None:
-    """Add the result of a micro-batch to the sums."""
     total.begin = total.begin if total.rows else done.begin
     total.number, total.end = done.number or total.number, max(total.end, done.end)
     for broker, (begin, end) in done.brokers.items():

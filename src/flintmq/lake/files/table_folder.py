@@ -94,7 +94,6 @@ class TableFolder(ABC):
         """Remove what `stage` returned, and what is in it."""
 
     def at(self, place: str) -> str:
-        """Return the path or URL of a place below the directory."""
         return f"{self.where}/{place}"
 
     def final_place(self, path: str) -> str | None:
@@ -232,7 +231,6 @@ class BucketFolder(TableFolder):
 
     @property
     def staged(self) -> str:
-        """Place of the staging directory of this run."""
         assert self._staged is not None  # `stage` was called
         return self._staged.removeprefix(self.key(""))
 
@@ -243,8 +241,6 @@ class BucketFolder(TableFolder):
         self.bring_keys([(staged.removeprefix(f"{self.bucket.url}/"), place) for staged, place in moved])
 
     def bring_keys(self, files: Iterable[tuple[str, str]]) -> None:
-        """Copy objects to places below the directory."""
-
         def bring(pair: tuple[str, str]) -> None:
             key, place = pair
             try:

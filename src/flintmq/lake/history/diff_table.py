@@ -72,7 +72,6 @@ class TableComparison:
 
     @property
     def exit_code(self) -> int:
-        """0 if nothing differs, else 1."""
         return 0 if self.equal else 1
 
     @property
@@ -81,7 +80,6 @@ class TableComparison:
         return not (self.differences.run_count or self.strangers or self.lost_files or self.stray_files)
 
     def as_dict(self) -> dict[str, Any]:
-        """Return all but the differences themselves, for JSON."""
         found = self.differences
         return {
             "table": self.table,
@@ -208,7 +206,6 @@ def _lots(
     found: TableComparison,
     report: Report,
 ) -> Iterator[Lot]:
-    """Yield the stores of which something was exported."""
     for member, plan in plans:
         there = manifest.stores.get(member.broker)
         if there is None:
@@ -360,7 +357,6 @@ def _by_key(table: pa.Table) -> _Places:
 
 
 def _columns_that_differ(messages: pa.Table, rows: pa.Table) -> dict[int, list[str]]:
-    """Return the names of the columns that differ, by number of the row."""
     found: dict[int, list[str]] = {}
     for name in messages.schema.names:
         if messages[name].equals(rows[name]):

@@ -132,7 +132,6 @@ class History:
 
     @property
     def schema(self) -> pa.Schema:
-        """The columns of the rows, as the export made them."""
         return self.shape.schema()
 
     def has_topic(self, topic: str) -> bool:
@@ -259,7 +258,6 @@ def _masked(batches: Iterable[pa.RecordBatch], predicate: Predicate) -> Iterator
 
 
 def _parts(files: Sequence[str], count: int) -> Iterator[Sequence[str]]:
-    """Divide files among at most so many parts, in order."""
     size = max(1, -(-len(files) // max(1, count)))
     for begin in range(0, len(files), size):
         yield files[begin : begin + size]

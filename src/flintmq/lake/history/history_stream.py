@@ -100,7 +100,6 @@ class HistoryStream:
         return self._after_table(at)
 
     def progress(self) -> dict[str, Any]:
-        """Return the end of the stores, and the lag of the stream there."""
         return self.stream.progress()
 
     def tasks(self, start: Offset, end: Offset) -> list[HistoryTask]:

@@ -70,7 +70,6 @@ class _Asked:
         self.losses: list[FlintError] = []
 
     def ranges(self) -> tuple[tuple[str, int, int, int], ...]:
-        """Return the range of queue offsets of each queue that an option names."""
         options = self.options
         given = {QueueName(topic, queue): (least, stop) for topic, queue, least, stop in options.predicate.offsets}
         names = {*given, *(QueueName(*queue) for queue in (*options.since_of, *options.until_of))}
@@ -159,5 +158,4 @@ class _Asked:
 
 
 def nothing_at(option: str, ms: int) -> str:
-    """Return the error text for a time after which nothing was stored."""
     return f"{option}: nothing was stored at {ms} or later; startingOffsetsByTimestampStrategy=latest begins at the end"

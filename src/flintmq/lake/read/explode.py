@@ -29,7 +29,6 @@ _PROPERTIES = {"tags": properties.TAGS, "keys": properties.KEYS, "msg_id": prope
 
 
 def with_needed(schema: pa.Schema) -> pa.Schema:
-    """Add the columns that unpacking needs to the wanted columns."""
     return narrow([*schema.names, *(name for name in NEEDED if name not in schema.names)], SPARK_SCHEMA)
 
 
@@ -107,7 +106,6 @@ def _joined(parts: list[pa.RecordBatch], schema: pa.Schema, predicate: Predicate
 
 
 def _wanted(rows: pa.Table, predicate: Predicate) -> pa.Table:
-    """Select the rows with wanted tags and queue offsets."""
     if predicate.tags is not None:
         rows = rows.filter(pc.is_in(rows.column("tags"), pa.array(sorted(predicate.tags), pa.string())))
     column = pc.field

@@ -42,7 +42,6 @@ def queue_ranges(starting: Mapping[Queue, int], ending: Mapping[Queue, int]) -> 
 
 
 def parse_assignment(option: str, text: str) -> dict[str, frozenset[int]]:
-    """Read queues of topics from `{"topic": [0, 1]}`."""
     assigned = {}
     for topic, ids in json_object(option, text, '{"topic": [0, 1]}').items():
         if not isinstance(ids, list) or not ids or not all(_is_whole(n, 0, 2**31 - 1) for n in ids):
@@ -133,7 +132,6 @@ def parse_timestamps(option: str, text: str) -> dict[Queue, int]:
 
 
 def _of_queues(option: str, given: Mapping[str, object], what: str, least: int) -> dict[Queue, int]:
-    """Read numbers of queues in Kafka's form."""
     found = {}
     for topic, queues in given.items():
         if not isinstance(queues, dict) or not queues:
@@ -187,7 +185,6 @@ class _Object(dict[str, Any]):
 
 
 def _named_twice(where: str, *names: str | int) -> UsageError:
-    """Return the error for a queue that has two values, or a topic or a broker."""
     return UsageError(f"{where}: {short('/'.join(map(str, names)))} is named twice; give it one value")
 
 

@@ -49,7 +49,6 @@ def flag(given: Mapping[str, str], option: str, default: bool) -> bool:
 
 
 def number(given: Mapping[str, str], option: str, low: int, high: int = 2**63 - 1) -> int | None:
-    """Return the value of an option that is a whole number; None if it is not given."""
     text = given.get(option)
     if text is None:
         return None
@@ -59,7 +58,6 @@ def number(given: Mapping[str, str], option: str, low: int, high: int = 2**63 - 
 
 
 def time_ms(given: Mapping[str, str], option: str) -> int | None:
-    """Return the value of an option that is a time in ms since 1970; None if it is not given."""
     ms = number(given, option, 0)
     return None if ms is None else typed_ms(f"option {option}", ms)
 

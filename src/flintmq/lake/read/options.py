@@ -187,7 +187,6 @@ class ReadOptions:
 
 
 def named(options: Mapping[str, str]) -> dict[str, str]:
-    """Return the options with the right spelling of their names."""
     return _NAMES.spell(_without_table_properties(options))
 
 
@@ -205,7 +204,6 @@ def _without_table_properties(options: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _stores(given: Mapping[str, str], config: StoreConfig) -> Stores | None:
-    """Return what names several stores; None for one."""
     if "paths" not in given:
         return given["path"] if names_many(given["path"], config) else None
     try:

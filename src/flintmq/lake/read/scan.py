@@ -175,7 +175,6 @@ def scan_bounds(root: str, log: LogFiles, predicate: Predicate, end: int) -> tup
 
 
 def _record_of_unit(root: str, log: LogFiles, name: QueueName, offset: int) -> StoredMessage | None:
-    """Return the record at an offset of a queue, if the queue's unit points to it."""
     batch = log.effects.is_dir(os.path.join(root, directories.BATCH_QUEUES, name.topic))
     units = (batch_queue if batch else plain_queue)(root, name, log.effects)
     unit = units.unit(units.number_of(offset))

@@ -53,16 +53,13 @@ class ExportColumns:
 
     @property
     def is_plain(self) -> bool:
-        """True if rows are left unchanged."""
         return self.properties is None and self.body is None
 
     @property
     def decompresses(self) -> bool:
-        """True if bodies must be decompressed first."""
         return self.body is not None
 
     def choice(self) -> dict[str, Any]:
-        """Return the options for the manifest of an export."""
         return {
             "properties": None if self.properties is None else [list(pair) for pair in self.properties],
             **(BYTES if self.body is None else self.body.choice()),
@@ -127,8 +124,6 @@ def columns_of(choice: Mapping[str, Any], source: Mapping[str, str] | None) -> t
 
 
 class Shaped(NamedTuple):
-    """Rows of an export."""
-
     rows: pa.RecordBatch
     bad: list[tuple[int, str]]  # number of each row whose body did not decode, and the reason
 
@@ -151,7 +146,6 @@ def _mask(rows: set[int], count: int) -> list[bool]:
 
 
 def _pair(text: str) -> tuple[str, str]:
-    """Split NAME or NAME:COLUMN into a property and its column."""
     name, colon, column = text.rpartition(":")
     if not colon:
         name = column

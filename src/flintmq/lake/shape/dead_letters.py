@@ -148,7 +148,6 @@ class DeadLetters:
         return cls(folder, table, s3)
 
     def collect(self, answers: Sequence[Any]) -> None:
-        """Take the files that tasks wrote for the export that is made."""
         self.files = [tuple(answer["dead_letters"]) for answer in answers if answer["dead_letters"]]
 
     def publish(self, last: int, number: int) -> None:

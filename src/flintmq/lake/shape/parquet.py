@@ -106,8 +106,6 @@ _SAFE = frozenset("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz012345678
 
 @dataclass
 class WrittenFile:
-    """A finished file."""
-
     path: str
     values: Values
     rows: int

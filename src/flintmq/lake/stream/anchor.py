@@ -28,13 +28,11 @@ FORMAT = 2  # 1, of FlintMQ 0.1, had @log_offset and @store_timestamp alone
 
 
 def marks(anchor: LogAnchor) -> dict[str, Any]:
-    """Return an anchor as keys of an offset."""
     record = (anchor.physical_offset, anchor.store_timestamp, anchor.size, anchor.body_crc)
     return dict(zip(MARKS, (FORMAT, OURS, *record), strict=True))
 
 
 def anchor_in(offset: Mapping[str, Any]) -> LogAnchor | None:
-    """Return the anchor of an offset, if it has one."""
     of, writer, *names = MARKS
     there = offset.get(of, 1)
     unknown = next((key for key in offset if key[:1] == "@" and "/" not in key and key not in MARKS), None)

@@ -54,7 +54,6 @@ class StoresStream:
     # -- micro-batches -------------------------------------------------------------------------------------------------
 
     def by_broker(self, offset: Offset) -> BrokerOffsets:
-        """Divide an offset among the brokers."""
         return offset if self.options.read.many else {ONLY: offset}
 
     @staticmethod
@@ -106,7 +105,6 @@ class StoresStream:
         return self.offset_of(dict(sorted({**known, **begins, **ends}.items())))
 
     def progress(self) -> dict[str, Any]:
-        """Return the ends of the stores, and the lag of the stream over all of them."""
         found = {broker: stream.progress() for broker, stream in self._look()}
         sums = {name: sum(one[name] for one in found.values()) for name in ("lagMessages", "lagBytes")}
         ends = {
@@ -214,7 +212,6 @@ class StoresStream:
         self._tell(f"{why}; its messages of this batch are left out (as {skip} says)", self.lose)
 
     def _tell(self, text: str, tell: Callable[[str], None] | None = None) -> None:
-        """Print a line once, by `tell` or by another way."""
         if text not in self._told:
             self._told.add(text)
             (tell or self.tell)(text)

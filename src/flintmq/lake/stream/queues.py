@@ -207,7 +207,6 @@ class StreamQueues:
 
     @property
     def lookup(self) -> QueueLookup:
-        """The present lookup for single messages."""
         return self._lookup
 
     @property
@@ -286,7 +285,6 @@ class StreamQueues:
         )
 
     def places(self, name: QueueName) -> Places:
-        """Return the log offsets of the queue's messages."""
         if name not in self._places:
             self._places[name] = Places(self._lookup, name, None if self._live else self._segments)
         return self._places[name]

@@ -171,7 +171,6 @@ class StoreStream:
         return {key: one for key, one in offset.items() if key in MARKS or queues.wants(_name_of(key))}
 
     def end_now(self) -> None:
-        """Set the target of the stream to the present end of the store."""
         queues = self._look()
         queues.settle(SETTLE_SECONDS)
         self._target = dict(queues.highs)
@@ -193,7 +192,6 @@ class StoreStream:
         return Available(queues, begin, anchor, spans)
 
     def end_after(self, there: Available) -> dict[str, int]:
-        """Return the offset after a micro-batch of these messages."""
         self._planned, anchor = there.begin, there.anchor
         if there.spans:
             self._last_batch = time.monotonic()
@@ -334,7 +332,6 @@ class StoreStream:
 
     @staticmethod
     def _at_word(span: Span, number: int) -> int:
-        """Return the offset that -2 or -1 mean."""
         return span[0] if number == EARLIEST else span[1]
 
     @staticmethod

@@ -214,7 +214,6 @@ class DeltaTarget(TransactionalTarget["DeltaTable"]):
         return table
 
     def _storage(self) -> dict[str, str] | None:
-        """Return deltalake's options for object storage; None for a disk."""
         return storage_options(self.where, self.folder.s3) if self.folder.remote else None
 
     def _state(self, table: DeltaTable) -> Requirements:
@@ -271,7 +270,6 @@ class DeltaTarget(TransactionalTarget["DeltaTable"]):
         return int(match[1]) if match is not None and int(match[2]) == newest and int(match[1]) <= newest else 0
 
     def _has_rows_of(self, table: DeltaTable, number: int) -> bool:
-        """Return whether a row of an export is in the table."""
         from flintmq.lake.table.row_files import has_rows_of
 
         before = self.manifest_of(number - 1) if number > 1 else None

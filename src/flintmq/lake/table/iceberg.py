@@ -134,7 +134,6 @@ class IcebergTarget(TransactionalTarget["Table"]):
         return CommitFailedException
 
     def _add(self, table: Table, actions: Actions) -> None:
-        """Add the files, the number, and new columns and partitions, in one commit."""
         # In memory only. PyIceberg would try again by itself, after a commit of anyone, and add the rows a second time.
         table.metadata.properties["commit.retry.num-retries"] = "0"
         number, transaction = str(actions.manifest.number), table.transaction()
@@ -264,7 +263,6 @@ def place_of(number: int, folder: str, name: str) -> str:
 
 
 def _transforms(partition_by: Sequence[str]) -> list[tuple[str, str]]:
-    """Return transform and column of each partition field."""
     transforms = {"topic_name": "identity", "date": "day"}
     return [(transforms[name], PARTITION_SOURCES[name]) for name in partition_by]
 
@@ -279,7 +277,6 @@ def _partitions(metadata: Any) -> dict[tuple[str, str], str]:
 
 
 def _repartition(transaction: Transaction, wanted: list[tuple[str, str]]) -> None:
-    """Change the partition fields of a table to these."""
     there = _partitions(transaction.table_metadata)
     if list(there) == wanted:
         return

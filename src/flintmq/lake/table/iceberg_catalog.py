@@ -23,8 +23,6 @@ _FILES = {"py-io-impl": "flintmq.lake.table.iceberg_files.SyncedFileIO"}
 
 @dataclass(frozen=True)
 class TableName:
-    """The name of an Iceberg table."""
-
     catalog: str | None = None  # name of a catalog in PyIceberg's configuration; None: the table's own
     namespace: str = "flintmq"  # namespace, table: names in the catalog; of several levels the namespace has dots
     table: str = "messages"

@@ -142,11 +142,9 @@ class ParquetTarget(Target):
         sync_folder(self.root)
 
     def _numbers(self) -> list[int]:
-        """Return the numbers of the exports that are there, rising."""
         return exports_in(os.listdir(self.root))
 
     def _manifest_in(self, number: int) -> Manifest:
-        """Read the manifest in the directory of an export."""
         folder = self.root / f"export={number}"
         file = manifest_file(folder / MANIFEST)
         manifest = file.load(Manifest.of)

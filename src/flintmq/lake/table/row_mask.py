@@ -43,7 +43,6 @@ def _us(times: Any) -> pa.DataType:
 
 
 def _of_queues(predicate: Predicate, rows: pa.Table) -> Any:
-    """Return which rows are of the wanted topics, queues and ranges of queue offsets."""
     codes: Any = rows["topic"].combine_chunks().dictionary_encode()
     queue, offset = rows["queue_id"], rows["queue_offset"]
     found: Any = pa.chunked_array([pa.repeat(pa.scalar(False), rows.num_rows)])

@@ -107,7 +107,6 @@ class TableVersion:
         return True
 
     def missing(self, path: str) -> StoreAccessError:
-        """Return the error about a file, or the directory of an export, that is not there."""
         target = self.target()
         if path in target.absent_at(self.version):
             return is_missing(path, "directory", self.root)
@@ -155,7 +154,6 @@ class TableVersion:
         return sum(footer_of(path, self.s3).num_rows for path in self.files)
 
     def target(self) -> Target:
-        """Return what reads the table's manifests and lists of files."""
         return target_at(folder_at(self.root, self.s3), self.to, self.name)
 
 
@@ -313,7 +311,6 @@ class _Snapshot:
         return self._table.scan(selected_fields=fields, snapshot_id=self._id, **more)
 
     def rows(self, names: Sequence[str], begin: int | None, end: int | None, broker: str) -> pa.Table:
-        """Read the rows of messages in a range of a log."""
         from pyiceberg import expressions
 
         if lacking := [name for name in ("physical_offset", *broker_words(broker)) if name not in self._known]:
@@ -341,7 +338,6 @@ class _Snapshot:
 
     @cached_property
     def _tasks(self) -> dict[str, Any]:
-        """The files of the snapshot, each with what is deleted from it."""
         return {task.file.file_path: task for task in self._scan(()).plan_files()}
 
     def size(self, path: str) -> FileSize:
@@ -367,10 +363,8 @@ def _snapshot(table: TableVersion) -> _Snapshot:
 
 
 def keys(table: pa.Table) -> list[tuple[Any, Any]]:
-    """Return log offset and queue offset of each row."""
     return list(zip(table["physical_offset"].to_pylist(), table["queue_offset"].to_pylist(), strict=True))
 
 
 def milliseconds(column: Any) -> Any:
-    """Return times of a column in ms since 1970."""
     return pc.divide(column.cast(pa.int64()), pa.scalar(1000, pa.int64()))

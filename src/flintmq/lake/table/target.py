@@ -205,7 +205,6 @@ class Target(ABC):
 
     @property
     def root(self) -> Path:
-        """The directory, which is one of this machine."""
         assert not self.folder.remote
         return Path(self.where)
 
@@ -399,5 +398,4 @@ def _refuse_strangers(target: Target) -> None:
 
 
 def now() -> int:
-    """Return the current time in Unix seconds."""
     return int(time.time())

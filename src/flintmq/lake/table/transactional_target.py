@@ -59,8 +59,6 @@ NO_TABLE = Requirements()
 
 @dataclass(frozen=True)
 class Actions:
-    """Says what an export adds to a table."""
-
     manifest: Manifest
     schema: pa.Schema
     files: Sequence[StagedFile]
@@ -132,7 +130,6 @@ class TransactionalTarget(Target, Generic[T]):
 
     @contextmanager
     def _read(self, version: int | None = None) -> Iterator[T | None]:
-        """Load the table for the block."""
         try:
             yield self._table(version)
         finally:

@@ -167,8 +167,6 @@ def share_out(totals: Counter[str], groups: int) -> list[list[str]]:
 
 
 class IndexTail(NamedTuple):
-    """Existing index files to continue."""
-
     names: list[str]
     keys: int = 0  # number of keys in the last file if it has room, else 0
     end_offset: int = 0  # end_offset, end_time: log offset and store time of the last key
@@ -214,7 +212,6 @@ def index_files(
 
 
 def key_place(path: str, number: int) -> tuple[int, int]:
-    """Return the log offset and store time of one staged key."""
     _, offsets, times = next(staged.keys(path, number, number + 1))
     return offsets[0], times[0]
 

@@ -31,8 +31,6 @@ KEYS_AT_ONCE = 1 << 18
 
 
 class StagedQueue(NamedTuple):
-    """A queue in the table of a task of the first stage."""
-
     kind: str  # kind, topic, queue_id: as in store.layout.queue_name.Queue; the topic in hexadecimal, for JSON
     topic: str
     queue_id: int
@@ -41,7 +39,6 @@ class StagedQueue(NamedTuple):
 
     @property
     def queue(self) -> Queue:
-        """The queue itself."""
         return Queue(self.kind, bytes.fromhex(self.topic), self.queue_id)
 
 

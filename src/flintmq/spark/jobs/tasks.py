@@ -104,7 +104,6 @@ def collect_answers(
 def _answers(
     function: Callable[[Item], dict[str, Any]], items: Sequence[Item], batches: Iterator[pa.RecordBatch]
 ) -> Iterator[pa.RecordBatch]:
-    """Run the task: yield one answer for each number that arrives."""
     freeze_once()
     for batch in batches:
         for value in batch.column(0):

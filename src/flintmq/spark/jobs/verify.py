@@ -198,7 +198,6 @@ class SparkRun(VerifyRun):
         )
 
     def _take(self, answer: dict[str, Any]) -> None:
-        """Add the findings of a task: those that it kept, and the counts of all."""
         found = self.findings
         found.defects += [Defect(*values) for values in answer["defects"]][: KEPT_DEFECTS - len(found.defects)]
         found.notes += [Note(*values) for values in answer["notes"]][: KEPT_NOTES - len(found.notes)]
@@ -325,7 +324,6 @@ def _block(
     units: memoryview = _NO_BYTES,
     batch_units: Iterable[tuple[int, BatchUnit]] = (),
 ) -> UnitBlock:
-    """Make a block of the dispatcher from staged units, without keys."""
     return UnitBlock(queues, offsets, times, units, list(batch_units), array("i"), array("q"), array("q"), 0, 0, 0)
 
 

@@ -212,7 +212,6 @@ def checked_by(config: StoreConfig, inner_topics: Collection[str]) -> str:
 
 
 def _writer_id(options: SinkOptions, batch: int | None, query: str | None, rows: bool) -> str | None:
-    """Return the writer id of the batch; None if it has no rows and no known query."""
     if options.query is not None:
         return PREFIX + options.query
     if not options.stream:
@@ -337,7 +336,6 @@ def _stored(work: _Work, value: dict[str, Any]) -> list[Message] | None:
 
 
 def _begin_with(root: str, files: Sequence[str], there: Sequence[Message]) -> bool:
-    """Return whether these files begin with these rows."""
     rows = (message for file in files for messages, _ in _rows(root, file) for message in messages)
     return all((other := next(rows, None)) is not None and alike(message, other) for message in there)
 

@@ -19,8 +19,6 @@ DONE, RUNNING, STUCK = "done", "running", "stuck"
 
 @dataclass
 class RecordedWriter:
-    """A query or replay that put messages."""
-
     query: str  # name of the query, as `forget` takes it
     kind: str
     state: str  # "done"; "running": a batch was begun, and the next commit of its query finishes it; "stuck": it cannot

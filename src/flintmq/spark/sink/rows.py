@@ -74,7 +74,6 @@ WAYS = "correct it, leave the row out, or let the option badRowsPath collect suc
 
 
 def named(batch: pa.RecordBatch, row: int, which: str) -> str:
-    """Describe a row for errors: which one, its topic and queue."""
     value = {name: batch.column(name)[row].as_py() for name in ("topic", "queue_id") if name in batch.schema.names}
     topic = value.get("topic")
     return f"{which}, topic {'null' if topic is None else short(topic)}, queue {value.get('queue_id') or 0}"

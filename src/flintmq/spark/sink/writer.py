@@ -32,8 +32,6 @@ QUERY_ID = "sql.streaming.queryId"  # Spark's StreamExecution.QUERY_ID_KEY, a lo
 
 @dataclass
 class Staged(WriterCommitMessage):
-    """The result of a task: its staged file (or ""), number of rows, file of bad rows, query."""
-
     file: str
     rows: int
     bad: str = ""
@@ -48,7 +46,6 @@ class BatchWriter(DataSourceArrowWriter):
         return _write(self.options, iterator)
 
     def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        """Put all staged rows into the store."""
         _commit(self.options, self.options.batch, messages)
 
     def abort(self, messages: list[WriterCommitMessage | None]) -> None:

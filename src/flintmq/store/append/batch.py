@@ -28,8 +28,6 @@ SHARED = (
 
 
 class Batch(NamedTuple):
-    """A checked batch."""
-
     messages: Sequence[Message]
     properties: list[bytes]
     topic: Topic
@@ -113,7 +111,6 @@ def _checked(log: CommitLog, messages: Sequence[Message], own: bytes | None) -> 
 
 
 def _joined(text: bytes, own: bytes) -> bytes:
-    """Append the batch's own properties to a message's."""
     end = names.VALUE_END.encode()
     return text + (end if text and own and not text.endswith(end) else b"") + own
 

@@ -56,8 +56,6 @@ os.register_at_fork(after_in_child=forked)
 
 @dataclass(frozen=True, slots=True)
 class LogState:
-    """State from which a log is continued."""
-
     end: int
     last_time: int  # its store time in ms
     next_offsets: dict[tuple[bytes, int], int]  # (topic, queue id) -> queue offset of the next record

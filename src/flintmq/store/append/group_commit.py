@@ -75,8 +75,6 @@ class AsyncGroup:
 
 
 class WaitingPuts:
-    """Requests that one flush answers."""
-
     def __init__(self) -> None:
         self.requests: list[GroupCommitRequest] = []  # of threads
         self.loops: dict[asyncio.AbstractEventLoop, AsyncGroup] = {}  # of event loops, grouped by loop
@@ -123,7 +121,6 @@ class Waiters:
         return len(self._group)
 
     def add(self, end: int) -> GroupCommitRequest:
-        """Add the request of a thread that will wait."""
         request = GroupCommitRequest(end)
         with self._lock:
             self._group.requests.append(request)

@@ -152,7 +152,6 @@ class RawLog:
             yield from zip((piece.base + at for at in piece.positions[: piece.count]), times, strict=True)
 
     def begin_at(self, offset: int) -> None:
-        """Have an empty log begin at an offset."""
         if self._files.files:
             raise UsageError(f"the log begins at {self.begin} already")
         if offset < 0 or offset % self.file_size:
@@ -267,7 +266,6 @@ class RawLog:
             ) from error
 
     def _publish(self) -> None:
-        """Publish the records, and the blank, that are whole."""
         file = self._files.last
         reason = kernel.FULL
         while file is not None and reason == kernel.FULL and self.end < min(self._received, file.end_of_file):

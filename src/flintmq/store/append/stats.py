@@ -52,7 +52,6 @@ class StoreStats:
 
     @property
     def put_average_size(self) -> float:
-        """Average number of bytes of log for a message."""
         return self.put_bytes / self.puts if self.puts else 0.0
 
 
@@ -84,8 +83,6 @@ class WaitTimes:
 
 @dataclass(frozen=True, slots=True)
 class LogPositions:
-    """The positions of a store in its log at one moment."""
-
     begin: int  # begin, end: log offsets of the first byte, and after the last whole record
     end: int
     committed: int  # log offset up to which the pool was copied into files; `end` without a pool
@@ -110,7 +107,6 @@ class Counters:
             self._refused[status] = self._refused.get(status, 0) + 1
 
     def got(self, messages: int) -> None:
-        """Count a get that returned this many messages."""
         with self._lock:
             self._messages += messages
             if messages:

@@ -61,7 +61,6 @@ class UniqueKeys(Numbers):
             message.properties = self.shared(message.properties)
 
     def shared(self, properties: Mapping[str, str] | None) -> dict[str, str]:
-        """Return these properties with an id."""
         given = dict(properties or {})
         return given if UNIQ_KEY in given else given | {UNIQ_KEY: self.take(1)[0]}
 

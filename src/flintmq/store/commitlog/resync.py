@@ -32,12 +32,10 @@ class ResyncBudget:
         self.owed = -SPARE_EFFORT
 
     def passed(self, count: int) -> None:
-        """Add bytes of log that were walked or searched."""
         assert count >= 0
         self.owed -= count
 
     def failed(self, count: int) -> None:
-        """Add bytes that were read for an invalid record."""
         self.owed += count
 
     def largest(self, max_record: int) -> int:

@@ -85,7 +85,6 @@ class Snapshot:
         return cls(open_root(path, config, effects), config, effects)
 
     def again(self) -> Snapshot:
-        """Take a snapshot of the same store as it is now."""
         return Snapshot(self.root, self.config, self.effects, self)
 
     @property

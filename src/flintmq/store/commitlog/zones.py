@@ -35,8 +35,6 @@ _ROOM = 1 << 16
 
 @dataclass(frozen=True, slots=True)
 class Skip:
-    """A range of a log that a walk need not read."""
-
     begin: int  # log offset of a record
     end: int  # log offset after a record
     first_time: int  # first_time, last_time: store times in ms of the first and the last record in it
@@ -65,7 +63,6 @@ class ZoneCondition:
         return ZoneCondition(predicate.since, predicate.until, hashes)
 
     def excludes(self, zone: Zone, known: ZoneMap) -> bool:
-        """Return whether a zone holds nothing wanted."""
         if self.since is not None and zone.last_time < self.since:
             return True
         if self.until is not None and zone.first_time >= self.until:
@@ -197,7 +194,6 @@ class Zones:
 
 
 def zones_for(log: LogFiles, predicate: Predicate, record: bool = True) -> Zones | None:
-    """Make the zones for a walk of this log; None if no zone could be skipped."""
     condition = ZoneCondition.of(predicate) if are_worth_it(log) else None
     return None if condition is None else Zones(condition, record)
 
@@ -221,7 +217,6 @@ def skips_of(log: LogFiles, predicate: Predicate) -> list[Skip]:
 
 
 def _joined(zones: Sequence[Zone]) -> list[Skip]:
-    """Join zones that follow each other in place and time."""
     skips: list[Skip] = []
     for zone in zones:
         before = skips[-1] if skips else None

@@ -62,7 +62,6 @@ def _ends(rows: Any) -> Ends:
 
 
 def forget(root: str, effects: Effects) -> None:
-    """Remove the list."""
     path = os.path.join(root, FILE_NAME)
     if effects.size(path) is not None:
         effects.unlink(path)

@@ -222,7 +222,6 @@ class RunningQueue(ReadableQueue):
     # -- reading ----------------------------------------------------------------------------------------------------
 
     def ext(self) -> ExtQueue:
-        """Return the ext queue that its tags fields may point into."""
         return ExtQueue.of(self.root, self.name, self.effects)
 
     def bounds(self, log_begin: int) -> tuple[int, int]:

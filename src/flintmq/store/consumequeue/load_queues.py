@@ -28,8 +28,6 @@ RecordIsAt = Callable[[bytes, int, int, int], bool]  # topic, queue id, queue of
 
 
 class LoadedQueue(NamedTuple):
-    """The progress of a queue that was loaded."""
-
     reached: int  # log offset up to which the queue has all its units
     lacks: bool  # units or a file are missing after that
 

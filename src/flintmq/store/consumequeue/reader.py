@@ -60,8 +60,6 @@ def content_size(data: bytes) -> int:
 
 
 class UnitFile(NamedTuple):
-    """One file of a queue."""
-
     path: str
     start: int  # byte of the queue at which it begins
     size: int
@@ -446,7 +444,6 @@ class ExtQueue:
 
     @staticmethod
     def of(root: str, name: QueueName, effects: Effects = REAL) -> ExtQueue:
-        """Open the extension of a queue; without files if it has none."""
         below = os.path.join(root, directories.EXT_QUEUES)
         folder = os.path.join(below, name.topic, str(name.queue_id))
         return ExtQueue(tuple(list_files(folder, below, effects) if is_path(name.topic) else ()), below, effects)

@@ -318,7 +318,6 @@ class OpenFiles:
 
 
 def _topic_folder(path: str) -> str:
-    """Return the directory of the topic that a queue's file belongs to."""
     return os.path.dirname(os.path.dirname(path))
 
 
@@ -346,8 +345,6 @@ class FileSequence:
 
 
 class WriterState(NamedTuple):
-    """State of a QueueWriter, with which another one can continue."""
-
     next: int  # queue offset of the next unit; -1 before the first
     log_begin: int  # log offset of the queue's first record; -1 before it
     holes: int  # number of units in holes so far
@@ -384,7 +381,6 @@ class QueueWriter:
         return WriterState(self.next, self._log_begin, self._holes, -1 if self.ext is None else self.ext.position)
 
     def resume(self, state: WriterState) -> None:
-        """Continue from the state of another writer of this queue."""
         self.next, self._log_begin, self._holes = state.next, state.log_begin, state.holes
         if self.ext is not None:
             self.ext.continue_at(state.ext)

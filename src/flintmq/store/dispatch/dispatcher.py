@@ -54,7 +54,6 @@ class DispatchRules:
 
     @staticmethod
     def of(config: StoreConfig, batch_topics: Iterable[str] = (), peer: str = PEER_533) -> DispatchRules:
-        """Build the rules of a store from its configuration and its topics of type BatchCQ."""
         return DispatchRules(
             config.delay_ms,
             frozenset(java_encode(topic) for topic in batch_topics),
@@ -279,7 +278,6 @@ class Dispatcher:
         return self._collected(last, rows.store_time)
 
     def rest(self) -> Iterator[UnitBlock]:
-        """Yield the units held back, if any."""
         if self._held is not None:
             yield self._collected(*self._held)
 

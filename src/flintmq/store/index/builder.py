@@ -41,7 +41,6 @@ class IndexFileBuilder:
 
     @property
     def full(self) -> bool:
-        """True if no further item fits."""
         return self.count >= self.items
 
     def insert(self, hashes: Numbers, offsets: Numbers, times: Numbers, start: int, end: int) -> int:

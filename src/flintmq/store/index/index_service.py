@@ -104,8 +104,6 @@ def sync_all(root: str, effects: Effects) -> int:
 
 
 class RecoveredIndex(NamedTuple):
-    """The progress of an index, as recovery found it."""
-
     end_offset: int  # log offset of the last record with an item; -1 if there is none
     known_to: int  # log offset below which the mark said that every key is in; 0 without a mark
     removed_from: int | None  # log offset of the first record whose items were removed; None if none were

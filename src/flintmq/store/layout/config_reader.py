@@ -60,7 +60,6 @@ class TopicConfig:
 
     @property
     def queue_type(self) -> str:
-        """SimpleCQ or BatchCQ."""
         return BATCH_TYPE if self.attributes.get("queue.type") == BATCH_TYPE else SIMPLE_TYPE
 
 
@@ -100,7 +99,6 @@ class BrokerConfig:
         return [one for one in self.problems if os.path.basename(one.file).removesuffix(".bak") in names]
 
     def is_batch(self, topic: str) -> bool:
-        """Return whether topics.json gives this topic queues of type BatchCQ."""
         found = self.topics.get(topic)
         return found is not None and found.queue_type == BATCH_TYPE
 
@@ -135,7 +133,6 @@ def read_config(root: str, effects: Effects = REAL, *, strict: bool = False) -> 
 
 
 def batch_topics_of(value: config_json.JsonObject) -> set[str]:
-    """Return the topics of type BatchCQ among the content of topics.json."""
     topics = _objects(value.get("topicConfigTable"))
     return {name for name, settings in topics if _topic(name, settings).queue_type == BATCH_TYPE}
 

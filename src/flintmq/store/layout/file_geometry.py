@@ -45,8 +45,6 @@ T = TypeVar("T", bound=tuple[Any, ...])
 
 @dataclass(frozen=True, slots=True)
 class FileGeometry:
-    """Sizes of the files that are derived from a store's log."""
-
     queue_file: int  # queue_file, ext_file, batch_file: bytes of these files; ext_file 0 without ext queues
     ext_file: int
     batch_file: int
@@ -104,8 +102,6 @@ def _division(root: str, config: StoreConfig, effects: Effects) -> IndexGeometry
 
 
 class SizedFile(NamedTuple):
-    """A file as it was listed: its path, and its bytes then."""
-
     path: str
     size: int
 
@@ -136,7 +132,6 @@ class IndexGeometry(NamedTuple):
 
 
 def index_header(path: str, effects: Effects = REAL) -> index.Header | None:
-    """Read the header of an index file without its geometry; None if the file is too short."""
     data = effects.read_file(path, index.HEADER.size)
     return index.HEADER.unpack(data) if data is not None and len(data) == index.HEADER.size else None
 

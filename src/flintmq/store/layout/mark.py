@@ -25,7 +25,6 @@ class DurableMark(NamedTuple):
         return self._replace(indexed=None)
 
     def of_log_alone(self) -> DurableMark:
-        """Return the mark without queues and index."""
         return DurableMark(self.flushed)
 
 

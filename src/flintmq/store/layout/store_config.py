@@ -25,7 +25,6 @@ SMALL: Final = StoreConfig(  # dev=True: files small enough for tests on a lapto
 def given_config(
     config: StoreConfig | Mapping[str, object] | None, dev: bool, keys: Mapping[str, object]
 ) -> StoreConfig:
-    """Merge the three ways to give a configuration."""
     if config is not None and not isinstance(config, (StoreConfig, Mapping)):
         wanted = "a StoreConfig (StoreConfig.from_file(path) reads a broker.conf) or a dict of RocketMQ's keys"
         raise TypeError(f"config is of type {type(config).__name__}; give {wanted}")

@@ -82,7 +82,6 @@ class KeyQuery:
         return [found[offset] for offset in sorted(found)[-self.limit :]]
 
     def matches(self, message: StoredMessage) -> bool:
-        """Return whether a record has the key and is in the time range."""
         return (
             message.topic == self.topic
             and self.begin <= message.store_timestamp <= self.end

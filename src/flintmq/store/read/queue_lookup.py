@@ -105,7 +105,6 @@ class QueueLookup:
         return {*self._plain_names, *self._batch_names}
 
     def names(self) -> set[QueueName]:
-        """Return every queue that has a directory or undispatched records."""
         return {*self.file_names(), *self._tail().names()}
 
     def type_of(self, topic: str) -> str:
@@ -367,7 +366,6 @@ class QueueLookup:
     # -- the ends of a queue ------------------------------------------------------------------------------------------
 
     def bounds(self, name: QueueName) -> Bounds:
-        """Return the smallest queue offset and the one after the largest; equal if empty."""
         # While another process writes, a message that is dispatched between the two reads must be in one of them.
         tail, misleading = self._tail_bounds(name), self._misleading
         files = self.file_bounds(name)

@@ -44,8 +44,6 @@ _TEXTS = {
 
 @dataclass(frozen=True, slots=True)
 class Undelivered:
-    """Messages of one kind."""
-
     kind: str
     messages: int
     exact: bool  # False: at most so many

@@ -36,8 +36,6 @@ TWICE = "records have a queue offset that an earlier one of their queue has, and
 
 @dataclass
 class Recovered:
-    """Results of recovery."""
-
     state: LogState
     verdict: Verdict
     decisions: list[str] = field(default_factory=list)

@@ -13,6 +13,5 @@ class Decisions:
         self.lines: list[str] = []
 
     def add(self, text: str, level: int = logging.INFO) -> None:
-        """Add and log a line."""
         self.lines.append(text)
         log.log(level, "%s: %s", self.root, text)

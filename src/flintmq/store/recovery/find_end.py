@@ -29,8 +29,6 @@ PAGE = 4096
 
 
 class FoundEnd(NamedTuple):
-    """Where a log ends."""
-
     offset: int  # log offset after the last record that counts
     last_time: int  # its store time in ms; 0 without records
     verdict: Verdict

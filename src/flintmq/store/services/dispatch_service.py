@@ -176,7 +176,6 @@ class DispatchService(AfterPut):
         return True
 
     def _read(self, end: int) -> None:
-        """Dispatch the records up to this log offset."""
         self.dispatcher.held_at = None
         self._take(self.log.pieces(self.position, end))
         if self.held:
@@ -189,7 +188,6 @@ class DispatchService(AfterPut):
                 self.position = max(self.position, min(walk.position, end))
 
     def _take(self, pieces: Iterable[Piece]) -> None:
-        """Write the units and items of these records."""
         for piece in pieces:
             for block in self.dispatcher.blocks(piece):
                 self._write(block)

@@ -31,8 +31,6 @@ log = logging.getLogger("flintmq.store")
 
 @dataclass(frozen=True, slots=True)
 class ConfigTables:
-    """The files of config/ that a store keeps."""
-
     topics: ConfigFile
     groups: ConfigFile
     offsets: ConfigFile
@@ -126,7 +124,6 @@ class Housekeeping:
                 raise StoreError(f"{what} not written: the log could not be flushed; restart the store")
 
     def _has_changes(self) -> bool:
-        """Return whether a file of config/ has changes that are not on disk."""
         return any(file.changed for file in self.files)
 
     def _save(self) -> int:

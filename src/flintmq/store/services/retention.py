@@ -169,7 +169,6 @@ class Retention:
         return deleted
 
     def _expired(self) -> str:
-        """Return the rule by which the first file is too old, or nothing."""
         files = self.files.files
         written = self.effects.modified_ms(files[0].path) if files else None
         return self.rules.expired(written, self.effects.now_ms())

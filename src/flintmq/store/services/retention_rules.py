@@ -17,8 +17,6 @@ HOURS_AHEAD = 50  # two days, and one hour more for a clock that is set back
 
 @dataclass(frozen=True)
 class RetentionVerdict:
-    """The decision whether files are deleted at a moment."""
-
     reason: str  # why files may be deleted; empty: none may
     forced: str  # the rule that ignores their age; empty: only old ones may
     needs_space: bool

@@ -47,7 +47,6 @@ class Upkeep:
 
     @property
     def stopping(self) -> bool:
-        """True if a long step should end."""
         return self._service.stopping
 
     def run_once(self) -> float:

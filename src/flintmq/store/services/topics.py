@@ -46,7 +46,6 @@ class Topics:
             return set(map(str, self.file.table(TABLE)))
 
     def batch_topics(self) -> set[str]:
-        """Return the topics whose queues are of type BatchCQ."""
         with self.file.lock:
             return config_reader.batch_topics_of(self.file.value)
 

@@ -92,8 +92,6 @@ def _plain(schema: Any) -> Any:
 
 
 class _Types:
-    """The types of columns for the types of one schema."""
-
     def __init__(self, names: Mapping[str, Any], name: str) -> None:
         self._names, self._name = names, name
 

@@ -166,7 +166,6 @@ class _Ddl:
         self._next = 0
 
     def schema(self) -> pa.DataType:
-        """Return the type that the whole text declares."""
         at = 0
         while at < len(self._text.rstrip()):
             found = _TOKEN.match(self._text, at)
@@ -190,7 +189,6 @@ class _Ddl:
         return not token.quoted and token.text.lower() == word
 
     def _take(self, word: str) -> bool:
-        """Pass over this word or sign, if it is next."""
         found = self._is(word)
         self._next += found
         return found
@@ -200,7 +198,6 @@ class _Ddl:
             self._wrong()
 
     def _word(self) -> str:
-        """Return the next word or quoted name, and pass over it."""
         token = self._tokens[self._next]
         if not token.quoted and re.fullmatch(r"\w+", token.text) is None:
             self._wrong()

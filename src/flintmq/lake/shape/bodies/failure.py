@@ -14,8 +14,6 @@ OTHER_MESSAGE = "another message of the schema"
 
 
 class BadBody(ValueError):
-    """A body does not decode."""
-
     def __init__(self, reason: str) -> None:
         super().__init__(reason)
         self.reason = reason

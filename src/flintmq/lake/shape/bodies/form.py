@@ -129,8 +129,6 @@ TEXT = BodyForm("text", pa.string())
 
 
 class Decoded(NamedTuple):
-    """A column of bodies."""
-
     values: Any  # of the form's type; of what did not decode null, of text with U+FFFD for invalid UTF-8
     bad: list[tuple[int, str]]  # number of each row that did not decode, and the reason
 

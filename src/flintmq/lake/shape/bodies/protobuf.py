@@ -67,7 +67,6 @@ def checked_descriptors(content: bytes, path: str, message: str | None) -> tuple
 
 
 def _pool(content: bytes, path: str) -> tuple[Any, Any]:
-    """Return the pool of a descriptor set, and its files."""
     try:
         from google.protobuf import descriptor_pb2, descriptor_pool
         from google.protobuf.message import DecodeError

@@ -30,7 +30,6 @@ def absolute_place(place: str) -> str:
 
 
 def split_head(body: bytes) -> tuple[int, bytes]:
-    """Return the schema's id and what follows the head."""
     if len(body) < HEAD_BYTES or body[0]:
         raise BadBody(NO_HEAD)
     return int.from_bytes(body[1:HEAD_BYTES], "big"), body[HEAD_BYTES:]

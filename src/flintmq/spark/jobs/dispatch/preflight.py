@@ -95,7 +95,6 @@ def check_writer(plan: RebuildPlan) -> None:
 
 
 def raw_topics(topics: Iterable[str]) -> frozenset[bytes]:
-    """Encode topics as in records."""
     return frozenset(java_encode(topic) for topic in topics)
 
 

@@ -116,7 +116,6 @@ def state_path(into: str) -> str:
 
 
 def load(into: str) -> DispatchState | None:
-    """Read the committed state of a directory; None if there is none yet."""
     return _file(into).load(DispatchState.of)
 
 

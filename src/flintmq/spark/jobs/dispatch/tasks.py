@@ -51,8 +51,6 @@ class DispatchTask:
 
 @dataclass(frozen=True, slots=True)
 class Round:
-    """The context of all tasks of a round."""
-
     plan: RebuildPlan  # plan of the dispatch; `into` is the directory of queues and index
     work: str  # directory of the round: stages, lock files, unfinished files
     stages: list[Stage]
@@ -114,7 +112,6 @@ def do_share(job: Round, share: DispatchTask) -> dict[str, Any]:
 
 
 def _queues(job: Round, share: DispatchTask) -> dict[str, Any]:
-    """Place the units of the share's queues and sync them."""
     plan, report = job.plan, Report()
     plan.disk.guard(plan.into)
     files = OpenFiles(plan.disk)

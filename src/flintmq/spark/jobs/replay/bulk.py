@@ -58,8 +58,6 @@ class Loaded:
 
 
 class NewStore(NamedTuple):
-    """The store that a bulk load makes."""
-
     staging: str
     config: StoreConfig  # RocketMQ's keys of its files
     peer: str  # the version of RocketMQ whose habits it follows

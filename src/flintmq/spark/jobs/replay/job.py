@@ -158,8 +158,6 @@ def replay(
 
 @dataclass(frozen=True)
 class _Job:
-    """A replay whose options are checked."""
-
     spark: Any
     source: Source
     into: str
@@ -173,7 +171,6 @@ class _Job:
     progress: Progress | None
 
     def dry(self, mode: str) -> Replayed:
-        """Count the messages to replay."""
         at = Position.read(WriterIds(self.into), self.writer_id)
         after = at.after if at is not None else None
         rules = self._puts(target_config(self.into, self.config)) if mode == LIVE else self._bulk()
@@ -183,7 +180,6 @@ class _Job:
         return done
 
     def bulk(self) -> Replayed:
-        """Make a new store."""
         rules = self._bulk()
         with staging_for(self.into, STAGING) as staging:
             counted = count(self.spark, self.source, self._chunks(None), self.where, rules, None, self._stage(0, 0.4))
@@ -228,7 +224,6 @@ class _Job:
         )
 
     def _look(self, rules: RowRules, after: SourceRow | None) -> None:
-        """Check all messages before the first is put."""
         chunks = self._chunks(after)
         if self.spark is not None:
             count(self.spark, self.source, chunks, self.where, rules, after, self._stage(0, LOOKING))
@@ -289,7 +284,6 @@ class _Job:
         return done
 
     def _stage(self, begin: float, end: float) -> Progress | None:
-        """Convert progress of one stage to progress of the whole."""
         whole = self.progress
         if whole is None:
             return None

@@ -49,7 +49,6 @@ class Position:
         return cls(after, value["log_end"], value["rows"], value["running"], value.get("anchor"))
 
     def write(self, ledger: WriterIds, writer_id: str) -> None:
-        """Write the record to the ledger, synced."""
         ledger.set(writer_id, asdict(self))
 
 
@@ -130,8 +129,6 @@ def put_rows(
 
 
 class _RowWriter:
-    """Puts rows, and writes its progress from time to time."""
-
     def __init__(
         self, store: MessageStore, ledger: WriterIds, writer_id: str, at: Position, tail: WriterTail, pace: Pace
     ) -> None:

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class ChunkCount:
-    """The counts of a chunk of the source."""
-
     chunk: Chunk
     rows: int
     bytes: int
@@ -105,7 +103,6 @@ def count(
     after: SourceRow | None = None,
     progress: Progress | None = None,
 ) -> list[ChunkCount]:
-    """Count every chunk, in tasks; only rows after `after`."""
     answers = run_over_rows(
         spark, source, [[chunk] for chunk in chunks], where, partial(count_rows, rules, after), progress
     )
@@ -128,7 +125,6 @@ def count(
 def count_rows(
     rules: RowRules, after: SourceRow | None, number: int, batches: Iterator[pa.RecordBatch]
 ) -> dict[str, Any]:
-    """Run one task of `count`."""
     packer, left_out, queues = Packer(rules.file_size), Counter[str](), dict[tuple[str, int], int]()
     rows, size, last = 0, 0, 0
     for batch in rows_after(batches, after):

@@ -92,7 +92,6 @@ def why_refused(message: Message, config: StoreConfig, inner_topics: Collection[
 
 
 def refused(rows: pa.RecordBatch, rules: RowRules) -> list[tuple[int, str]]:
-    """Return the rows that cannot be written, and the reasons."""
     if rules.puts is None:
         records = Records(rows)
         sizes, properties = records.sizes(rules)

@@ -134,7 +134,6 @@ def lacking(batch: pa.RecordBatch, row: int) -> str:
 
 
 def incomplete(batch: pa.RecordBatch) -> list[tuple[int, str]]:
-    """Return the rows that lack a column of REQUIRED, and the reasons."""
     if not any(batch.column(name).null_count for name in REQUIRED):
         return []
     return [(row, f"it has no {name}") for row in range(batch.num_rows) if (name := lacking(batch, row))]
@@ -190,7 +189,6 @@ class Records:
         self._columns: tuple[Any, ...] = ()
 
     def sizes(self, rules: RowRules) -> tuple[Any, Any]:
-        """Return the bytes of each row's record, and of its properties."""
         sizes, properties = self._plain_sizes(), self.properties[2] - self.properties[1]
         if rules.crc_property:
             sizes = sizes + CRC_PROPERTY_SIZE + self._unended
@@ -258,7 +256,6 @@ class Records:
 
 
 def _texts(column: Any) -> tuple[Any, Any, Any]:
-    """Return the bytes of a column of strings, and the begin and end of each row."""
     _, offsets, data = column.buffers()
     ends = numpy.frombuffer(offsets, numpy.int32)[column.offset : column.offset + len(column) + 1].astype(numpy.int64)
     return b"" if data is None else memoryview(data).cast("B"), ends[:-1].copy(), ends[1:].copy()

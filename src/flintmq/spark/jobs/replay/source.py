@@ -134,7 +134,6 @@ class TableSource:
         yield from table.to_batches(max_chunksize=BATCH_ROWS)
 
     def queue_counts(self) -> dict[str, int]:
-        """Return nothing: a table has no settings."""
         return {}
 
 

@@ -69,7 +69,6 @@ def _rows(source: Source, chunks: Sequence[Chunk], report: Report) -> Iterator[p
 
 
 def _read_and_work(source: Source, parts: Sequence[list[Chunk]], work: Work, number: int) -> dict[str, Any]:
-    """Run a task without a condition."""
     report = Report()
     answer = work(number, _rows(source, parts[number], report))
     return {**answer, "damages": report.damage_count, "lost_bytes": report.lost_bytes}

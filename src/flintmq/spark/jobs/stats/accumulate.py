@@ -34,12 +34,10 @@ NO_LATENCY = -1
 
 
 def queue_key(topic: str, queue: int, broker: str = ONLY) -> str:
-    """Return the name of a queue in the counts."""
     return f"{topic}{SEPARATOR}{broker}/{queue}"
 
 
 def queue_of(key: str) -> tuple[str, int, str]:
-    """Return topic, queue id and broker of a queue_key."""
     topic, _, place = key.rpartition(SEPARATOR)
     broker, _, queue = place.rpartition("/")
     return topic, int(queue), broker
@@ -228,7 +226,6 @@ def _ms(column: Any) -> Any:
 
 
 def _grouped(table: pa.Table, by: list[str], sums: list[Any]) -> list[tuple[Any, ...]]:
-    """Return rows of the groups: the keys, then the sums in their order."""
     grouped = table.group_by(by, use_threads=False).aggregate(sums)
     names = ["count_all" if not name else f"{name}_{fold}" for name, fold in sums]
     return list(zip(*(grouped.column(name).to_pylist() for name in [*by, *names]), strict=True))

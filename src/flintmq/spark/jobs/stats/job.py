@@ -113,8 +113,6 @@ def stats(
 
 @dataclass
 class StoreCount:
-    """The part of the statistics that is of one store."""
-
     member: Member
     plan: ScanPlan
     messages: int = 0
@@ -147,7 +145,6 @@ class StoreCount:
         )
 
     def line(self) -> dict[str, Any]:
-        """Return the line of the table of brokers."""
         return {
             **self.member.words, "live": self.is_live, "begin": self.plan.begin, "end": self.plan.end,
             "messages": self.messages, "bytes": self.bytes,
@@ -181,6 +178,5 @@ def check_target(out: str, root: str, config: StoreConfig | None = None) -> None
 
 
 def _write(out: str, text: str) -> None:
-    """Write the page beside its place, then move it there."""
     with naming(out), new_file(os.path.realpath(out)) as part, open(part, "w", encoding="utf-8") as file:
         file.write(text)

@@ -102,7 +102,6 @@ def templates_page() -> Any:
 
 
 def _name(text: str) -> str:
-    """Make a name or key visible, and cut it."""
     return _visible(text, NAME_CHARS)
 
 
@@ -157,7 +156,6 @@ def _shares(values: Sequence[float]) -> list[str]:
 
 
 def _drawn(draw: Callable[..., str], *words: Any, axis: str = "", legend: Sequence[str] = (), **named: Any) -> Plot:
-    """Draw a plot in both widths."""
     wide, narrow = (draw(*words, frame=frame, **named) for frame in (svg.WIDE, svg.NARROW))
     return Plot(wide, narrow, axis, legend)
 
@@ -298,7 +296,6 @@ def _producers(found: Statistics) -> Card:
 
 
 def _missing(found: Statistics, name: str) -> str:
-    """Return a remark for a table that had too many names."""
     if name not in found.missed:
         return ""
     return f" Too many to count each: a number may be up to {found.missed[name]:,} too small."

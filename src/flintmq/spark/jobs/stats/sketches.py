@@ -212,7 +212,6 @@ def cell_of(values: Numbers) -> Numbers:
 
 
 def cell_begin(cell: int) -> int:
-    """Return the least value of a cell."""
     if cell < 2 * STEPS:
         return cell
     shift = cell // STEPS - 1
@@ -269,7 +268,6 @@ class Series:
             self.widen(self.step + 1)
 
     def widen(self, step: int) -> None:
-        """Widen the buckets to a step of WIDTHS."""
         if step > self.step:
             factor = WIDTHS[step] // self.width
             before, self.cells, self.step = self.cells, {}, step

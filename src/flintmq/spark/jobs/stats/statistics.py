@@ -155,7 +155,6 @@ def _values(values: Values) -> dict[str, Any]:
 
 
 def _topics(tally: Tally) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Make the tables of topics and of hot queues."""
     queues: dict[str, list[list[int]]] = defaultdict(list)
     for name, row in tally.queues.rows.items():
         queues[queue_of(name)[0]].append(row)
@@ -256,7 +255,6 @@ def _axis(series: Series) -> tuple[int, int]:
 
 
 def _rate(tally: Tally, axis: dict[str, Any]) -> dict[str, Any]:
-    """Return means over the span, and the fullest bucket."""
     span = (tally.last or 0) - (tally.first or 0)
     if axis["outside"]:
         span = len(axis["begin"]) * axis["width_ms"]

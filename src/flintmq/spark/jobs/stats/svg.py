@@ -28,8 +28,6 @@ LETTER = 7.0  # px, approximate width of a letter on an axis
 
 @dataclass(frozen=True)
 class Frame:
-    """The places of a plot's parts, in px."""
-
     width: int
     height: int
     left: int  # left, right, top, bottom: margins around the columns
@@ -91,7 +89,6 @@ def steps(top: float) -> list[float]:
 
 
 def short(value: float) -> str:
-    """Format a number for an axis: 1.5k, 20M."""
     for limit, sign in ((1e9, "G"), (1e6, "M"), (1e3, "k")):
         if abs(value) >= limit:
             return f"{value / limit:.3g}{sign}"
@@ -108,8 +105,6 @@ def scale_of_bytes(top: float) -> tuple[int, str]:
 
 @dataclass(frozen=True)
 class TimeAxis:
-    """Texts of an axis of time."""
-
     labels: list[str]  # texts under the axis, without the part that all of them share
     full: list[str]
     about: str  # units of the labels, and the part that all share
@@ -193,7 +188,6 @@ class _Plot:
         self.add("rect", {"class": f"f{colour % COLOURS}", **box, "height": f"{self.y(low) - self.y(high):.1f}"})
 
     def hover(self, i: int, text: str) -> None:
-        """Set the text that the pointer shows over a column."""
         x, height = self.frame.left + self.slot * i, self.frame.height - self.frame.top - self.frame.bottom
         box = {"x": f"{x:.1f}", "y": self.frame.top, "width": f"{self.slot:.1f}", "height": height}
         self.add("rect", {**box, "fill": "transparent"}, text)
