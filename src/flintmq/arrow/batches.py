@@ -50,11 +50,8 @@ def record_batches(
 ) -> Iterator[pa.RecordBatch]:
     """Yield batches of the wanted columns of the wanted records, in log order.
 
-    Memory: about three batches of `batch_bytes`, one piece, and one record or decompressed body.
-
-    Args:
-        predicate: selects records; None for all.
-        rates: sizes of such records, learned in another call; they are updated.
+    Memory: about three batches of `batch_bytes`, one piece, and one record or decompressed body. `rates`: sizes of such
+    records, learned in another call; they are updated.
     """
     selector = Selector(predicate) if predicate is not None and not predicate.everything else None
     oddities = Oddities(options.decompress, options.strict, report if report is not None else Report())

@@ -39,11 +39,8 @@ def topics_apart(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of `record_batches`, with frequent topics in batches of their own.
 
-    The rows of each topic are in log order.
-
-    Memory: up to 1 + MOST_OWN / 4 times that of record_batches.
-
-    `options`: as for record_batches; batches of one topic have a quarter of `batch_bytes`.
+    The rows of each topic are in log order. Batches of one topic have a quarter of `batch_bytes`. Memory: up to 1 +
+    MOST_OWN / 4 times that of record_batches.
     """
     selector = Selector(predicate) if predicate is not None and not predicate.everything else None
     oddities = Oddities(options.decompress, options.strict, report if report is not None else Report())

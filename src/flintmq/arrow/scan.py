@@ -264,14 +264,11 @@ MOST_WATCHED = 64 << 20  # bytes of memory that is watched; what is beyond goes 
 
 
 class PieceMemory:
-    """Memory for the pieces of one scan; call it with a number of bytes.
+    """Memory for the pieces of one scan; call it with a number of bytes. Thread: any.
 
-    New memory costs page faults, so the next pieces get that of batches which their consumer has dropped.
-
-    Each call wraps the memory in an object of its own, which every view of these bytes keeps alive, so the memory is
-    free when that object is gone.
-
-    Thread: any.
+    New memory costs page faults, so the next pieces get that of batches which their consumer has dropped. Each call
+    wraps the memory in an object of its own, which every view of these bytes keeps alive, so the memory is free when
+    that object is gone.
     """
 
     def __init__(self) -> None:

@@ -17,11 +17,8 @@ from flintmq.store.commitlog.walk import LogWalk, Piece, deleted
 def accounted(walk: LogWalk, end: int | None = None) -> Iterator[Piece]:
     """Yield the pieces of a lenient walk; report what it missed of deleted files.
 
-    It is reported as damage, after the last piece.
-
-    A walk that is left early did not have to read the rest.
-
-    `end`: log offset up to which its caller answers; None: that of the walk.
+    It is reported as damage, after the last piece; a walk that is left early did not have to read the rest. `end`: log
+    offset up to which its caller answers; None: that of the walk.
     """
     begin, end = walk.position, walk.end if end is None else end
     reached: dict[int, int] = {}

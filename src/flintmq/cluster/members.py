@@ -62,18 +62,16 @@ def find_members(
 ) -> tuple[Member, ...]:
     """Find the stores that a list, a pattern or a manifest names, or a single path: an only one.
 
-    An only store has its path as given, and is not looked for. Of a master and its slaves, which have one broker name,
-    the store counts whose log goes further. A directory that a pattern matches and that is no store is left out, and
-    noted: an unmounted disk looks like that. So is a directory that another name, such as a link, has named before: its
-    rows would come twice.
+    There is one at least; they are ordered by broker name, each of which occurs once (but see `slaves`). An only store
+    has its path as given, and is not looked for. Of a master and its slaves, which have one broker name, the store
+    counts whose log goes further. A directory that a pattern matches and that is no store is left out, and noted: an
+    unmounted disk looks like that. So is a directory that another name, such as a link, has named before: its rows
+    would come twice.
 
     Args:
         strict: a store of a list or a manifest that is not there is an error; otherwise it is noted, as lost messages
             are, and left out.
         slaves: keep all stores of a broker, for those who look at each by itself; a name may occur several times then.
-
-    Returns:
-        At least one member, ordered by broker name; each name occurs once (but see `slaves`).
     """
     config, report = config or StoreConfig(), report if report is not None else Report()
     if isinstance(given, _ONE) and not names_many(given, config):

@@ -57,13 +57,9 @@ def record_offset_at(units: Buffer, number: int = 0) -> int:
 def tags_code(tags: str | None, topic: str, store_timestamp: int, delay: str | None, delay_ms: Sequence[int]) -> int:
     """Compute the third field of a record's unit.
 
-    Args:
-        store_timestamp: ms.
-        delay_ms: delay in ms of each level, level 1 first (messageDelayLevel).
-
-    Returns:
-        The time of delivery for a record of the schedule topic with a delay level above 0; else Java's hash of the
-        tags, 0 without any. A DELAY that is not a number, which no broker stores, counts as none.
+    It is the time of delivery for a record of the schedule topic with a delay level above 0, else Java's hash of the
+    tags, 0 without any. A DELAY that is not a number, which no broker stores, counts as none. Times are in ms;
+    `delay_ms` has that of each level, level 1 first (messageDelayLevel).
     """
     if topic == SCHEDULE_TOPIC and delay is not None:
         level = min(java_int(delay) or 0, len(delay_ms))

@@ -102,16 +102,10 @@ def seconds(store_timestamp: int, begin_timestamp: int) -> int:
 
 
 def keys_of(properties: Mapping[str, str], sys_flag: int, peer: str = PEER_533) -> list[str]:
-    """Return the keys under which a record is indexed, in the order of its items.
+    """Return the keys under which a record is indexed, in the order of its items, without topic.
 
-    A key named twice is entered twice.
-
-    Args:
-        sys_flag: of the record; rolled-back ones have no keys.
-        peer: one of PEERS; all but 5.3.3 also enter the tags, as the key `T#TAGS`.
-
-    Returns:
-        Keys without the topic, for key_hash.
+    A key named twice is entered twice; rolled-back records have none. All versions but 5.3.3 also enter the tags, as
+    the key `T#TAGS`.
     """
     if sys_flag & TRANSACTION_MASK == TRANSACTION_ROLLBACK:
         return []

@@ -129,14 +129,9 @@ class BrokerTables:
         return config.with_keys({key: value for key, value in keys.items() if key not in config.given})
 
     def save(self, root: str) -> list[str]:
-        """Write the tables that came into a new store, which is not open.
+        """Write the tables that came into a new store, which is not open; return what changed.
 
-        A store that was there when the broker was asked waits for `take`.
-
-        Durability: on return.
-
-        Returns:
-            Names of the files that changed.
+        A store that was there when the broker was asked waits for `take`. Durability: on return.
         """
         if self.facts is None or self._came is not None:
             return []
@@ -169,17 +164,10 @@ class BrokerTables:
         return False
 
     def take(self, store: MessageStore, *, agreed: bool = True) -> Event | None:
-        """Put what came since into the open store.
+        """Put what came since into the open store; return an event about it, if there is one.
 
-        `agreed`: the master's log agrees with the store's; until then tables are kept for a later call.
-
-        Durability: on return.
-
-        Returns:
-            An event about it, if there is one.
-
-        Raises:
-            OSError: the disk refused; the next call goes on.
+        `agreed`: the master's log agrees with the store's; until then tables are kept for a later call. Durability: on
+        return. Raises OSError: the disk refused; the next call goes on.
         """
         came, self._came = self._came, None
         if came is None:

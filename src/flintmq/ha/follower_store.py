@@ -164,15 +164,11 @@ class FollowerStore:
         self._open_again(store)
 
     def lay_again(self) -> list[str]:
-        """Lay out queues again: those of another kind than the broker says, or all.
+        """Lay out queues again, and return their topics; empty: all, as a key of the layout changed.
 
-        All, if a key of its configuration changed.
-
-        The store is closed and opened again, and recovery makes the queues that are missing from the whole log, by the
-        broker's present tables. A kill amid it is mended by the next start in the same way.
-
-        Returns:
-            Their topics; empty: all.
+        They are those of another kind than the broker says. The store is closed and opened again, and recovery makes
+        the queues that are missing from the whole log, by the broker's present tables. A kill amid it is mended by the
+        next start in the same way.
         """
         store, tables = self.opened(), self._tables
         begin = store.raw.begin or 0

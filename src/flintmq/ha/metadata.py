@@ -129,15 +129,10 @@ def fetch(address: str, *, timeout: float = 5.0, page: int = PAGE) -> BrokerFact
 def queue_ends(
     address: str, tables: Mapping[str, JsonObject], places: Iterable[tuple[bytes, int]] = (), *, timeout: float = 5.0
 ) -> QueueEnds | None:
-    """Ask a broker where its queues go on: those of its tables, and others.
+    """Ask a broker where its queues go on; None: it knows request 28 or 30 not.
 
-    The smallest offset of a queue (31) is not asked for: it follows from the log's begin. Request 30 reads the queue on
-    every version, and makes none that is missing.
-
-    Thread: any.
-
-    Returns:
-        None: it knows request 28 or 30 not.
+    They are those of its tables, and others. The smallest offset of a queue (31) is not asked for: it follows from the
+    log's begin. Request 30 reads the queue on every version, and makes none that is missing. Thread: any.
     """
     wanted = sorted({*_queues_of(tables), *places})
     if len(wanted) > ENTRIES_MAX:

@@ -70,11 +70,7 @@ def work_folder(root: str) -> str:
 class DispatchLock:
     """The right to write queues and index below a directory, held until `release`.
 
-    `root`: the directory; it must exist.
-
-    Raises:
-        StoreLockedError: another process has it; the text names it.
-        OSError: the lock's file cannot be made.
+    Raises StoreLockedError: another process has it; the text names it.
     """
 
     def __init__(self, root: str) -> None:

@@ -174,19 +174,13 @@ def _at(path: str) -> Iterator[tuple[str, int | None]]:
 def _create(path: str, size: int, folder: int | None) -> int:
     """Create a file of zeros, open for reading and writing; its name appears with its size.
 
-    A file that gets its name first and its size then may be met empty: by another process, or by the next start after
-    a kill in between, and is then taken for a damaged log by whoever reads along. Where the file system has unnamed
-    files (O_TMPFILE), the name comes last. Elsewhere it comes first, as in RocketMQ, and recovery takes an empty last
-    file for none.
+    A file that gets its name first and its size then may be met empty: by another process, or by the next start after a
+    kill in between, and is then taken for a damaged log by whoever reads along. Where the file system has unnamed files
+    (O_TMPFILE), the name comes last. Elsewhere it comes first, as in RocketMQ, and recovery takes an empty last file
+    for none.
 
-    Args:
-        path: of the file; a name in `folder`, if that is given.
-        size: bytes.
-        folder: descriptor of its directory.
-
-    Raises:
-        FileExistsError: there is one by this name.
-        OSError: it cannot be made; no file remains.
+    `path` is a name in `folder`, its open directory, if that is given. Raises OSError: it cannot be made; no file
+    remains.
     """
     if size and hasattr(os, "O_TMPFILE"):
         with suppress(OSError):  # whatever the reason is, below it shows again, of the call that people know
@@ -274,10 +268,8 @@ class Effects:
     def open_read(self, path: str, below: str | None = None) -> int:
         """Open a file for reading.
 
-        Args:
-            path: the file.
-            below: a directory that path begins with; no step after it may be a symbolic link. None: only the last may
-                not.
+        `below`: a directory that path begins with; no step after it may be a symbolic link. None: only the last may
+        not.
 
         Raises:
             FileNotFoundError: there is no such file.

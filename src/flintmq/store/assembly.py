@@ -133,38 +133,20 @@ class OwnLog:
 
 
 class StoreParts:
-    """The parts of one open store.
+    """The parts of one open store, with the arguments of MessageStore.
 
     To make it locks, recovers and loads the store, in this order, and starts no thread. If that fails, all is released.
 
     Args:
-        root: absolute path.
-        config: its keys as given.
-        effects: the disk and the clock.
-        peer: version to follow on disk.
         external: another process makes queues and index.
-        accept_lost_log: see MessageStore.
-        unique_keys: see MessageStore.
         listen: how followers may have the log; None: they may not.
-        cut_at: see MessageStore.
 
     Attributes:
         config: with the sizes that its files have.
-        lock: the store's.
-        stopped: how it stopped before.
-        recovered: the results of its recovery.
         small: `checkpoint`, `flintmq.mark`, `abort`.
         report: damage found in its queues.
-        files: the mapped files of the log.
-        log: appends to them.
-        queues, index: the derived files; index None: none is kept, or another process keeps it.
+        index: None: none is kept, or another process keeps it.
         failure: set once its disk failed.
-        counters: for `stats`.
-        flush, dispatch, puts, reader, retention, housekeeping, checkpointer: the services of these names.
-        state: whether it may be called.
-
-    Raises:
-        As MessageStore.
     """
 
     index: KeyIndex | None = None

@@ -171,15 +171,10 @@ def choice_of(options: ReadOptions, files: FileOptions, stream: bool) -> dict[st
 
 
 def target_of(options: ExportOptions, out: str) -> Target:
-    """Return the target of an export.
+    """Return the target of an export into this directory (an absolute path, or a URL).
 
-    Args:
-        options: of the export.
-        out: absolute path, or URL, of the directory.
-
-    Raises:
-        UsageError: there is no format of this name, or a catalog is given for another one than Iceberg; or the format
-            cannot have a table there.
+    Raises UsageError: there is no format of this name, or a catalog is given for another one than Iceberg; or the
+    format cannot have a table there.
     """
     check_choice("to", options.to, ("parquet", "delta", "iceberg"))
     if options.catalog is not None and options.to != "iceberg":
@@ -188,19 +183,9 @@ def target_of(options: ExportOptions, out: str) -> Target:
 
 
 def next_begin(root: object, last: StoreProgress | None, plan: ScanPlan, report: Report, broker: str = ONLY) -> int:
-    """Return the log offset at which the next export of a store begins.
+    """Return the log offset at which the next export of a store begins; `last` None: the first one.
 
-    Args:
-        root: directory of the table.
-        last: progress of the last export; None if there was none.
-        plan: the read of the store.
-        report: receives the notes of check_log, and a note `lost` if the next messages to export have expired, and
-            failOnDataLoss is not set.
-        broker: whose store it is.
-
-    Raises:
-        UsageError: the directory has exports of another store.
-        StoreError: the next messages to export have expired, and failOnDataLoss is set.
+    If the next messages to export have expired, `report` receives a note `lost`, or with failOnDataLoss it is an error.
     """
     log = plan.log
     if last is None:
@@ -264,15 +249,8 @@ def check_log(
 ) -> None:
     """Check that the last export was of this log, by all that its progress holds.
 
-    Args:
-        root: directory of the table.
-        last: progress of the last export.
-        log: the log.
-        report: receives a note `unchecked` where the progress does not tell.
-        broker: whose store it is.
-
-    Raises:
-        UsageError: it was of another log, or the log was cut and written again since.
+    `report`: receives a note `unchecked` where the progress does not tell. Raises UsageError: it was of another log, or
+    the log was cut and written again since.
     """
     anchor, streamed = last.anchor, last.offsets is not None
     whose, ways, of = "", "", ""
@@ -326,14 +304,6 @@ def check_renamed(root: object, last: Manifest, logs: Mapping[str, KnownLog]) ->
 
     All of its messages would come again, as those of another broker. Only brokers that are new to the table are looked
     at, and of a broker that is gone only the record that identifies its log.
-
-    Args:
-        root: directory of the table.
-        last: manifest of the last export.
-        logs: the log of each broker that is given.
-
-    Raises:
-        UsageError: a broker has another name in the table.
     """
     known = last.stores
     gone = [(name, one.anchor) for name, one in sorted(known.items()) if name not in logs and one.anchor is not None]
@@ -366,13 +336,9 @@ def advanced(
     anchor: LogAnchor | None,
     offsets: Mapping[str, int] | None = None,
 ) -> StoreProgress:
-    """Return the progress of a store after some of its tasks.
+    """Return the progress of a store after tasks that read from log offset `begin` to `end`.
 
-    Args:
-        last: its progress before; None if there was none.
-        begin, end: log offsets between which the tasks read.
-        anchor: the record at the end; None: there is none, or none could be read.
-        offsets: of a streaming export.
+    `anchor`: the record at the end; None: there is none, or none could be read. `offsets`: of a streaming export.
     """
     if anchor is None and last is not None:  # an earlier record is better than none
         return StoreProgress(begin, end, last.anchor, None if offsets is None else dict(offsets))
@@ -427,10 +393,6 @@ def export_range(tasks: TaskFolders, files: FileOptions, task: RangeTask) -> dic
     """Run one task: write the messages of one range as Parquet files.
 
     The files are in a directory of this attempt; other attempts at the same range have their own.
-
-    Raises:
-        CorruptStoreError: the range has damage, and failOnDataLoss is set.
-        OSError: the disk is full or fails.
     """
     report = Report()
     batches = scan_range(task.plan, task.part, SPARK_SCHEMA, report, SCAN_BYTES, apart=True)
@@ -444,17 +406,7 @@ def write_files(
     name: str,
     report: Report,
 ) -> dict[str, Any]:
-    """Write the rows of a task into a new directory, and return the answer for the driver.
-
-    Args:
-        batches: the rows.
-        tasks, files, name: where and how they are written.
-        report: receives what reading the batches reports.
-
-    Raises:
-        OSError: the disk is full or fails; also errors of the iterable of batches.
-        StoreAccessError: object storage refuses a file.
-    """
+    """Write the rows of a task into a new directory, and return the answer for the driver."""
     with ExitStack() as stack:
         attempt = stack.enter_context(tasks.attempt(name))
         writer, dead = stack.enter_context(files.writer(attempt)), None
@@ -496,12 +448,7 @@ def publish(
 ) -> Manifest:
     """Publish the files of the winning attempts, and return the new manifest.
 
-    Args:
-        target, last, choice, shape: of the export.
-        done: receives number, files and bytes.
-        stores: the progress of each store, by broker.
-        parts: files that the tasks wrote.
-        letters: receives the dead letters of the tasks, before the files are published.
+    `done` receives number, files and bytes; `letters` the dead letters of the tasks, before the files are published.
     """
     moves = [*parts, *target.hints(parts, shape.schema(), choice["partition_by"])]
     done.bytes = sum(file.size for file in moves)

@@ -211,10 +211,6 @@ def export_part(tasks: TaskFolders, files: FileOptions, task: PartTask) -> dict[
     """Run one task: write the messages of one part of a micro-batch as Parquet files.
 
     The files are in a directory of this attempt.
-
-    Raises:
-        CorruptStoreError, StoreError: damage or loss, and failOnDataLoss is set.
-        OSError: the disk is full or fails.
     """
     report = Report()
     batches = read_part(task.part, SPARK_SCHEMA, report, SCAN_BYTES, apart=True)

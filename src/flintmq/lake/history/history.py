@@ -142,11 +142,8 @@ class History:
     def tasks(self, report: Report, count: Callable[[int], int] = _whole, files: int = 1) -> Iterator[HistoryTask]:
         """Yield the tasks whose rows, in this order, are the frame.
 
-        Those of the logs are planned when the ones of the table are done.
-
-        Args:
-            count: into how many ranges a log is cut whose new part has so many bytes.
-            files: about how many tasks the files of the table are divided into.
+        Those of the logs are planned when the ones of the table are done. `count` says into how many ranges a log is
+        cut whose new part has so many bytes; `files`: about how many tasks the files of the table are divided into.
         """
         at, seen = self, frozenset[str]()
         while True:

@@ -45,12 +45,8 @@ def exploded(
 ) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a batch with inner batches unpacked, filtered by tags and queue offsets.
 
-    A body that is not an inner batch, although its record's flag says so, stays one row.
-
-    Args:
-        batch: has the columns of `with_needed(schema)`.
-        predicate: its tags and queue offsets, which `before_exploding` drops, are applied here.
-        decompressed: bodies are as the producer gave them, whatever sys_flag says.
+    The batch has the columns of `with_needed(schema)`, and bodies as the producer gave them if `decompressed`, whatever
+    sys_flag says. A body that is not an inner batch, although its record's flag says so, stays one row.
     """
     flags = pc.bit_wise_and(batch.column("sys_flag"), pa.scalar(INNER_BATCH, pa.int32()))
     parts: list[pa.RecordBatch] = []

@@ -147,13 +147,10 @@ def check_vanished(options: ReadOptions, report: Report) -> None:
 
 
 def scan_bounds(root: str, log: LogFiles, predicate: Predicate, end: int) -> tuple[int, int]:
-    """Find the log offsets between which all records of the wanted queue offsets are.
+    """Find log offsets [begin, end) between which all records of the wanted queue offsets are.
 
     This is only an optimization. It applies where the option `assign` names the queues and each of them has an offset
     whose unit points to the right record of the log. Otherwise the whole log is scanned, and the rows are the same.
-
-    Returns:
-        (begin, end): begin is the first byte of a record or the log's minimum.
     """
     begin = min(log.min_offset, end)
     if not predicate.queues:

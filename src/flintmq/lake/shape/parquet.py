@@ -134,12 +134,8 @@ class PartitionedWriter:
 
     Args:
         folder: an existing directory of its own; files get numbers as names.
-        schema: schema of all batches; has `topic` and `store_timestamp` in microseconds.
         target_bytes: approximate largest size of a file; None: no limit.
         durable: fsync files; false where they are put elsewhere, and only that copy is kept.
-
-    Attributes:
-        files: finished files. Complete after `close`.
     """
 
     def __init__(

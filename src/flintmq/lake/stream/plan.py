@@ -49,11 +49,8 @@ def share_out(
     """Divide a micro-batch into tasks.
 
     Messages of a queue whose files are lost are found only by a walk. So the first task begins where the last
-    micro-batch ended, and the last task goes on to the end of the log if nothing comes after the batch.
-
-    Args:
-        walked: log offset of a record before which nothing is of interest; None if that is not known.
-        to_end: the micro-batch ends where the store does.
+    micro-batch ended (`walked`, the log offset of a record; None if that is not known), and the last task goes on to
+    the end of the log if nothing comes after the batch (`to_end`).
     """
     spans = {name: span for name, span in spans.items() if span[0] < span[1]}
     known: dict[tuple[QueueName, int], int] = {}

@@ -256,11 +256,9 @@ class StoreStream:
     def _settled(self, known: Offsets) -> tuple[StreamQueues, list[QueueName]]:
         """Wait until the queues have all that was seen before, or for GRACE_SECONDS.
 
-        A writer that starts truncates its queues and writes their ends again, which takes a moment. And a queue that
-        was read from the log, while the store had no queue file at all, gets its files after other queues.
-
-        Returns:
-            The queues, and the names of those that do not end at the known offsets.
+        Return also the queues that do not end at the known offsets. A writer that starts truncates its queues and
+        writes their ends again, which takes a moment. And a queue that was read from the log, while the store had no
+        queue file at all, gets its files after other queues.
         """
         queues = self._look()
         until = time.monotonic() + GRACE_SECONDS

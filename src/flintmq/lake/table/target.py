@@ -224,16 +224,10 @@ class Target(ABC):
 
     @abstractmethod
     def committed(self) -> tuple[Manifest | None, int]:
-        """Return what `last` does, and the version of the table.
+        """Return what `last` does, and the number of the export.
 
-        No lock is needed, and nothing is changed.
-
-        Returns:
-            The manifest, None if there is no export; and the number of the export. Of a Delta table Delta's version, of
-            an Iceberg table the id of the snapshot.
-
-        Raises:
-            As `last`.
+        Of a Delta table that is Delta's version, of an Iceberg table the id of the snapshot. No lock is needed, and
+        nothing is changed.
         """
 
     @abstractmethod
@@ -255,24 +249,12 @@ class Target(ABC):
     def check(self, last: Manifest | None, schema: pa.Schema, partition_by: Sequence[str]) -> None:
         """Check that an export may be published here, before it writes any file.
 
-        Args:
-            last: result of `last`.
-            schema: schema of the files.
-            partition_by: partition columns.
-
-        Raises:
-            UsageError: exports did not make this table or directory; or its columns or partitions differ.
-            StoreAccessError: the table cannot be read.
+        Raises UsageError: exports did not make this table or directory; or its columns or partitions differ.
         """
 
     @abstractmethod
     def publish(self, manifest: Manifest, files: Sequence[StagedFile], schema: pa.Schema) -> None:
-        """Publish all files of an export in one step.
-
-        Args:
-            manifest: manifest of the export; its `files` are the places of `files`.
-            files: files that the tasks wrote.
-            schema: schema of the files.
+        """Publish all files of an export in one step; the manifest's `files` are their places.
 
         Raises:
             OSError: the disk is full or fails. Until that step no row was published. If the last sync fails, the

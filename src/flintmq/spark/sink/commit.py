@@ -132,11 +132,8 @@ def discard(path: str, files: Sequence[str]) -> None:
 def stage(path: str, batches: Iterator[pa.RecordBatch], mark: str = "", checked: str = "") -> tuple[str, int]:
     """Write rows into a staged file and fsync it; return its name and the number of rows.
 
-    Without rows no file is made, and the name is empty.
-
-    Args:
-        mark: prefix of the file's name, which identifies its query.
-        checked: the rules by which the rows were checked, from `checked_by`.
+    Without rows no file is made, and the name is empty. `mark` begins the file's name, and identifies its query;
+    `checked` are the rules by which the rows were checked, from `checked_by`.
     """
     folder = os.path.join(path, STAGED)
     name, rows, sink = f"{mark}{uuid.uuid4().hex}.arrow", 0, None
@@ -166,10 +163,7 @@ def stage(path: str, batches: Iterator[pa.RecordBatch], mark: str = "", checked:
 class BadFile:
     """A staged file of JSON lines, for rows of a task that make no message.
 
-    The file is made with the first row.
-
-    Attributes:
-        name: name of the file; empty while there is no row.
+    The file is made with the first row; before, its name is empty.
     """
 
     def __init__(self, path: str, mark: str) -> None:

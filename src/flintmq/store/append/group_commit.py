@@ -103,13 +103,9 @@ class WaitingPuts:
 
 
 class Waiters:
-    """The list that takes new requests.
+    """The list that takes new requests. Thread: any.
 
-    Args:
-        timeout_s: how long a put of an event loop waits (syncFlushTimeout); a thread sees to it itself.
-        times: histogram of the waits of event loops.
-
-    Thread: any.
+    `timeout_s`: how long a put of an event loop waits (syncFlushTimeout); a thread sees to it itself.
     """
 
     def __init__(self, timeout_s: float, times: WaitTimes) -> None:

@@ -56,14 +56,11 @@ class Replicas(Protocol):
     def future(
         self, result: PutResult, loop: asyncio.AbstractEventLoop, readable: Callable[[], None]
     ) -> asyncio.Future[PutResult]:
-        """Return the future of a put of an event loop.
+        """Return the future of a put of an event loop, which this thread runs.
 
-        Its result is that of the put, with FLUSH_SLAVE_TIMEOUT if its time is up.
-
-        Args:
-            result: of a put that is stored. Its record is sent at the end of the loop's turn.
-            loop: the loop. This thread runs it.
-            readable: called before, so that the records of the turn may be sent; the same for all calls.
+        Its result is that of the put, with FLUSH_SLAVE_TIMEOUT if its time is up. The record is sent at the end of the
+        loop's turn; `readable` is called before, so that the records of the turn may be sent; it is the same for all
+        calls.
         """
 
     def wake(self) -> None:

@@ -124,12 +124,9 @@ class Snapshot:
         """Return the facts for a walk that continues where an earlier look at the live store ended.
 
         A live store's records come after each other, so this walk need not look beyond zeros where the earlier one saw
-        zeros and no record: the writer allocates tens of MiB ahead, and to read so many zeros is most of a look.
-
-        Args:
-            last: log offset of the last record that the earlier look saw. If it is gone the log was truncated, and
-                nothing is known.
-            searched: log offset after which the earlier look saw zeros and no record; None if it did not.
+        zeros and no record (from log offset `searched` on; None: it did not): the writer allocates tens of MiB ahead,
+        and to read so many zeros is most of a look. If the last record that it saw, at log offset `last`, is gone, the
+        log was truncated, and nothing is known.
         """
         if last is None or searched is None or not self.facts.live or record_at(self.log, last) is None:
             return self.facts

@@ -79,13 +79,10 @@ def _hashes(names: frozenset[str], topic: bool) -> Key | None:
 
 
 class Zones:
-    """The zones of a log for one walk.
+    """The zones of a log for one walk. Thread: that of its walk.
 
-    Thread: that of its walk.
-
-    Args:
-        record: whether to sum up what the walk reads, and to keep it in the user's cache.
-        zone_bytes: least size of a zone that is not the last of its file; None for ZONE_BYTES.
+    `record`: whether to sum up what the walk reads, and to keep it in the user's cache. `zone_bytes`: least size of a
+    zone that is not the last of its file; None for ZONE_BYTES.
     """
 
     def __init__(

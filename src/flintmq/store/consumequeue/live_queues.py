@@ -70,12 +70,11 @@ class ConsumeQueues:
     def load(self, log_begin: int, log_end: int, is_at: RecordIsAt, *, unsure: bool = False) -> int:
         """Open every queue, truncate units that point to no record of it, and find its bounds.
 
+        Return the log offset up to which all queues have their units; dispatch must continue from there.
+
         Args:
             is_at: returns whether a record of this topic (raw) and queue is at a queue offset and log offset.
             unsure: after an unclean stop: until `finish_loading`, units may be torn, and names of files not on disk.
-
-        Returns:
-            Log offset up to which all queues have their units; dispatch must continue from there.
         """
         if unsure:
             self.files.doubt_names()
@@ -148,14 +147,9 @@ class ConsumeQueues:
     def replay_from(self, block: UnitBlock, dispatcher: Dispatcher, met: set[int]) -> bool:
         """Move writers back so that this block's units are written over the same units or holes.
 
-        Args:
-            block: of a pass through the log.
-            dispatcher: made it.
-            met: the queues, by their numbers, of earlier blocks of the pass; those of this one are added. An offset
-                below theirs is another record's, which the writer reports.
-
-        Returns:
-            Whether a queue lacks units before the block's; their records are earlier in the log.
+        Return whether a queue lacks units before the block's; their records are earlier in the log. `met` has the
+        queues, by their numbers, of earlier blocks of this pass through the log; those of this one are added. An offset
+        below theirs is another record's, which the writer reports.
         """
         lacking = False
         for at, (number, first, end) in enumerate(block.queues):
@@ -178,12 +172,7 @@ class ConsumeQueues:
     def agree(self, ends: QueueEnds, batch_topics: Container[bytes]) -> list[str]:
         """Have each queue without a record since `ends` was said go on where the master's does.
 
-        All records below `ends.until` are dispatched.
-
-        Durability: on return.
-
-        Returns:
-            The queues that cannot, in words.
+        All records below `ends.until` are dispatched. Returns the queues that cannot, in words. Durability: on return.
         """
         odd = []
         for place, end in ends.next.items():

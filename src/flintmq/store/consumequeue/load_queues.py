@@ -64,12 +64,8 @@ class QueueLoader:
         """Load a plain queue from the first bytes of its only file, as `load_plain` would.
 
         Most queues of a store with many are like this: one file from queue offset 0, less than a page of units, and
-        nothing to truncate.
-
-        `data`: the first bytes of the file; only zeros follow.
-
-        Returns:
-            None if there is anything else about the queue; nothing was changed.
+        nothing to truncate. Only zeros follow the bytes. None if there is anything else about the queue; nothing was
+        changed.
         """
         name, size = files[0]
         end = -(-content_size(data) // UNIT_SIZE)

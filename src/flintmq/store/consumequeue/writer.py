@@ -400,14 +400,9 @@ class QueueWriter:
             self.ext.keep(addresses)
 
     def place(self, offsets: memoryview, times: Sequence[int], units: memoryview, first: int, end: int) -> int:
-        """Write units [first, end) of a block, in log order.
+        """Write units [first, end) of a block, in log order; return the least queue offset written.
 
-        Args:
-            offsets: int64, queue offsets.
-            times: store time in ms of each unit's record.
-
-        Returns:
-            The least queue offset that got a unit; -1 if none did.
+        It is -1 if no unit was. `offsets`: int64, queue offsets. `times`: store time in ms of each unit's record.
         """
         assert 0 <= first <= end <= len(offsets)
         least = -1

@@ -108,15 +108,10 @@ def _has(file: IndexFileReader, wanted: index.Header) -> bool:
 
 
 def restore_to_mark(file: IndexFileReader, indexed: Indexed) -> bool:
-    """Restore an index file after a power cut to its state in the mark.
+    """Restore an index file after a power cut to its state in the mark; False: it is unchanged.
 
     Its items below the count were synced. Slots, header and later bytes may be of any later moment, each sector by
-    itself.
-
-    Durability: on return.
-
-    Returns:
-        Whether it could be restored. If not, the file is unchanged.
+    itself. Durability: on return.
     """
     if os.path.basename(file.path) != _name(indexed):
         return False

@@ -189,14 +189,9 @@ class KeyIndex:
     def _recover_newest(self, log_end: int, unsure: int, on_disk: int, small: StoreFiles) -> int | None:
         """Remove items of the newest file; continue it, or remove it if no item is left.
 
-        The first file is continued without items too: no record had a key yet.
-
-        Args:
-            unsure: log offset from which on the last record may lack keys.
-            on_disk: store time in ms up to which the checkpoint calls index files synced.
-
-        Returns:
-            Log offset of the first record whose items were removed; None if none were.
+        Return the log offset of the first record whose items were removed; None if none were. The first file is
+        continued without items too: no record had a key yet. From log offset `unsure` on the last record may lack keys;
+        `on_disk` is the store time in ms up to which the checkpoint calls index files synced.
         """
         path = self.files[-1].path
         writer = self.writer.open_newest(path)

@@ -30,12 +30,8 @@ LEAST_PAUSE_MS = 10  # minimum time between two checkpoints, whatever flushInter
 class Checkpointer:
     """Syncs queues and index of one store, then records what is on disk.
 
-    Thread: `write` any, one at a time.
-
-    Args:
-        queues, index, dispatch: of the store; index None: it has none.
-        flushed_time: returns the store time in ms of the last record that is on disk.
-        external: another process writes queues and index, so the mark does not cover them.
+    `flushed_time` returns the store time in ms of the last record that is on disk. `external`: another process writes
+    queues and index, so the mark does not cover them. Thread: `write` any, one at a time.
     """
 
     def __init__(

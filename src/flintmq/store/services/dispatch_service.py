@@ -106,13 +106,8 @@ class DispatchService(AfterPut):
     def agree(self, ends: QueueEnds) -> list[str] | None:
         """Have queues without a record go on where the master's do; see `ConsumeQueues.agree`.
 
-        Returns:
-            The queues that cannot, in words; None while not everything below `ends.until` is dispatched.
-
-        Raises:
-            OSError: the disk refused; call it again.
-
-        Thread: any. Durability: on return.
+        Returns None while not everything below `ends.until` is dispatched. Thread: any. Durability: on return. Raises
+        OSError: the disk refused; call it again.
         """
         with self._step:
             if self.position < ends.until or self.stopped_at is not None:

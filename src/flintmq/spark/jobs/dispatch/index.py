@@ -89,9 +89,8 @@ def brought_in(
 def remade(spark: SparkSession, plan: RebuildPlan, state: DispatchState, job: Round | None) -> None:
     """Rebuild the last index file as it was committed, and remove uncommitted ones.
 
-    Args:
-        plan, state: the dispatch; if the log's begin moved past some keys, the state has fewer afterwards.
-        job: has the keys from the last file's first on; None if no file has room.
+    If the log's begin moved past some keys, the state has fewer afterwards. `job` has the keys from the last file's
+    first on; None if no file has room.
     """
     index, effects = state.index, plan.disk
     if not plan.rules.index:

@@ -153,9 +153,8 @@ def dispatch(
 class _Dispatch:
     """One dispatch: the committed state, and the next round.
 
-    Attributes:
-        seen: log offset where the log ended when it was last listed.
-        news: whether the last round dispatched something.
+    `seen` is the log offset where the log ended when it was last listed, `news` whether the last round dispatched
+    something.
     """
 
     def __init__(

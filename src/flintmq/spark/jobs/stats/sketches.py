@@ -28,9 +28,8 @@ FOLDS: dict[str, Callable[[int, int], int]] = {"+": lambda one, other: one + oth
 class Top:
     """Names with rows of numbers; at most `most` names, those whose first number is largest.
 
-    Args:
-        most: names that are kept; up to twice as many are held.
-        folds: how each number of a row is combined with another: "+" sum, "<" least, ">" largest.
+    Up to twice as many are held. `folds`: how each number of a row is combined with another: "+" sum, "<" least, ">"
+    largest.
 
     Attributes:
         missed: a name's count exceeds its row by this at most; a name that is not in `rows` has this count at most.

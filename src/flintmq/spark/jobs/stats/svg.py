@@ -221,11 +221,9 @@ def stacked(
     full: Sequence[str] | None = None,
     unit: float = 1,
 ) -> str:
-    """Draw columns of several series, one on top of the other.
+    """Draw columns of several series, one on top of the other; the axis has multiples of `unit`.
 
-    Args:
-        full: labels for the pointer, if those are longer.
-        unit: the axis has round multiples of it.
+    `full`: labels for the pointer, if those are longer.
     """
     sums = [sum(values) for values in zip(*series.values(), strict=True)]
     plot = _Plot(labels, max(sums, default=0), title, text, frame, unit)
