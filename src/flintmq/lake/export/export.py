@@ -183,7 +183,7 @@ def target_of(options: ExportOptions, out: str) -> Target:
 
 
 def next_begin(root: object, last: StoreProgress | None, plan: ScanPlan, report: Report, broker: str = ONLY) -> int:
-    """Return the log offset at which the next export of a store begins; `last` None: the first one.
+    """Return the log offset at which the next export of a store begins; `last` None: the first.
 
     If the next messages to export have expired, `report` receives a note `lost`, or with failOnDataLoss it is an error.
     """
