@@ -74,7 +74,8 @@ class AllocationService:
         self._full: list[MappedFile] = []
         # No Event of `threading`: a handler that raises may leave its lock taken, and all puts would wait for ever.
         self._wake = Signal()
-        self.leaves_spares = self._failing = False  # leaves_spares: keep files made and never used when it stops
+        # leaves_spares: keep files that were made and never used when it stops.
+        self.leaves_spares = self._failing = False
         self._service = ServiceThread("flintmq-allocation", self._run, self._wake.set)
 
     def leave_spares(self) -> None:
