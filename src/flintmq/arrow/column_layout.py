@@ -120,8 +120,7 @@ class ColumnLayout:
 
     `note_compressed`: leave bodies with the compressed flag to the caller. Thread: any.
 
-    Attributes:
-        texts: columns that have bytes, and "properties" if there is a map.
+    `texts`: columns that have bytes, and "properties" if there is a map.
     """
 
     def __init__(self, envelope: Envelope, rows: int, rates: Rates, note_compressed: bool = False) -> None:

@@ -24,10 +24,7 @@ _LENGTH, _NODES, _BUFFERS = 0, 1, 2  # of RecordBatch
 class Envelope:
     """The header of an IPC message for batches of one schema.
 
-    Thread: any.
-
-    Attributes:
-        nodes: number of arrays, children included: each before its children, in the order of the schema.
+    `nodes`: number of arrays, children included: each before its children, in the order of the schema. Thread: any.
     """
 
     def __init__(self, schema: pa.Schema) -> None:

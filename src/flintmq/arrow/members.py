@@ -17,11 +17,10 @@ from flintmq.storage.store_url import is_utf8
 class MemberColumns:
     """Adds the columns that name a member to batches of its rows; an only store has none.
 
-    Thread: one.
+    `inner`: the columns to read of the store: those wanted without broker and store; one if there are no others,
+    because rows have to be counted.
 
-    Attributes:
-        inner: the columns to read of the store: those wanted without broker and store; one if there are no others,
-            because rows have to be counted.
+    Thread: one.
     """
 
     def __init__(self, schema: pa.Schema, member: Member) -> None:

@@ -28,8 +28,7 @@ DEFAULT = BatchOptions()
 class ScanOptions(BatchOptions):
     """Options for reading a log into record batches.
 
-    Attributes:
-        zone_maps: whether to skip zones of the log without wanted rows, and to keep maps of them in the user's cache.
+    `zone_maps`: whether to skip zones of the log without wanted rows, and to keep maps of them in the user's cache.
     """
 
     begin: int = 0  # log offset of a record, or at or below the log's minimum

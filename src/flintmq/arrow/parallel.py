@@ -44,8 +44,7 @@ Gather = Callable[[Iterable[Piece], Report], Iterator[pa.RecordBatch]]
 class _Segment:
     """A range of the log that one thread reads, and its result.
 
-    Attributes:
-        first_time, last_time: store times in ms of its first and last record; None without records.
+    `first_time`, `last_time`: store times in ms of its first and last record; None without records.
     """
 
     begin: int

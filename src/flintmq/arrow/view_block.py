@@ -52,8 +52,7 @@ class NoEnvelope(Envelope):
 class ViewLayout(ColumnLayout):
     """Sections for the columns of a schema with views.
 
-    Attributes:
-        view_rows: begins of the rows of the plan that name a buffer.
+    `view_rows`: begins of the rows of the plan that name a buffer.
     """
 
     def __init__(self, envelope: Envelope, rows: int, rates: Rates, note_compressed: bool = False) -> None:

@@ -20,9 +20,8 @@ def broker_words(broker: str) -> dict[str, str]:
 class Member:
     """One store among several, or an only one.
 
-    Attributes:
-        broker: the broker's name: the value of the column `broker`; ONLY for an only store, whose rows have no such
-            column.
+    `broker`: the broker's name: the value of the column `broker`; ONLY for an only store, whose rows have no such
+    column.
     """
 
     path: str  # its directory, absolute, or its URL; of an only store as it was given

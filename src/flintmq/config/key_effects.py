@@ -32,8 +32,7 @@ class Effect(enum.StrEnum):
 class KeyLine(NamedTuple):
     """The effect of one key.
 
-    Attributes:
-        only: text of the one value with which a store is opened for writing; None if any value is accepted.
+    `only`: text of the one value with which a store is opened for writing; None if any value is accepted.
     """
 
     effect: Effect

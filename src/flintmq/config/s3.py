@@ -58,8 +58,7 @@ _EXAMPLES = {
 class S3Options:
     """The values of the keys of object storage; those without another prefix are of S3.
 
-    Attributes:
-        azure_endpoint: URL of the account without a trailing slash; empty for the one that the account's name gives.
+    `azure_endpoint`: URL of the account without a trailing slash; empty for the one that the account's name gives.
     """
 
     endpoint: str = ""  # URL without a trailing slash; empty for Amazon's own

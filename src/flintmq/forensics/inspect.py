@@ -52,8 +52,7 @@ class Folder:
 class LogSummary:
     """The commit log.
 
-    Attributes:
-        first_time, last_time: store time in ms of the first and the last record; None without records.
+    `first_time`, `last_time`: store time in ms of the first and the last record; None without records.
     """
 
     directories: list[str]

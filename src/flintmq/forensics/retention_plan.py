@@ -108,8 +108,7 @@ def explain(
 class Known:
     """Facts that are found once, as the past does not change.
 
-    Attributes:
-        cuts: queue -> a log offset, and the queue's first offset from there on.
+    `cuts`: queue -> a log offset, and the queue's first offset from there on.
     """
 
     cuts: dict[QueueName, tuple[int, int]] = field(default_factory=dict)

@@ -67,8 +67,7 @@ def new_store(url: str, config: StoreConfig, source: str, folder: str) -> Iterat
 class StoreUpload:
     """A store on object storage that is being made; `new_store` makes one.
 
-    Attributes:
-        put_bytes: size of all objects put.
+    `put_bytes`: size of all objects put.
     """
 
     def __init__(self, url: str, bucket: Bucket, key: str, source: str, folder: str) -> None:

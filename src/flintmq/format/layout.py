@@ -76,8 +76,7 @@ class Total:
 class Sized:
     """Bytes whose width follows from earlier fields.
 
-    Attributes:
-        choose: earlier fields (and the values `given` to the codec) -> the width, one of `widths`.
+    `choose`: earlier fields (and the values `given` to the codec) -> the width, one of `widths`.
     """
 
     symbol: str
@@ -91,8 +90,7 @@ class Sized:
 class CountedBytes:
     """Bytes after their own length; a negative length is an error.
 
-    Attributes:
-        choose: earlier fields -> the type of the length; None where there is only one.
+    `choose`: earlier fields -> the type of the length; None where there is only one.
     """
 
     name: str

@@ -145,8 +145,7 @@ assert MIN_SIZE == 91 and BLANK.size == BLANK_SIZE
 class RecordError(FormatError):
     """No valid record begins at this position.
 
-    Attributes:
-        kind: MORE, BLANK, ZERO, MAGIC, SIZE, LENGTHS, OFFSET, CRC or CRC_PROPERTY, as `kernels/walk.py` names them.
+    `kind`: MORE, BLANK, ZERO, MAGIC, SIZE, LENGTHS, OFFSET, CRC or CRC_PROPERTY, as `kernels/walk.py` names them.
     """
 
     def __init__(self, kind: str, reason: str, position: int) -> None:

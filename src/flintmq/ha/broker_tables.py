@@ -63,11 +63,10 @@ AskEnds = Callable[[str, Mapping[str, JsonObject], Iterable[tuple[bytes, int]]],
 class BrokerTables:
     """Asks one broker for its tables, and keeps them in one store.
 
-    Thread: the follower's, for every method but `knows`.
+    `stale`: topics (raw) whose queues are of another kind than the broker says; all of them must be laid out again if
+    `keys` changed.
 
-    Attributes:
-        stale: topics (raw) whose queues are of another kind than the broker says; all of them must be laid out again
-            if `keys` changed.
+    Thread: the follower's, for every method but `knows`.
     """
 
     def __init__(

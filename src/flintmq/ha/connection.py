@@ -95,10 +95,7 @@ def parse_master(text: str) -> Address:
 class MasterConnection:
     """An open line to a master.
 
-    Thread: one.
-
-    Attributes:
-        buffer: after `receive`, its first `size` bytes are of the log.
+    `buffer`: after `receive`, its first `size` bytes are of the log. Thread: one.
     """
 
     def __init__(self, wire: Wire, line: FollowerLine, effects: Effects) -> None:

@@ -12,11 +12,7 @@ from flintmq.store.listening import LogPart
 
 
 class ListenerLine:
-    """One follower.
-
-    Attributes:
-        since: seconds of the clock that never steps, at its acceptance.
-    """
+    """One follower. `since`: seconds of the clock that never steps, at its acceptance."""
 
     def __init__(self, sock: socket.socket, address: tuple[str, int], line: MasterLine, now: float) -> None:
         self.sock, self.address, self.line, self.since = sock, address, line, now

@@ -26,8 +26,7 @@ class Overlap:
 
     `read`: (log offset, size) -> our bytes.
 
-    Attributes:
-        at: log offset up to which both logs agree.
+    `at`: log offset up to which both logs agree.
     """
 
     def __init__(self, begin: int, end: int, read: Callable[[int, int], bytes]) -> None:

@@ -16,8 +16,7 @@ LONGEST_S: Final = 5.0
 class Pauses:
     """Waits longer after each attempt in vain.
 
-    Attributes:
-        stopping: set when the follower is to stop; it ends a wait, and all that come.
+    `stopping`: set when the follower is to stop; it ends a wait, and all that come.
 
     Thread: one; `stopping` may be set by any.
     """

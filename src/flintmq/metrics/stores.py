@@ -65,8 +65,7 @@ class StoresWatch:
 
     `first_seconds`, `seconds`: longest duration of the first look, and of any other one. Thread: any.
 
-    Attributes:
-        failures: the stores that could not be read at the last look, with the reason.
+    `failures`: the stores that could not be read at the last look, with the reason.
     """
 
     def __init__(

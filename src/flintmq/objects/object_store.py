@@ -49,8 +49,7 @@ os.register_at_fork(after_in_child=fetchers.cache_clear)  # threads do not come 
 class Listing:
     """The result of a LIST request for a directory, or for the tree below it.
 
-    Attributes:
-        folders: directory -> name -> bytes of the object, or None for a directory.
+    `folders`: directory -> name -> bytes of the object, or None for a directory.
     """
 
     root: str

@@ -26,10 +26,7 @@ AHEAD = 2  # chunks that are fetched after the one that is read
 class RemoteFile:
     """One object as it was when it was opened.
 
-    Thread: any.
-
-    Attributes:
-        seen: when it was opened, by the monotonic clock.
+    `seen`: when it was opened, by the monotonic clock. Thread: any.
     """
 
     def __init__(self, bucket: Bucket, url: str, key: str) -> None:

@@ -39,11 +39,7 @@ class _Body(NamedTuple):
 
 
 class _RemoteError(Exception):
-    """A refusal of the server.
-
-    Attributes:
-        kind: name of the exception in Java; "" if it gave none.
-    """
+    """A refusal of the server. `kind`: name of the exception in Java; "" if it gave none."""
 
     def __init__(self, status: int, data: bytes) -> None:
         try:

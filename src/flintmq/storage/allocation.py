@@ -31,8 +31,7 @@ IDLE_S: Final = 60.0
 class AllocateRequest:
     """A request for a file.
 
-    Attributes:
-        window: bytes of it to allocate at once; None for the window of a file in use.
+    `window`: bytes of it to allocate at once; None for the window of a file in use.
     """
 
     def __init__(self, start: int, window: int | None) -> None:

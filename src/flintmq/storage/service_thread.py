@@ -13,8 +13,7 @@ class ServiceThread:
 
     `wake`: wakes the loop where it waits; None: it waits in `pause`.
 
-    Attributes:
-        stopping: the loop should end. Also true for a service that never gets a thread (`stop` before `start`).
+    `stopping`: the loop should end. Also true for a service that never gets a thread (`stop` before `start`).
     """
 
     def __init__(self, name: str, run: Callable[[], None], wake: Callable[[], object] | None = None) -> None:

@@ -37,10 +37,9 @@ class TransientStorePool:
 
     `fast_fail`: fastFailIfNoBufferInStorePool: refuse a put that finds the ring full.
 
-    Thread: any, if not said otherwise.
+    `make_room`: writes the oldest piece to its file; called by a put that finds the ring full.
 
-    Attributes:
-        make_room: writes the oldest piece to its file; called by a put that finds the ring full.
+    Thread: any, if not said otherwise.
     """
 
     def __init__(

@@ -62,9 +62,8 @@ def made_by(writer: object, newer: bool) -> str:
 class VersionedJson:
     """One such file.
 
-    Attributes:
-        version: the first key and its value, which ends with the number of the format. A file with a higher number is
-            refused as newer.
+    `version`: the first key and its value, which ends with the number of the format. A file with a higher number is
+    refused as newer.
     """
 
     path: str

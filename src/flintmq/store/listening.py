@@ -24,8 +24,7 @@ def address_of(given: tuple[str, int]) -> tuple[str, int]:
 class ListenOptions(NamedTuple):
     """The choices of a store that lets followers have its log.
 
-    Attributes:
-        replica: "host": several followers of one host are one replica; "connection": each is one, as upstream.
+    `replica`: "host": several followers of one host are one replica; "connection": each is one, as upstream.
     """
 
     listen: tuple[str, int]  # host and port to bind; port 0: any free one
@@ -77,10 +76,9 @@ class FollowerInfo(NamedTuple):
 class Listener(Protocol):
     """Listens for followers, and sends them the log.
 
-    Thread: any, for every method.
+    `on_turn`: called in its thread after each turn, when what could be sent is under way. Set before `start`.
 
-    Attributes:
-        on_turn: called in its thread after each turn, when what could be sent is under way. Set before `start`.
+    Thread: any, for every method.
     """
 
     address: tuple[str, int]  # host and port that are bound

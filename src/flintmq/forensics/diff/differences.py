@@ -30,8 +30,7 @@ class Kind(StrEnum):
 class Difference:
     """One message, or one range of bytes, that differs.
 
-    Attributes:
-        topic, queue_id, queue_offset: place of the message, of an altered or moved one that of A; None for bytes.
+    `topic`, `queue_id`, `queue_offset`: place of the message, of an altered or moved one that of A; None for bytes.
     """
 
     kind: Kind

@@ -45,8 +45,7 @@ class DiffSide:
 class OneSided:
     """A part of the log that only one side has: before the other begins, or after it ends.
 
-    Attributes:
-        first_timestamp, last_timestamp: store times in ms of the first and the last; None without messages.
+    `first_timestamp`, `last_timestamp`: store times in ms of the first and the last; None without messages.
     """
 
     side: str  # "a" or "b"

@@ -45,11 +45,7 @@ class PlacedUnit(NamedTuple, Generic[T]):
 
 
 class UnitTable(Generic[T]):
-    """The units in [begin, end) of the file.
-
-    Attributes:
-        most_runs: lines about runs.
-    """
+    """The units in [begin, end) of the file. `most_runs`: lines about runs."""
 
     layout: Layout[T]
     sorts: ClassVar[Mapping[str, Sort]]  # sort -> what is said of such units

@@ -57,8 +57,7 @@ _WITHOUT_LINKS = (
 class Mended:
     """The result of a salvage in place, or of its dry run.
 
-    Attributes:
-        ranges: damaged ranges that are covered, as lines for people and programs.
+    `ranges`: damaged ranges that are covered, as lines for people and programs.
     """
 
     journal: str = ""  # the directory with the old bytes; empty for a dry run or if there is nothing to do

@@ -35,10 +35,9 @@ _STEP = 1 << 20
 class SalvageJournal:
     """One journal.
 
-    Attributes:
-        changes: in order; each has `op` and the path `file`, below root or absolute:
-            create (size), resize (old and new size, before: the bytes cut off), write (position, length, before and
-                after: the bytes), swap (old, new: whether something is there before and after).
+    `changes`: in order; each has `op` and the path `file`, below root or absolute: create (size), resize (old and new
+    size, before: the bytes cut off), write (position, length, before and after: the bytes), swap (old, new: whether
+    something is there before and after).
     """
 
     root: str

@@ -33,8 +33,7 @@ class Ranges:
 class Ground:
     """The log's bounds, damage and last stop, by which units and items are judged.
 
-    Attributes:
-        lost: ranges of the log without an intact record, added as the walk meets them.
+    `lost`: ranges of the log without an intact record, added as the walk meets them.
     """
 
     findings: Findings

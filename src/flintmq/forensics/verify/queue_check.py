@@ -33,8 +33,7 @@ _KEY: Final = POINTER.size  # a unit is recognized by offset and size of its rec
 class UnitCheck:
     """One queue under comparison.
 
-    Attributes:
-        log_end: queue offset after the last message in the log; set by the caller.
+    `log_end`: queue offset after the last message in the log; set by the caller.
     """
 
     __slots__ = (

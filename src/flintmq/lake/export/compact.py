@@ -36,8 +36,7 @@ RunTasks = Callable[[Callable[[Any], dict[str, Any]], Sequence[Any]], list[dict[
 class FileOptions:
     """The options for writing files.
 
-    Attributes:
-        partition_by: columns in which all rows of a file agree: some of PARTITIONS, in their order.
+    `partition_by`: columns in which all rows of a file agree: some of PARTITIONS, in their order.
     """
 
     compression: str = "snappy"

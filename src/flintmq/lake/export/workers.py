@@ -18,11 +18,7 @@ Progress = Callable[[int, int], None]
 
 
 class Workers(Protocol):
-    """Runs tasks.
-
-    Attributes:
-        count: how many run at the same time.
-    """
+    """Runs tasks. `count`: how many run at the same time."""
 
     @property
     def count(self) -> int:

@@ -28,8 +28,7 @@ ATTEMPT_DIGITS = 8  # of an attempt, in the final name of a file
 class FinalNames:
     """Names the files of an export in a table on object storage.
 
-    Attributes:
-        place: returns the place of a file in the table, of number, partition folder and name.
+    `place`: returns the place of a file in the table, of number, partition folder and name.
     """
 
     where: str

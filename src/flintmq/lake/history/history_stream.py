@@ -36,8 +36,7 @@ HISTORY, THEN = "@history", "@then"
 class Backfill:
     """A place in a table, as an offset says it.
 
-    Attributes:
-        after: the version whose files are left out, since they are done; None for none (0 is a version of Delta).
+    `after`: the version whose files are left out, since they are done; None for none (0 is a version of Delta).
     """
 
     version: int

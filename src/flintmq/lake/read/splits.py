@@ -36,8 +36,7 @@ WALK_BYTES_MOST = 1 << 30
 class LogRange:
     """A range of log offsets [begin, end). Empty if begin == end.
 
-    Attributes:
-        wanted: begin and end are wanted positions; the task that reads the range makes the cuts (`resolve_cuts`).
+    `wanted`: begin and end are wanted positions; the task that reads the range makes the cuts (`resolve_cuts`).
     """
 
     begin: int  # log offset of the first byte of a record, unless `wanted`

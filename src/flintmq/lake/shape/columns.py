@@ -31,8 +31,7 @@ OWN_NAMES = ("export", *PARTITIONS, RAW)  # columns that an export has besides t
 class ExportColumns:
     """The columns of an export.
 
-    Attributes:
-        properties: pairs of a property and the column for its values; None: all in the map `properties`.
+    `properties`: pairs of a property and the column for its values; None: all in the map `properties`.
     """
 
     properties: tuple[tuple[str, str], ...] | None = None

@@ -112,8 +112,7 @@ class DeadLetterWriter:
 class DeadLetters:
     """The directory of dead letters; without a directory nothing is written.
 
-    Attributes:
-        files: of the export that is made: path and the beginning of the name.
+    `files`: of the export that is made: path and the beginning of the name.
     """
 
     folder: Path | None

@@ -191,9 +191,8 @@ class StagedFile(NamedTuple):
 class Target(ABC):
     """A table of any format that exports are published into; used within `locked`.
 
-    Attributes:
-        place: returns the place of a file of number, partition folder and name, where the format says which files
-            count; None: names do.
+    `place`: returns the place of a file of number, partition folder and name, where the format says which files count;
+    None: names do.
     """
 
     changeable: frozenset[str] = frozenset()  # options (CHOICES) that may differ from those of the last export

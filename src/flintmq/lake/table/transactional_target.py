@@ -44,9 +44,8 @@ T = TypeVar("T")  # a table as it was when it was loaded
 class Requirements:
     """Says what a table must still be when an export is committed.
 
-    Attributes:
-        table_id: of a table that was dropped, or made again at its path, the numbers may be the same, and not the rows.
-            None: there is no table.
+    `table_id`: of a table that was dropped, or made again at its path, the numbers may be the same, and not the rows.
+    None: there is no table.
     """
 
     newest: int = 0  # number of the newest export that it ever had; 0: none
@@ -72,9 +71,8 @@ class Actions:
 class TransactionalTarget(Target, Generic[T]):
     """A table of a format that commits; see Target.
 
-    Attributes:
-        claims_first: whether the manifest is written before the table is looked at and made, or after that. Both are
-            before the files.
+    `claims_first`: whether the manifest is written before the table is looked at and made, or after that. Both are
+    before the files.
     """
 
     kind: ClassVar[str]

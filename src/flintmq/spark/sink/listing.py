@@ -35,8 +35,7 @@ class RecordedWriter:
 class RecordedPuts:
     """The content of a store's `flintmq.puts`.
 
-    Attributes:
-        unowned_files, unowned_bytes: staged files that no begun batch needs: of running or dead jobs.
+    `unowned_files`, `unowned_bytes`: staged files that no begun batch needs: of running or dead jobs.
     """
 
     givers: list[RecordedWriter] = field(default_factory=list)

@@ -31,8 +31,7 @@ _NAMES = OptionNames("sink", NAMES, KEYS)
 class SinkOptions:
     """The checked options of a write.
 
-    Attributes:
-        query: the option queryId; None for a batch without a name, or a stream, which has the id of its checkpoint.
+    `query`: the option queryId; None for a batch without a name, or a stream, which has the id of its checkpoint.
     """
 
     path: str  # the store's directory, absolute

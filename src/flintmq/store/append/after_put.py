@@ -12,8 +12,7 @@ from flintmq.kernels.fast_append import PutListener
 class AfterPut(PutListener):
     """Works on records in a thread of its own.
 
-    Attributes:
-        needs_wake: whether the putting thread must call `wake`.
+    `needs_wake`: whether the putting thread must call `wake`.
     """
 
     def wake(self, size: int = 0) -> None:

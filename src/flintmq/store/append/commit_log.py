@@ -67,8 +67,7 @@ class PendingAppend(NamedTuple):
     One remains after an exception that a signal raised in the middle of an append. It notes each queue's next offset
     before a byte is written, so that one rule finishes the append or takes it back, wherever the signal fell.
 
-    Attributes:
-        nexts: (topic, queue id, the queue's next offset once it counts) of each of its queues.
+    `nexts`: (topic, queue id, the queue's next offset once it counts) of each of its queues.
     """
 
     file: MappedFile

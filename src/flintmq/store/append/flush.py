@@ -43,10 +43,9 @@ PAGE = 4096
 class FlushService(Protocol):
     """Makes one commit log durable: PythonFlush, or NativeFlush where that can be.
 
-    Thread: any, but for `start` and `stop`.
+    `loops`: puts of event loops that the native thread answers. The list is replaced, never changed.
 
-    Attributes:
-        loops: puts of event loops that the native thread answers. The list is replaced, never changed.
+    Thread: any, but for `start` and `stop`.
     """
 
     sync: bool  # puts wait for the disk (SYNC_FLUSH)

@@ -27,8 +27,7 @@ def unflushed(result: PutResult) -> PutResult:
 class GroupCommitRequest:
     """A request of a thread that waits until the log is durable up to `end`.
 
-    Attributes:
-        flushed: the answer, valid once the latch is open.
+    `flushed`: the answer, valid once the latch is open.
     """
 
     __slots__ = ("end", "flushed", "latch")
@@ -41,10 +40,7 @@ class GroupCommitRequest:
 class AsyncGroup:
     """Puts of one event loop that one flush answers.
 
-    Attributes:
-        puts: end of the record, future, result once durable, start of the wait; oldest first.
-
-    Thread: the loop's.
+    `puts`: end of the record, future, result once durable, start of the wait; oldest first. Thread: the loop's.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop, timeout_s: float, times: WaitTimes) -> None:

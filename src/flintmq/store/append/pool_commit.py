@@ -34,9 +34,8 @@ FOLLOW_US = 20_000  # longest stretch of writing whole pieces without the GIL
 class CommitService(AfterPut):
     """Commits the ring of one log.
 
-    Attributes:
-        done: (store time in ms of the last record, log offset after it) of the committed part; one tuple, so always
-            read together.
+    `done`: (store time in ms of the last record, log offset after it) of the committed part; one tuple, so always read
+    together.
     """
 
     def __init__(

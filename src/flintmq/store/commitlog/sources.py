@@ -22,8 +22,7 @@ FIRST_PIECE = 1 << 14  # bytes read after a stop: the next one may be near
 class Pieces:
     """Reads bytes by pread into one buffer that is reused, or (LogWalk.keep_pieces) new ones.
 
-    Attributes:
-        size: size of the file when it was opened; less once it turns out to be shorter.
+    `size`: size of the file when it was opened; less once it turns out to be shorter.
     """
 
     def __init__(self, walk: LogWalk, file: LogFile, fd: int, size: int) -> None:

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 class QueueEnds:
     """Ends of a master's queues, asked for between two moments.
 
-    Attributes:
-        next: (topic, queue id) to the offset of its next message; 0 for a queue without any.
+    `next`: (topic, queue id) to the offset of its next message; 0 for a queue without any.
     """
 
     since: int  # log offset; all records below it were in the master's queues before it was asked for the first of them

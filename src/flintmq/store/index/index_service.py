@@ -114,10 +114,9 @@ class RecoveredIndex(NamedTuple):
 class KeyIndex:
     """The index files of one running store.
 
-    Thread: the dispatcher only.
+    `end_offset`: log offset of the last record with an item; later records are not indexed yet.
 
-    Attributes:
-        end_offset: log offset of the last record with an item; later records are not indexed yet.
+    Thread: the dispatcher only.
     """
 
     def __init__(self, root: str, config: StoreConfig, effects: Effects) -> None:

@@ -45,8 +45,7 @@ os.register_at_fork(after_in_child=forked)
 class Limits:
     """Limits of one answer after its first message.
 
-    Attributes:
-        memory, disk: (messages, bytes) if the last record is young enough to be in memory, and if it is not.
+    `memory`, `disk`: (messages, bytes) if the last record is young enough to be in memory, and if it is not.
     """
 
     messages: int
@@ -74,8 +73,7 @@ class LiveReader:
 
     `check` raises the error for callers that wait when the store is closed.
 
-    Attributes:
-        fast: answers plain gets; None on a disk that must see each read, and where no GIL orders it with closing files.
+    `fast`: answers plain gets; None on a disk that must see each read, and where no GIL orders it with closing files.
 
     Thread: any.
     """

@@ -27,8 +27,7 @@ class PieceReader:
 
     `max_messages`, `max_bytes`: where to stop; the first record is always taken. Thread: one.
 
-    Attributes:
-        pieces: the records, in queue order, each piece of one log file, which stays mapped until `release`.
+    `pieces`: the records, in queue order, each piece of one log file, which stays mapped until `release`.
     """
 
     def __init__(

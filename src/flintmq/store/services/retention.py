@@ -79,10 +79,7 @@ class Retention:
 
     `dispatched`: returns the log offset below which all queue units are on disk.
 
-    Thread: `clean_once` any, one at a time.
-
-    Attributes:
-        full: whether puts are refused because a disk is too full.
+    `full`: whether puts are refused because a disk is too full. Thread: `clean_once` any, one at a time.
     """
 
     def __init__(

@@ -21,9 +21,8 @@ log = logging.getLogger("flintmq.upkeep")
 class Job:
     """A step and its schedule.
 
-    Attributes:
-        step: the function; it returns True if there is more to do at once. An error is logged, and the step is called
-            again later.
+    `step`: the function; it returns True if there is more to do at once. An error is logged, and the step is called
+    again later.
     """
 
     step: Callable[[], bool]

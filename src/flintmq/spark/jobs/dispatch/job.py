@@ -60,9 +60,8 @@ NEW = WriterState(-1, -1, 0, -1)
 class Dispatched:
     """The sums of a dispatch.
 
-    Attributes:
-        notes: code -> number of occurrences (repeats, holes, queues begun again; `log_lost`: the log's begin was
-            deleted before it was dispatched).
+    `notes`: code -> number of occurrences (repeats, holes, queues begun again; `log_lost`: the log's begin was deleted
+    before it was dispatched).
     """
 
     begin: int = 0  # begin, end: log offsets: it dispatched the records that start in [begin, end)

@@ -38,8 +38,7 @@ RETIRE_S = 120.0  # how long the driver waits for attempts that it no longer nee
 class DispatchTask:
     """The work of one task.
 
-    Attributes:
-        queues, batches: path of each queue -> state of its writer; None for a new one.
+    `queues`, `batches`: path of each queue -> state of its writer; None for a new one.
     """
 
     number: int  # number of its lock

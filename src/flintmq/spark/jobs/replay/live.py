@@ -29,8 +29,7 @@ LONGEST_SLEEP_S = 0.5
 class Position:
     """The progress of a replay into a store, as recorded in the ledger.
 
-    Attributes:
-        anchor: the last record of the store's log that the replay put, as `exactly_once.noted` returns it.
+    `anchor`: the last record of the store's log that the replay put, as `exactly_once.noted` returns it.
     """
 
     after: SourceRow | None  # the last row of the source that was replayed; None: none yet

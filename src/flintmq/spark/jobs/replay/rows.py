@@ -60,8 +60,7 @@ Queues = dict[tuple[str, int], int]
 class SourceRow(NamedTuple):
     """A row of a source, which identifies the source and the progress of an earlier run.
 
-    Attributes:
-        physical_offset, queue_offset, size, body_crc: as in the source. The first two order its rows.
+    `physical_offset`, `queue_offset`, `size`, `body_crc`: as in the source. The first two order its rows.
     """
 
     physical_offset: int
@@ -105,8 +104,7 @@ OTHER = (
 class RowRules:
     """Rules for making records from rows.
 
-    Attributes:
-        puts: configuration of a store that takes rows one by one, and refuses more than a bulk load; None for a load.
+    `puts`: configuration of a store that takes rows one by one, and refuses more than a bulk load; None for a load.
     """
 
     file_size: int

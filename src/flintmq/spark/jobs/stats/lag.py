@@ -21,8 +21,7 @@ from flintmq.store.read.queue_lookup import Bounds, QueueLookup
 class Lag:
     """The lag of a group on a topic.
 
-    Attributes:
-        waiting_since: store time (ms) of the oldest waiting message; None if there is none, or it cannot be read.
+    `waiting_since`: store time (ms) of the oldest waiting message; None if there is none, or it cannot be read.
     """
 
     topic: str

@@ -31,8 +31,7 @@ class Top:
     Up to twice as many are held. `folds`: how each number of a row is combined with another: "+" sum, "<" least, ">"
     largest.
 
-    Attributes:
-        missed: a name's count exceeds its row by this at most; a name that is not in `rows` has this count at most.
+    `missed`: a name's count exceeds its row by this at most; a name that is not in `rows` has this count at most.
     """
 
     def __init__(self, most: int, folds: str) -> None:
