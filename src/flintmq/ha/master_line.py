@@ -167,6 +167,7 @@ class MasterLine:
         return header
 
     def wrote(self, size: int, now: float) -> None:
+        """Note that bytes were sent, `size` of them the log's."""
         self.sent += size
         self._wrote = now
         assert self.sent <= self.next

@@ -95,6 +95,7 @@ class MappedFileQueue(LogWatermark):
 
     @property
     def min_offset(self) -> int:
+        """Log offset of the first byte of the oldest file."""
         return self.files[0].start if self.files else 0
 
     @property

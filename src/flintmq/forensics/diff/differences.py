@@ -107,6 +107,7 @@ _COMPARED = (
 
 
 def fields_that_differ(a: StoredMessage, b: StoredMessage) -> tuple[str, ...]:
+    """Return the names of the columns in which two records differ; `raw` if it is none of them."""
     found = tuple(name for name in _COMPARED if getattr(a, name) != getattr(b, name))
     return found or ("raw",)
 

@@ -39,6 +39,7 @@ class RecordRun:
         return self.positions[number + 1] if number + 1 < len(self.positions) else self.end
 
     def single(self, number: int) -> RecordRun:
+        """Return one record of the run, as a run; -1 is the last."""
         number %= len(self.positions)
         return RecordRun(self.positions[number], self.ends(number), self.positions[number : number + 1])
 

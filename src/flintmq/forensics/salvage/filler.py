@@ -25,6 +25,8 @@ SMALL = 512  # bytes of the record at the beginning of a file that has no other
 
 @dataclass(frozen=True, slots=True)
 class Range:
+    """Log offsets [begin, end) of one file without an intact record."""
+
     file: str
     start: int  # log offset of the file's first byte
     begin: int

@@ -265,6 +265,7 @@ class PieceRows:
         return last, at, encode.DONE
 
     def _record(self, row: int) -> tuple[bytearray, int]:
+        """Return a rewritten row (empty if it cannot be written) and its old log offset."""
         piece = self.piece
         at = piece.positions[row]
         if row != self._row:

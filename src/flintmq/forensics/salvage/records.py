@@ -47,6 +47,8 @@ PREPARED_QUEUE_OFFSET = "TRAN_PREPARED_QUEUE_OFFSET"
 
 @dataclass
 class Renumber:
+    """Rewrites records in log order."""
+
     rules: DispatchRules  # which topics have batch queues, and whether there are light queues
     queues: QueueMaps  # old and new queue offsets
     halves: dict[int, int] = field(default_factory=dict)  # old log offset of a half message -> new one

@@ -255,6 +255,7 @@ class QueueSet:
 
 
 def _by_queue(units: list[tuple[int, BatchUnit]]) -> dict[int, list[BatchUnit]]:
+    """Group units by queue, in their order."""
     found: dict[int, list[BatchUnit]] = defaultdict(list)
     for number, unit in units:
         found[number].append(unit)

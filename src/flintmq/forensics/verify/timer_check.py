@@ -42,6 +42,7 @@ class TimerStoreCheck:
         self.clean = ground.replay_from is None and not ground.live
 
     def run(self, end_of: Callable[[str, int], int | None]) -> None:
+        """Check everything. `end_of` returns the queue offset after a queue's last message."""
         check = self._timercheck(end_of)
         self._list()
         if self.files or self.disk.effects.size(os.path.join(self.root, "timerwheel")) is not None:

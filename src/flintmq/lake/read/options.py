@@ -204,6 +204,7 @@ def _without_table_properties(options: Mapping[str, str]) -> Mapping[str, str]:
 
 
 def _stores(given: Mapping[str, str], config: StoreConfig) -> Stores | None:
+    """Return what names several stores; None for one."""
     if "paths" not in given:
         return given["path"] if names_many(given["path"], config) else None
     try:

@@ -171,6 +171,7 @@ class Places:
         return total + int(sum(size for size, _ in sizes) * sum(counts) / max(1, sum(count for _, count in sizes)))
 
     def _run_size(self, run: QueueRun, low: int, high: int) -> tuple[int, int]:
+        """Return bytes and number of the messages [low, high) in a run."""
         offsets, _, sizes = self._segments.of(run, self.name)
         mine = (offsets >= low) & (offsets < high)
         return int(sizes[mine].sum()), max(int(mine.sum()), min(high, run.high) - max(low, run.low))

@@ -124,6 +124,7 @@ def _part(queues: StreamQueues, begin: int, end: int, spans: dict[QueueName, Spa
 def _first(
     queues: StreamQueues, spans: Mapping[QueueName, Span], known: dict[tuple[QueueName, int], int]
 ) -> int | None:
+    """Return the log offset of the first record of all spans; None if none can be read."""
     found = []
     for name in queues.in_order(spans):
         low, high = spans[name]
@@ -137,6 +138,7 @@ def _first(
 
 
 def _end(queues: StreamQueues, spans: Mapping[QueueName, Span]) -> int:
+    """Return the log offset after the last record of all spans."""
     ends = []
     for name in queues.in_order(spans):
         last = queues.message(name, spans[name][1] - 1)

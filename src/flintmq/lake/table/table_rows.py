@@ -363,6 +363,7 @@ def _snapshot(table: TableVersion) -> _Snapshot:
 
 
 def keys(table: pa.Table) -> list[tuple[Any, Any]]:
+    """Return log offset and queue offset of each row."""
     return list(zip(table["physical_offset"].to_pylist(), table["queue_offset"].to_pylist(), strict=True))
 
 

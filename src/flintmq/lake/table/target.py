@@ -379,4 +379,5 @@ def _refuse_strangers(target: Target) -> None:
 
 
 def now() -> int:
+    """Return the current time in Unix seconds."""
     return int(time.time())

@@ -212,6 +212,7 @@ def index_files(
 
 
 def key_place(path: str, number: int) -> tuple[int, int]:
+    """Return the log offset and store time of one staged key."""
     _, offsets, times = next(staged.keys(path, number, number + 1))
     return offsets[0], times[0]
 

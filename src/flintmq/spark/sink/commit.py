@@ -206,6 +206,7 @@ def checked_by(config: StoreConfig, inner_topics: Collection[str]) -> str:
 
 
 def _writer_id(options: SinkOptions, batch: int | None, query: str | None, rows: bool) -> str | None:
+    """Return the writer id of the batch; None if it has no rows and no known query."""
     if options.query is not None:
         return PREFIX + options.query
     if not options.stream:

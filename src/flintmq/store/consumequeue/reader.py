@@ -444,6 +444,7 @@ class ExtQueue:
 
     @staticmethod
     def of(root: str, name: QueueName, effects: Effects = REAL) -> ExtQueue:
+        """Open the extension of a queue; without files if it has none."""
         below = os.path.join(root, directories.EXT_QUEUES)
         folder = os.path.join(below, name.topic, str(name.queue_id))
         return ExtQueue(tuple(list_files(folder, below, effects) if is_path(name.topic) else ()), below, effects)

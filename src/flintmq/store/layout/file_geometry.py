@@ -102,6 +102,8 @@ def _division(root: str, config: StoreConfig, effects: Effects) -> IndexGeometry
 
 
 class SizedFile(NamedTuple):
+    """A file as it was listed: its path, and its bytes then."""
+
     path: str
     size: int
 
@@ -132,6 +134,7 @@ class IndexGeometry(NamedTuple):
 
 
 def index_header(path: str, effects: Effects = REAL) -> index.Header | None:
+    """Read the header of an index file without its geometry; None if the file is too short."""
     data = effects.read_file(path, index.HEADER.size)
     return index.HEADER.unpack(data) if data is not None and len(data) == index.HEADER.size else None
 

@@ -366,6 +366,7 @@ class QueueLookup:
     # -- the ends of a queue ------------------------------------------------------------------------------------------
 
     def bounds(self, name: QueueName) -> Bounds:
+        """Return the smallest queue offset and the one after the largest; equal if empty."""
         # While another process writes, a message that is dispatched between the two reads must be in one of them.
         tail, misleading = self._tail_bounds(name), self._misleading
         files = self.file_bounds(name)

@@ -78,6 +78,7 @@ class DerivedLoader:
         return records
 
     def _load_queues(self, end: int, *, unsure: bool) -> int:
+        """Load the queues; return the log offset up to which all have their units."""
         with RecordReader(self.files) as read:
 
             def has_record(topic: bytes, queue_id: int, offset: int, physical_offset: int) -> bool:

@@ -103,6 +103,7 @@ def count(
     after: SourceRow | None = None,
     progress: Progress | None = None,
 ) -> list[ChunkCount]:
+    """Count every chunk, in tasks; only rows after `after`."""
     answers = run_over_rows(
         spark, source, [[chunk] for chunk in chunks], where, partial(count_rows, rules, after), progress
     )

@@ -187,6 +187,7 @@ class Records:
         self._columns: tuple[Any, ...] = ()
 
     def sizes(self, rules: RowRules) -> tuple[Any, Any]:
+        """Return the bytes of each row's record, and of its properties."""
         sizes, properties = self._plain_sizes(), self.properties[2] - self.properties[1]
         if rules.crc_property:
             sizes = sizes + CRC_PROPERTY_SIZE + self._unended
@@ -254,6 +255,7 @@ class Records:
 
 
 def _texts(column: Any) -> tuple[Any, Any, Any]:
+    """Return the bytes of a column of strings, and the begin and end of each row."""
     _, offsets, data = column.buffers()
     ends = numpy.frombuffer(offsets, numpy.int32)[column.offset : column.offset + len(column) + 1].astype(numpy.int64)
     return b"" if data is None else memoryview(data).cast("B"), ends[:-1].copy(), ends[1:].copy()

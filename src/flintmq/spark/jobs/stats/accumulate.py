@@ -226,6 +226,7 @@ def _ms(column: Any) -> Any:
 
 
 def _grouped(table: pa.Table, by: list[str], sums: list[Any]) -> list[tuple[Any, ...]]:
+    """Return rows of the groups: the keys, then the sums in their order."""
     grouped = table.group_by(by, use_threads=False).aggregate(sums)
     names = ["count_all" if not name else f"{name}_{fold}" for name, fold in sums]
     return list(zip(*(grouped.column(name).to_pylist() for name in [*by, *names]), strict=True))
