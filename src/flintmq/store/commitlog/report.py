@@ -88,12 +88,14 @@ class Report:
     undecoded: set[int] | None = None
 
     def damage(self, damage: Damage) -> None:
+        """Add a damaged range."""
         self.damage_count += 1
         self.lost_bytes += damage.lost
         if len(self.damages) < KEPT:
             self.damages.append(damage)
 
     def note(self, code: str, text: str, path: str | None = None) -> None:
+        """Add a note."""
         self.note_counts[code] += 1
         if len(self.notes) < KEPT:
             self.notes.append(LogNote(code, text, path))
