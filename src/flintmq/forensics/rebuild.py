@@ -44,15 +44,26 @@ Progress = Callable[[int, int], None]  # bytes of log done, bytes in all
 
 @dataclass
 class Rebuilt:
+    """The result of a rebuild.
+
+    Attributes:
+        records, units, keys: records read, queue units and index items that the files have.
+        queues: number of queues.
+        index_files: number of index files.
+        log_bytes: bytes of log read.
+        notes: counts by code (repeats, holes, queues begun again, tails).
+    """
+
     records: int = 0
     units: int = 0
     keys: int = 0
     queues: int = 0
     index_files: int = 0
     log_bytes: int = 0
-    notes: dict[str, int] = field(default_factory=dict)  # counts by code (repeats, holes, queues begun again, tails)
+    notes: dict[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the fields as a dictionary, for JSON."""
         return asdict(self)
 
 

@@ -60,16 +60,26 @@ class OneSided:
 
 @dataclass
 class Comparison:
-    """The result of a comparison."""
+    """The result of a comparison.
+
+    Attributes:
+        a, b: the stores.
+        way: "offset" or "message".
+        begin, end: log offsets between which bytes were compared; by message 0.
+        messages: of each side, by message; None by offset.
+        differences: what differs.
+        one_sided: parts of the log of one side alone, by offset.
+        notes: for the user.
+    """
 
     a: DiffSide
     b: DiffSide
-    way: str  # "offset" or "message"
-    begin: int  # begin, end: log offsets between which bytes were compared; by message 0
+    way: str
+    begin: int
     end: int
-    messages: tuple[int, int] | None  # of each side, by message; None by offset
+    messages: tuple[int, int] | None
     differences: Differences
-    one_sided: list[OneSided] = field(default_factory=list)  # parts of the log of one side alone, by offset
+    one_sided: list[OneSided] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
 
     @property
@@ -83,9 +93,11 @@ class Comparison:
 
     @property
     def exit_code(self) -> int:
+        """0 if the stores are equal, else 1."""
         return 0 if self.equal else 1
 
     def as_dict(self) -> dict[str, Any]:
+        """Return all but the differences themselves, for JSON."""
         found = self.differences
         return {
             "a": vars(self.a), "b": vars(self.b), "way": self.way, "begin": self.begin, "end": self.end,

@@ -55,22 +55,36 @@ LEFT_OUT = {
 
 @dataclass
 class Salvaged:
+    """The result of a salvage into a new store.
+
+    Attributes:
+        into: the new store.
+        records, log_bytes: records and bytes written.
+        lost_ranges, lost_bytes: damaged ranges of the old log.
+        dropped: intact records that cannot be rewritten.
+        queues, units, keys, index_files: as for a rebuild.
+        offsets: committed offsets that changed.
+        ending: the reason why the old log ended there.
+        report: path of salvage.jsonl.
+    """
+
     into: str
     records: int = 0
     log_bytes: int = 0
-    lost_ranges: int = 0  # lost_ranges, lost_bytes: damaged ranges of the old log
+    lost_ranges: int = 0
     lost_bytes: int = 0
-    dropped: int = 0  # intact records that cannot be rewritten
-    queues: int = 0  # queues, units, keys, index_files: as for a rebuild
+    dropped: int = 0
+    queues: int = 0
     units: int = 0
     keys: int = 0
     index_files: int = 0
-    offsets: int = 0  # committed offsets that changed
-    ending: str = Verdict.END.value  # the reason why the old log ended there
-    report: str = ""  # path of salvage.jsonl
+    offsets: int = 0
+    ending: str = Verdict.END.value
+    report: str = ""
     notes: dict[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the fields as a dictionary, for JSON."""
         return asdict(self)
 
 

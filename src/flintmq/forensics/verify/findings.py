@@ -20,12 +20,23 @@ TEXT_LIMIT = 200  # characters kept of expected, found, cost and of a note
 
 @dataclass(frozen=True, slots=True)
 class Defect:
-    code: str  # a key of codes.DEFECTS
-    file: str  # path of the file that has it
-    position: int | None  # byte position in that file; None for a whole file or directory
+    """One contradiction.
+
+    Attributes:
+        code: a key of codes.DEFECTS.
+        file: path of the file that has it.
+        position: byte position in that file; None for a whole file or directory.
+        expected: the correct state.
+        found: the present state.
+        cost: the consequence for users of the store.
+    """
+
+    code: str
+    file: str
+    position: int | None
     expected: str
     found: str
-    cost: str  # the consequence for users of the store
+    cost: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -27,31 +27,54 @@ LABELS = (
 
 @dataclass(frozen=True)
 class StoreStats:
-    """Statistics of a store since it was opened, at one moment."""
+    """Statistics of a store since it was opened, at one moment.
 
-    seconds: float  # since it was opened
-    puts: int  # messages that got a queue offset (without light queues, which share messages)
-    puts_refused: dict[str, int]  # puts answered with another status than PUT_OK, by its name
-    put_bytes: int  # bytes of log they filled, including unused ends of files
+    Attributes:
+        seconds: since it was opened.
+        puts: messages that got a queue offset (without light queues, which share messages).
+        puts_refused: puts answered with another status than PUT_OK, by its name.
+        put_bytes: bytes of log they filled, including unused ends of files.
+        puts_by_topic: the puts of each topic.
+        put_times: number of puts by duration, with upstream's labels.
+        longest_in_lock_ms: the longest time that one put delayed all others.
+        gets_found, gets_missed: calls of `get` that returned messages, and that returned none.
+        messages_got: messages that they returned.
+        commit_behind_bytes: put, and in no file yet (transient pool).
+        flush_behind_bytes: put, and not on disk.
+        dispatch_behind_bytes: confirmed, and not in queues and index.
+        log_bytes: between the first and the last byte of the log.
+        pool_buffers_free: buffers of the transient pool that may be borrowed; -1 without a pool.
+        memory_bytes: of the process, without mapped files; 0 if the system does not report it.
+        mapped_bytes: pages of mapped files that are in the process's memory.
+        mapped_files: files of the log that are mapped now.
+        mapped_virtual_bytes: their size in the address space, whether in memory or not.
+        log_end: log offset after the last record.
+    """
+
+    seconds: float
+    puts: int
+    puts_refused: dict[str, int]
+    put_bytes: int
     puts_by_topic: dict[str, int]
-    put_times: dict[str, int]  # number of puts by duration, with upstream's labels
-    longest_in_lock_ms: int  # the longest time that one put delayed all others
-    gets_found: int  # gets_found, gets_missed: calls of `get` that returned messages, and that returned none
+    put_times: dict[str, int]
+    longest_in_lock_ms: int
+    gets_found: int
     gets_missed: int
-    messages_got: int  # messages that they returned
-    commit_behind_bytes: int  # put, and in no file yet (transient pool)
-    flush_behind_bytes: int  # put, and not on disk
-    dispatch_behind_bytes: int  # confirmed, and not in queues and index
-    log_bytes: int  # between the first and the last byte of the log
-    pool_buffers_free: int  # buffers of the transient pool that may be borrowed; -1 without a pool
-    memory_bytes: int  # of the process, without mapped files; 0 if the system does not report it
-    mapped_bytes: int  # pages of mapped files that are in the process's memory
+    messages_got: int
+    commit_behind_bytes: int
+    flush_behind_bytes: int
+    dispatch_behind_bytes: int
+    log_bytes: int
+    pool_buffers_free: int
+    memory_bytes: int
+    mapped_bytes: int
     mapped_files: int = 0
-    mapped_virtual_bytes: int = 0  # their size in the address space, whether in memory or not
-    log_end: int = 0  # log offset after the last record
+    mapped_virtual_bytes: int = 0
+    log_end: int = 0
 
     @property
     def put_average_size(self) -> float:
+        """Average number of bytes of log for a message."""
         return self.put_bytes / self.puts if self.puts else 0.0
 
 
@@ -83,10 +106,19 @@ class WaitTimes:
 
 @dataclass(frozen=True, slots=True)
 class LogPositions:
-    begin: int  # begin, end: log offsets of the first byte, and after the last whole record
+    """The positions of a store in its log at one moment.
+
+    Attributes:
+        begin, end: log offsets of the first byte, and after the last whole record.
+        committed: log offset up to which the pool was copied into files; `end` without a pool.
+        flushed: log offset up to which the log is on disk.
+        dispatch_behind: bytes of log that are not dispatched yet.
+    """
+
+    begin: int
     end: int
-    committed: int  # log offset up to which the pool was copied into files; `end` without a pool
-    flushed: int  # log offset up to which the log is on disk
+    committed: int
+    flushed: int
     dispatch_behind: int
 
 

@@ -60,22 +60,30 @@ NEW = WriterState(-1, -1, 0, -1)
 class Dispatched:
     """The sums of a dispatch.
 
-    `notes`: code -> number of occurrences (repeats, holes, queues begun again; `log_lost`: the log's begin was deleted
-    before it was dispatched).
+    Attributes:
+        begin, end: log offsets: it dispatched the records that start in [begin, end).
+        rounds: number of rounds.
+        records, units, keys: records read, queue units and index items written.
+        queues: number of queues now.
+        index_files: number of index files now.
+        log_bytes: bytes of log read for the first time.
+        notes: code -> number of occurrences (repeats, holes, queues begun again; `log_lost`: the log's begin was
+            deleted before it was dispatched).
     """
 
-    begin: int = 0  # begin, end: log offsets: it dispatched the records that start in [begin, end)
+    begin: int = 0
     end: int = 0
     rounds: int = 0
-    records: int = 0  # records, units, keys: records read, queue units and index items written
+    records: int = 0
     units: int = 0
     keys: int = 0
-    queues: int = 0  # number of queues now
-    index_files: int = 0  # number of index files now
-    log_bytes: int = 0  # bytes of log read for the first time
+    queues: int = 0
+    index_files: int = 0
+    log_bytes: int = 0
     notes: dict[str, int] = field(default_factory=dict)
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the sums as a dict for JSON."""
         return asdict(self)
 
 

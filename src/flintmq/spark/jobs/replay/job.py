@@ -48,23 +48,38 @@ STAGING = "replay"  # of a bulk load, beside its place
 
 @dataclass
 class Replayed:
-    """The result of a replay, or of a dry run the result that it would have."""
+    """The result of a replay, or of a dry run the result that it would have.
 
-    mode: str  # "bulk" or "live"
-    source: str  # "store", "parquet" or "delta"
-    dry_run: bool = False  # nothing was written
-    rows: int = 0  # messages put into the store
-    bytes: int = 0  # of their records; 0 if they were put one by one
-    topics: int = 0  # topics, queues: numbers of those with these messages; 0 if they were put one by one
+    Attributes:
+        mode: "bulk" or "live".
+        source: "store", "parquet" or "delta".
+        dry_run: nothing was written.
+        rows: messages put into the store.
+        bytes: of their records; 0 if they were put one by one.
+        topics, queues: numbers of those with these messages; 0 if they were put one by one.
+        files: of the log of a bulk load.
+        found: messages of an earlier run, which died, that were in the store already.
+        total: messages that all runs of this replay have put into the store.
+        left_out: records that are not messages, by reason.
+        damages, lost_bytes: damaged places of the source's log that were skipped.
+    """
+
+    mode: str
+    source: str
+    dry_run: bool = False
+    rows: int = 0
+    bytes: int = 0
+    topics: int = 0
     queues: int = 0
-    files: int = 0  # of the log of a bulk load
-    found: int = 0  # messages of an earlier run, which died, that were in the store already
-    total: int = 0  # messages that all runs of this replay have put into the store
-    left_out: dict[str, int] = field(default_factory=dict)  # records that are not messages, by reason
-    damages: int = 0  # damages, lost_bytes: damaged places of the source's log that were skipped
+    files: int = 0
+    found: int = 0
+    total: int = 0
+    left_out: dict[str, int] = field(default_factory=dict)
+    damages: int = 0
     lost_bytes: int = 0
 
     def as_dict(self) -> dict[str, Any]:
+        """Return the result as a dict for JSON."""
         return asdict(self)
 
 
