@@ -12,9 +12,9 @@ ROOT = Path(__file__).resolve().parent.parent
 
 # The layers of the package from the bottom up, as pyproject.toml orders them. A line names the highest layer that it
 # measures; its code is this layer and all below it.
-LAYERS = ("version.py", "errors.py", "config", "format", "kernels", "message.py", "hooks.py", "overriding.py", "tabular.py", "storage",
-          "objects", "store", "cluster", "forensics", "arrow", "metrics", "lake", "frames", "spark", "remoting", "ha",
-          "cli")  # fmt: skip
+LAYERS = ("version.py", "errors.py", "config", "format", "kernels", "message.py", "hooks.py", "overriding.py",
+          "tabular.py", "storage", "objects", "store", "cluster", "forensics", "arrow", "metrics", "lake", "frames",
+          "spark", "remoting", "ha", "cli")  # fmt: skip
 HELD, MISSED, NO_BAR, STALE = "held", "missed", "no bar", "stale"
 
 
