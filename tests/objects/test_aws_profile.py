@@ -139,6 +139,21 @@ def test_a_profile_without_boto3_names_the_extra(files, monkeypatch):
     assert provider() is None, "keys of the environment come first"
 
 
+@pytest.mark.parametrize(("line", "asks"), [("role_arn = arn:aws:a", True), ("region = eu-central-1", False)])
+def test_a_config_without_boto3_is_refused_if_it_gives_keys(files, monkeypatch, line, asks):
+    """Its default profile was passed over without a word, and the server then refused a request without keys."""
+    for name in ("boto3", "botocore", "botocore.session", "botocore.credentials"):
+        monkeypatch.setitem(sys.modules, name, None)
+    (files / "only").write_text(f"[default]\n{line}\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(files / "none"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(files / "only"))
+    if asks:
+        with pytest.raises(MissingExtraError, match=r"pip install 'flintmq\[aws\]'"):
+            provider()
+    else:
+        assert provider() is None
+
+
 def test_keys_of_a_profile_open_a_bucket(tmp_path, boto3, objects, monkeypatch):
     text = f"[shop]\naws_access_key_id = {object_server.KEYS['AWS_ACCESS_KEY_ID']}\naws_secret_access_key = test\n"
     (tmp_path / "credentials").write_text(text)

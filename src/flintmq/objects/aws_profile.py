@@ -45,9 +45,8 @@ def provider() -> Callable[[], Any] | None:
         from botocore.session import Session
         from obstore.auth.boto3 import Boto3CredentialProvider
     except ImportError as error:
-        keys = os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or "~/.aws/credentials"
         named = os.environ.get("AWS_PROFILE") or os.environ.get("AWS_DEFAULT_PROFILE")
-        if named or os.path.exists(os.path.expanduser(keys)):
+        if named or os.path.exists(_file("AWS_SHARED_CREDENTIALS_FILE", "credentials")) or _config_gives_keys():
             raise MissingExtraError(
                 "a profile of ~/.aws is followed by boto3; `pip install 'flintmq[aws]'` brings it"
             ) from error
@@ -61,6 +60,23 @@ def provider() -> Callable[[], Any] | None:
     made = fresh()
     # boto3 renews what a role or SSO gave, and keeps keys that it read in a file.
     return made if isinstance(made.credentials, RefreshableCredentials) else lambda: fresh()()
+
+
+def _file(variable: str, usual: str) -> str:
+    return os.path.expanduser(os.environ.get(variable) or f"~/.aws/{usual}")
+
+
+def _config_gives_keys() -> bool:
+    """Return whether the default profile of `~/.aws/config` gives keys; a region alone is nothing to follow."""
+    try:
+        with open(_file("AWS_CONFIG_FILE", "config"), "rb") as file:
+            text = file.read(1 << 20)
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise StoreAccessError(f"{error.filename}: {error.strerror}; check the files in ~/.aws") from error
+    default = text.partition(b"default]")[2].partition(b"\n[")[0]
+    return any(name.encode() in default for name in _GIVES_KEYS)
 
 
 def _told(question: Callable[[], Answer], advice: str) -> Answer:
