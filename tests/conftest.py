@@ -1,7 +1,5 @@
 """Fixtures for all tests: the golden stores, and a word about which kernels run."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 

@@ -1,7 +1,5 @@
 """`python -m flintmq`."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

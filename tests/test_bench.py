@@ -1,7 +1,5 @@
 """bench/: a figure that is older than the code it measures is never called held."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import subprocess

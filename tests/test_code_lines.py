@@ -1,7 +1,5 @@
 """The tool that says how large each room is."""
 
-from __future__ import annotations
-
 from tools.code_lines import count, rooms
 
 SOURCE = '''"""Docstring

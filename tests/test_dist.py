@@ -1,7 +1,5 @@
 """How wheels are made: the configuration agrees with itself. That they work, `make dist` tries (minutes)."""
 
-from __future__ import annotations
-
 import os
 import re
 import shlex

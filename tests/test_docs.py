@@ -1,8 +1,6 @@
 """The examples of README.md and docs/ are run, and must print what the pages say: `tests/harness/pages.py` tells the
 rules."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack

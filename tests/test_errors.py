@@ -1,7 +1,5 @@
 """The tree of errors: as its docstring draws it, with the exit codes that scripts rely on."""
 
-from __future__ import annotations
-
 import inspect
 import pickle
 import re

@@ -1,7 +1,5 @@
 """The public names of `flintmq`: those of the list, each one there, nothing public beside them."""
 
-from __future__ import annotations
-
 import importlib
 import inspect
 import re

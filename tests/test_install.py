@@ -1,7 +1,5 @@
 """The package without extras, installed as a user does it: it is light, complete, and looks into a store."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """StoredMessage against what Java decodes from the same bytes."""
 
-from __future__ import annotations
-
 import hashlib
 import ipaddress
 import pickle

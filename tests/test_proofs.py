@@ -1,7 +1,5 @@
 """The pages that promise something name the tests that hold the promise; the tests must be there."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The three quarters: the core loads none of the others, and each test has its quarter."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The site (`make site`): its reference has all public names, its navigation each page, its links work."""
 
-from __future__ import annotations
-
 import ast
 import importlib
 import importlib.util

@@ -1,7 +1,5 @@
 """Results as tables: in a notebook, as Arrow, pandas and Polars."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from html.parser import HTMLParser

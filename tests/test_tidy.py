@@ -1,7 +1,5 @@
 """Style that a machine can see: leftovers, tests for every folder, what imports cost, dead links."""
 
-from __future__ import annotations
-
 import ast
 import json
 import re

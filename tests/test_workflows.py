@@ -3,8 +3,6 @@
 `actionlint` and `zizmor` say more of workflows; RELEASING.md asks for both.
 """
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

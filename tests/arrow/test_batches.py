@@ -1,7 +1,5 @@
 """Pieces to batches: every golden row, sizes of batches, oddities, decompression and its bounds."""
 
-from __future__ import annotations
-
 import zlib
 from pathlib import Path
 from typing import Any

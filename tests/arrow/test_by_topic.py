@@ -1,7 +1,5 @@
 """Frequent topics come in batches of their own, and nothing else changes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pyarrow as pa

@@ -1,7 +1,5 @@
 """The memory of a batch: all columns out of it, rows taken back, how patches fall into place."""
 
-from __future__ import annotations
-
 from array import array
 
 import pyarrow as pa

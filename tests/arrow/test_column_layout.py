@@ -1,7 +1,5 @@
 """Sections: none touches another, all have the room that was asked for, and rates learn what is needed."""
 
-from __future__ import annotations
-
 import pytest
 
 from flintmq.arrow.column_layout import NUMBERS, ColumnLayout, Rates

@@ -1,7 +1,5 @@
 """Headers of IPC messages: batches that pyarrow itself would have written, from memory laid out by hand."""
 
-from __future__ import annotations
-
 import struct
 
 import pyarrow as pa

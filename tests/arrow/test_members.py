@@ -1,7 +1,5 @@
 """Several stores as one: the rows are those of each store, with the columns broker and store."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

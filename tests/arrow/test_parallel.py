@@ -1,7 +1,5 @@
 """Several threads give the rows, errors, notes and damage of one walk, whatever the log holds, wherever it is cut."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

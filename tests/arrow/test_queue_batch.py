@@ -1,7 +1,5 @@
 """A queue as Arrow: the rows that `get` gives, with its statuses, in the one schema."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 from typing import Any

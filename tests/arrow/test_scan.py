@@ -1,7 +1,5 @@
 """scan_arrow: golden stores as Java reads them, its arguments, damage, and other libraries on it."""
 
-from __future__ import annotations
-
 import datetime
 import shutil
 import subprocess

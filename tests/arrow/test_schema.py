@@ -1,7 +1,5 @@
 """The one schema as Arrow types, and narrowing it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

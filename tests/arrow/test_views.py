@@ -1,7 +1,5 @@
 """Views: the rows of copies, bytes that outlive the reader, and the engines that take them."""
 
-from __future__ import annotations
-
 import gc
 import io
 import os

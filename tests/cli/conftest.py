@@ -1,7 +1,5 @@
 """Running a command inside this process, as the script `flintmq` does."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable
 from dataclasses import dataclass

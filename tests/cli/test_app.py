@@ -1,7 +1,5 @@
 """The promises of every command: exit codes, one line for an error, no traceback, quiet on a closed pipe."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Bodies as stored or decompressed."""
 
-from __future__ import annotations
-
 import zlib
 
 import pytest

@@ -4,8 +4,6 @@ Each command meets each store. Of a store that lacks what the command asks about
 in words of TELLS. Where neither is so, SEES_ALL says why the answer is right all the same.
 """
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

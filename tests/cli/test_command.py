@@ -1,7 +1,5 @@
 """What holds for every command: numbers of any size, packages that are not there, how usage is told, odd words."""
 
-from __future__ import annotations
-
 import errno
 import sys
 import tomllib

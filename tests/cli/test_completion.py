@@ -1,7 +1,5 @@
 """Completion by the Tab key, as the shells ask for it."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

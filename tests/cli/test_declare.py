@@ -1,7 +1,5 @@
 """Words that a command line gives to parameters: none is empty, lost, or another text."""
 
-from __future__ import annotations
-
 import os
 from dataclasses import dataclass
 from typing import Annotated

@@ -1,8 +1,6 @@
 """docs/operations/cli.md is what the commands say, its examples run, and docs/operations/json.md lists the keys that
 there are."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

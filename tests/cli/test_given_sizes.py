@@ -3,8 +3,6 @@
 Spark's doors: tests/spark/test_given_sizes.py. What is compared: `config/key_effects.SHOWN`.
 """
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

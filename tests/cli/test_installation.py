@@ -1,7 +1,5 @@
 """The doctor: findings about this installation, and about installations that are made to be ill."""
 
-from __future__ import annotations
-
 import importlib.metadata
 import os
 import re

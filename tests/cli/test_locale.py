@@ -5,8 +5,6 @@ with topics that are not ASCII is refused: it is never reported damaged, and no 
 RocketMQ's.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

@@ -1,7 +1,5 @@
 """A message as a line: JSON against what Java decodes, and text that no terminal obeys."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import ipaddress

@@ -1,7 +1,5 @@
 """Printing: blocks, notes, JSON forms, and readers that go away."""
 
-from __future__ import annotations
-
 import enum
 import io
 import json

@@ -1,7 +1,5 @@
 """Command lines: each option in each form, its old names, and what is said of wrong ones."""
 
-from __future__ import annotations
-
 import inspect
 import os
 import resource

@@ -1,7 +1,5 @@
 """No command writes in the store that it reads: every option that names a place, every way to name one in there."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Callable, Iterator

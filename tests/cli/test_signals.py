@@ -1,7 +1,5 @@
 """A signal in the middle of a command: its exit code, nothing printed, nothing left."""
 
-from __future__ import annotations
-
 import contextlib
 import os
 import shutil

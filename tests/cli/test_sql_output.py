@@ -1,7 +1,5 @@
 """Answers as lines: what a spreadsheet, a terminal or a JSON parser gets of values of all kinds."""
 
-from __future__ import annotations
-
 import csv
 import io
 from typing import Any

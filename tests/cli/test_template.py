@@ -1,7 +1,5 @@
 """`--format TEMPLATE`."""
 
-from __future__ import annotations
-
 import pytest
 
 from flintmq.cli.template import compile_template

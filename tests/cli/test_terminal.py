@@ -1,7 +1,5 @@
 """Colours, tables and the bar: what a terminal gets, and what a pipe gets instead."""
 
-from __future__ import annotations
-
 import io
 import os
 import pty

@@ -1,7 +1,5 @@
 """What a terminal gets to see."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

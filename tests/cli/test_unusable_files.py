@@ -1,7 +1,5 @@
 """Every door says which file of config/ it could not use, and which queues it lacks."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 from collections.abc import Callable

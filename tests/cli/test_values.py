@@ -1,7 +1,5 @@
 """Values of options: times, sizes, places, tags, settings."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

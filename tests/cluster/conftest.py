@@ -1,7 +1,5 @@
 """Brokers' stores, side by side."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

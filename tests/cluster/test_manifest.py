@@ -1,7 +1,5 @@
 """Manifests: what is read, and what is refused with the entry named."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """What a user gives as stores: one, a list, a pattern, a manifest; masters and slaves; what is missing."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Patterns: what they match, and what the broker is called."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

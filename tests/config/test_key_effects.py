@@ -1,7 +1,5 @@
 """The table of keys: each key of RocketMQ has a line, each key that acts a test, and a refused value opens nothing."""
 
-from __future__ import annotations
-
 import ast
 import inspect
 import json

@@ -1,7 +1,5 @@
 """The demo runs to its end, and says so when something is not as it should be."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import socket

@@ -1,7 +1,5 @@
 """The engine of the demo: each order once, also when it is killed."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

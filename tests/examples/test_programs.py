@@ -1,7 +1,5 @@
 """Each program of examples/ prints what its docstring says, twice where it may be run again."""
 
-from __future__ import annotations
-
 import ast
 import re
 import shlex

@@ -1,7 +1,5 @@
 """The demo's proofs hold where they should, and fail where they should."""
 
-from __future__ import annotations
-
 import shutil
 import xml.etree.ElementTree as ET
 from pathlib import Path

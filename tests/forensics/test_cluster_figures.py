@@ -1,7 +1,5 @@
 """Sums over brokers, against Java's."""
 
-from __future__ import annotations
-
 from collections import Counter
 from collections.abc import Callable
 

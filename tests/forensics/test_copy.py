@@ -1,7 +1,5 @@
 """Copies: the same bytes at rest, one consistent point of a live store, some messages in a store of their own."""
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

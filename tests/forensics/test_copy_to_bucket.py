@@ -1,7 +1,5 @@
 """Copies on object storage: what a copy into a directory is, seen by nobody before it is whole."""
 
-from __future__ import annotations
-
 import json
 import os
 import signal

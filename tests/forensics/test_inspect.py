@@ -1,7 +1,5 @@
 """Inspect: what a store holds, as Java sees it, and whatever its derived files hold."""
 
-from __future__ import annotations
-
 import json
 import re
 import shutil

@@ -1,7 +1,5 @@
 """Rebuilding queues and index from the log alone: Java's files, byte for byte, where Java's are right."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What retention would do, against what the engine then does, and against what the log holds."""
 
-from __future__ import annotations
-
 import os
 import shutil
 

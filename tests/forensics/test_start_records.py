@@ -1,7 +1,5 @@
 """Records that RocketMQ's start cannot bear, as recorded from it: what each tool says of them, and what mends them."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

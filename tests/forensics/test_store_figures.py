@@ -1,7 +1,5 @@
 """What is kept of a store from look to look, and what is read again."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

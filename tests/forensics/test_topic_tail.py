@@ -1,7 +1,5 @@
 """The end of a topic, against the golden stores' own lists of messages."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

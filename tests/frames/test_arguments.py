@@ -1,7 +1,5 @@
 """Arguments of a wrong type or value are refused in one line that says what is accepted, by every way to read."""
 
-from __future__ import annotations
-
 import datetime
 import shutil
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """Topics of arguments that nobody has are refused, as by export and Spark; those of filters are conditions."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A question can do nothing beyond what it names, by any function, setting or statement of the DuckDB that is there."""
 
-from __future__ import annotations
-
 import os
 import re
 import socket

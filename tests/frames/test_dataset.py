@@ -1,7 +1,5 @@
 """The dataset gives what scan_arrow gives, filtered; and asks the scan for no more than is needed."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """What is read out of Arrow expressions, in the forms that DuckDB sends."""
 
-from __future__ import annotations
-
 import pytest
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")

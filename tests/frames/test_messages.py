@@ -1,7 +1,5 @@
 """Messages as an Arrow table: the rows that a scan makes of the same records."""
 
-from __future__ import annotations
-
 import pyarrow as pa
 
 import flintmq

@@ -1,7 +1,5 @@
 """scan_polars gives what scan_arrow gives, and pushes columns, filters and the number of rows into the scan."""
 
-from __future__ import annotations
-
 import gc
 import os
 from datetime import UTC, datetime

@@ -1,7 +1,5 @@
 """Asking DuckDB: rows come as they are found, and what fails is said as it is."""
 
-from __future__ import annotations
-
 import tempfile
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Zone maps under the readers that people use: the same rows, and most of the log left unread the second time."""
 
-from __future__ import annotations
-
 import time
 from collections.abc import Iterator
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A cluster of brokers whose stores Java wrote."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

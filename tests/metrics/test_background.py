@@ -1,7 +1,5 @@
 """Calls that are waited for up to a moment, and left alone after it."""
 
-from __future__ import annotations
-
 import threading
 import time
 

@@ -1,7 +1,5 @@
 """The statistics of an open store as text, against what was done with it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import flintmq

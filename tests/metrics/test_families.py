@@ -1,7 +1,5 @@
 """The metrics of stores that Java wrote, against Java's own answers."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections import Counter

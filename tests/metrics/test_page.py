@@ -1,7 +1,5 @@
 """The text, as the parser of Prometheus' own client reads it."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """GET /metrics over HTTP, on loopback."""
 
-from __future__ import annotations
-
 import contextlib
 import http.client
 import socket

@@ -1,7 +1,5 @@
 """Many stores: those that go and return, that hang, that are one log twice."""
 
-from __future__ import annotations
-
 import json
 import logging
 import shutil

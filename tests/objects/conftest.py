@@ -1,7 +1,5 @@
 """Servers of every kind: moto's, which is always there, and the real ones that `make object-servers` builds."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 
 import pytest

@@ -1,7 +1,5 @@
 """Stores on every kind of server: the rows that RocketMQ wrote, and one line where something is wrong."""
 
-from __future__ import annotations
-
 import re
 import threading
 

@@ -1,7 +1,5 @@
 """A broker or a name server of a few answers, written by hand: no code of the package makes its bytes."""
 
-from __future__ import annotations
-
 import base64
 import contextlib
 import json

@@ -1,7 +1,5 @@
 """The client against a peer that does as it is told, and addresses."""
 
-from __future__ import annotations
-
 import struct
 import threading
 

@@ -1,7 +1,5 @@
 """Remoting frames as Java writes them, and hostile ones."""
 
-from __future__ import annotations
-
 import base64
 import json
 import struct

@@ -1,7 +1,5 @@
 """Every job on a cluster whose workers have no FlintMQ, with speculation on, and a worker killed amid each job."""
 
-from __future__ import annotations
-
 import os
 import sys
 import sysconfig

@@ -1,7 +1,5 @@
 """Each key that describes bytes, at each of Spark's doors: see tests/cli/test_given_sizes.py."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

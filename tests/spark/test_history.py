@@ -1,7 +1,5 @@
 """A table of exports and its store on Spark: in batch, and as a stream with a checkpoint."""
 
-from __future__ import annotations
-
 import json
 from collections import Counter
 

@@ -1,7 +1,5 @@
 """The pack of the package: everything that a worker imports, the same bytes each time."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

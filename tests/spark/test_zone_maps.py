@@ -1,7 +1,5 @@
 """Spark's planning leaves out zones of the log without wanted rows; no session is needed for that."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Consumers on the simulated disk: what must hold of a group's offsets, and that breaking it is found."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The contract sees each of the wrongs that it names."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 from pathlib import Path

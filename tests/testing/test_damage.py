@@ -1,7 +1,5 @@
 """Damage does what it says, and to nothing else."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

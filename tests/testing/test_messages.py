@@ -1,7 +1,5 @@
 """Cycles of messages: the second round differs from the first only where it must."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

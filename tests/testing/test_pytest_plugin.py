@@ -1,7 +1,5 @@
 """The pytest plugin, in runs of pytest of its own, and the page that shows it."""
 
-from __future__ import annotations
-
 import os
 import re
 import subprocess

@@ -1,7 +1,5 @@
 """Rows hold what was put into them."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import given

@@ -1,7 +1,5 @@
 """The slow reader sees what is whole and refuses what is not."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The smoke test of an installation: it passes on this one, and tells what is wrong with others."""
 
-from __future__ import annotations
-
 import pytest
 
 from flintmq import kernels

@@ -1,7 +1,5 @@
 """The strategies give what the functions they are for take."""
 
-from __future__ import annotations
-
 import inspect
 from typing import Any
 

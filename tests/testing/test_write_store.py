@@ -1,7 +1,5 @@
 """Made-up stores are valid, are what was asked for, and are the same for the same seed."""
 
-from __future__ import annotations
-
 import hashlib
 import struct
 from collections import Counter, defaultdict

@@ -1,7 +1,5 @@
 """`flintmq copy`: what it says, and which copy its options make."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """`flintmq doctor`: what is printed. What is found is tested in tests/forensics."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`flintmq explain`: what is printed. What is found is tested in tests/forensics/explain."""
 
-from __future__ import annotations
-
 import os
 import pty
 import re

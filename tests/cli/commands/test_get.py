@@ -1,7 +1,5 @@
 """`flintmq get`."""
 
-from __future__ import annotations
-
 import base64
 import json
 import os

@@ -1,7 +1,5 @@
 """`flintmq inspect`: what is printed. What is found is tested in tests/forensics."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable
 from pathlib import Path

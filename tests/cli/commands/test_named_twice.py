@@ -1,7 +1,5 @@
 """A store that a manifest or a list names twice: every command that takes several stores refuses it, or says it."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

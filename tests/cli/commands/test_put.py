@@ -1,7 +1,5 @@
 """`flintmq put`."""
 
-from __future__ import annotations
-
 import io
 import json
 from pathlib import Path

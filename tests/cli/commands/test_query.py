@@ -1,7 +1,5 @@
 """`flintmq query`."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

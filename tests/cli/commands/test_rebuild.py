@@ -1,7 +1,5 @@
 """`flintmq rebuild`: the command. What it makes is tested in tests/forensics."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

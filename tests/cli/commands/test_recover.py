@@ -1,7 +1,5 @@
 """`flintmq recover`."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

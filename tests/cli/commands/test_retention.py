@@ -1,7 +1,5 @@
 """`flintmq retention explain`."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`flintmq salvage`: the command. What it makes is tested in tests/forensics."""
 
-from __future__ import annotations
-
 import io
 from pathlib import Path
 from typing import Any

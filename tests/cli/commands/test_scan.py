@@ -1,7 +1,5 @@
 """`flintmq scan`."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections.abc import Callable

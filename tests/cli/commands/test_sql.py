@@ -1,7 +1,5 @@
 """`flintmq sql`: the views, the forms of an answer, what becomes of errors and damage."""
 
-from __future__ import annotations
-
 import csv
 import errno
 import json

@@ -1,7 +1,5 @@
 """`flintmq tail`: what it prints, and how it ends."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

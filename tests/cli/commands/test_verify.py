@@ -1,7 +1,5 @@
 """`flintmq verify`: what is printed. What is found is tested in tests/forensics."""
 
-from __future__ import annotations
-
 import io
 import json as json_module
 import os

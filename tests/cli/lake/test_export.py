@@ -2,8 +2,6 @@
 
 What is in the tables is tested in tests/lake."""
 
-from __future__ import annotations
-
 import json
 import shutil
 import threading

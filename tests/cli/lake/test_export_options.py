@@ -1,7 +1,5 @@
 """The words of the two exports: one declaration, and the keywords that they mean."""
 
-from __future__ import annotations
-
 from flintmq.cli.declare import parameters
 from flintmq.cli.lake.export_options import ExportWords
 from flintmq.cli.parser import load

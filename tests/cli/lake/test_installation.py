@@ -1,7 +1,5 @@
 """The doctor's rows about Spark: Java, and the Python of workers that are made to be ill."""
 
-from __future__ import annotations
-
 import sys
 from pathlib import Path
 

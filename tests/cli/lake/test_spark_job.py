@@ -1,7 +1,5 @@
 """The Spark session of a command."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

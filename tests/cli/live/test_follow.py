@@ -1,7 +1,5 @@
 """`flintmq follow`: events, exit codes, and a process that is stopped and killed; the rest is in tests/ha."""
 
-from __future__ import annotations
-
 import json
 import random
 import signal

@@ -1,7 +1,5 @@
 """`flintmq follow --config-from`, `--namesrv`, and `serve-ha --register`, against peers of recorded answers."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket

@@ -1,7 +1,5 @@
 """`flintmq metrics`: what is printed, and the server as a process. What is in it is tested in tests/metrics."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

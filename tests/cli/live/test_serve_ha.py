@@ -1,7 +1,5 @@
 """`flintmq serve-ha` as a process: what it says, what a follower gets, and its end."""
 
-from __future__ import annotations
-
 import json
 import re
 import signal

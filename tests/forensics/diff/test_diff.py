@@ -1,7 +1,5 @@
 """Two stores are compared: what was planted is found, with its place, and nothing else."""
 
-from __future__ import annotations
-
 import json
 import os
 import random

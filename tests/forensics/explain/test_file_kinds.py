@@ -1,7 +1,5 @@
 """What paths and contents tell."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Index files: header, slots, items, chains, and keys of the records."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Configuration files: every key with its bytes, also where the text breaks off."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Fields of layouts as lines."""
 
-from __future__ import annotations
-
 from flintmq.forensics.explain.lines import TEXT_CHARS, Line, Remark, blame, field_lines, text_of
 from flintmq.format import consume_queue, timer
 

@@ -1,7 +1,5 @@
 """Log files: the records that Java exported, what covers a position, and what is wrong first."""
 
-from __future__ import annotations
-
 import os
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Units of queues, where they lead, and whether what stands there agrees."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 from typing import Any

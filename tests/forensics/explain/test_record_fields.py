@@ -1,7 +1,5 @@
 """One record: flags by name, properties one by one, checksums."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from flintmq.format import inner_batch, properties, record

@@ -1,7 +1,5 @@
 """Every file of every golden store, and rubbish: each byte is told once, nothing is raised."""
 
-from __future__ import annotations
-
 import os
 import random
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Reading the file: bounded, and holes cost nothing."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager

@@ -1,7 +1,5 @@
 """The store around a file."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from flintmq.config.keys import StoreConfig

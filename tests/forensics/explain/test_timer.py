@@ -1,7 +1,5 @@
 """The timer store."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

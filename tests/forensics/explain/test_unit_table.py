@@ -1,7 +1,5 @@
 """Files of equal units: every place once, whatever is asked for."""
 
-from __future__ import annotations
-
 import random
 import struct
 from pathlib import Path

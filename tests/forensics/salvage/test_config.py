@@ -1,7 +1,5 @@
 """config/ of a salvaged store."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What is mended behind the log: each part that verify complains of, and nothing else."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Covers: records that count and are exactly as long as what they cover, by the reference codec."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

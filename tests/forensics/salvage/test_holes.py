@@ -1,7 +1,5 @@
 """What stands at the offsets of lost messages."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from flintmq.forensics.salvage.holes import fill_holes

@@ -1,7 +1,5 @@
 """Salvage in place: the store itself, mended; a broker would start and serve all but what is damaged."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

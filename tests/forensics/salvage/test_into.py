@@ -1,7 +1,5 @@
 """Salvage into a new store: all but the damaged records, in a store without a defect; salvage.jsonl tells."""
 
-from __future__ import annotations
-
 import json
 import random
 from pathlib import Path

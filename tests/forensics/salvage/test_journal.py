@@ -1,7 +1,5 @@
 """The journal: every kind of change, forward and back, once and twice."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

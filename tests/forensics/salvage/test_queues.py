@@ -1,7 +1,5 @@
 """Old and new queue offsets: dense, in order, and consumers go on at the first message they have not seen."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from flintmq.forensics.salvage.queues import QueueMap, QueueMaps

@@ -1,7 +1,5 @@
 """Records made anew: by the reference codec, field by field."""
 
-from __future__ import annotations
-
 import pytest
 
 from flintmq.errors import FormatError

@@ -1,7 +1,5 @@
 """Codes and their documentation are one; every defect has a command, or says plainly that nothing needs mending."""
 
-from __future__ import annotations
-
 import re
 import shlex
 import shutil

@@ -1,7 +1,5 @@
 """Ranges of lost log, and what may still be dispatched."""
 
-from __future__ import annotations
-
 from flintmq.forensics.verify.context import MOST_RANGES, Ground, Ranges
 from flintmq.forensics.verify.findings import Findings
 

@@ -1,7 +1,5 @@
 """The tables of docs/operations/verify.md are those of the codes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

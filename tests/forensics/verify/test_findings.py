@@ -1,7 +1,5 @@
 """Findings: kept up to a bound, counted beyond it, never long."""
 
-from __future__ import annotations
-
 import pytest
 
 from flintmq.forensics.verify.codes import DEFECTS

@@ -1,7 +1,5 @@
 """Index items against keys: both versions' habits, what RocketMQ leaves behind, and damage to every field."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from pathlib import Path

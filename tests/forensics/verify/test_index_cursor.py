@@ -1,7 +1,5 @@
 """One index file: cursor, links, header and slots."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

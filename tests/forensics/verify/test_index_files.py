@@ -1,7 +1,5 @@
 """Which index files there are, how they are divided, and what is odd about them."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from pathlib import Path

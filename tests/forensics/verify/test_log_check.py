@@ -1,7 +1,5 @@
 """The log's own checks: chain of files, end-of-file records, damage, spare files, odd text."""
 
-from __future__ import annotations
-
 import shutil
 import struct
 from collections.abc import Callable

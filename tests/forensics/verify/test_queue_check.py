@@ -1,7 +1,5 @@
 """Units against records: every way in which they can disagree, and the ways in which they may."""
 
-from __future__ import annotations
-
 import shutil
 import struct
 from collections.abc import Callable, Iterator

@@ -1,7 +1,5 @@
 """The raw places of a queue: gaps, overlaps, holes, strange files."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Runs of one fault are one finding, and what only the end decides is told at the end."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """All queues together: which there are, missing ones, ends, and what a store without queues is told."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

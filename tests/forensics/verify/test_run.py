@@ -1,7 +1,5 @@
 """Verify as a whole: golden stores are sound, every protected bit is, rubbish anywhere does no harm."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

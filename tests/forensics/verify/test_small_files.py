@@ -1,7 +1,5 @@
 """Checkpoint, configuration files, committed offsets, the root."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Callable
 from pathlib import Path

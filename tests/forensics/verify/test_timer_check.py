@@ -1,7 +1,5 @@
 """The timer store: units, links, records, wheel, and the file timercheck."""
 
-from __future__ import annotations
-
 import shutil
 import struct
 from collections.abc import Callable

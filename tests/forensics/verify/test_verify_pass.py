@@ -1,7 +1,5 @@
 """Parts of a verification: what one finds, and where the next one begins."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from collections.abc import Callable

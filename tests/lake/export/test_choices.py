@@ -1,7 +1,5 @@
 """The keywords of an export, with their defaults."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

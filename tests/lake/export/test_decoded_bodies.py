@@ -1,7 +1,5 @@
 """Bodies as Avro and Protobuf in tables of each format: readers get the values that were sent."""
 
-from __future__ import annotations
-
 import io
 import json
 from datetime import UTC, datetime

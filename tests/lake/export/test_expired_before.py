@@ -1,7 +1,5 @@
 """Messages that expired before any export had them: a lenient read tells of them, a strict one is refused."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

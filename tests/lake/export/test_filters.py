@@ -1,7 +1,5 @@
 """Readers that leave out files by statistics: every filter on every column gives the rows that it gives in memory."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

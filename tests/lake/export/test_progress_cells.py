@@ -4,8 +4,6 @@ What docs/internals/progress.md says of exports: refused by name in every door, 
 those of the store, each once. Never silent.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections import Counter

@@ -1,7 +1,5 @@
 """Bodies that are flagged as compressed and are not: kept as they are in every form and door, and counted."""
 
-from __future__ import annotations
-
 import zlib
 from pathlib import Path
 from typing import Any

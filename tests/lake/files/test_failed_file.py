@@ -1,7 +1,5 @@
 """Exports that fail: a full disk is not left full, and what is published stays."""
 
-from __future__ import annotations
-
 import errno
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """Directories of attempts: no two share a name."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Columns of properties that a later export adds: earlier rows lack them, which a comparison knows."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Sequence
 from pathlib import Path

@@ -3,8 +3,6 @@
 RocketMQ deletes the queue files of a topic; its records stay in the log, with queue offsets that the new queue has too.
 """
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Stores compared with their tables: equal where they are, and every planted difference is named."""
 
-from __future__ import annotations
-
 import json
 import math
 import shutil

@@ -1,7 +1,5 @@
 """Records without a queue: a plain export has them, a stream has not, and `diff` knows which one made the table."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The first export of a store without messages makes a table without rows, which every reader takes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A table and what is not exported yet as one frame: every row once, whatever runs beside the read."""
 
-from __future__ import annotations
-
 import json
 import random
 import shutil

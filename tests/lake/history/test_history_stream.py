@@ -1,7 +1,5 @@
 """A stream of a table and its stores: backfill, then what comes; each message once, wherever it is stopped."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

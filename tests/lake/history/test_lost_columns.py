@@ -1,7 +1,5 @@
 """Tables from which somebody took a column that their exports wrote: readers refuse it by name, and give no nulls."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from contextlib import suppress
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tables one of whose data files is gone: readers are told which, and what to do; a diff counts its rows."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

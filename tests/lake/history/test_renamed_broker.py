@@ -1,7 +1,5 @@
 """A broker with another name in a manifest or a pattern: its messages do not come into the table a second time."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

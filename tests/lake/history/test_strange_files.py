@@ -1,7 +1,5 @@
 """Parquet tables with a file that no export made, or another file than the one that an export wrote."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 

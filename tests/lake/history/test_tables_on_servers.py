@@ -1,7 +1,5 @@
 """Tables on real servers of every kind: each row once, of two exports one wins, history and diff read them."""
 
-from __future__ import annotations
-
 import threading
 from collections import Counter
 from typing import Any

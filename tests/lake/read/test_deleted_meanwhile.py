@@ -1,7 +1,5 @@
 """Log files that are deleted between the planning of a read and the read: what is missing is told, whoever reads."""
 
-from __future__ import annotations
-
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path

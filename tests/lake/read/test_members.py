@@ -1,7 +1,5 @@
 """Planning of several stores: offsets by broker, and what all of them lack."""
 
-from __future__ import annotations
-
 import json
 import threading
 import time

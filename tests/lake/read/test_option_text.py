@@ -1,7 +1,5 @@
 """Options that Spark passes as text."""
 
-from __future__ import annotations
-
 import pytest
 
 from flintmq.errors import UsageError

@@ -1,7 +1,5 @@
 """Planning a read and scanning its ranges, without a session: what source and export do in their tasks."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

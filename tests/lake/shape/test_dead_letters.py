@@ -1,7 +1,5 @@
 """Dead letters: each message whose body does not decode is there once, through deaths, in every format of the table."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A stream of several stores tells of each broker that is gone, once each time it goes."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from flintmq.lake.read.options import ReadOptions

@@ -1,7 +1,5 @@
 """Topics whose own name begins with %LMQ%: a stream reads their messages once, and light queues not besides."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Streams of a store whose log lost its end: they stop, as a read of the whole log does, or say what they leave out."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Mapping
 from pathlib import Path

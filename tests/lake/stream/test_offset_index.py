@@ -1,7 +1,5 @@
 """Places of queues: compared with what Java says of every record, with units and without."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from pathlib import Path

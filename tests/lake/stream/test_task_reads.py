@@ -1,7 +1,5 @@
 """Which parts of its range a sparse task reads."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Records of the log that have no unit any more."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy

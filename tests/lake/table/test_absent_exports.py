@@ -1,7 +1,5 @@
 """Parquet tables that lost the directory of an export, or have one twice: readers stop, and say which."""
 
-from __future__ import annotations
-
 import shutil
 from itertools import islice
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A Delta table that others optimize, rename columns of, or change while an export commits."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Callable

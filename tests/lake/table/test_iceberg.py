@@ -1,7 +1,5 @@
 """Exports into an Iceberg table: each row once, whatever happens to the table in between."""
 
-from __future__ import annotations
-
 import os
 import re
 import shutil

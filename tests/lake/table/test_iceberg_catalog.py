@@ -1,7 +1,5 @@
 """Iceberg tables in catalogs that PyIceberg is configured for: REST and Glue; what is no catalog, in one line."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Tables below directories with odd names: what is written is read back, by history, a comparison and a replay."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Exports of several stores into one table: each row once, the progress of each store in the same commit."""
 
-from __future__ import annotations
-
 import json
 import os
 import shutil

@@ -1,7 +1,5 @@
 """Which rows of a table a predicate wants."""
 
-from __future__ import annotations
-
 import pytest
 
 pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")

@@ -1,7 +1,5 @@
 """Rows of a table: which parts of its files are read, and as what they are known."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any

@@ -1,7 +1,5 @@
 """A column is added to the schema: exports made before are continued, replayed and read; its values there are null."""
 
-from __future__ import annotations
-
 import json
 import sys
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """The comparison of two stores in tasks finds what the local one finds, wherever the logs are cut."""
 
-from __future__ import annotations
-
 import json
 import pickle
 import random

@@ -1,7 +1,5 @@
 """What the first stage of a job leaves: it is read back as it was written, queue by queue, key by key."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

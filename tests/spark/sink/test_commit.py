@@ -1,7 +1,5 @@
 """Commits: each batch once, whatever dies."""
 
-from __future__ import annotations
-
 import json
 import os
 from pathlib import Path

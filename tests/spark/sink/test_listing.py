@@ -1,7 +1,5 @@
 """Who has put what, and the way out of a stuck batch."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

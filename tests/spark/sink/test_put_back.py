@@ -1,7 +1,5 @@
 """A target store, its ledger, or a query's checkpoint that was put back, replaced or copied: named, or right rows."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

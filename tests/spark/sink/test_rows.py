@@ -1,7 +1,5 @@
 """Rows of a DataFrame as messages."""
 
-from __future__ import annotations
-
 import base64
 import json
 from typing import Any

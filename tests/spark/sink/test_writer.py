@@ -1,7 +1,5 @@
 """The sink on Spark, in batch and streaming."""
 
-from __future__ import annotations
-
 import ast
 from pathlib import Path
 from typing import Any

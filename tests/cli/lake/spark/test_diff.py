@@ -1,7 +1,5 @@
 """`flintmq spark diff` of two stores says what `flintmq diff` says."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """`flintmq spark export`: what its options become. (More of it, beside the other jobs, in test_spark.py.)"""
 
-from __future__ import annotations
-
 import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")

@@ -1,7 +1,5 @@
 """`flintmq spark replay`: options in, and what it prints; the job is tested in tests/spark."""
 
-from __future__ import annotations
-
 import pytest
 
 from flintmq.spark.jobs.replay.job import Replayed

@@ -1,7 +1,5 @@
 """`flintmq spark stats`: the command with the job replaced; the job itself is tested in tests/spark/jobs."""
 
-from __future__ import annotations
-
 import sys
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Forms of bodies, and what a manifest keeps of them."""
 
-from __future__ import annotations
-
 import base64
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Dispatching without Spark: tasks as calls of this process, each done twice, as attempts of Spark may be."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """A dispatch in rounds gives the bytes of a local rebuild, and of Java, wherever a round ends."""
 
-from __future__ import annotations
-
 import shutil
 import threading
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Killed anywhere, a dispatch ends with the bytes of a local rebuild (short form; `kills.py` is the long one)."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

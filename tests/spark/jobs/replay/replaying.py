@@ -1,7 +1,5 @@
 """What tests of replay share: tasks as calls, and what a store holds, read by the reference reader."""
 
-from __future__ import annotations
-
 from collections import defaultdict
 from pathlib import Path
 from typing import Any

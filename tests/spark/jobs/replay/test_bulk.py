@@ -1,7 +1,5 @@
 """Bulk load: the log's files, what stands beside them, and what a kill leaves."""
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """Each message once: what a run that died has put is found, and not put again."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

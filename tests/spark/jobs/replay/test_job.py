@@ -1,7 +1,5 @@
 """Replay: every message once and in order, whatever it comes from, fails or runs twice."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The pace of a replay, and how far it says that it is."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Files and offsets of a bulk load."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 import numpy

@@ -1,7 +1,5 @@
 """Refused rows: known beforehand by the rules that the store has, and nothing behind one is stored, however often."""
 
-from __future__ import annotations
-
 import random
 from collections import Counter
 from pathlib import Path

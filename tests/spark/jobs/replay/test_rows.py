@@ -1,7 +1,5 @@
 """Rows as records: the bytes are those of the reference encoder."""
 
-from __future__ import annotations
-
 from collections import Counter
 from typing import Any
 

@@ -1,7 +1,5 @@
 """What a replay reads: chunks hold every row once, in order."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from collections.abc import Iterator

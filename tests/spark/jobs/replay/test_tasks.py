@@ -1,7 +1,5 @@
 """Work over rows, with the parts as tasks of their own; the condition on Spark is tested in test_job.py."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Headless Chromium, if this machine has one (`make debian`): what a page looks like and holds once it is open."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

@@ -1,7 +1,5 @@
 """What is counted against the rows that Java read from the same stores."""
 
-from __future__ import annotations
-
 import ipaddress
 from collections import Counter
 from typing import Any

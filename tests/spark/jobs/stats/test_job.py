@@ -1,7 +1,5 @@
 """The job on Spark: figures against the rows that Java read, the page in a browser, and what it refuses."""
 
-from __future__ import annotations
-
 import os
 import struct
 from collections import Counter

@@ -1,7 +1,5 @@
 """Lag against the offsets and queue ends that Java wrote and told."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The page of statistics: nothing that a message says becomes part of it, and a browser shows it."""
 
-from __future__ import annotations
-
 import html
 import json
 import re

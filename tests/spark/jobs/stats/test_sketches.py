@@ -1,7 +1,5 @@
 """Summaries against plain counting, and against themselves put together from parts."""
 
-from __future__ import annotations
-
 import json
 import random
 from collections import Counter

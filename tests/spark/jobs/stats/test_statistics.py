@@ -1,7 +1,5 @@
 """Figures and remarks made of tallies that were filled by hand."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Plots are well-formed, hold what they should, and let nothing through."""
 
-from __future__ import annotations
-
 import itertools
 import xml.etree.ElementTree as ET
 
