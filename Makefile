@@ -70,7 +70,7 @@ test-newest: install ## Run the tests of arrow/ and cli/ on the newest releases 
 test-oldest: install ## Run the tests of readers, tables and object storage on the oldest releases that are supported, or on PINS='pyarrow==24.*'; Python 3.11 (makes .venv-oldest)
 	test -x $(OLDEST)/bin/python || $(BIN)/python -m venv $(OLDEST)
 	$(OLDEST)/bin/python -m pip install --quiet -e '.[all,dev]'
-	$(BIN)/python -m tests.support.oldest $(PINS) > $(OLDEST)/oldest.txt
+	$(BIN)/python -m tools.oldest $(PINS) > $(OLDEST)/oldest.txt
 	$(OLDEST)/bin/python -m pip install --quiet --upgrade -r $(OLDEST)/oldest.txt
 	$(OLDEST)/bin/python -m pytest $(or $(ARGS),$(PARALLEL) tests/arrow tests/frames tests/lake tests/objects tests/cli)
 

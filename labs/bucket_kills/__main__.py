@@ -23,7 +23,7 @@ from typing import Any
 from unittest.mock import patch
 
 from flintmq import Message, MessageStore
-from tests.support import bucket_tables
+from labs.bucket_kills import tables
 from tests.support.object_server import KEYS, Server, running
 
 FORMATS = ("parquet", "delta", "iceberg")
@@ -106,7 +106,7 @@ class Run:
         _, error = process.communicate(timeout=300)
         assert process.returncode == 0, error
         with patch.dict(os.environ, self.environment):
-            found = bucket_tables.bodies(self.url(to), to, "lake.messages")
+            found = tables.bodies(self.url(to), to, "lake.messages")
         missing, others = Counter(self.bodies) - Counter(found), Counter(found) - Counter(self.bodies)
         assert not missing and not others, (to, len(missing), len(others))
         self.counted["tables compared"] += 1

