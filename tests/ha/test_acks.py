@@ -195,9 +195,6 @@ def test_the_puts_of_a_turn_ring_once_after_the_last():
     assert rings == [3, 6]
 
 
-# ---- event loops -----------------------------------------------------------------------------------------------------
-
-
 def run(acks: AckTable, ends: list[int], meanwhile: Callable[[], None]) -> list[tuple[int, bool]]:
     """The answers to puts of a loop, in the order in which they come; `meanwhile` runs in another thread."""
 

@@ -27,9 +27,6 @@ from tests.ha.simulated import HEADER, Driven, SimulatedMaster, driven, followed
 Spoil = Callable[[int, bytes, bytes], bytes]
 
 
-# -- arriving --------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("batch", [97, 32768, 1 << 20])
 def test_the_log_and_the_queues_arrive_byte_for_byte(
     tmp_path: Path, master: GoldenMaster, sim: SimulatedMaster, batch: int
@@ -121,9 +118,6 @@ def test_a_flood_of_heartbeats_is_not_answered(tmp_path: Path, master: GoldenMas
     assert len(sim.reports) <= 13 and log_of(tmp_path / "s")[1] == master.log.rstrip(b"\0")
 
 
-# -- reports ---------------------------------------------------------------------------------------------------------
-
-
 def test_a_report_comes_every_five_seconds_while_nothing_happens(
     tmp_path: Path, master: GoldenMaster, sim: SimulatedMaster
 ):
@@ -158,9 +152,6 @@ def test_sync_acknowledges_only_what_is_on_disk(tmp_path: Path, master: GoldenMa
             one.step()
             assert max((offset for _, offset, _ in sim.reports), default=0) <= raw.durable
     assert sim.reports[-1][1] == sim.end
-
-
-# -- lies ------------------------------------------------------------------------------------------------------------
 
 
 def other_offset(number: int, head: bytes, body: bytes) -> bytes:
@@ -247,9 +238,6 @@ def test_a_silent_master_of_an_empty_follower(tmp_path: Path, master: GoldenMast
         with pytest.raises(ReplicationError) as error:
             one.until(lambda: False)
     assert error.value.reason == "protocol" and sim.asked == [1, 0] * 3
-
-
-# -- another past ----------------------------------------------------------------------------------------------------
 
 
 def other_times(master: GoldenMaster, first: int) -> bytes:
@@ -402,9 +390,6 @@ def test_a_master_whose_only_file_begins_where_we_end_is_waited_for(
         sim.end = whole
         one.catch_up(whole)
     assert log_of(tmp_path / "s") == (0, master.log.rstrip(b"\0"))
-
-
-# -- beginning, coming again, ending -----------------------------------------------------------------------------------
 
 
 def test_an_empty_master_is_waited_for(tmp_path: Path, master: GoldenMaster, sim: SimulatedMaster):

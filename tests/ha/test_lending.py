@@ -152,9 +152,6 @@ def lent(store: MessageStore) -> None:
     assert within(lambda: is_lent(store))
 
 
-# -- when ------------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("keys", "options", "may"),
     [
@@ -243,9 +240,6 @@ def test_a_follower_of_ours(tmp_path: Path):
     assert ours == theirs
 
 
-# -- the line is kept alive --------------------------------------------------------------------------------------------
-
-
 def test_heartbeats_of_a_line_that_is_lent(tmp_path: Path):
     keys = PATIENT | {"haSendHeartbeatInterval": 60}
     with open_sync(tmp_path, keys) as store, replica(store) as one:
@@ -267,9 +261,6 @@ def test_a_silent_follower_of_a_line_that_is_lent(tmp_path: Path):
         assert not one.line.closed
         assert within(lambda: one.line.closed, 5) and time.monotonic() - began > 1.1
         assert listener_of(store).followers() == [] and not is_lent(store)
-
-
-# -- followers come, leave, lie ----------------------------------------------------------------------------------------
 
 
 def test_a_second_follower_comes_and_goes_amid_puts(tmp_path: Path):
@@ -396,9 +387,6 @@ def test_a_follower_that_does_not_read_for_a_while(tmp_path: Path):
             assert line.up_to(end) == slow_read.log_bytes(tmp_path)[0][begin:end]
             line.report(end)
             assert within(lambda: acknowledged(store) == [end])
-
-
-# -- signals, forks, the end -------------------------------------------------------------------------------------------
 
 
 @contextmanager

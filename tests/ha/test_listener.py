@@ -121,8 +121,6 @@ def listen(tmp_path: Path) -> Iterator[Callable[..., tuple[HaListener, Source]]]
         yield start
 
 
-# ---- what a follower gets --------------------------------------------------------------------------------------------
-
 QUICK = {"haSendHeartbeatInterval": 60}
 BY_DESIGN = {  # first report -> what ours does instead of the master's heartbeats for ever, which help nobody (D17)
     "beyond": "one heartbeat, as there, and the line is closed",
@@ -305,9 +303,6 @@ def test_followers(tmp_path: Path):
         assert within(lambda: states(store) == [])
 
 
-# ---- wrong and slow ones ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     "data",
     [
@@ -440,9 +435,6 @@ def test_a_file_that_shrinks_under_the_listener(listen: Callable[..., tuple[HaLi
     assert within(lambda: served.followers() == [] and source.holds == 0)
 
 
-# ---- who may come ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("networks", "comes"),
     [((), True), (("127.0.0.0/8",), True), (("10.1.2.0/24", "127.0.0.1"), True), (("10.1.2.0/24", "::1/128"), False)],
@@ -559,9 +551,6 @@ def test_other_addresses_get_a_warning(tmp_path: Path, caplog: pytest.LogCapture
         caplog.clear()
         HaListener(ListenOptions((host, 0), allow), source, StoreConfig()).close()
         assert caplog.text.count("without a password") == warned
-
-
-# ---- threads, processes, the end -------------------------------------------------------------------------------------
 
 
 def test_the_port_is_free_after_close(tmp_path: Path):

@@ -92,9 +92,6 @@ def test_light_queues_have_a_file_of_their_own(tmp_path: Path):
     assert not (tmp_path / "config" / "consumerOffset.json").exists()
 
 
-# -- what is refused ---------------------------------------------------------------------------------------------------
-
-
 def refusing(code: int, with_code: int) -> Answer:
     """A real broker that refuses one request."""
     right = broker({**recorded("540"), 26: CONFIG, 28: RUNTIME})
@@ -173,9 +170,6 @@ def test_lengths_that_lie(code: int):
         fetch(answer)
 
 
-# -- pages -------------------------------------------------------------------------------------------------------------
-
-
 class Paged:
     """A broker of 5.4.0, which sends topics and groups in pages (AdminBrokerProcessor, TopicConfigManager).
 
@@ -244,9 +238,6 @@ def test_pages_as_the_recorded_slave_asked():
         assert peer.codes() == [26, 21, 201, 43, 45, 402, 28] and len(peer.lines) == 1
     assert asked[21] == {"topicSeq": "0", "dataVersion": "", "maxTopicNum": "2000"}
     assert asked[201] == {"groupSeq": "0", "dataVersion": "", "maxGroupNum": "2000"}
-
-
-# -- files -------------------------------------------------------------------------------------------------------------
 
 
 def test_deletions_are_followed_and_unknown_fields_kept(tmp_path: Path):

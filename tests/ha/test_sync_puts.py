@@ -68,9 +68,6 @@ def status(store: MessageStore, number: int = 0, **fields: Any) -> PutMessageSta
     return PutMessageStatus(store.put(Message("T", b"%d" % number, **fields)).status)
 
 
-# -- one put -----------------------------------------------------------------------------------------------------------
-
-
 def test_without_a_replica_the_time_is_up(tmp_path: Path):
     with open_sync(tmp_path, IMPATIENT) as store:
         before = time.monotonic()
@@ -244,9 +241,6 @@ def test_refused_without_a_listener(tmp_path: Path):
         MessageStore(tmp_path, config=PATIENT)
 
 
-# -- many puts ---------------------------------------------------------------------------------------------------------
-
-
 def test_puts_under_way_time_out_together(tmp_path: Path):
     with open_sync(tmp_path, IMPATIENT) as store:
         answers: list[PutMessageStatus] = []
@@ -409,9 +403,6 @@ def test_acknowledgements_out_of_order_under_load(tmp_path: Path):
         assert early == []
 
 
-# -- the disk ----------------------------------------------------------------------------------------------------------
-
-
 def test_the_status_of_replicas_hides_that_of_the_disk(tmp_path: Path):
     for acknowledged, expected in ((False, LATE), (True, UNFLUSHED)):
         for kind in ("put", "put_many", "put_async"):
@@ -457,9 +448,6 @@ def test_durable_only_sends_after_the_sync(tmp_path: Path):
         results = asyncio.run(_put_async(store, [message(n) for n in range(50)]))
         assert {one.status for one in results} == {OK}
         assert time.monotonic() - before < 5
-
-
-# -- the end -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("what", ["store", "listener"])

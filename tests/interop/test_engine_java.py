@@ -210,9 +210,6 @@ def test_d2_a_mark_that_java_left_standing_hides_no_key(tmp_path: Path, java: Ja
     assert index_items(root, KEYS["maxHashSlotNum"], KEYS["maxIndexNum"]) == wanted
 
 
-# -- the same operations -----------------------------------------------------------------------------------------------
-
-
 def operations(count: int) -> list[dict[str, Any]]:
     """Puts of every kind that this step knows, as the oracle takes them; each with its own property string."""
     chance = random.Random(77)
@@ -272,9 +269,6 @@ def test_the_same_operations_give_the_same_bytes(tmp_path: Path, java: Java):
     assert tree(ours, "consumequeue") == tree(theirs, "consumequeue")
     assert index_items(ours, 8, 64) == index_items(theirs, 8, 64)
     assert [*tree(ours, "index").values()] == [*tree(theirs, "index").values()], "headers and all"
-
-
-# -- locks -------------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("java", VERSIONS[:1], indirect=True)

@@ -248,9 +248,6 @@ def test_a_slave_takes_no_puts(tmp_path: Path):
         assert {r.status for r in store.put_many([message(0)] * 2)} == {PutMessageStatus.SERVICE_NOT_AVAILABLE}
 
 
-# -- put_many ----------------------------------------------------------------------------------------------------------
-
-
 def test_put_many_answers_each_message(tmp_path: Path):
     with open_small(tmp_path, flushDiskType="SYNC_FLUSH") as store:
         results = store.put_many([message(0), Message("a/b", b"x"), message(1), message(2, queue_id=1)])
@@ -288,9 +285,6 @@ def test_an_exception_that_leaves_a_block_is_not_hidden_by_the_close(tmp_path: P
         put_all(store, 1)
         effects.refuse("sync", FIRST_LOG)
         raise LookupError("the user's")
-
-
-# -- named cases -------------------------------------------------------------------------------------------------------
 
 
 def test_d8_a_record_that_no_file_can_hold_is_refused_before_it_costs_anything(tmp_path: Path):

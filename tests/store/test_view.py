@@ -45,9 +45,6 @@ def rows_from(store, begin=0):
     return [row["physical_offset"] for row in store.live if row["physical_offset"] >= begin]
 
 
-# -- what there is -----------------------------------------------------------------------------------------------------
-
-
 def test_topics_and_queues(golden):
     store = golden("batch")
     with flintmq.open_store(store.path) as view:
@@ -87,9 +84,6 @@ def test_messages_from_any_point(golden, access):
     for begin in (0, starts[1], starts[1] + 1, starts[-1], starts[-1] + 1, BASIC_FILE, BASIC_FILE - 3, 1 << 60):
         assert offsets(view.messages(begin)) == [at for at in starts if at >= begin]
     assert offsets(open_store(golden("rolled").path).messages(0)) == rows_from(golden("rolled"))
-
-
-# -- one message -------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
@@ -152,9 +146,6 @@ def test_offsets_and_ids_that_lead_nowhere(golden):
             view.get_by_offset_msg_id(text)
 
 
-# -- by key and by time ------------------------------------------------------------------------------------------------
-
-
 def test_query(golden):
     view = opened(golden("flags"))
     assert offsets(view.query("Batched", "BATCHUNIQ")) == [168154, 168452, 168674]
@@ -212,9 +203,6 @@ def test_offset_at_time_passes_over_what_cannot_be_read(golden, tmp_path):
     ms = rows[110]["store_timestamp"]
     first = next(row["queue_offset"] for row in rows if row["store_timestamp"] >= ms)
     assert view.offset_at_time("Orders", 0, ms) in (first, 100)
-
-
-# -- stores that change ------------------------------------------------------------------------------------------------
 
 
 class Writer:
@@ -376,9 +364,6 @@ def test_a_last_file_that_was_cut_short(golden, tmp_path, cut):
     for row in left:
         want[row["topic"], row["queue_id"]] = row["queue_offset"] + 1
     assert {(q.topic, q.queue_id): q.max_offset for q in view.queues()} == want
-
-
-# -- wrong use, refused stores, promises ------------------------------------------------------------------------------
 
 
 def test_wrong_use(golden, tmp_path):

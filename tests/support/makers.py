@@ -57,9 +57,6 @@ def flip(path: Path, position: int, mask: int = 1) -> None:
         file.write(bytes([byte ^ mask]))
 
 
-# -- a tiny store ----------------------------------------------------------------------------------------------------
-
-
 @dataclass
 class Tiny:
     """A store of one log file.
@@ -98,8 +95,6 @@ def tiny(root: Path, *changes: dict[str, Any], begin: int = 0, log_size: int = L
     ends = [*positions[1:], len(data)]
     return Tiny(root, [(begin + at, end - at) for at, end in zip(positions, ends, strict=True)])
 
-
-# -- index files -----------------------------------------------------------------------------------------------------
 
 Key = tuple[int, int, int]
 """Hash, log offset, store time in ms."""

@@ -57,9 +57,6 @@ def plain(number: int, offset: int) -> bytes:
     return encoded(offset, queue_offset=number, store_timestamp=T0 + number)
 
 
-# -- the log ---------------------------------------------------------------------------------------------------------
-
-
 @bomb
 def headers_that_claim_much(root: Path, size: int) -> None:
     """Behind a few records: headers back to back, each of a record that reaches far and fails its checksum at last."""
@@ -182,9 +179,6 @@ def queue_offsets_at_the_end(root: Path, size: int) -> None:
     log_file(root, fill(size, lambda n, at: encoded(at, queue_offset=places[n % len(places)], queue_id=n % 3)))
 
 
-# -- many files ------------------------------------------------------------------------------------------------------
-
-
 @bomb
 def many_empty_log_files(root: Path, size: int) -> None:
     """A file for each 256 bytes of budget, all empty but the first."""
@@ -222,9 +216,6 @@ def many_queue_files(root: Path, size: int) -> None:
         (folder / f"{20 * number:020}").write_bytes(UNIT.pack(Unit(0, 100, 0)))
 
 
-# -- queues ----------------------------------------------------------------------------------------------------------
-
-
 def _queue(root: Path, size: int, unit: Callable[[int], bytes], kind: str = "consumequeue") -> None:
     log_file(root, fill(100_000, plain))
     folder = root / kind / "T" / "0"
@@ -250,9 +241,6 @@ def units_that_lead_nowhere(root: Path, size: int) -> None:
 def batch_units_that_lead_nowhere(root: Path, size: int) -> None:
     """The same in a batch queue, with numbers of messages that overlap."""
     _queue(root, size, lambda n: BATCH_UNIT.pack(BatchUnit(1 + n % 90_000, 100, 0, T0, n, 32_767)), "batchconsumequeue")
-
-
-# -- index -----------------------------------------------------------------------------------------------------------
 
 
 def index_file(
@@ -305,9 +293,6 @@ def tiny_index_files_to_rebuild(root: Path, size: int) -> None:
     log_file(
         root, fill(size, lambda n, at: encoded(at, queue_offset=n, properties=b"KEYS\x01k\x02", store_timestamp=T0))
     )
-
-
-# -- config ----------------------------------------------------------------------------------------------------------
 
 
 def _config(root: Path, text: str | bytes, name: str = "topics.json") -> None:

@@ -78,9 +78,6 @@ def used(data: bytes) -> int:
     return len(data.rstrip(b"\0"))
 
 
-# -- bytes -----------------------------------------------------------------------------------------------------------
-
-
 @damage
 def empty(path: Path, chance: random.Random) -> None:
     rewrite(path, b"")
@@ -206,9 +203,6 @@ def another_kind(path: Path, chance: random.Random) -> None:
     kinds = ("commitlog/*", "index/*", "checkpoint", "consumequeue/*/*/*")
     found = [p for kind in kinds for p in sorted(root.glob(kind)) if p.is_file() and p != path]
     rewrite(path, chance.choice(found).read_bytes())
-
-
-# -- names and kinds of files ----------------------------------------------------------------------------------------
 
 
 @damage

@@ -108,9 +108,6 @@ def spoil(writer: Writer) -> None:
             path.write_bytes(b"")
 
 
-# -- readers -----------------------------------------------------------------------------------------------------------
-
-
 def follow(root: Path, stop: threading.Event) -> int:
     seen, last = 0, -1
     with flintmq.open_store(root) as view:

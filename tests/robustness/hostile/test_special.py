@@ -68,8 +68,6 @@ def small_log(root: Path, count: int = 40) -> bytearray:
     return data
 
 
-# -- lengths ---------------------------------------------------------------------------------------------------------
-
 I32 = (-1, 0, 1, 7, 8, 90, 91, 0x7FFFFFFF, -0x80000000, 0x7FFFFF00, 64 << 20, (64 << 20) + 1)
 I16 = (-1, 0, 1, 0x7FFF, -0x8000)
 
@@ -187,9 +185,6 @@ def test_inner_batches_at_the_end_of_numbers(tmp_path: Path, number: bytes, base
     everything(store)
 
 
-# -- index -----------------------------------------------------------------------------------------------------------
-
-
 DIVISION = ("--set", "maxHashSlotNum=1000", "--set", "maxIndexNum=4000")
 
 
@@ -244,9 +239,6 @@ def test_index_counts_and_slots_beyond_the_file(tmp_path: Path, count: int, slot
     assert run("query", store, "T", "k", "--json", "--limit", "1000", *DIVISION).rows == 40
 
 
-# -- extension -------------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("size", "bitmap"), [(0, 0), (-1, 0), (1, 0), (19, 0), (20, -1), (20, 32767), (21, 0), (32767, 32747), (-32768, 0)]
 )
@@ -265,9 +257,6 @@ def test_extension_units(tmp_path: Path, size: int, bitmap: int) -> None:
     unit = struct.pack(">hqqh", size, 5, T0, bitmap)
     (store / "consumequeue_ext" / "T" / "0" / f"{0:020}").write_bytes(unit * 60)
     assert everything(store)["verify"] == 1
-
-
-# -- names -----------------------------------------------------------------------------------------------------------
 
 
 def evil_log(store: Path) -> None:
@@ -335,8 +324,6 @@ def test_names_in_configuration(tmp_path: Path) -> None:
     assert everything(store, sets=("--set", "maxIndexNum=100"))["inspect"] == 0
 
 
-# -- configuration ---------------------------------------------------------------------------------------------------
-
 JSON = {
     "deep lists": b'{"a":' + b"[" * 100_000,
     "deep objects": b'{"a":' * 100_000,
@@ -374,9 +361,6 @@ def test_configuration(tmp_path: Path, text: str) -> None:
     (store / "config" / "timermetrics").write_bytes(JSON[text])
     codes = everything(store)
     assert codes["inspect"] == codes["scan"] == 0
-
-
-# -- wrong use -------------------------------------------------------------------------------------------------------
 
 
 def _nothing(path: Path) -> None:

@@ -116,9 +116,6 @@ def fill(store: Path, topics: list[str], queues: int, messages: int, keys: Mappi
         assert opened.wait_dispatched(120)
 
 
-# -- how much there is -----------------------------------------------------------------------------------------------
-
-
 @case("1 topic")
 def one_topic(store: Path) -> None:
     fill(store, ["Orders"], 1, 700)
@@ -144,9 +141,6 @@ def nothing(store: Path) -> None:
     MessageStore(store, SMALL).close()
 
 
-# -- names and bodies ------------------------------------------------------------------------------------------------
-
-
 @case("odd names")
 def odd_names(store: Path) -> None:
     fill(store, list(NAMES), 2, 6 * len(NAMES))
@@ -170,9 +164,6 @@ def odd_bodies(store: Path) -> None:
                 body = (byte * size)[:size]
                 assert opened.put(Message("Bodies", body, keys=f"k{size}")).status.name == "PUT_OK", size
         assert opened.wait_dispatched(60)
-
-
-# -- clocks, retention, kills ----------------------------------------------------------------------------------------
 
 
 class Clock(Effects):
@@ -252,9 +243,6 @@ def writer_beside(store: Path) -> Callable[[], None]:
         writer.stdout.close()
 
     return stop
-
-
-# -- files that are missing, too many, too short, or links -----------------------------------------------------------
 
 
 def plain(store: Path) -> None:

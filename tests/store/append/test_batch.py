@@ -138,9 +138,6 @@ def test_a_batch_counts_as_a_whole_or_not_at_all_where_a_signal_falls(tmp_path: 
     assert step > 20
 
 
-# -- inner batches ----------------------------------------------------------------------------------------------------
-
-
 def test_into_a_topic_of_type_batchcq_a_batch_goes_as_one_record(tmp_path: Path):
     with open_small(tmp_path) as store:
         store.create_topic("T", 2, "BatchCQ")

@@ -29,9 +29,6 @@ def offsets(root: Path) -> list[str | None]:
     return [names.parse_bytes(r.properties).get(names.INNER_MULTI_QUEUE_OFFSET) for r in records(root)]
 
 
-# -- inner batches ----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("topic", "flag", "number", "status"),
     [
@@ -67,9 +64,6 @@ def test_properties_that_become_too_long_by_the_offset_are_refused(tmp_path: Pat
         pairs = {names.INNER_NUM: "2", "a": "x" * (32_767 - 14)}
         result = store.put(Message("B", b"x", sys_flag=0x80, properties=pairs))
         assert result.status is PutMessageStatus.PROPERTIES_SIZE_EXCEEDED and store._parts.log.end == 0
-
-
-# -- light queues -----------------------------------------------------------------------------------------------------
 
 
 def test_each_light_queue_counts_for_itself(tmp_path: Path):

@@ -184,9 +184,6 @@ def test_dispatch_waits_for_a_refused_open_of_a_reader_too(tmp_path: Path) -> No
     assert units(tmp_path) == expected_units(tmp_path)
 
 
-# -- threads ----------------------------------------------------------------------------------------------------------
-
-
 def fail_once(owner: Any, name: str, error: BaseException, patch: pytest.MonkeyPatch, *, thread: str) -> list[str]:
     """The next call of a function in the thread of this name raises; the list tells who it was."""
     real, hit = getattr(owner, name), []

@@ -193,9 +193,6 @@ def test_looks_are_few_in_a_log_of_many_steps(tmp_path: Path, monkeypatch: pytes
     assert len(found) == 21 and report.note_counts == {"time_step": 20}
 
 
-# -- what else a checkpoint's time decides ---------------------------------------------------------------------------
-
-
 def with_unit(root: Path, place: int) -> None:
     folder = root / "consumequeue" / "T" / "0"
     folder.mkdir(parents=True)

@@ -90,9 +90,6 @@ def test_bytes_behind_a_file_are_an_error_and_no_signal(tmp_path: Path):
         map_.close()
 
 
-# -- touching the pages of a map from another thread --------------------------------------------------------------
-
-
 def mapped(path: Path, size: int) -> mmap.mmap:
     with path.open("wb") as file:
         file.truncate(size)

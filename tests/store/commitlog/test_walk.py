@@ -87,9 +87,6 @@ def test_an_empty_log_ends_at_once(tmp_path: Path) -> None:
     assert find_end(log_of(tmp_path)).offset == 0
 
 
-# -- what stops mean ------------------------------------------------------------------------------------------------
-
-
 def broken(data: bytes, at: int) -> bytes:
     """data with one bit of the byte at `at` changed."""
     return data[:at] + bytes([data[at] ^ 1]) + data[at + 1 :]

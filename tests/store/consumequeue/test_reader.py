@@ -231,9 +231,6 @@ def test_addresses_that_lead_nowhere(tmp_path):
     assert ExtQueue.of(str(tmp_path), QueueName("..", 0)).files == ()
 
 
-# -- many queues --
-
-
 class Opens(Effects):
     """Counts what is opened and read."""
 

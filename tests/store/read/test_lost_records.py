@@ -155,9 +155,6 @@ def test_the_end_of_a_log_without_files(golden, tmp_path: Path) -> None:  # type
             view.check_end()
 
 
-# -- directories of queues ---------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("gone", ["Orders/0", "Orders"])
 def test_queues_without_their_directory_are_found_in_the_log(gone: str, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     store = golden("basic").copy(tmp_path)

@@ -49,8 +49,6 @@ def test_what_was_lost_is_made_again_as_it_was(
     assert derived(tmp_path) == kept
 
 
-# -- from where it dispatches again ------------------------------------------------------------------------------------
-
 BEGIN = FILE_SIZE  # of a log whose first file has expired
 END = BEGIN + 6 * SIZE
 

@@ -66,9 +66,6 @@ def two_files(root: Path, second: bytes = b"", **kept: int) -> LogFiles:
     return log_of(root / "log", some(0, 0, 1, 2, full=FILE_SIZE), second, **kept)
 
 
-# -- where it begins ---------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(("time", "counts"), [(0, False), (1, True), (1000, True), (1001, False)])
 def test_a_file_whose_first_record_has_a_time_before_the_checkpoint_s_is_a_place_to_begin(
     tmp_path: Path, time: int, counts: bool
@@ -124,9 +121,6 @@ def test_without_a_mark_nothing_is_known_to_be_dispatched(tmp_path: Path):
         assert begin == (0 if mark == 0 else FILE_SIZE)
 
 
-# -- where it ends -----------------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("clean", [True, False])
 @pytest.mark.parametrize(
     ("second", "end", "last_time"),
@@ -180,8 +174,6 @@ def test_what_lies_before_the_walk_s_begin_is_not_read(tmp_path: Path):
     assert recovery.find() == (FILE_SIZE + SIZE, 1004, Verdict.END)
 
 
-# -- a record above the mark that does not count -----------------------------------------------------------------------
-
 WRONG = "queue offset 8 where 4 is the next"
 
 
@@ -222,9 +214,6 @@ def test_one_that_others_follow_is_damage_but_after_a_power_cut(tmp_path: Path):
     ]
 
 
-# -- what is read again from the disk ----------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("mark", "files", "dropped"),
     [
@@ -253,9 +242,6 @@ def test_after_an_unclean_stop_what_lies_above_the_mark_is_read_from_the_disk(
     ):
         again[0].find(reread=again[0].facts.clean)
         assert again[1].calls == [] == again[1].dropped, "not for a preview, and not after a clean stop"
-
-
-# -- the cut -----------------------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("step", [100, 1 << 20])
@@ -314,9 +300,6 @@ def test_what_is_in_quarantine_as_a_whole_is_not_copied_twice(tmp_path: Path, th
     assert {path.name: path.read_bytes() for path in folder.iterdir()} == rest
     assert len(recovery.decisions.lines) == (2 if there == RECORD_1 else 3)
     assert effects.calls[-1] == ("sync_dir", str(folder))
-
-
-# -- files that are refused --------------------------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("size", [FILE_SIZE // 2, FILE_SIZE, SIZE_2])

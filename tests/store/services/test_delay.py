@@ -30,9 +30,6 @@ def bodies(store, topic="T", queue_id=0):
     return [m.body for m in found.messages]
 
 
-# -- delivery ----------------------------------------------------------------------------------------------------------
-
-
 def test_never_early_and_once(tmp_path):
     disk = frozen()
     with open_small(tmp_path / "s", disk) as store:

@@ -99,9 +99,6 @@ def test_a_topic_has_one_type_of_queues_for_good(tmp_path: Path):
     assert read_config(str(tmp_path)).is_batch("batch")
 
 
-# -- how it is wired ---------------------------------------------------------------------------------------------------
-
-
 class Still(Faulty):
     """A disk whose clock stands."""
 
