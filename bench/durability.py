@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from flintmq import Message, MessageStore
-from flintmq.storage import libc_memory
+from flintmq.storage.files import libc_memory
 
 MIB = 1 << 20
 ROUNDS = 5

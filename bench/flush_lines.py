@@ -25,7 +25,7 @@ from harness import Context, Result, Unavailable
 from threads_peer import by_threads
 
 from flintmq import Message, MessageStore
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 
 BODY = bytes(100)
 

@@ -25,7 +25,7 @@ from pathlib import Path
 from flintmq.config.keys import StoreConfig
 from flintmq.forensics.rebuild import rebuild
 from flintmq.message import Message
-from flintmq.storage.lock import is_live
+from flintmq.storage.files.lock import is_live
 from flintmq.store.message_store import MessageStore
 from tests.spark.jobs.dispatch.dispatching import differing
 

@@ -66,9 +66,9 @@ def test_no_reference_leads_out_of_the_repository():
 
 
 def test_trees_are_walked_by_one_function():
-    """os.walk leaves out what it cannot list: nobody notices (storage/tree.py)."""
+    """os.walk leaves out what it cannot list: nobody notices (storage/files/tree.py)."""
     found = lines_with(r"\bos\.(walk|fwalk)\(")
-    assert [line.split(":")[0] for line in found if line.startswith("src/")] == ["src/flintmq/storage/tree.py"]
+    assert [line.split(":")[0] for line in found if line.startswith("src/")] == ["src/flintmq/storage/files/tree.py"]
 
 
 def test_no_test_changes_the_clock_of_all_threads():
@@ -433,7 +433,7 @@ TEXT_EXCEPTIONS = {
     "objects/cloud.py: _without_details": "obstore's texts: it has no statuses apart",
     "objects/web_hdfs.py: read": "Hadoop's text: the kind is IOException for all",
     "spark/jobs/tasks.py: collect_answers": "Spark's text, of which one line is shown",
-    "storage/versioned_json.py: _decode": "the text of Python's json",
+    "storage/files/versioned_json.py: _decode": "the text of Python's json",
 }
 """Functions that compare a text, each with its reason."""
 

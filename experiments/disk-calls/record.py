@@ -20,7 +20,7 @@ from pathlib import Path
 
 from flintmq import Message, MessageStore
 from flintmq.errors import FlintError
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 
 GOLDEN = Path(__file__).parents[2] / "tests" / "compat" / "golden"
 QUIET = {"now_ms", "monotonic", "close"}

@@ -15,7 +15,7 @@ from flintmq.ha.follower_line import FollowerLine
 from flintmq.ha.master_line import LineRules, LineState, MasterLine
 from flintmq.lake.read.offsets import EARLIEST, parse_assignment, parse_json_offsets
 from flintmq.message import stored_message
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 from flintmq.store.commitlog.files import LARGEST_OFFSET, LogFiles
 from flintmq.store.commitlog.predicate import Predicate, Selector
 from flintmq.store.commitlog.walk import LogWalk

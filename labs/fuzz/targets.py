@@ -41,7 +41,7 @@ from flintmq.format.compression import original_body
 from flintmq.format.layout import Layout
 from flintmq.kernels import record_parts, walk
 from flintmq.message import stored_message
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.walk import LogWalk

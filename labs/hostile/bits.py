@@ -31,7 +31,7 @@ from flintmq.errors import CorruptStoreError
 from flintmq.forensics.verify.run import verify
 from flintmq.format import record
 from flintmq.message import GetMessageStatus
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import list_log

@@ -46,10 +46,10 @@ RECOVERY = (
 # and would be run for every mutant that lives.
 LOG_TESTS = [f"tests/store/recovery/test_{name}.py" for name in ("log_recovery", "recovery_choices")]
 MORE_TESTS = {
-    "storage/filesystem": ["tests/storage/test_filesystem_calls.py", "tests/storage/test_guarded.py"],
-    "storage/mapped_file": ["tests/storage/test_transient_pool.py"],
-    "storage/mapped_file_queue": ["tests/storage/test_allocation.py"],
-    "storage/system_error": ["tests/storage/test_filesystem.py", "tests/storage/test_lock.py"],
+    "storage/files/filesystem": ["tests/storage/files/test_filesystem_calls.py", "tests/storage/files/test_guarded.py"],
+    "storage/memory/mapped_file": ["tests/storage/memory/test_transient_pool.py"],
+    "storage/memory/mapped_file_queue": ["tests/storage/memory/test_allocation.py"],
+    "storage/files/system_error": ["tests/storage/files/test_filesystem.py", "tests/storage/files/test_lock.py"],
     **{f"store/recovery/{name}": LOG_TESTS for name in ("find_end", "scan_start", "truncate", "decisions")},
     "store/recovery/apply": [*LOG_TESTS, "tests/store/recovery/test_lost_log.py"],
     "store/layout/mark": ["tests/store/layout/test_small_files.py", "tests/store/recovery/test_log_recovery.py"],
@@ -62,10 +62,11 @@ MORE_TESTS = {
 
 def modules() -> list[str]:
     """Every module that is tried, as format/record."""
+    package = ROOT / "src" / "flintmq"
     found = [
-        f"{part}/{path.stem}"
+        path.relative_to(package).with_suffix("").as_posix()
         for part in ("format", "storage")
-        for path in sorted((ROOT / "src" / "flintmq" / part).glob("[!_]*.py"))
+        for path in sorted((package / part).rglob("[!_]*.py"))
     ]
     return found + [f"store/{name}" for name in RECOVERY]
 

@@ -20,7 +20,7 @@ from flintmq import open_store
 from flintmq.errors import CorruptStoreError, FlintError
 from flintmq.format import record
 from flintmq.message import Message
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from flintmq.store.commitlog.report import Report
 from flintmq.store.message_store import MessageStore
 from flintmq.testing.contract import PutLedger, digest_of

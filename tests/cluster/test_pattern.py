@@ -6,7 +6,7 @@ import pytest
 
 from flintmq.cluster.pattern import is_pattern, matches
 from flintmq.errors import UsageError
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 
 FOLDERS = [
     "a/1/store",

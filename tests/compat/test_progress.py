@@ -192,7 +192,7 @@ def test_the_offset_of_a_query_goes_on_and_names_its_record(place):
 def test_a_dispatch_and_a_copy_are_read(place):
     pytest.importorskip("pyspark", reason="pyspark is not installed")
     from flintmq.spark.jobs.dispatch.state import load
-    from flintmq.storage.filesystem import REAL
+    from flintmq.storage.files.filesystem import REAL
     from flintmq.store.commitlog.anchor import anchor_at
     from flintmq.store.commitlog.snapshot import Snapshot
     from flintmq.store.layout import followed

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from flintmq.ha.follower import Follower
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from tests.compat.replication import GoldenMaster
 
 HEADER = struct.Struct(">qi")

@@ -12,7 +12,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import ReplicationError, UsageError
 from flintmq.ha.broker_tables import BrokerTables
 from flintmq.ha.metadata import BrokerFacts
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 from flintmq.store.layout.config_reader import read_config
 from flintmq.store.message_store import MessageStore
 

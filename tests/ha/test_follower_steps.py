@@ -19,7 +19,7 @@ from flintmq.errors import (
     UsageError,
 )
 from flintmq.ha.follower_line import REPORT_S, SILENCE_S
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 from flintmq.store.layout import followed as layout
 from tests.compat.replication import GoldenMaster, queue_units
 from tests.ha.simulated import HEADER, Driven, SimulatedMaster, driven, followed, log_of, record_end

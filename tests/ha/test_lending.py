@@ -24,7 +24,7 @@ from flintmq.ha.lending import may_lend
 from flintmq.ha.listener import HaListener
 from flintmq.kernels.replica_lane import native
 from flintmq.message import Message, PutMessageStatus
-from flintmq.storage.filesystem import REAL, Effects
+from flintmq.storage.files.filesystem import REAL, Effects
 from flintmq.store.listening import ListenOptions
 from flintmq.store.message_store import MessageStore
 from flintmq.testing import slow_read

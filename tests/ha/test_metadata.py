@@ -12,7 +12,7 @@ import pytest
 from flintmq.errors import ReplicationError, StoreLockedError
 from flintmq.format import config_json
 from flintmq.ha import metadata
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 from tests.compat.replication import VERSIONS
 from tests.compat.stores import Golden
 from tests.remoting.remoting_peer import CONFIG, RUNTIME, Answer, Asked, RemotingPeer, broker, recorded, reply, strict

@@ -14,7 +14,7 @@ from flintmq.errors import DivergedError, ReplicationError, UsageError
 from flintmq.ha.follower import Follower
 from flintmq.ha.follower_line import Received
 from flintmq.ha.resync import PartingSearch, Tail
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 from flintmq.store.layout import followed
 from tests.compat.replication import GoldenMaster, queue_units
 from tests.ha.simulated import SimulatedMaster, SimulatedTime, driven, log_of, record_end

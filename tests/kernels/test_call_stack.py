@@ -31,7 +31,7 @@ def test_the_frames_that_ask_do_not_count():
     assert not asked(*OWN) and not asked("user", *OWN) and not asked("flintmq.cli.put", *OWN)
 
 
-@pytest.mark.parametrize("module", ["flintmq.store.append.flush", "flintmq.storage.mapped_file"])
+@pytest.mark.parametrize("module", ["flintmq.store.append.flush", "flintmq.storage.memory.mapped_file"])
 @pytest.mark.parametrize("between", [1, 2, 23])
 def test_the_engine_around_other_code_is_seen(module: str, between: int):
     assert asked(module, *["user"] * between, *OWN)

@@ -18,8 +18,8 @@ from flintmq.format import record
 from flintmq.format.message_id import parse_client_id
 from flintmq.kernels import fast_append
 from flintmq.message import Message, PutMessageStatus, PutResult
-from flintmq.storage.filesystem import REAL
-from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.storage.files.filesystem import REAL
+from flintmq.storage.memory.mapped_file_queue import MappedFileQueue
 from flintmq.store.append.commit_log import CommitLog, LogState
 from flintmq.store.append.unique_keys import UniqueKeys
 from tests.support.faults import Faulty

@@ -17,7 +17,7 @@ from flintmq.errors import ConfigError, NotAStoreError, UnfinishedError, UsageEr
 from flintmq.forensics.store_figures import StoreFigures, StoreWatch
 from flintmq.ha import Follower
 from flintmq.metrics.stores import StoresWatch
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 from flintmq.store.layout import following
 from flintmq.store.layout.following import FILE_NAME
 from tests.compat.stores import Golden

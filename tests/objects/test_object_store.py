@@ -18,7 +18,7 @@ from flintmq.lake.read.scan import plan_scan, scan_range
 from flintmq.lake.read.splits import LogRange, files_of, shares
 from flintmq.objects import remote_file
 from flintmq.objects.object_store import FRESH_SECONDS, ObjectStore
-from flintmq.storage.store_url import effects_for
+from flintmq.storage.files.store_url import effects_for
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.walk import LogWalk
 from flintmq.testing.write_store import write_store

@@ -11,7 +11,7 @@ from flintmq.errors import NotAStoreError, StoreAccessError, UsageError
 from flintmq.forensics.copy import copy_some, copy_whole
 from flintmq.forensics.store_upload import StoreUpload
 from flintmq.forensics.verify.run import verify
-from flintmq.storage.store_url import effects_for
+from flintmq.storage.files.store_url import effects_for
 from flintmq.store.commitlog.predicate import Predicate
 
 SAME = ("physical_offset", "size", "queue_id", "queue_offset", "body_crc", "topic", "tags", "keys", "msg_id")

@@ -3,7 +3,7 @@
 Three models of legal behaviour: `journal` (XFS; names in order), `ext4` (the same, and stores to a page whose sync
 failed never reach the disk), `posix` (names in any order; after a failed sync the old bytes are shown). `states`
 numbers the states. Everything is drawn from a seed: the same calls give the same `trace`. `Effects` is in
-`storage/filesystem.py`.
+`storage/files/filesystem.py`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from flintmq.errors import StoreAccessError
-from flintmq.storage.filesystem import OtherDisk, not_opened
-from flintmq.storage.lock import StoreLock
+from flintmq.storage.files.filesystem import OtherDisk, not_opened
+from flintmq.storage.files.lock import StoreLock
 from tests.sim.names import Folders, NameChange, NameJournal, apply, split
 from tests.sim.pages import PAGE, SimFile, SimMap
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from flintmq.storage.mapped_file import MappedFile
+from flintmq.storage.memory.mapped_file import MappedFile
 from flintmq.store.append.flush import PythonFlush
 from flintmq.store.message_store import MessageStore
 from flintmq.store.recovery import apply, truncate

@@ -18,7 +18,7 @@ import pytest
 import flintmq
 from flintmq.errors import StoreError
 from flintmq.message import PutMessageStatus
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from flintmq.store.layout.config_reader import read_config
 from flintmq.store.message_store import MessageStore
 from tests.store.append.test_flush import Setup

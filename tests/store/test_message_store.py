@@ -33,8 +33,8 @@ from flintmq.errors import (
 )
 from flintmq.format import checkpoint
 from flintmq.message import GetMessageStatus, Message, Outcome, PutMessageStatus
-from flintmq.storage.dispatch_lock import DispatchLock
-from flintmq.storage.lock import is_live
+from flintmq.storage.files.dispatch_lock import DispatchLock
+from flintmq.storage.files.lock import is_live
 from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.message_store import MessageStore
 from flintmq.store.recovery.apply import Recovery
@@ -555,7 +555,7 @@ NAMED_IN_TEXT = {
     "store/assembly.py: text",
     "store/services/housekeeping.py: problem.text",
     "store/read/key_query.py: error",  # of an index file
-    "storage/mapped_file_queue.py: unused[start]",
+    "storage/memory/mapped_file_queue.py: unused[start]",
 }
 
 

@@ -22,9 +22,9 @@ import pytest
 from flintmq.errors import UsageError
 from flintmq.kernels.flusher import native
 from flintmq.message import Message
-from flintmq.storage.allocation import AllocationService
-from flintmq.storage.mapped_file_queue import MappedFileQueue
-from flintmq.storage.stop_event import StopEvent
+from flintmq.storage.memory.allocation import AllocationService
+from flintmq.storage.memory.mapped_file_queue import MappedFileQueue
+from flintmq.storage.threads.stop_event import StopEvent
 from flintmq.store import reentry
 from flintmq.store.append.commit_log import CommitLog
 from flintmq.store.append.flush import PythonFlush

@@ -23,7 +23,7 @@ from flintmq.errors import (
     UsageError,
 )
 from flintmq.message import Message
-from flintmq.storage.lock import is_live
+from flintmq.storage.files.lock import is_live
 from flintmq.store.commitlog import resync
 from flintmq.store.commitlog.report import Report
 from flintmq.store.view import QueueInfo, open_store

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from flintmq.format import checkpoint, flintmq_mark, record
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from flintmq.store.dispatch import dispatcher
 from flintmq.store.message_store import MessageStore
 from flintmq.testing import damage

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from flintmq.errors import StoreError
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from flintmq.store.message_store import MessageStore
 
 FAULTS = ("allocate", "create", "open_write", "pwrite", "sync", "sync_dir", "rename", "unlink", "mkdirs", "truncate",

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable
 from types import FrameType
 
-WHERE = ("store/append/commit_log.py", "store/append/batch.py", "storage/mapped_file_queue.py")
+WHERE = ("store/append/commit_log.py", "store/append/batch.py", "storage/memory/mapped_file_queue.py")
 
 
 def interrupted_at(

@@ -16,7 +16,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 
 SECTOR = 512
 BOOTS = itertools.count()

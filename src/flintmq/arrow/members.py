@@ -11,7 +11,7 @@ from flintmq.arrow.schema import CODES, narrow
 from flintmq.cluster.member import Member
 from flintmq.errors import UsageError
 from flintmq.message import MEMBER_COLUMNS
-from flintmq.storage.store_url import is_utf8
+from flintmq.storage.files.store_url import is_utf8
 
 
 class MemberColumns:

@@ -25,7 +25,7 @@ from flintmq.cluster.member import Member
 from flintmq.config.keys import StoreConfig
 from flintmq.config.text import check_integer
 from flintmq.errors import UsageError
-from flintmq.storage.mutex import Lock
+from flintmq.storage.threads.mutex import Lock
 from flintmq.store.commitlog.end_of_log import NO_FACTS, StopFacts
 from flintmq.store.commitlog.files import MAX_RECORD, LogFiles
 from flintmq.store.commitlog.predicate import LEAST, MOST, Predicate

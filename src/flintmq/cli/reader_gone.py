@@ -7,7 +7,7 @@ import select
 import sys
 
 from flintmq.errors import NotAStoreError
-from flintmq.storage.stop_event import StopEvent
+from flintmq.storage.threads.stop_event import StopEvent
 from flintmq.store.layout.directories import LOG
 
 

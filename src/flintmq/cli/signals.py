@@ -15,7 +15,7 @@ import threading
 from collections.abc import Callable, Iterator
 from types import FrameType
 
-from flintmq.storage.stop_event import StopEvent
+from flintmq.storage.threads.stop_event import StopEvent
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 

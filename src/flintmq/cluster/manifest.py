@@ -16,7 +16,7 @@ from typing import Any
 from flintmq.cluster.member import MASTER, Member
 from flintmq.config.text import closest, short
 from flintmq.errors import StoreAccessError, UsageError
-from flintmq.storage.store_url import absolute, is_remote, store_path
+from flintmq.storage.files.store_url import absolute, is_remote, store_path
 
 SUFFIX = ".toml"
 MOST_BYTES = 4 << 20

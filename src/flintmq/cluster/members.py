@@ -13,8 +13,8 @@ from flintmq.cluster.same_log import one_of_each
 from flintmq.config.keys import StoreConfig
 from flintmq.config.text import short
 from flintmq.errors import NotAStoreError, UsageError
-from flintmq.storage.filesystem import Effects
-from flintmq.storage.store_url import absolute, effects_for, is_remote, path_text
+from flintmq.storage.files.filesystem import Effects
+from flintmq.storage.files.store_url import absolute, effects_for, is_remote, path_text
 from flintmq.store.commitlog.pushdown import Comparison
 from flintmq.store.commitlog.report import LOST, Report
 from flintmq.store.layout.directories import LOG

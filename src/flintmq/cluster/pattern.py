@@ -12,7 +12,7 @@ import re
 
 from flintmq.cluster.member import Member
 from flintmq.errors import UsageError
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 
 BROKER = "{broker}"
 OF_FILE_SYSTEM = "lost+found"

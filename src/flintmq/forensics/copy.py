@@ -32,9 +32,9 @@ from flintmq.forensics.salvage.into import Salvage, Salvaged, check_target
 from flintmq.forensics.store_upload import StoreUpload, new_store
 from flintmq.forensics.topic_tail import one_must_have
 from flintmq.format.index import PEER_533
-from flintmq.storage.filesystem import REAL
-from flintmq.storage.staging import bring_in, staging_for
-from flintmq.storage.store_url import effects_for, is_remote, outside_store, store_path
+from flintmq.storage.files.filesystem import REAL
+from flintmq.storage.files.staging import bring_in, staging_for
+from flintmq.storage.files.store_url import effects_for, is_remote, outside_store, store_path
 from flintmq.store.commitlog.end_of_log import StopFacts, Verdict, read_facts
 from flintmq.store.commitlog.files import LogFiles, file_start
 from flintmq.store.commitlog.log_end import refuse_damaged_ends

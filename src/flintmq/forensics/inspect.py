@@ -22,7 +22,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import CorruptStoreError, FlintError, FormatError, StoreAccessError
 from flintmq.format import checkpoint, timer
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from flintmq.store.commitlog.end_of_log import Verdict
 from flintmq.store.commitlog.records import record_at
 from flintmq.store.commitlog.report import Report

@@ -17,12 +17,12 @@ from typing import Any
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.format.index import PEER_533, checked_peer
-from flintmq.storage.filesystem import REAL, Effects
-from flintmq.storage.full_disk import naming
-from flintmq.storage.lock import is_live
-from flintmq.storage.store_url import local_only, outside_store
-from flintmq.storage.tree import walk_tree
-from flintmq.storage.whole_file import sync_file
+from flintmq.storage.files.filesystem import REAL, Effects
+from flintmq.storage.files.full_disk import naming
+from flintmq.storage.files.lock import is_live
+from flintmq.storage.files.store_url import local_only, outside_store
+from flintmq.storage.files.tree import walk_tree
+from flintmq.storage.files.whole_file import sync_file
 from flintmq.store.commitlog.end_of_log import StopFacts
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.report import Report

@@ -14,8 +14,8 @@ from typing import Any
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import CorruptStoreError
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
-from flintmq.storage.filesystem import REAL, Effects
-from flintmq.storage.store_url import local_only
+from flintmq.storage.files.filesystem import REAL, Effects
+from flintmq.storage.files.store_url import local_only
 from flintmq.store.commitlog.files import LogFile
 from flintmq.store.commitlog.log_end import refuse_damaged_ends
 from flintmq.store.commitlog.snapshot import Snapshot

@@ -34,7 +34,7 @@ from typing import TYPE_CHECKING, Any
 from flintmq.config.text import short
 from flintmq.errors import StoreAccessError, StoreError, UsageError
 from flintmq.objects.bucket import Bucket, ObjectEntry
-from flintmq.storage.tree import walk_tree
+from flintmq.storage.files.tree import walk_tree
 from flintmq.store.layout.directories import COPIED, COPYING, LOG
 
 if TYPE_CHECKING:

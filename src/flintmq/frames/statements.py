@@ -19,8 +19,8 @@ from typing import Any
 from flintmq.config.keys import StoreConfig
 from flintmq.config.releases import is_older
 from flintmq.errors import FlintError, UsageError
-from flintmq.storage.filesystem import REAL
-from flintmq.storage.store_url import is_remote, outside_store
+from flintmq.storage.files.filesystem import REAL
+from flintmq.storage.files.store_url import is_remote, outside_store
 from flintmq.store.layout import directories
 
 KEEPS_OUT = (1, 5)

@@ -24,7 +24,7 @@ from flintmq.kernels.handoff import INTERRUPTED, Signal
 from flintmq.kernels.loop_puts import ReplicaPuts
 from flintmq.kernels.replica_lane import ReplicaLane
 from flintmq.message import PutMessageStatus, PutResult
-from flintmq.storage.mutex import Lock
+from flintmq.storage.threads.mutex import Lock
 from flintmq.store.append.replicas import ReplicaRequest
 
 LATE: Final = PutMessageStatus.FLUSH_SLAVE_TIMEOUT

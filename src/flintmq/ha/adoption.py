@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import CorruptStoreError, ReplicationError, UsageError
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.layout import directories, followed
 from flintmq.store.layout.followed import Followed

@@ -38,8 +38,8 @@ from flintmq.ha import metadata
 from flintmq.ha.metadata import BrokerFacts
 from flintmq.kernels.handoff import Signal
 from flintmq.remoting.client import split_address
-from flintmq.storage.filesystem import Effects
-from flintmq.storage.stop_event import StopEvent
+from flintmq.storage.files.filesystem import Effects
+from flintmq.storage.threads.stop_event import StopEvent
 from flintmq.store.consumequeue.queue_ends import QueueEnds
 from flintmq.store.layout import config_reader, directories
 from flintmq.store.message_store import MessageStore

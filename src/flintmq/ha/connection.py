@@ -13,7 +13,7 @@ from typing import Final, Protocol, TypeAlias
 
 from flintmq.errors import UsageError
 from flintmq.ha.follower_line import FollowerLine, Received
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 
 HA_PORT: Final = 10912
 CONNECT_S: Final = 5.0

@@ -18,8 +18,8 @@ from typing import Any, Final, Protocol
 from flintmq.errors import FlintError, ReplicationError, UsageError
 from flintmq.ha import name_server
 from flintmq.ha.name_server import BrokerRoute
-from flintmq.storage.mutex import Lock
-from flintmq.storage.stop_event import StopEvent
+from flintmq.storage.threads.mutex import Lock
+from flintmq.storage.threads.stop_event import StopEvent
 
 EVERY_S: Final = 30.0
 RETRY_S: Final = 1.0

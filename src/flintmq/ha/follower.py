@@ -18,8 +18,8 @@ from flintmq.ha.broker_tables import BrokerTables
 from flintmq.ha.connection import POLL_S, Dial, dial
 from flintmq.ha.follower_steps import FollowerStats, FollowerSteps
 from flintmq.ha.follower_store import Event, FollowOptions
-from flintmq.storage.filesystem import REAL, Effects
-from flintmq.storage.mutex import Condition
+from flintmq.storage.files.filesystem import REAL, Effects
+from flintmq.storage.threads.mutex import Condition
 from flintmq.store.layout.store_config import given_config
 from flintmq.store.message_store import MessageStore
 from flintmq.store.view import StoreView

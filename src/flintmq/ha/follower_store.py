@@ -27,8 +27,8 @@ from flintmq.ha.adoption import (
 from flintmq.ha.broker_tables import ATTEMPTS, UNSETTLED, BrokerTables
 from flintmq.ha.connection import Dial
 from flintmq.ha.pauses import Pauses
-from flintmq.storage.filesystem import Effects
-from flintmq.storage.store_url import local_only
+from flintmq.storage.files.filesystem import Effects
+from flintmq.storage.files.store_url import local_only
 from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.layout import directories
 from flintmq.store.layout.followed import NOT_ASKED, Followed

@@ -15,7 +15,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.ha.listener_line import ListenerLine
 from flintmq.ha.master_line import LineState
 from flintmq.kernels.replica_lane import LaneFacts, ReplicaLane, native
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from flintmq.store.listening import ListenOptions
 
 LENT_S: Final = 0.05

@@ -32,9 +32,9 @@ from flintmq.ha.lending import Lending, may_lend
 from flintmq.ha.listener_line import ListenerLine
 from flintmq.ha.master_line import LineRules, LineState, MasterLine
 from flintmq.kernels.replica_lane import LaneFacts
-from flintmq.storage.filesystem import REAL, Effects
-from flintmq.storage.mutex import Lock
-from flintmq.storage.service_thread import ServiceThread
+from flintmq.storage.files.filesystem import REAL, Effects
+from flintmq.storage.threads.mutex import Lock
+from flintmq.storage.threads.service_thread import ServiceThread
 from flintmq.store.append.replicas import Replicas
 from flintmq.store.listening import FollowerInfo, ListenOptions, LogSource
 

@@ -48,7 +48,7 @@ from flintmq.remoting.names import (
     SUCCESS,
     SYSTEM_ERROR,
 )
-from flintmq.storage.filesystem import REAL, Effects
+from flintmq.storage.files.filesystem import REAL, Effects
 from flintmq.store.consumequeue.queue_ends import QueueEnds
 from flintmq.store.layout import config_reader
 from flintmq.store.layout.config_writer import ConfigFile

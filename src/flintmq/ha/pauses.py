@@ -6,7 +6,7 @@ import random
 import threading
 from typing import Final
 
-from flintmq.storage.stop_event import StopEvent
+from flintmq.storage.threads.stop_event import StopEvent
 
 FIRST_S: Final = 0.2
 LONGEST_S: Final = 5.0

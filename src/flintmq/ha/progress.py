@@ -11,7 +11,7 @@ from typing import Final
 
 from flintmq.errors import StoreAccessError
 from flintmq.ha.follower_line import FollowerLine
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from flintmq.store.layout import following
 from flintmq.store.layout.following import Following
 

@@ -20,7 +20,7 @@ from flintmq.format import config_json
 from flintmq.ha.name_server import ask_routes, name_servers
 from flintmq.remoting.client import RemotingClient, join_address, split_address
 from flintmq.remoting.names import REGISTER, UNREGISTER
-from flintmq.storage.stop_event import StopEvent
+from flintmq.storage.threads.stop_event import StopEvent
 
 log = logging.getLogger("flintmq.ha")
 

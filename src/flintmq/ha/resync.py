@@ -18,7 +18,7 @@ from flintmq.errors import DivergedError
 from flintmq.ha.begin import ANSWER_S, Ask, report_for
 from flintmq.ha.connection import POLL_S
 from flintmq.ha.overlap import NEW_PLACE
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from flintmq.store.append.raw_log import RawLog
 
 READ_BYTES: Final = 1 << 18

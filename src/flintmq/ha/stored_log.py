@@ -11,8 +11,8 @@ from typing import Final
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreError, UsageError
-from flintmq.storage.filesystem import REAL, Effects
-from flintmq.storage.store_url import local_only
+from flintmq.storage.files.filesystem import REAL, Effects
+from flintmq.storage.files.store_url import local_only
 from flintmq.store.commitlog.log_end import refuse_damaged_ends
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.listening import LogPart

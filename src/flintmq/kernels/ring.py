@@ -7,15 +7,16 @@ takes the bytes between `drained` and `wrote`, one piece at a time under the rin
 where `has_room` says so: then the byte that was there is in its file.
 
 Nobody waits for another thread's work. The lock is held for one write; whoever finds no room, or must have something in
-the files, writes the next piece itself. So no order of events can hang; tests/storage/test_ring_model.py explores them.
+the files, writes the next piece itself. So no order of events can hang; tests/storage/memory/test_ring_model.py
+explores them.
 """
 
 # Writer algorithm: who puts (fast_append.py, W1 to W7; here is what the ring adds)
 #
 # W1 Room. `drained` (which acquires) says what the files have; bytes may be stored below it + `size`. Where this is too
 #    little, the put writes the next piece itself (R1 to R8), and looks again.
-# W2 Move the file's `reserved` (storage/mapped_file.py, `reserve`) as far as there is room, with the put lock. The fast
-#    way stores below it and asks nobody.
+# W2 Move the file's `reserved` (storage/memory/mapped_file.py, `reserve`) as far as there is room, with the put lock.
+#    The fast way stores below it and asks nobody.
 # W3 Store the record at `offset % size`; it goes on in the second mapping, if it is longer than what is left there.
 # W4 If the file is full: `filler`, then `_wrote`. Who sees a full file knows which of its bytes nobody stored.
 # W5 Publish `_wrote`, which releases.

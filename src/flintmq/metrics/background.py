@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from flintmq.errors import UnfinishedError
-from flintmq.storage.mutex import Lock
+from flintmq.storage.threads.mutex import Lock
 
 T = TypeVar("T")
 

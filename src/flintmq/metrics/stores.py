@@ -23,7 +23,7 @@ from flintmq.forensics.store_figures import StoreFigures, StoreWatch
 from flintmq.metrics.background import BackgroundCall
 from flintmq.metrics.families import add_copy, add_figures, add_presence
 from flintmq.metrics.page import STORE_METRICS, Page
-from flintmq.storage.mutex import Lock
+from flintmq.storage.threads.mutex import Lock
 from flintmq.store.commitlog.report import Report
 
 log = logging.getLogger("flintmq.metrics")

@@ -11,7 +11,7 @@ from typing import Any
 from flintmq.config.s3 import S3Options
 from flintmq.objects.bucket import Bucket
 from flintmq.objects.opening import bucket_of
-from flintmq.storage.store_url import is_remote
+from flintmq.storage.files.store_url import is_remote
 
 COPY_BYTES = 8 << 20
 

@@ -24,8 +24,8 @@ from flintmq.errors import StoreAccessError, UsageError
 from flintmq.objects.bucket import Bucket
 from flintmq.objects.opening import bucket_of
 from flintmq.objects.remote_file import AHEAD, ReadAhead, RemoteFile
-from flintmq.storage.filesystem import OtherDisk
-from flintmq.storage.store_url import is_remote
+from flintmq.storage.files.filesystem import OtherDisk
+from flintmq.storage.files.store_url import is_remote
 
 FRESH_SECONDS = 2.0  # how long a listing or a size is valid
 FRESH_PART = 10  # or this many times as long as its request took

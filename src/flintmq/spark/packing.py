@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from flintmq.errors import UsageError
-from flintmq.storage.whole_file import new_file
+from flintmq.storage.files.whole_file import new_file
 
 ARCHIVE = "flintmq-spark.tar.gz"
 FOLDER = "flintmq-spark"  # where workers find the contents, below their working directory

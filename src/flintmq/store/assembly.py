@@ -16,10 +16,10 @@ from flintmq import hooks
 from flintmq.config.key_effects import without_effect
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreError, StoreLockedError, UsageError
-from flintmq.storage.dispatch_lock import ExternalClaim, holder, work_folder
-from flintmq.storage.filesystem import Effects
-from flintmq.storage.lock import StoreLock
-from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.storage.files.dispatch_lock import ExternalClaim, holder, work_folder
+from flintmq.storage.files.filesystem import Effects
+from flintmq.storage.files.lock import StoreLock
+from flintmq.storage.memory.mapped_file_queue import MappedFileQueue
 from flintmq.store.append.after_put import AfterPut, DispatchAndFlush
 from flintmq.store.append.commit_log import CommitLog
 from flintmq.store.append.disk_failure import DiskFailure, reason_of

@@ -24,10 +24,10 @@ from flintmq.errors import MissingExtraError, NotAStoreError, StoreError, UsageE
 from flintmq.format.index import checked_peer
 from flintmq.kernels.fast_append import Putter
 from flintmq.message import ColumnsResult, GetBatchResult, GetResult, Message, Messages, PutResult, StoredMessage
-from flintmq.storage.filesystem import REAL, Effects
-from flintmq.storage.mutex import Lock
-from flintmq.storage.stop_event import StopEvent
-from flintmq.storage.store_url import local_only
+from flintmq.storage.files.filesystem import REAL, Effects
+from flintmq.storage.files.store_url import local_only
+from flintmq.storage.threads.mutex import Lock
+from flintmq.storage.threads.stop_event import StopEvent
 from flintmq.store import arguments
 from flintmq.store.append.group_commit import unflushed
 from flintmq.store.append.raw_log import RawLog

@@ -21,9 +21,9 @@ from flintmq.config.text import check_choice, short
 from flintmq.errors import CorruptStoreError, FormatError, MessageNotFoundError, StoreError, UsageError
 from flintmq.format.message_id import parse_offset_msg_id
 from flintmq.message import Messages, StoredMessage, stored_message
-from flintmq.storage.filesystem import REAL, Effects
-from flintmq.storage.stop_event import StopEvent
-from flintmq.storage.store_url import effects_for
+from flintmq.storage.files.filesystem import REAL, Effects
+from flintmq.storage.files.store_url import effects_for
+from flintmq.storage.threads.stop_event import StopEvent
 from flintmq.store import arguments
 from flintmq.store.commitlog.end_of_log import Verdict
 from flintmq.store.commitlog.log_end import refuse_damaged_ends

@@ -20,7 +20,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.format import properties, record
 from flintmq.format.index import PEER_533, key_hash, keys_of
 from flintmq.message import GetMessageStatus, Message
-from flintmq.storage.filesystem import REAL, Effects
+from flintmq.storage.files.filesystem import REAL, Effects
 from flintmq.store.message_store import MessageStore
 from flintmq.testing import slow_read
 from flintmq.testing.consumer_ledger import Consumed, Placed, wrong_offsets

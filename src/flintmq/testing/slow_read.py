@@ -13,7 +13,7 @@ from functools import lru_cache
 from flintmq.format import index, record
 from flintmq.format.consume_queue import UNIT, Unit
 from flintmq.format.record_view import size_at
-from flintmq.storage.filesystem import REAL, Effects
+from flintmq.storage.files.filesystem import REAL, Effects
 
 DERIVED = ("commitlog", "consumequeue", "index")
 

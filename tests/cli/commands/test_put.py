@@ -9,7 +9,7 @@ import pytest
 
 import flintmq
 from flintmq.cli.commands import put
-from flintmq.storage.lock import StoreLock
+from flintmq.storage.files.lock import StoreLock
 from tests.cli.conftest import Run
 
 

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 
 from flintmq import Message, MessageStore
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 from flintmq.store.layout import followed
 from tests.cli.conftest import Run
 from tests.compat.stores import Golden

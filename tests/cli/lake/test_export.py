@@ -17,7 +17,7 @@ from tests.compat.stores import Golden
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
 from flintmq.cli import signals
-from flintmq.storage.stop_event import StopEvent
+from flintmq.storage.threads.stop_event import StopEvent
 
 
 def test_an_export_in_another_way_is_told_in_the_users_words(run: Run, golden: Any, tmp_path: Path) -> None:

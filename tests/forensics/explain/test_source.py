@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from flintmq.forensics.explain.source import BLOCK, FileSource
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 
 
 class Counting(Effects):

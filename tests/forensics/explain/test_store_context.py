@@ -6,7 +6,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.forensics.explain.file_kinds import FilePlace
 from flintmq.forensics.explain.store_context import Around, describe, key_of
 from flintmq.format.index import key_hash
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 from tests.support.makers import flip
 
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from flintmq.forensics.salvage.config import carry_config, usable
 from flintmq.format import config_json
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 
 
 def carried(tmp_path: Path, **files: bytes) -> tuple[dict[str, bytes], list[dict[str, Any]]]:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 from flintmq.forensics.salvage.holes import fill_holes
 from flintmq.format.consume_queue import PRE_BLANK, UNIT, Unit
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 from flintmq.store.layout.queue_name import QueueName
 
 SIZE = 400

@@ -13,8 +13,8 @@ from flintmq.errors import StoreLockedError, UsageError
 from flintmq.forensics.salvage.filler import TOPIC
 from flintmq.forensics.salvage.in_place import FarRecords, plan_in_place, undo_in_place
 from flintmq.forensics.verify.run import verify
-from flintmq.storage.filesystem import REAL, Effects
-from flintmq.storage.lock import StoreLock, is_live
+from flintmq.storage.files.filesystem import REAL, Effects
+from flintmq.storage.files.lock import StoreLock, is_live
 from flintmq.store.commitlog.snapshot import list_log
 from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules

@@ -11,7 +11,7 @@ import flintmq
 from flintmq.errors import NotAStoreError, StoreLockedError, UsageError
 from flintmq.forensics.salvage.into import REPORT, salvage_into
 from flintmq.forensics.verify.run import verify
-from flintmq.storage.lock import StoreLock
+from flintmq.storage.files.lock import StoreLock
 from tests.compat.stores import Golden
 from tests.support.makers import config_of, flip
 

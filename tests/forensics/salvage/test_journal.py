@@ -7,7 +7,7 @@ import pytest
 from flintmq.errors import UsageError
 from flintmq.forensics.salvage import journal as journals
 from flintmq.forensics.salvage.journal import SalvageJournal
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 from tests.support.faults import Faulty
 
 

@@ -8,7 +8,7 @@ from flintmq.forensics.verify.findings import Findings
 from flintmq.forensics.verify.index_cursor import MOST_DEFECTS, IndexItems
 from flintmq.forensics.verify.queue_files import Disk
 from flintmq.format import index
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 from flintmq.store.layout.file_geometry import IndexGeometry
 from tests.support.makers import TIME, IndexMaker, patch
 

@@ -8,7 +8,7 @@ import pytest
 from flintmq.errors import StoreAccessError
 from flintmq.forensics.verify.findings import Findings
 from flintmq.forensics.verify.queue_files import Disk, UnitFiles, UnitSpan
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 
 WIDTH = 20
 

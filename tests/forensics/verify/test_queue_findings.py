@@ -9,7 +9,7 @@ from flintmq.forensics.verify.context import Ground
 from flintmq.forensics.verify.findings import Findings
 from flintmq.forensics.verify.queue_files import Disk, UnitFiles
 from flintmq.forensics.verify.queue_findings import MOST_KEPT, QueueKind, UnitFindings
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 from flintmq.store.layout.queue_name import QueueName
 
 

@@ -16,7 +16,7 @@ from flintmq.forensics.verify.findings import Findings
 from flintmq.forensics.verify.queue_files import Disk
 from flintmq.forensics.verify.queue_set import QueueSet
 from flintmq.forensics.verify.run import verify
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 from flintmq.store import assembly
 from flintmq.store.layout import file_geometry
 from flintmq.store.layout.config_reader import read_config

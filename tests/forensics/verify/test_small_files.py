@@ -11,7 +11,7 @@ from flintmq.forensics.verify.run import verify
 from flintmq.forensics.verify.small_files import check_checkpoint, check_offsets, read_checkpoint
 from flintmq.format import flintmq_mark
 from flintmq.format.checkpoint import Checkpoint
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 from flintmq.store.layout.config_reader import BrokerConfig, TopicConfig
 from tests.compat.stores import Golden
 from tests.support.makers import check, config_of, flip, patch

@@ -12,7 +12,7 @@ from flintmq.forensics.verify.context import Ground
 from flintmq.forensics.verify.findings import Findings
 from flintmq.forensics.verify.queue_files import Disk
 from flintmq.forensics.verify.timer_check import TimerStoreCheck
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 from flintmq.store.commitlog.snapshot import list_log
 from tests.compat.stores import Golden
 from tests.support.makers import check, config_of, flip, patch

@@ -16,7 +16,7 @@ import pyarrow.parquet as pq
 from flintmq import Message, MessageStore, scan_arrow
 from flintmq.lake.export.export_once import export
 from flintmq.lake.files.failed_file import naming
-from flintmq.storage import versioned_json
+from flintmq.storage.files import versioned_json
 
 FORMATS = ["parquet", "delta", "iceberg"]
 PACKAGES = {"delta": "deltalake", "iceberg": "pyiceberg"}

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 from labs.crash import cuts
 from labs.torture import report
 from tests.robustness.crash.disks import DROP_JOURNAL, FLUSH_JOURNAL, Disk, why_not

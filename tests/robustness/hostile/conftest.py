@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 
 
 @pytest.fixture(autouse=True)

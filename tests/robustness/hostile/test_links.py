@@ -13,7 +13,7 @@ import pytest
 from flintmq.cli import app
 from flintmq.errors import FlintError
 from flintmq.message import Message
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 from flintmq.store.consumequeue.writer import OpenFiles
 from flintmq.store.message_store import MessageStore
 from tests.support.engine import KEYS, message, open_small

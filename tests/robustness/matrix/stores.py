@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from flintmq import Message, MessageStore
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from tests.robustness.matrix import truth
 
 Maker = Callable[[Path], Callable[[], None] | None]

@@ -15,8 +15,8 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import CorruptStoreError, StoreLockedError
 from flintmq.format import checkpoint, record
 from flintmq.format.index import key_hash
-from flintmq.storage.filesystem import REAL
-from flintmq.storage.lock import StoreLock
+from flintmq.storage.files.filesystem import REAL
+from flintmq.storage.files.lock import StoreLock
 from flintmq.store.index.reader import discover
 from flintmq.store.layout.small_files import page_cache_id
 from flintmq.store.view import open_store

@@ -20,7 +20,7 @@ from flintmq.spark.sink.commit import STAGED, BadFile, commit, discard, stage
 from flintmq.spark.sink.options import SinkOptions
 from flintmq.spark.sink.query import tag
 from flintmq.spark.sink.rows import judge, to_schema
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 from flintmq.store.append.unique_keys import UniqueKeys
 from flintmq.store.message_store import MessageStore
 from tests.spark.sink.test_rows import rows

@@ -16,7 +16,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.spark.schema import spark_schema
 from flintmq.spark.sink.rows import as_json, check_columns, judge, named, to_schema
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 from flintmq.store.append.unique_keys import UniqueKeys
 
 SMALL = StoreConfig.from_keys({"mappedFileSizeCommitLog": 10_000, "maxMessageSize": 9000})

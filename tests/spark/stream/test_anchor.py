@@ -11,7 +11,7 @@ import pytest
 
 from flintmq import Message, MessageStore
 from flintmq.errors import LostLogError, StoreError, UnsupportedFormatError, UsageError
-from flintmq.storage.lock import StoreLock
+from flintmq.storage.files.lock import StoreLock
 from tests.spark.stream.drive import Query, numbers
 from tests.support.remade import number_anew
 

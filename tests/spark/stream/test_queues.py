@@ -12,7 +12,7 @@ from flintmq.errors import StoreError
 from flintmq.lake.read.options import ReadOptions
 from flintmq.lake.stream import queues
 from flintmq.objects.object_store import FRESH_SECONDS
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from flintmq.store.read.queue_lookup import QueueLookup
 from tests.spark.stream.drive import Query, numbers
 from tests.support.spark_reading import read

@@ -18,8 +18,8 @@ import pytest
 from flintmq.config.keys import StoreConfig
 from flintmq.kernels.flusher import native
 from flintmq.message import Message
-from flintmq.storage.filesystem import Effects
-from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.storage.files.filesystem import Effects
+from flintmq.storage.memory.mapped_file_queue import MappedFileQueue
 from flintmq.store.append.after_put import AfterPut
 from flintmq.store.append.commit_log import CommitLog, LogState
 from flintmq.store.append.disk_failure import DiskFailure

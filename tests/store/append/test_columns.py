@@ -17,7 +17,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.kernels import append_columns as kernel
 from flintmq.message import ColumnsResult, Message, Outcome, PutMessageStatus
-from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.storage.memory.mapped_file_queue import MappedFileQueue
 from flintmq.store.append.columns import put_columns
 from flintmq.store.append.commit_log import CommitLog, LogState
 from flintmq.store.message_store import MessageStore

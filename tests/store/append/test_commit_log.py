@@ -16,7 +16,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.format import record
 from flintmq.kernels.fast_append import AppendTarget, Topic
 from flintmq.message import Message, Outcome, PutMessageStatus, PutResult
-from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.storage.memory.mapped_file_queue import MappedFileQueue
 from flintmq.store.append.commit_log import CommitLog, LogState
 from tests.support.engine import FILE_SIZE, open_small, records
 from tests.support.faults import Faulty

@@ -12,7 +12,7 @@ import pytest
 
 from flintmq.config.keys import StoreConfig
 from flintmq.message import Message
-from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.storage.memory.mapped_file_queue import MappedFileQueue
 from flintmq.store.append.commit_log import CommitLog, LogState
 from flintmq.store.append.disk_failure import DiskFailure
 from flintmq.store.append.flush import PythonFlush

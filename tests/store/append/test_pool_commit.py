@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from flintmq.message import GetMessageStatus, PutMessageStatus
-from flintmq.storage import transient_pool
+from flintmq.storage.memory import transient_pool
 from flintmq.store.message_store import MessageStore
 from flintmq.store.view import open_store
 from tests.support.engine import KEYS, check_derived, message, put_all, records

@@ -20,8 +20,8 @@ from flintmq.errors import (
     UsageError,
 )
 from flintmq.message import Message, PutMessageStatus
-from flintmq.storage.filesystem import Effects
-from flintmq.storage.mapped_file import MappedFile
+from flintmq.storage.files.filesystem import Effects
+from flintmq.storage.memory.mapped_file import MappedFile
 from flintmq.store.append.raw_log import RawLog
 from flintmq.store.layout import followed
 from flintmq.store.layout.config_reader import read_config

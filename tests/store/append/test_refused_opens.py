@@ -14,9 +14,9 @@ import pytest
 
 from flintmq.errors import StoreAccessError
 from flintmq.message import Message, PutMessageStatus
-from flintmq.storage.filesystem import Effects, NotOpened
-from flintmq.storage.mapped_file import MappedFile
-from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.storage.files.filesystem import Effects, NotOpened
+from flintmq.storage.memory.mapped_file import MappedFile
+from flintmq.storage.memory.mapped_file_queue import MappedFileQueue
 from flintmq.store.consumequeue import writer
 from flintmq.store.consumequeue.writer import OpenFiles
 from flintmq.store.message_store import MessageStore

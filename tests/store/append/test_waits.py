@@ -14,7 +14,7 @@ import pytest
 
 from flintmq.errors import UsageError
 from flintmq.message import Message, PutMessageStatus
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from flintmq.store.message_store import MessageStore
 from tests.support.engine import message, open_small, put_all
 from tests.support.faults import close_unclean

@@ -11,7 +11,7 @@ import pytest
 
 from flintmq.format import record
 from flintmq.kernels import fetch
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from flintmq.store.commitlog.arrivals import Arrivals
 from flintmq.store.commitlog.end_of_log import StopFacts, Verdict, read_facts
 from flintmq.store.commitlog.files import LogFiles

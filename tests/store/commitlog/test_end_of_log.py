@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from flintmq.format import checkpoint, flintmq_mark, index
-from flintmq.storage.filesystem import Effects
-from flintmq.storage.lock import StoreLock
+from flintmq.storage.files.filesystem import Effects
+from flintmq.storage.files.lock import StoreLock
 from flintmq.store.commitlog.end_of_log import (
     Follows,
     StopFacts,

@@ -3,7 +3,7 @@
 import pytest
 
 from flintmq.config.keys import StoreConfig
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from flintmq.store.commitlog.end_of_log import StopFacts, read_facts
 from flintmq.store.commitlog.log_end import find_end, late_begin
 from flintmq.store.commitlog.snapshot import list_log

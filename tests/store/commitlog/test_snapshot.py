@@ -7,7 +7,7 @@ import pytest
 from flintmq import Message, MessageStore
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import NotAStoreError
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 from flintmq.store.commitlog import resync
 from flintmq.store.commitlog.end_of_log import Verdict
 from flintmq.store.commitlog.records import record_at

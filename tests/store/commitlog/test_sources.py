@@ -13,7 +13,7 @@ import pytest
 
 from flintmq.config.keys import StoreConfig
 from flintmq.kernels import _select
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from flintmq.store.commitlog import sources
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.snapshot import list_log

@@ -18,7 +18,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.format.batch_queue import BatchUnit
 from flintmq.format.consume_queue import PRE_BLANK, UNIT, Unit
 from flintmq.message import Message, PutMessageStatus
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from flintmq.store.commitlog.report import Report
 from flintmq.store.consumequeue.live_queue import RunningQueue
 from flintmq.store.consumequeue.live_queues import ConsumeQueues

@@ -7,7 +7,7 @@ import pytest
 from flintmq.errors import StoreAccessError
 from flintmq.format.batch_queue import BatchUnit
 from flintmq.format.consume_queue import Unit
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from flintmq.store.consumequeue.reader import ExtQueue, HeldFiles, batch_queue, plain_queue
 from flintmq.store.layout.queue_name import QueueName, is_path, queue_names
 

@@ -12,7 +12,7 @@ import pytest
 from flintmq.config.keys import StoreConfig
 from flintmq.format import flintmq_mark, index
 from flintmq.message import Message
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.index.durable_point import DispatchPoint, IndexMark
 from flintmq.store.index.reader import discover

@@ -16,7 +16,7 @@ import pytest
 from flintmq.config.keys import StoreConfig
 from flintmq.format import checkpoint, index
 from flintmq.format.flintmq_mark import Indexed
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.index.index_service import KeyIndex, known_whole
 from flintmq.store.index.reader import discover

@@ -7,7 +7,7 @@ import pytest
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import ConfigError
 from flintmq.format import index
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 from flintmq.store.layout.file_geometry import (
     FileGeometry,
     IndexGeometry,

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 from flintmq.store.layout import following
 from flintmq.store.layout.following import FILE_NAME, Following
 

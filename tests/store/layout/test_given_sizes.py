@@ -11,7 +11,7 @@ from flintmq import Message, MessageStore
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import ConfigError, NotAStoreError
 from flintmq.format import index
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 from flintmq.store.layout.file_geometry import IndexGeometry, index_division, index_files, index_geometry
 from flintmq.store.layout.given_sizes import open_root, refuse_other_sizes
 from tests.support.engine import KEYS, open_small, put_all

@@ -12,7 +12,7 @@ import pytest
 from flintmq.format import checkpoint, flintmq_mark, index
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.format.flintmq_mark import Indexed
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.layout.mark import UNKNOWN, DurableMark
 from flintmq.store.layout.small_files import (

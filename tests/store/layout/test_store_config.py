@@ -3,7 +3,7 @@ import pytest
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import ConfigError
 from flintmq.forensics.rebuild import plan_of
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 from flintmq.store.layout.store_config import batch_topics, given_config, with_queue_size
 
 

@@ -11,7 +11,7 @@ import pytest
 from flintmq.errors import CorruptStoreError, LostLogError
 from flintmq.format import checkpoint, record
 from flintmq.message import GetMessageStatus, Message
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 from flintmq.store.commitlog.end_of_log import Verdict
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules

@@ -11,7 +11,7 @@ import pytest
 from flintmq.errors import CorruptStoreError
 from flintmq.format import record
 from flintmq.format.checkpoint import Checkpoint
-from flintmq.storage.whole_file import NEW
+from flintmq.storage.files.whole_file import NEW
 from flintmq.store.commitlog.end_of_log import StopFacts, Verdict
 from flintmq.store.commitlog.files import LogFile, LogFiles
 from flintmq.store.commitlog.walk import REFUSED

@@ -428,7 +428,7 @@ def test_a_file_that_came_since_the_list_was_made(whole, tmp_path):
 def test_the_error_crosses_processes_and_units_are_found_in_time(whole):
     error = pickle.loads(pickle.dumps(LostLogError("/f", 3, "why", "do this")))
     assert (type(error), str(error), error.position) == (LostLogError, "/f, position 3: why; do this", 3)
-    from flintmq.storage.filesystem import REAL
+    from flintmq.storage.files.filesystem import REAL
 
     assert queue_with_units(str(whole), REAL) == "T/0"
     assert not lost_directory(str(whole), CONFIG)

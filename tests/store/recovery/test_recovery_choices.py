@@ -14,7 +14,7 @@ from flintmq.errors import CorruptStoreError
 from flintmq.format import checkpoint, flintmq_mark, record
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.message import Message
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 from flintmq.store.commitlog.end_of_log import StopFacts, Verdict
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.layout import directories

@@ -2,7 +2,7 @@ import pytest
 
 from flintmq.errors import UsageError
 from flintmq.format import config_json
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 from flintmq.store.layout.config_writer import ConfigFile
 from flintmq.store.services.consumer_offsets import ConsumerOffsets
 

@@ -14,7 +14,7 @@ import pytest
 
 from flintmq.config.keys import StoreConfig
 from flintmq.message import Message
-from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.storage.memory.mapped_file_queue import MappedFileQueue
 from flintmq.store.append.commit_log import CommitLog, LogState
 from flintmq.store.commitlog.own_log import LogTail
 from flintmq.store.commitlog.report import Report

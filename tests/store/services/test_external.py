@@ -13,7 +13,7 @@ from flintmq.forensics.inspect import inspect
 from flintmq.forensics.verify.run import verify
 from flintmq.format import record
 from flintmq.message import Message, PutMessageStatus
-from flintmq.storage.dispatch_lock import DispatchLock
+from flintmq.storage.files.dispatch_lock import DispatchLock
 from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.recovery.preview import preview
 from tests.support.crashed import Clock

@@ -2,7 +2,7 @@ import errno
 import threading
 
 from flintmq.errors import UsageError
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from flintmq.store.services.scheduler import Upkeep
 
 

@@ -1,7 +1,7 @@
 import pytest
 
 from flintmq.errors import UsageError
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 from flintmq.store.layout.config_writer import ConfigFile
 from flintmq.store.services.topics import Topics
 

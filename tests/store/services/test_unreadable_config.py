@@ -11,7 +11,7 @@ import pytest
 
 from flintmq import Message
 from flintmq.errors import StoreAccessError
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from flintmq.store.layout.config_reader import read_config
 from flintmq.store.layout.store_config import batch_topics
 from tests.sim.disk import SimDisk

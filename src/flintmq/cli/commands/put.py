@@ -93,7 +93,7 @@ def command(
 
 def _is_new(path: str, config: StoreConfig) -> bool:
     """Return whether a store will be made at this path."""
-    from flintmq.storage.store_url import local_only
+    from flintmq.storage.files.store_url import local_only
     from flintmq.store.layout.directories import LOG
     from flintmq.store.layout.root_names import other_things
 

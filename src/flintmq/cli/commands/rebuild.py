@@ -55,7 +55,7 @@ def command(
     """
     if master is not None and engine != "spark":
         raise UsageError("--master belongs to --engine spark")
-    from flintmq.storage.store_url import outside_store
+    from flintmq.storage.files.store_url import outside_store
 
     out, config = output(as_json), store_config(settings)
     into = outside_store(into, store, config)  # before Spark starts

@@ -44,7 +44,7 @@ def command(
         found = preview(store, config, accept_lost=accept_lost_log)
     else:
         import flintmq
-        from flintmq.storage.store_url import local_only
+        from flintmq.storage.files.store_url import local_only
         from flintmq.store.layout.given_sizes import open_root
         from flintmq.store.recovery.lost_log import lost_directory
 

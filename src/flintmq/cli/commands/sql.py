@@ -168,7 +168,7 @@ def _form(kind: str | None, target: str | None, as_json: bool) -> str:
 
 def _check(target: str, store: str, config: StoreConfig) -> None:
     """Check that the file may be created, before the work."""
-    from flintmq.storage.store_url import outside_store
+    from flintmq.storage.files.store_url import outside_store
 
     outside_store(target, store, config)
     path = os.path.realpath(target)
@@ -181,8 +181,8 @@ def _check(target: str, store: str, config: StoreConfig) -> None:
 def _write(form: str, target: str, answer: pa.RecordBatchReader) -> None:
     """Write to a temporary file, then rename it: all of the answer or no file."""
     from flintmq.cli.sql_output import lines, write_lines, write_parquet
-    from flintmq.storage.full_disk import naming
-    from flintmq.storage.whole_file import new_file
+    from flintmq.storage.files.full_disk import naming
+    from flintmq.storage.files.whole_file import new_file
 
     with naming(target), new_file(target) as part:
         if form == "parquet":

@@ -99,7 +99,7 @@ class ExportWords:
 
     def checked(self, config: StoreConfig) -> ExportWords:
         """Refuse wrong words before Spark starts; return the words with `into` as a path."""
-        from flintmq.storage.store_url import outside_store, store_path
+        from flintmq.storage.files.store_url import outside_store, store_path
 
         for path in paths_of(stores_given(self.stores), config):
             outside_store(self.into, path, config, urls=True)

@@ -33,7 +33,7 @@ def diff_with_a_table(out: Output, a: str, b: str, catalog: str | None, by: Way,
 def is_table(a: str, b: str, catalog: str | None, by: Way, config: StoreConfig) -> bool:
     from flintmq.lake.files.table_folder import folder_at
     from flintmq.lake.files.table_format import format_in
-    from flintmq.storage.store_url import absolute
+    from flintmq.storage.files.store_url import absolute
 
     def is_one(path: str) -> bool:
         return format_in(folder_at(absolute(path), config.s3).names()) is not None

@@ -15,8 +15,8 @@ from flintmq.forensics.explain.file_kinds import FilePlace
 from flintmq.forensics.explain.lines import Line
 from flintmq.forensics.explain.source import FileLook, FileSource
 from flintmq.forensics.explain.store_context import Around
-from flintmq.storage.filesystem import Effects
-from flintmq.storage.store_url import absolute, effects_for
+from flintmq.storage.files.filesystem import Effects
+from flintmq.storage.files.store_url import absolute, effects_for
 from flintmq.store.layout.given_sizes import refuse_other_sizes
 
 UNITS_SHOWN: Final = 10  # units that get a line of their own in an overview

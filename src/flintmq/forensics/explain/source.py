@@ -11,7 +11,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.forensics.explain.file_kinds import FilePlace
 from flintmq.forensics.explain.lines import SHOWN_BYTES, Line
 from flintmq.forensics.explain.store_context import Around
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 
 BLOCK: Final = 1 << 18  # bytes read at once for a small request
 SMALL: Final = 1 << 16

@@ -16,7 +16,7 @@ from flintmq.format.index import PEER_540, key_hash, keys_of
 from flintmq.format.record_view import size_at
 from flintmq.format.text import iso, shorten_text
 from flintmq.message import StoredMessage
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from flintmq.store.commitlog.files import LogFile, LogFiles, largest_record
 from flintmq.store.commitlog.records import record_at
 from flintmq.store.consumequeue.reader import ExtQueue, plain_queue

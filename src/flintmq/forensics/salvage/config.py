@@ -11,8 +11,8 @@ from flintmq.forensics.verify.small_files import JSON_NAME
 from flintmq.format import config_json
 from flintmq.format.config_json import JsonObject
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
-from flintmq.storage.filesystem import Effects
-from flintmq.storage.whole_file import replace_file
+from flintmq.storage.files.filesystem import Effects
+from flintmq.storage.files.whole_file import replace_file
 from flintmq.store.layout import config_reader, directories
 from flintmq.store.layout.config_reader import TABLES, ConfigReader
 from flintmq.store.services.consumer_offsets import LIGHT_OFFSETS, OFFSETS

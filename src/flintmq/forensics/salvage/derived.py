@@ -27,8 +27,8 @@ from flintmq.forensics.verify.run import VerifyRun
 from flintmq.format import checkpoint, config_json, flintmq_mark
 from flintmq.format.record import encode_blank
 from flintmq.format.text import java_decode
-from flintmq.storage.filesystem import REAL
-from flintmq.storage.overlay import Overlay
+from flintmq.storage.files.filesystem import REAL
+from flintmq.storage.files.overlay import Overlay
 from flintmq.store.consumequeue import known_ends
 from flintmq.store.layout import config_reader, directories
 from flintmq.store.layout.queue_name import BATCH, PLAIN, QueueName

@@ -16,7 +16,7 @@ from collections.abc import Callable
 
 from flintmq.format.consume_queue import PRE_BLANK, UNIT, UNIT_SIZE, Unit
 from flintmq.format.start_fields import allows_light
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from flintmq.store.consumequeue.reader import plain_queue
 from flintmq.store.consumequeue.writer import FileSequence, OpenFiles
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX

@@ -28,11 +28,11 @@ from flintmq.format.consume_queue import UNIT, UNIT_SIZE
 from flintmq.format.index import PEER_533
 from flintmq.format.record_view import HEAD_SIZE, size_at, store_time_at, store_times
 from flintmq.format.start_fields import WrongField, disarmed
-from flintmq.storage.filesystem import REAL, Effects
-from flintmq.storage.lock import StoreLock, is_live
-from flintmq.storage.overlay import Overlay
-from flintmq.storage.store_url import local_only
-from flintmq.storage.tree import walk_tree
+from flintmq.storage.files.filesystem import REAL, Effects
+from flintmq.storage.files.lock import StoreLock, is_live
+from flintmq.storage.files.overlay import Overlay
+from flintmq.storage.files.store_url import local_only
+from flintmq.storage.files.tree import walk_tree
 from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.commitlog.files import LogFile, LogFiles, has_data
 from flintmq.store.commitlog.report import Damage, DamageKind, Report

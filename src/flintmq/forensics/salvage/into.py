@@ -27,9 +27,9 @@ from flintmq.format.index import PEER_533
 from flintmq.format.record import BLANK_SIZE, encode_blank
 from flintmq.format.record_view import size_at, store_time_at
 from flintmq.kernels import encode
-from flintmq.storage.filesystem import REAL
-from flintmq.storage.staging import bring_in, staging_for
-from flintmq.storage.store_url import local_only, outside_store
+from flintmq.storage.files.filesystem import REAL
+from flintmq.storage.files.staging import bring_in, staging_for
+from flintmq.storage.files.store_url import local_only, outside_store
 from flintmq.store.commitlog.bulk_writer import LogRoom, LogWriter
 from flintmq.store.commitlog.end_of_log import NO_FACTS, Verdict
 from flintmq.store.commitlog.files import LogFiles

@@ -17,9 +17,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from flintmq.errors import UsageError
-from flintmq.storage.filesystem import Effects
-from flintmq.storage.tree import walk_tree
-from flintmq.storage.whole_file import replace_file, sync_file
+from flintmq.storage.files.filesystem import Effects
+from flintmq.storage.files.tree import walk_tree
+from flintmq.storage.files.whole_file import replace_file, sync_file
 
 QUARANTINE = "quarantine"
 JOURNAL = "journal.json"

@@ -13,7 +13,7 @@ from flintmq.format.record import BLANK, MAGIC_BLANK
 from flintmq.format.record_view import HEAD_SIZE, magic_at
 from flintmq.kernels import odd_text as kernel
 from flintmq.message import stored_message
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from flintmq.store.commitlog.files import LogFile, LogFiles, file_start
 from flintmq.store.commitlog.report import Damage, DamageKind, Report
 from flintmq.store.commitlog.start_records import wrong_at

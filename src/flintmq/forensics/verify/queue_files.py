@@ -15,7 +15,7 @@ from typing import NamedTuple
 from flintmq.errors import StoreAccessError
 from flintmq.forensics.verify.findings import Findings
 from flintmq.format.consume_queue import record_offset_at
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from flintmq.store.commitlog.files import file_start
 
 OPEN_FILES = 128

@@ -36,8 +36,8 @@ from flintmq.forensics.verify.small_files import (
 )
 from flintmq.forensics.verify.timer_check import TimerStoreCheck
 from flintmq.forensics.verify.verify_pass import VerifyPass
-from flintmq.storage.filesystem import Effects
-from flintmq.storage.store_url import effects_for
+from flintmq.storage.files.filesystem import Effects
+from flintmq.storage.files.store_url import effects_for
 from flintmq.store.commitlog.end_of_log import Verdict
 from flintmq.store.commitlog.files import LARGEST_OFFSET, LogFiles
 from flintmq.store.commitlog.resync import next_record

@@ -15,7 +15,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import FormatError, StoreAccessError
 from flintmq.forensics.verify.findings import Findings
 from flintmq.format import checkpoint, config_json, flintmq_mark
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from flintmq.store.layout import config_reader, directories
 from flintmq.store.layout.config_reader import TABLES, BrokerConfig, absent_text, offsets_outside
 from flintmq.store.layout.root_names import NOT_CHECKED, is_of_a_store

@@ -16,10 +16,10 @@ from typing import Any
 
 from flintmq.errors import StoreAccessError, UsageError
 from flintmq.lake.table.target import Manifest
-from flintmq.storage import full_disk
-from flintmq.storage.store_url import local_only
-from flintmq.storage.versioned_json import VersionedJson, only, why
-from flintmq.storage.whole_file import NEW
+from flintmq.storage.files import full_disk
+from flintmq.storage.files.store_url import local_only
+from flintmq.storage.files.versioned_json import VersionedJson, only, why
+from flintmq.storage.files.whole_file import NEW
 
 COPY = "export.json"
 FORMAT = 1

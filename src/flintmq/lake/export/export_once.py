@@ -40,7 +40,7 @@ from flintmq.lake.read.scan import ScanPlan
 from flintmq.lake.read.splits import shares, split_count
 from flintmq.lake.shape.dead_letters import DeadLetters
 from flintmq.lake.table.target import Manifest, StagedFile, StoreProgress, Target, locked
-from flintmq.storage.store_url import absolute, outside_store
+from flintmq.storage.files.store_url import absolute, outside_store
 from flintmq.store.commitlog.anchor import LogAnchor, anchor_at
 from flintmq.store.commitlog.report import Report
 

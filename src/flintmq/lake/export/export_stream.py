@@ -47,8 +47,8 @@ from flintmq.lake.stream.options import StreamOptions
 from flintmq.lake.stream.reader import log_line
 from flintmq.lake.stream.scan import read_part
 from flintmq.lake.table.target import Manifest, StagedFile, StoreProgress, Target, locked
-from flintmq.storage.stop_event import StopEvent
-from flintmq.storage.store_url import absolute, outside_store
+from flintmq.storage.files.store_url import absolute, outside_store
+from flintmq.storage.threads.stop_event import StopEvent
 from flintmq.store.commitlog.report import LOST, Report
 
 MAX_BYTES = 1 << 30  # of log in one micro-batch

@@ -27,10 +27,10 @@ from flintmq.lake.files.failed_file import naming
 from flintmq.lake.files.task_folders import TaskFolders
 from flintmq.objects.opening import bucket_of
 from flintmq.overriding import override
-from flintmq.storage.filesystem import REAL
-from flintmq.storage.store_url import is_remote, is_utf8
-from flintmq.storage.tree import walk_tree
-from flintmq.storage.whole_file import replace_file, sync_folder
+from flintmq.storage.files.filesystem import REAL
+from flintmq.storage.files.store_url import is_remote, is_utf8
+from flintmq.storage.files.tree import walk_tree
+from flintmq.storage.files.whole_file import replace_file, sync_folder
 
 STAGING = "_staging"
 MANIFESTS = "_flintmq"

@@ -19,7 +19,7 @@ from dataclasses import dataclass, field
 
 from flintmq.config.s3 import S3Options
 from flintmq.objects.opening import bucket_of
-from flintmq.storage.store_url import is_remote
+from flintmq.storage.files.store_url import is_remote
 
 ATTEMPT_DIGITS = 8  # of an attempt, in the final name of a file
 

@@ -23,7 +23,7 @@ from flintmq.kernels.select import ANY_QUEUE
 from flintmq.lake.read.broker_options import ANY_STORE, brokers_named, options_of_broker
 from flintmq.lake.read.offsets import Queue, parse_assignment, parse_offsets, parse_timestamps, queue_ranges
 from flintmq.lake.read.option_text import OptionNames, choice, flag, names, number, time_ms
-from flintmq.storage.store_url import absolute, local_only, store_path
+from flintmq.storage.files.store_url import absolute, local_only, store_path
 from flintmq.store.commitlog.predicate import Predicate
 
 OWN_NAMES = {

@@ -22,7 +22,7 @@ from flintmq.lake.read.explode import before_exploding, exploded, with_needed
 from flintmq.lake.read.options import ReadOptions
 from flintmq.lake.read.splits import LogRange, check_end, deleted_before, resolve_cuts
 from flintmq.message import StoredMessage
-from flintmq.storage.store_url import absolute
+from flintmq.storage.files.store_url import absolute
 from flintmq.store.commitlog.anchor import KnownLog
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.log_end import refuse_damaged_ends

@@ -29,11 +29,11 @@ from flintmq.errors import StoreAccessError, UsageError
 from flintmq.lake.files.failed_file import give_up, naming
 from flintmq.lake.files.table_format import EXPORT_FOLDER
 from flintmq.objects.object_file import fetch
-from flintmq.storage import full_disk
-from flintmq.storage.filesystem import REAL
-from flintmq.storage.store_url import local_only
-from flintmq.storage.versioned_json import VersionedJson, only, why
-from flintmq.storage.whole_file import sync_file, sync_folder
+from flintmq.storage.files import full_disk
+from flintmq.storage.files.filesystem import REAL
+from flintmq.storage.files.store_url import local_only
+from flintmq.storage.files.versioned_json import VersionedJson, only, why
+from flintmq.storage.files.whole_file import sync_file, sync_folder
 
 MARK = "_flintmq.json"
 STAGING = "_staging"

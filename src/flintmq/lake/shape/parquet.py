@@ -22,8 +22,8 @@ import pyarrow.parquet as pq
 
 from flintmq.config.text import DAY_MS
 from flintmq.lake.files.failed_file import give_up, naming
-from flintmq.storage.filesystem import REAL
-from flintmq.storage.whole_file import sync_file
+from flintmq.storage.files.filesystem import REAL
+from flintmq.storage.files.whole_file import sync_file
 from flintmq.store.layout.queue_name import refuse_other_encoding
 
 ROW_GROUP_BYTES = 32 << 20  # of a group's rows in memory

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from flintmq.errors import StoreError, UnsupportedFormatError, UsageError
 from flintmq.lake.read.offsets import MARKS
-from flintmq.storage.versioned_json import made_by
+from flintmq.storage.files.versioned_json import made_by
 from flintmq.store.commitlog.anchor import NO_TIME, KnownLog, LogAnchor, anchor_at, why_lost
 from flintmq.version import OURS
 

@@ -22,7 +22,7 @@ from flintmq.kernels.select import ANY_QUEUE
 from flintmq.lake.read.options import ReadOptions
 from flintmq.lake.stream.offset_index import Places, Segments
 from flintmq.message import StoredMessage
-from flintmq.storage.store_url import absolute
+from flintmq.storage.files.store_url import absolute
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.dispatch.dispatcher import DispatchRules

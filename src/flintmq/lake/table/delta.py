@@ -33,8 +33,8 @@ from flintmq.lake.files.storage_options import storage_options
 from flintmq.lake.files.table_folder import TableFolder
 from flintmq.lake.table.target import NAMES, Manifest, StagedFile
 from flintmq.lake.table.transactional_target import Actions, Requirements, TransactionalTarget
-from flintmq.storage.tree import walk_tree
-from flintmq.storage.whole_file import sync_folder
+from flintmq.storage.files.tree import walk_tree
+from flintmq.storage.files.whole_file import sync_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -29,8 +29,8 @@ from flintmq.lake.shape.parquet import SEARCHED
 from flintmq.lake.table.iceberg_catalog import CATALOG, TableName, in_one_line
 from flintmq.lake.table.target import Manifest
 from flintmq.lake.table.transactional_target import ATTEMPTS, Actions, Requirements, TransactionalTarget
-from flintmq.storage.store_url import store_path
-from flintmq.storage.whole_file import sync_folder
+from flintmq.storage.files.store_url import store_path
+from flintmq.storage.files.whole_file import sync_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,8 +13,8 @@ from typing import Any
 from pyiceberg.io import OutputStream
 from pyiceberg.io.pyarrow import PyArrowFile, PyArrowFileIO
 
-from flintmq.storage.filesystem import REAL
-from flintmq.storage.whole_file import sync_file, sync_folder
+from flintmq.storage.files.filesystem import REAL
+from flintmq.storage.files.whole_file import sync_file, sync_folder
 
 
 class SyncedFileIO(PyArrowFileIO):

@@ -24,8 +24,8 @@ from flintmq.lake.files.table_folder import STAGING
 from flintmq.lake.files.table_format import EXPORT_FOLDER, absent_exports, exports_in
 from flintmq.lake.shape.parquet import folder_of
 from flintmq.lake.table.target import MOST_LOST, NAMES, Manifest, StagedFile, Target, manifest_file
-from flintmq.storage.filesystem import REAL
-from flintmq.storage.whole_file import sync_file, sync_folder
+from flintmq.storage.files.filesystem import REAL
+from flintmq.storage.files.whole_file import sync_file, sync_folder
 
 if TYPE_CHECKING:
     import pyarrow as pa

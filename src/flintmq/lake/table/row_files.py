@@ -22,7 +22,7 @@ from flintmq.lake.read.offsets import parse_flat
 from flintmq.lake.table.target import Manifest, StoreProgress
 from flintmq.objects.object_file import readable
 from flintmq.objects.opening import bucket_of
-from flintmq.storage.store_url import is_remote
+from flintmq.storage.files.store_url import is_remote
 
 _PUT_BACK = {
     "delta": "or RESTORE a version without it and export again, ",

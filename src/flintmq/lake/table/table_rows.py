@@ -29,7 +29,7 @@ from flintmq.lake.table.row_mask import COLUMNS, columns_of, mask_of
 from flintmq.lake.table.target import MOST_LOST, Manifest, Target
 from flintmq.lake.table.transactional_target import TransactionalTarget
 from flintmq.objects.object_file import readable
-from flintmq.storage.store_url import absolute
+from flintmq.storage.files.store_url import absolute
 from flintmq.store.commitlog.predicate import Predicate
 
 EVERYTHING = Predicate()

@@ -29,8 +29,8 @@ from flintmq.lake.files.failed_file import naming
 from flintmq.lake.files.table_folder import TableFolder, manifest_place
 from flintmq.lake.files.task_folders import FinalNames, TaskFolders
 from flintmq.lake.shape.parquet import PARTITIONS
-from flintmq.storage import full_disk
-from flintmq.storage.versioned_json import VersionedJson, only, why
+from flintmq.storage.files import full_disk
+from flintmq.storage.files.versioned_json import VersionedJson, only, why
 from flintmq.store.commitlog.anchor import LogAnchor
 
 if TYPE_CHECKING:

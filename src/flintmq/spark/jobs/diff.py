@@ -22,7 +22,7 @@ from flintmq.forensics.diff.run import compare as compare_in
 from flintmq.lake.read.splits import LogRange, check_end, files_of, resolve_cuts, shares, split_count, walk_count
 from flintmq.message import StoredMessage
 from flintmq.spark.jobs.tasks import Progress, parallelism, run_tasks, scaled
-from flintmq.storage.store_url import absolute
+from flintmq.storage.files.store_url import absolute
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.records import RecordReader
 from flintmq.store.commitlog.report import Damage, DamageKind, Report

@@ -22,7 +22,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 from flintmq.errors import FlintError, StoreError
 from flintmq.spark.worker import freeze_once
-from flintmq.storage.stop_event import StopEvent
+from flintmq.storage.threads.stop_event import StopEvent
 
 if TYPE_CHECKING:
     import pyarrow as pa

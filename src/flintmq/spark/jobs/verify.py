@@ -38,7 +38,7 @@ from flintmq.lake.read.splits import LogRange, check_end, resolve_cuts, shares, 
 from flintmq.spark.jobs import staged
 from flintmq.spark.jobs.staged import Stage
 from flintmq.spark.jobs.tasks import Progress, parallelism, run_tasks, scaled
-from flintmq.storage.store_url import absolute, effects_for
+from flintmq.storage.files.store_url import absolute, effects_for
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.log_end import find_end
 from flintmq.store.commitlog.report import Damage, DamageKind, Report

@@ -31,7 +31,7 @@ from flintmq.spark.jobs.replay.exactly_once import WriterIds, WriterTail, alike,
 from flintmq.spark.jobs.replay.refusals import batches_of, why_refused
 from flintmq.spark.sink.options import SinkOptions
 from flintmq.spark.sink.query import PREFIX, id_in, tag, take_over
-from flintmq.storage.whole_file import sync_folder
+from flintmq.storage.files.whole_file import sync_folder
 from flintmq.store.message_store import MessageStore
 
 log = logging.getLogger("flintmq.spark")

@@ -11,8 +11,8 @@ from flintmq.errors import NotAStoreError, UsageError
 from flintmq.spark.jobs.replay.exactly_once import WriterIds
 from flintmq.spark.sink.commit import STAGED, named_files
 from flintmq.spark.sink.query import PREFIX
-from flintmq.storage.lock import StoreLock
-from flintmq.storage.store_url import local_only
+from flintmq.storage.files.lock import StoreLock
+from flintmq.storage.files.store_url import local_only
 
 DONE, RUNNING, STUCK = "done", "running", "stuck"
 

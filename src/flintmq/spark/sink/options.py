@@ -11,7 +11,7 @@ from flintmq.config.text import short
 from flintmq.errors import UsageError
 from flintmq.format.index import PEER_533, checked_peer
 from flintmq.lake.read.option_text import OptionNames, flag, number
-from flintmq.storage.store_url import local_only, outside_store
+from flintmq.storage.files.store_url import local_only, outside_store
 
 NAMES = {
     "path": "the store's directory; created if it does not exist",

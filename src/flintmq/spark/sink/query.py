@@ -13,7 +13,7 @@ from typing import Any
 
 from flintmq.errors import UsageError
 from flintmq.spark.jobs.replay.exactly_once import WriterIds
-from flintmq.storage.store_url import local_only
+from flintmq.storage.files.store_url import local_only
 
 PREFIX = "sink "  # of names in the ledger
 

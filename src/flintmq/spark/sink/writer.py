@@ -20,7 +20,7 @@ from flintmq.spark.sink.options import SinkOptions
 from flintmq.spark.sink.query import id_in, tag
 from flintmq.spark.sink.rows import WAYS, as_json, check_columns, judge, named
 from flintmq.spark.worker import freeze_once
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 from flintmq.store.append.unique_keys import UniqueKeys
 
 if TYPE_CHECKING:

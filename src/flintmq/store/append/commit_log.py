@@ -35,10 +35,10 @@ from flintmq.format.text import java_encode, java_int
 from flintmq.kernels import encode_one as kernel
 from flintmq.kernels.fast_append import CLOCK_SET_BACK_MS, Appender, QueueCounter, Topic, forked
 from flintmq.message import Message, PutMessageStatus, PutResult, PutRule, refused
-from flintmq.storage.filesystem import Effects
-from flintmq.storage.mapped_file import MappedFile
-from flintmq.storage.mapped_file_queue import MappedFileQueue
-from flintmq.storage.mutex import Lock
+from flintmq.storage.files.filesystem import Effects
+from flintmq.storage.memory.mapped_file import MappedFile
+from flintmq.storage.memory.mapped_file_queue import MappedFileQueue
+from flintmq.storage.threads.mutex import Lock
 from flintmq.store.append import multi_queue
 from flintmq.store.append.checks import encode_properties, message_rule, start_rule, topic_status, unread_rule
 from flintmq.store.append.delayed_message import scheduled

@@ -21,10 +21,10 @@ from flintmq.kernels.flusher import Flusher
 from flintmq.kernels.handoff import INTERRUPTED, Latch, Signal
 from flintmq.kernels.loop_puts import LoopPuts
 from flintmq.message import PutResult
-from flintmq.storage.filesystem import Effects
-from flintmq.storage.mapped_file_queue import MappedFileQueue
-from flintmq.storage.mutex import Lock
-from flintmq.storage.service_thread import ServiceThread
+from flintmq.storage.files.filesystem import Effects
+from flintmq.storage.memory.mapped_file_queue import MappedFileQueue
+from flintmq.storage.threads.mutex import Lock
+from flintmq.storage.threads.service_thread import ServiceThread
 from flintmq.store.append.after_put import AfterPut
 from flintmq.store.append.commit_log import CommitLog
 from flintmq.store.append.disk_failure import DiskFailure

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from flintmq.kernels.handoff import Latch
 from flintmq.message import PutMessageStatus, PutResult
-from flintmq.storage.mutex import Lock
+from flintmq.storage.threads.mutex import Lock
 from flintmq.store.append.stats import WaitTimes
 
 if TYPE_CHECKING:  # only for who puts from an event loop

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, cast
 from flintmq.kernels.flusher import DURABLE, STOPPED, Flusher, native
 from flintmq.kernels.loop_puts import LoopPuts
 from flintmq.message import PutMessageStatus, PutResult
-from flintmq.storage.filesystem import Effects
-from flintmq.storage.lock import StoreLock
-from flintmq.storage.mutex import Lock
+from flintmq.storage.files.filesystem import Effects
+from flintmq.storage.files.lock import StoreLock
+from flintmq.storage.threads.mutex import Lock
 from flintmq.store.append.after_put import AfterPut
 from flintmq.store.append.disk_failure import reason_of
 from flintmq.store.append.flush import PythonFlush

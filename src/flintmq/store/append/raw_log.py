@@ -49,8 +49,8 @@ from mmap import PAGESIZE
 from flintmq.errors import DamagedStreamError, ReplicationError, StoreAccessError, StoreError, UsageError
 from flintmq.format.record_view import size_at, store_times
 from flintmq.kernels import walk as kernel
-from flintmq.storage.libc_memory import zeros
-from flintmq.storage.mapped_file import MappedFile
+from flintmq.storage.files.libc_memory import zeros
+from flintmq.storage.memory.mapped_file import MappedFile
 from flintmq.store.append.after_put import AfterPut
 from flintmq.store.append.commit_log import CommitLog
 from flintmq.store.append.disk_failure import DiskFailure

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 from types import TracebackType
 
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 
 log = logging.getLogger("flintmq.commitlog")
 

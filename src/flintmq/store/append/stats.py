@@ -13,8 +13,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from flintmq.kernels.fast_get import FastReader
-from flintmq.storage.filesystem import Effects
-from flintmq.storage.mutex import Lock
+from flintmq.storage.files.filesystem import Effects
+from flintmq.storage.threads.mutex import Lock
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX
 
 LIMITS_MS = (0, 10, 50, 100, 200, 500, 1000, 2000, 3000, 4000, 5000, 10000)  # upstream's buckets, without the last

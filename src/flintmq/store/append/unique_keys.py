@@ -25,8 +25,8 @@ from flintmq.format.message_id import unique_key
 from flintmq.format.properties import UNIQ_KEY
 from flintmq.kernels.unique_keys import Numbers
 from flintmq.message import Message
-from flintmq.storage.filesystem import Effects
-from flintmq.storage.mutex import Lock
+from flintmq.storage.files.filesystem import Effects
+from flintmq.storage.threads.mutex import Lock
 
 
 class UniqueKeys(Numbers):

@@ -50,8 +50,8 @@ from typing import Final
 
 from flintmq.errors import FormatError, StoreAccessError
 from flintmq.format import checkpoint, flintmq_mark, index
-from flintmq.storage.filesystem import REAL, Effects
-from flintmq.storage.lock import is_live
+from flintmq.storage.files.filesystem import REAL, Effects
+from flintmq.storage.files.lock import is_live
 from flintmq.store.layout.file_geometry import index_header
 from flintmq.store.layout.mark import UNKNOWN, DurableMark
 from flintmq.store.layout.small_files import power_was_cut, queues_lag, written_by_flintmq

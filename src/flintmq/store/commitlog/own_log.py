@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flintmq.kernels import walk as kernel
-from flintmq.storage.libc_memory import zeros
-from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.storage.files.libc_memory import zeros
+from flintmq.storage.memory.mapped_file_queue import MappedFileQueue
 from flintmq.store.commitlog.files import LogFile, LogFiles
 from flintmq.store.commitlog.walk import MAX_ROWS, Piece
 

@@ -13,7 +13,7 @@ from contextlib import suppress
 
 from flintmq.format.batch_queue import BATCH_UNIT
 from flintmq.format.consume_queue import POINTER, UNIT_SIZE
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from flintmq.store.layout import directories
 from flintmq.store.layout.queue_name import path_name, queue_names
 

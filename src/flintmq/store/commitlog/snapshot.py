@@ -18,9 +18,9 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import FormatError
 from flintmq.format import checkpoint
 from flintmq.message import StoredMessage
-from flintmq.storage.filesystem import REAL, Effects
-from flintmq.storage.mutex import Lock
-from flintmq.storage.store_url import effects_for
+from flintmq.storage.files.filesystem import REAL, Effects
+from flintmq.storage.files.store_url import effects_for
+from flintmq.storage.threads.mutex import Lock
 from flintmq.store.commitlog.end_of_log import StopFacts, Verdict, read_facts
 from flintmq.store.commitlog.files import LogFiles, largest_record
 from flintmq.store.commitlog.log_end import LogEnd, find_end

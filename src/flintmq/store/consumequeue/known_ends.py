@@ -15,8 +15,8 @@ from typing import Any
 
 from flintmq.errors import FormatError
 from flintmq.format.text import java_decode
-from flintmq.storage.filesystem import Effects
-from flintmq.storage.versioned_json import VersionedJson, only
+from flintmq.storage.files.filesystem import Effects
+from flintmq.storage.files.versioned_json import VersionedJson, only
 from flintmq.store.consumequeue.reader import batch_queue, plain_queue
 from flintmq.store.consumequeue.writer import LARGEST_OFFSET
 from flintmq.store.layout import directories

@@ -63,8 +63,8 @@ from flintmq.format.batch_queue import BATCH_UNIT_SIZE, BatchUnit
 from flintmq.format.consume_queue import EXPIRED, UNIT, UNIT_SIZE, Unit
 from flintmq.format.consume_queue_ext import is_address
 from flintmq.kernels.fast_get import ReadableQueue
-from flintmq.storage.filesystem import Effects
-from flintmq.storage.mutex import Lock
+from flintmq.storage.files.filesystem import Effects
+from flintmq.storage.threads.mutex import Lock
 from flintmq.store.consumequeue.reader import ExtQueue, batch_queue, plain_queue
 from flintmq.store.consumequeue.writer import BatchQueueWriter, QueueWriter, offset_is_implausible
 from flintmq.store.dispatch.dispatcher import UnitBlock

@@ -13,8 +13,8 @@ from collections.abc import Container, Iterator
 from flintmq.config.keys import StoreConfig
 from flintmq.format.consume_queue import UNIT_SIZE
 from flintmq.format.text import java_decode, java_encode
-from flintmq.storage.filesystem import Effects
-from flintmq.storage.mutex import Condition, Lock
+from flintmq.storage.files.filesystem import Effects
+from flintmq.storage.threads.mutex import Condition, Lock
 from flintmq.store.commitlog.report import Report
 from flintmq.store.consumequeue.live_queue import AnyQueue, KeptUnits, RunningBatchQueue, RunningQueue
 from flintmq.store.consumequeue.load_queues import LoadedQueue, QueueLoader, RecordIsAt

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from flintmq.format.batch_queue import BATCH_UNIT
 from flintmq.format.consume_queue import UNIT, UNIT_SIZE
 from flintmq.format.consume_queue_ext import is_address
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from flintmq.store.commitlog.files import file_start
 from flintmq.store.consumequeue.live_queue import RunningBatchQueue, RunningQueue
 from flintmq.store.consumequeue.reader import AnyUnit, UnitQueue, content_size

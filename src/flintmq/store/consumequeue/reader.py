@@ -30,7 +30,7 @@ from flintmq.format import consume_queue_ext as ext
 from flintmq.format.batch_queue import BATCH_UNIT, BatchUnit
 from flintmq.format.consume_queue import UNIT, UNIT_SIZE, Unit
 from flintmq.format.layout import Layout
-from flintmq.storage.filesystem import REAL, Effects
+from flintmq.storage.files.filesystem import REAL, Effects
 from flintmq.store.commitlog.files import file_start
 from flintmq.store.layout import directories
 from flintmq.store.layout.file_geometry import LARGEST_FILE

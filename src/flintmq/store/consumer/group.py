@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from flintmq.errors import UsageError
-from flintmq.storage.mutex import Lock
+from flintmq.storage.threads.mutex import Lock
 from flintmq.store.consumer.source import TopicSource
 
 

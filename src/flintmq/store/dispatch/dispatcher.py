@@ -26,7 +26,7 @@ from flintmq.kernels import derive as kernel
 from flintmq.kernels import group_units
 from flintmq.kernels.buffers import Numbers
 from flintmq.message import StoredMessage, stored_message
-from flintmq.storage.libc_memory import Kind, zeros_of
+from flintmq.storage.files.libc_memory import Kind, zeros_of
 from flintmq.store.commitlog.walk import Piece
 from flintmq.store.dispatch.handover import HandedRows
 from flintmq.store.dispatch.queue_positions import lmq_positions

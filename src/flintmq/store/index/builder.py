@@ -13,7 +13,7 @@ from flintmq.format import index
 from flintmq.format.index import Header
 from flintmq.kernels import index_insert as kernel
 from flintmq.kernels.buffers import Numbers
-from flintmq.storage.filesystem import REAL, Effects
+from flintmq.storage.files.filesystem import REAL, Effects
 
 WINDOW_ITEMS = 1 << 16  # items written at once
 SLOT_BLOCK = 1 << 18  # bytes: blocks of slots that were never used remain holes

@@ -20,8 +20,8 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import ConfigError, CorruptStoreError
 from flintmq.format import index
 from flintmq.format.flintmq_mark import Indexed
-from flintmq.storage.filesystem import Effects
-from flintmq.storage.whole_file import sync_file
+from flintmq.storage.files.filesystem import Effects
+from flintmq.storage.files.whole_file import sync_file
 from flintmq.store.index.reader import IndexFileReader
 from flintmq.store.index.writer import IndexFileWriter
 from flintmq.store.layout.small_files import fsync_and_drop_cache

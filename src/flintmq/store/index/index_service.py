@@ -23,8 +23,8 @@ from flintmq.format import index
 from flintmq.format.flintmq_mark import Indexed
 from flintmq.format.index import ITEM, SLOT
 from flintmq.kernels.buffers import Numbers
-from flintmq.storage.filesystem import Effects
-from flintmq.storage.whole_file import sync_file
+from flintmq.storage.files.filesystem import Effects
+from flintmq.storage.files.whole_file import sync_file
 from flintmq.store.index import durable_point, reader
 from flintmq.store.index.durable_point import DispatchPoint, IndexMark
 from flintmq.store.index.reader import IndexFileReader

@@ -20,7 +20,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import CorruptStoreError
 from flintmq.format import index
 from flintmq.format.layout import Layout
-from flintmq.storage.filesystem import REAL, Effects
+from flintmq.storage.files.filesystem import REAL, Effects
 from flintmq.store.layout.file_geometry import IndexGeometry, index_files, index_geometry, index_header
 
 T = TypeVar("T", bound=tuple[Any, ...])

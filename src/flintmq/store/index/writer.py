@@ -19,7 +19,7 @@ from flintmq.format import index
 from flintmq.format.index import Header
 from flintmq.kernels import index_insert as kernel
 from flintmq.kernels.buffers import Numbers
-from flintmq.storage.filesystem import REAL, Effects
+from flintmq.storage.files.filesystem import REAL, Effects
 
 PREVIOUS = index.ITEM.offset("previous")  # position in an item of the number of the item before
 PAGE = 4096

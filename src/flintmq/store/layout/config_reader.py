@@ -20,7 +20,7 @@ from typing import Any, Final, NamedTuple
 from flintmq.errors import FormatError, StoreAccessError
 from flintmq.format import config_json
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
-from flintmq.storage.filesystem import REAL, Effects
+from flintmq.storage.files.filesystem import REAL, Effects
 from flintmq.store.layout import directories
 
 TOPICS = "topics.json"

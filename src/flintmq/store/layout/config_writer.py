@@ -14,9 +14,9 @@ from typing import Any
 
 from flintmq.format import config_json
 from flintmq.format.config_json import JsonObject
-from flintmq.storage.filesystem import Effects
-from flintmq.storage.mutex import Lock
-from flintmq.storage.whole_file import replace_file
+from flintmq.storage.files.filesystem import Effects
+from flintmq.storage.files.whole_file import replace_file
+from flintmq.storage.threads.mutex import Lock
 from flintmq.store.layout import directories
 from flintmq.store.layout.config_reader import ConfigReader
 

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import NotAStoreError, UnsupportedFormatError, UsageError
-from flintmq.storage.filesystem import REAL, Effects
-from flintmq.storage.store_url import is_remote, store_path
+from flintmq.storage.files.filesystem import REAL, Effects
+from flintmq.storage.files.store_url import is_remote, store_path
 
 LOG = "commitlog"
 QUEUES = "consumequeue"

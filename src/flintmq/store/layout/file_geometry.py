@@ -22,7 +22,7 @@ from flintmq.format.batch_queue import BATCH_UNIT_SIZE
 from flintmq.format.consume_queue import UNIT_SIZE
 from flintmq.format.consume_queue_ext import EXT_UNIT, FILE_END_ROOM
 from flintmq.format.layout import Layout
-from flintmq.storage.filesystem import REAL, Effects
+from flintmq.storage.files.filesystem import REAL, Effects
 from flintmq.store.layout import directories
 from flintmq.store.layout.directories import OFFSET_NAME
 from flintmq.store.layout.queue_name import QueueName, each_queue_name

@@ -13,8 +13,8 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from flintmq.errors import CorruptStoreError, FlintError
-from flintmq.storage.filesystem import Effects
-from flintmq.storage.versioned_json import VersionedJson, only, why
+from flintmq.storage.files.filesystem import Effects
+from flintmq.storage.files.versioned_json import VersionedJson, only, why
 
 FILE_NAME = "flintmq.follow"
 NOT_ASKED = "no broker was asked for its topics and where its queues go on (--config-from, --namesrv)"

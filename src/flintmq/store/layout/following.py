@@ -13,8 +13,8 @@ from contextlib import suppress
 from typing import Final, NamedTuple
 
 from flintmq.errors import FlintError
-from flintmq.storage.filesystem import Effects
-from flintmq.storage.whole_file import NEW
+from flintmq.storage.files.filesystem import Effects
+from flintmq.storage.files.whole_file import NEW
 
 FILE_NAME: Final = "flintmq.following"
 BYTES_MAX: Final = 4096

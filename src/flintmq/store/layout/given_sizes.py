@@ -19,7 +19,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import ConfigError
 from flintmq.format import index
 from flintmq.format.consume_queue import UNIT_SIZE
-from flintmq.storage.filesystem import REAL, Effects
+from flintmq.storage.files.filesystem import REAL, Effects
 from flintmq.store.layout import directories
 from flintmq.store.layout.file_geometry import (
     INDEX_KEYS,

@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from flintmq.config.text import short
 from flintmq.errors import UsageError
-from flintmq.storage.filesystem import REAL, Effects
+from flintmq.storage.files.filesystem import REAL, Effects
 
 PLAIN, BATCH = "consumequeue", "batchconsumequeue"  # the directories; also the kinds of queues
 NO_UTF8 = f"would be in {sys.getfilesystemencoding()} by this locale, and RocketMQ has UTF-8; set PYTHONUTF8=1"

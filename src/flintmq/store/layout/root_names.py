@@ -5,8 +5,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from flintmq.storage.filesystem import REAL, Effects
-from flintmq.storage.store_url import FOLDERS
+from flintmq.storage.files.filesystem import REAL, Effects
+from flintmq.storage.files.store_url import FOLDERS
 from flintmq.store.layout import directories
 
 TEXTS: Final = {

@@ -17,9 +17,9 @@ from flintmq.errors import FormatError
 from flintmq.format import checkpoint, flintmq_mark
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.format.flintmq_mark import Indexed
-from flintmq.storage.filesystem import Effects
-from flintmq.storage.mutex import Lock
-from flintmq.storage.whole_file import replace_file
+from flintmq.storage.files.filesystem import Effects
+from flintmq.storage.files.whole_file import replace_file
+from flintmq.storage.threads.mutex import Lock
 from flintmq.store.layout.mark import UNKNOWN, DurableMark
 
 BOOT = "/proc/sys/kernel/random/boot_id"

@@ -8,7 +8,7 @@ from typing import Final
 
 from flintmq.config.keys import StoreConfig, key_name
 from flintmq.format.text import java_decode
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from flintmq.store.layout import directories
 from flintmq.store.layout.config_reader import BrokerConfig, read_config
 from flintmq.store.layout.file_geometry import SIZE_KEYS, queue_file_size

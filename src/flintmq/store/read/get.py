@@ -26,7 +26,7 @@ from flintmq.kernels.derive import unit as unit_bytes
 from flintmq.kernels.fast_append import own_lock
 from flintmq.kernels.fast_get import FastReader, forked
 from flintmq.message import GetMessageStatus, GetResult, StoredMessage
-from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.storage.memory.mapped_file_queue import MappedFileQueue
 from flintmq.store.consumequeue.live_queue import AnyQueue, RunningQueue
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
 from flintmq.store.consumequeue.reader import ExtQueue

@@ -13,7 +13,7 @@ from flintmq.format.consume_queue import UNIT, UNIT_SIZE, Unit, record_offset_at
 from flintmq.format.record_view import size_at
 from flintmq.kernels import fetch
 from flintmq.message import GetMessageStatus
-from flintmq.storage.mapped_file import MappedFile
+from flintmq.storage.memory.mapped_file import MappedFile
 from flintmq.store.commitlog.files import LogFile
 from flintmq.store.commitlog.walk import Piece
 from flintmq.store.consumequeue.live_queue import AnyQueue, RunningQueue

@@ -20,7 +20,7 @@ from typing import NamedTuple
 from flintmq.format.consume_queue import UNIT, UNIT_SIZE, Unit
 from flintmq.format.text import java_decode
 from flintmq.message import StoredMessage, stored_message
-from flintmq.storage.mutex import ReentrantLock
+from flintmq.storage.threads.mutex import ReentrantLock
 from flintmq.store.commitlog.files import LARGEST_OFFSET
 from flintmq.store.commitlog.report import Damage, Report
 from flintmq.store.commitlog.resync import first_record

@@ -21,7 +21,7 @@ from flintmq.format import timer
 from flintmq.format.consume_queue import SCHEDULE_TOPIC
 from flintmq.format.text import java_decode, java_int
 from flintmq.format.timer import TIMER_TOPIC
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from flintmq.store.commitlog.snapshot import Snapshot
 from flintmq.store.layout import config_reader, directories
 from flintmq.store.layout.queue_name import QueueName

@@ -14,7 +14,7 @@ from typing import NamedTuple
 from flintmq.errors import CorruptStoreError, LostLogError
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.format.record_view import store_times
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from flintmq.store.commitlog.end_of_log import StopFacts, Verdict
 from flintmq.store.commitlog.files import LogFile, LogFiles
 from flintmq.store.commitlog.resync import next_record

@@ -11,7 +11,7 @@ import os
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import LostLogError
-from flintmq.storage.filesystem import REAL, Effects
+from flintmq.storage.files.filesystem import REAL, Effects
 from flintmq.store.commitlog.end_of_log import ACCEPT, LOST_ADVICE, StopFacts, evidence_beyond, read_facts
 from flintmq.store.commitlog.files import LogFile, LogFiles, has_data
 from flintmq.store.layout import directories

@@ -8,8 +8,8 @@ from itertools import islice
 from flintmq.config.key_effects import refuse_to_write
 from flintmq.config.keys import StoreConfig
 from flintmq.format.start_fields import COSTS
-from flintmq.storage.filesystem import REAL, Effects
-from flintmq.storage.store_url import local_only
+from flintmq.storage.files.filesystem import REAL, Effects
+from flintmq.storage.files.store_url import local_only
 from flintmq.store.commitlog.files import LogFiles, has_data
 from flintmq.store.commitlog.records import record_at
 from flintmq.store.commitlog.resync import next_record

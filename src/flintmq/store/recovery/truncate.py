@@ -9,8 +9,8 @@ from __future__ import annotations
 import json
 import os
 
-from flintmq.storage.filesystem import Effects
-from flintmq.storage.whole_file import replace_file
+from flintmq.storage.files.filesystem import Effects
+from flintmq.storage.files.whole_file import replace_file
 from flintmq.store.commitlog.files import LogFile, LogFiles, has_data
 from flintmq.store.commitlog.records import record_at
 from flintmq.store.commitlog.resync import next_record

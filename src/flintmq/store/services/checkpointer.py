@@ -11,10 +11,10 @@ from collections.abc import Callable
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError
 from flintmq.format.checkpoint import Checkpoint
-from flintmq.storage.dispatch_lock import was_dispatched
-from flintmq.storage.filesystem import NotOpened
-from flintmq.storage.mapped_file_queue import MappedFileQueue
-from flintmq.storage.service_thread import ServiceThread
+from flintmq.storage.files.dispatch_lock import was_dispatched
+from flintmq.storage.files.filesystem import NotOpened
+from flintmq.storage.memory.mapped_file_queue import MappedFileQueue
+from flintmq.storage.threads.service_thread import ServiceThread
 from flintmq.store.append.disk_failure import DiskFailure
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
 from flintmq.store.index.index_service import KeyIndex, sync_all

@@ -15,7 +15,7 @@ from flintmq.errors import UsageError
 from flintmq.format import config_json
 from flintmq.format.config_json import JsonObject
 from flintmq.format.text import has_lone_surrogate, java_encode
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from flintmq.store.layout import config_reader
 from flintmq.store.layout.config_writer import ConfigFile, save
 

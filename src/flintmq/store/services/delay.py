@@ -17,8 +17,8 @@ from flintmq.format import config_json, consume_queue_ext
 from flintmq.format.consume_queue import SCHEDULE_TOPIC, Unit
 from flintmq.kernels.fast_append import CLOCK_SET_BACK_MS
 from flintmq.message import Message, PutMessageStatus, PutResult, StoredMessage
-from flintmq.storage.filesystem import Effects
-from flintmq.storage.mutex import Lock
+from flintmq.storage.files.filesystem import Effects
+from flintmq.storage.threads.mutex import Lock
 from flintmq.store.append.delayed_message import delivered
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
 from flintmq.store.layout.config_writer import ConfigFile

@@ -12,10 +12,10 @@ import time
 from collections.abc import Callable, Iterable
 
 from flintmq.kernels.handoff import Signal
-from flintmq.storage.filesystem import PASSING
-from flintmq.storage.full_disk import FULL
-from flintmq.storage.mutex import Lock
-from flintmq.storage.service_thread import ServiceThread
+from flintmq.storage.files.filesystem import PASSING
+from flintmq.storage.files.full_disk import FULL
+from flintmq.storage.threads.mutex import Lock
+from flintmq.storage.threads.service_thread import ServiceThread
 from flintmq.store.append.after_put import AfterPut
 from flintmq.store.append.disk_failure import DiskFailure, reason_of
 from flintmq.store.commitlog.own_log import LogTail

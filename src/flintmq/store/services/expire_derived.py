@@ -14,7 +14,7 @@ from datetime import datetime
 from flintmq.config.keys import StoreConfig
 from flintmq.format import consume_queue_ext
 from flintmq.format.consume_queue import Unit
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from flintmq.store.consumequeue.live_queue import RunningQueue
 from flintmq.store.consumequeue.live_queues import ConsumeQueues
 from flintmq.store.consumequeue.reader import ExtQueue, UnitFile, UnitQueue, batch_queue, plain_queue

@@ -13,8 +13,8 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreError, UsageError
 from flintmq.format.config_json import JsonObject
 from flintmq.format.text import java_encode
-from flintmq.storage.filesystem import Effects
-from flintmq.storage.mutex import Lock
+from flintmq.storage.files.filesystem import Effects
+from flintmq.storage.threads.mutex import Lock
 from flintmq.store.layout import config_reader
 from flintmq.store.layout.config_writer import ConfigFile, save
 from flintmq.store.services.consumer_offsets import GROUPS, OFFSETS, ConsumerOffsets

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from flintmq.errors import StoreLockedError
-from flintmq.storage.lock import StoreLock
-from flintmq.storage.mapped_file_queue import MappedFileQueue
+from flintmq.storage.files.lock import StoreLock
+from flintmq.storage.memory.mapped_file_queue import MappedFileQueue
 from flintmq.store.append.disk_failure import DiskFailure
 
 

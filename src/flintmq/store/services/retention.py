@@ -22,9 +22,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from flintmq.config.keys import StoreConfig
-from flintmq.storage.filesystem import Effects
-from flintmq.storage.mapped_file import MappedFile
-from flintmq.storage.mutex import Lock
+from flintmq.storage.files.filesystem import Effects
+from flintmq.storage.memory.mapped_file import MappedFile
+from flintmq.storage.threads.mutex import Lock
 from flintmq.store.append.commit_log import CommitLog
 from flintmq.store.services.expire_derived import remove
 from flintmq.store.services.retention_rules import RetentionRules, RetentionVerdict, may_go

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from flintmq.errors import FlintError
-from flintmq.storage.filesystem import Effects
-from flintmq.storage.service_thread import ServiceThread
+from flintmq.storage.files.filesystem import Effects
+from flintmq.storage.threads.service_thread import ServiceThread
 
 log = logging.getLogger("flintmq.upkeep")
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from flintmq.forensics.rebuild import RESULTS
 from flintmq.spark.jobs.dispatch import index, job
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 
 
 def tasks_as_calls(monkeypatch: Any, ranges: int = 1, twice: bool = True) -> None:

@@ -13,7 +13,7 @@ from flintmq.format import checkpoint
 from flintmq.message import Message
 from flintmq.spark.jobs.dispatch import job
 from flintmq.spark.jobs.dispatch.job import dispatch
-from flintmq.storage.dispatch_lock import DispatchLock, at_rest
+from flintmq.storage.files.dispatch_lock import DispatchLock, at_rest
 from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.view import open_store
 from tests.compat.stores import Golden

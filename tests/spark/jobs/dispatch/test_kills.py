@@ -9,7 +9,7 @@ import pytest
 from flintmq.config.keys import StoreConfig
 from flintmq.forensics.rebuild import rebuild
 from flintmq.spark.jobs.dispatch.job import dispatch
-from flintmq.storage.filesystem import Effects
+from flintmq.storage.files.filesystem import Effects
 from labs.dispatch_kills import kills
 from tests.spark.jobs.dispatch.dispatching import differing, tasks_as_calls
 

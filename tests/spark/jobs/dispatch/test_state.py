@@ -17,7 +17,7 @@ from flintmq.spark.jobs.dispatch.state import (
     load,
     state_path,
 )
-from flintmq.storage.dispatch_lock import DispatchLock
+from flintmq.storage.files.dispatch_lock import DispatchLock
 from flintmq.store.commitlog.anchor import LogAnchor
 from flintmq.store.consumequeue.writer import WriterState
 

@@ -24,7 +24,7 @@ from flintmq.spark.jobs.dispatch.tasks import (
 )
 from flintmq.spark.jobs.rebuild import PlannedIndexFile, stage_range
 from flintmq.spark.jobs.staged import Stage
-from flintmq.storage.dispatch_lock import exclusive
+from flintmq.storage.files.dispatch_lock import exclusive
 from flintmq.store.commitlog.log_end import find_end
 
 

@@ -16,7 +16,7 @@ from flintmq.errors import UsageError
 from flintmq.forensics.verify.run import verify
 from flintmq.format import checkpoint
 from flintmq.message import Message
-from flintmq.storage.staging import bring_in, staging_for
+from flintmq.storage.files.staging import bring_in, staging_for
 from flintmq.store.layout.config_reader import read_config
 from flintmq.store.message_store import MessageStore
 from tests.spark.jobs.replay.replaying import SMALL, bulk, held, tasks_as_calls

@@ -52,7 +52,7 @@ def command(
     writes it.
     """
     from flintmq.spark.jobs.dispatch.job import dispatch
-    from flintmq.storage.store_url import outside_store
+    from flintmq.storage.files.store_url import outside_store
 
     out, config = output(as_json), store_config(settings)
     into = outside_store(into, store, config, root_itself=True)  # before Spark starts

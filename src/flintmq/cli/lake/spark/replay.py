@@ -63,7 +63,7 @@ def command(
     target store.
     """
     from flintmq.spark.jobs.replay.job import replay
-    from flintmq.storage.store_url import outside_store
+    from flintmq.storage.files.store_url import outside_store
 
     out, config = output(as_json), store_config(settings)
     into = outside_store(into, source)  # before Spark starts

@@ -15,7 +15,7 @@ from flintmq.spark.jobs.dispatch.tasks import Round, remake_index_file
 from flintmq.spark.jobs.rebuild import IndexTail, PlannedIndexFile, index_files, key_place
 from flintmq.spark.jobs.staged import Stage
 from flintmq.spark.jobs.tasks import run_tasks
-from flintmq.storage.whole_file import sync_file
+from flintmq.storage.files.whole_file import sync_file
 from flintmq.store.dispatch.dispatcher import MOST_OF_ONE
 from flintmq.store.index.builder import IndexFileBuilder
 

@@ -37,9 +37,9 @@ from flintmq.spark.jobs.dispatch.tasks import (
 from flintmq.spark.jobs.rebuild import PlannedIndexFile, share_out, stage_range
 from flintmq.spark.jobs.staged import Stage
 from flintmq.spark.jobs.tasks import parallelism, run_tasks
-from flintmq.storage.dispatch_lock import DispatchLock
-from flintmq.storage.stop_event import StopEvent
-from flintmq.storage.store_url import absolute, outside_store
+from flintmq.storage.files.dispatch_lock import DispatchLock
+from flintmq.storage.files.store_url import absolute, outside_store
+from flintmq.storage.threads.stop_event import StopEvent
 from flintmq.store.commitlog.anchor import anchor_at
 from flintmq.store.commitlog.log_end import LogEnd, find_end, refuse_damaged_ends
 from flintmq.store.commitlog.report import Report

@@ -19,7 +19,7 @@ from flintmq.format.text import java_encode
 from flintmq.spark.jobs.dispatch.index import index_path
 from flintmq.spark.jobs.dispatch.state import DispatchSettings, DispatchState, check_shape, commit, load, state_path
 from flintmq.spark.jobs.dispatch.tasks import end_work, index_count
-from flintmq.storage.dispatch_lock import at_rest, dispatches_itself, work_folder
+from flintmq.storage.files.dispatch_lock import at_rest, dispatches_itself, work_folder
 from flintmq.store.commitlog.anchor import KnownLog, why_lost
 from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.consumequeue import known_ends

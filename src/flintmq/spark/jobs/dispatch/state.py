@@ -14,8 +14,8 @@ from typing import Any
 
 from flintmq.errors import ConfigError, StoreAccessError
 from flintmq.forensics.rebuild import RebuildPlan
-from flintmq.storage.dispatch_lock import FOLDER
-from flintmq.storage.versioned_json import VersionedJson, only, why
+from flintmq.storage.files.dispatch_lock import FOLDER
+from flintmq.storage.files.versioned_json import VersionedJson, only, why
 from flintmq.store.commitlog.anchor import LogAnchor
 from flintmq.store.consumequeue.writer import WriterState
 from flintmq.store.layout import directories

@@ -24,8 +24,8 @@ from flintmq.forensics.rebuild import RebuildPlan
 from flintmq.spark.jobs import staged
 from flintmq.spark.jobs.rebuild import PlannedIndexFile, make_index_file, place_staged
 from flintmq.spark.jobs.staged import Stage
-from flintmq.storage.dispatch_lock import exclusive, retire, work_folder
-from flintmq.storage.whole_file import sync_file
+from flintmq.storage.files.dispatch_lock import exclusive, retire, work_folder
+from flintmq.storage.files.whole_file import sync_file
 from flintmq.store.commitlog.report import Report
 from flintmq.store.consumequeue.writer import BatchQueueWriter, OpenFiles, QueueWriter, WriterState
 from flintmq.store.index.writer import IndexFileWriter

@@ -9,7 +9,7 @@
     from them; topics and checkpoint are written. Then one rename publishes the directory.
 
 Everything before the rename happens in a directory beside the target, so a run that dies leaves no store; the next one
-removes its remains (storage/staging.py).
+removes its remains (storage/files/staging.py).
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ from flintmq.spark.jobs.replay.rows import Queues, Records, RowRules, SourceRow
 from flintmq.spark.jobs.replay.source import Source
 from flintmq.spark.jobs.replay.tasks import run_over_rows
 from flintmq.spark.jobs.tasks import Progress
-from flintmq.storage.filesystem import REAL
-from flintmq.storage.whole_file import sync_folder
+from flintmq.storage.files.filesystem import REAL
+from flintmq.storage.files.whole_file import sync_folder
 from flintmq.store.commitlog.bulk_writer import LogWriter
 from flintmq.store.layout import config_reader
 from flintmq.store.layout.config_writer import ConfigFile, save

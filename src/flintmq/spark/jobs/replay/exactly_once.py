@@ -20,8 +20,8 @@ from flintmq.errors import StoreAccessError, StoreError
 from flintmq.format import properties
 from flintmq.message import Message, Outcome, PutMessageStatus, PutResult, StoredMessage, stored_message
 from flintmq.spark.jobs.replay.rows import LEAST_MS, Records
-from flintmq.storage.filesystem import REAL
-from flintmq.storage.versioned_json import VersionedJson, only, why
+from flintmq.storage.files.filesystem import REAL
+from flintmq.storage.files.versioned_json import VersionedJson, only, why
 from flintmq.store.commitlog.anchor import KnownLog, LogAnchor, anchor_at, why_lost
 from flintmq.store.commitlog.snapshot import list_log
 from flintmq.store.commitlog.walk import LogWalk

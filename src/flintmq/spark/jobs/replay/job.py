@@ -26,9 +26,9 @@ from flintmq.spark.jobs.replay.rows import OTHER, RowRules, SourceRow
 from flintmq.spark.jobs.replay.source import CHUNK_BYTES, Chunk, ReplaySource, Source, open_source, rows_of
 from flintmq.spark.jobs.replay.tasks import matching
 from flintmq.spark.jobs.tasks import Progress, parallelism
-from flintmq.storage.filesystem import REAL
-from flintmq.storage.staging import bring_in, staging_for, sweep
-from flintmq.storage.store_url import absolute, is_remote, local_only, outside_store
+from flintmq.storage.files.filesystem import REAL
+from flintmq.storage.files.staging import bring_in, staging_for, sweep
+from flintmq.storage.files.store_url import absolute, is_remote, local_only, outside_store
 from flintmq.store.commitlog.anchor import anchor_at
 from flintmq.store.commitlog.report import Report
 from flintmq.store.commitlog.snapshot import Snapshot

@@ -21,7 +21,7 @@ from flintmq.format.text import java_encode
 from flintmq.message import Message, PutRule
 from flintmq.spark.jobs.replay.exactly_once import messages_of
 from flintmq.spark.jobs.replay.rows import Records, RowRules, incomplete, messages
-from flintmq.storage.filesystem import REAL
+from flintmq.storage.files.filesystem import REAL
 from flintmq.store.append import multi_queue
 from flintmq.store.append.checks import message_status, record_size, start_rule, topic_status
 from flintmq.store.commitlog.files import LogFiles

@@ -34,8 +34,8 @@ from flintmq.lake.read.splits import LogRange, equal_ranges
 from flintmq.lake.table.table_rows import TableVersion, open_delta, open_table
 from flintmq.objects.object_file import readable
 from flintmq.spark.jobs.replay.rows import lacking
-from flintmq.storage.filesystem import REAL
-from flintmq.storage.store_url import absolute, effects_for, is_remote
+from flintmq.storage.files.filesystem import REAL
+from flintmq.storage.files.store_url import absolute, effects_for, is_remote
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.report import Report
 from flintmq.store.layout.config_reader import read_config

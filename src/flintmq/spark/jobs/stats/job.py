@@ -26,9 +26,9 @@ from flintmq.spark.jobs.stats.lag import Lag, consumer_lag, merged
 from flintmq.spark.jobs.stats.page import MARK, page, templates_page
 from flintmq.spark.jobs.stats.statistics import Statistics, statistics
 from flintmq.spark.jobs.tasks import Progress, parallelism, run_tasks
-from flintmq.storage.full_disk import naming
-from flintmq.storage.store_url import effects_for, outside_store
-from flintmq.storage.whole_file import new_file
+from flintmq.storage.files.full_disk import naming
+from flintmq.storage.files.store_url import effects_for, outside_store
+from flintmq.storage.files.whole_file import new_file
 from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.report import Report
