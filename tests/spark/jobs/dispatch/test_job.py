@@ -415,6 +415,26 @@ def test_an_engine_that_is_closed_beside_the_job_leaves_abort_to_it(tmp_path, mo
     assert differing(root, tmp_path / "local") == []
 
 
+@pytest.mark.parametrize("has_mark", [True, False])
+def test_abort_stays_if_an_engine_wrote_after_the_last_round(tmp_path, monkeypatch, has_mark):
+    """Whoever wrote last need not have left a mark: the log itself is asked where it ends."""
+    tasks_as_calls(monkeypatch)
+    root, config = tmp_path / "store", StoreConfig.from_keys(KEYS)
+
+    def write(_: object) -> None:
+        with open_small(root, dispatch="external") as store:
+            put_all(store, 5, 30)
+        if not has_mark:
+            (root / "flintmq.mark").unlink()
+
+    with open_small(root, dispatch="external") as store:
+        put_all(store, 30)
+    dispatch(None, str(root), str(root), config, once=True, on_round=write)
+    assert stopped(root) == "abort, lagging"
+    run(root, root, config)
+    assert stopped(root) == "no abort, clean"
+
+
 @pytest.mark.parametrize("anew", [False, True])
 def test_a_job_that_dies_leaves_no_store_that_looks_whole(tmp_path, monkeypatch, anew):
     """It cuts queues that the engine had made whole, and is killed."""

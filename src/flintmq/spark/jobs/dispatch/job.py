@@ -210,12 +210,12 @@ class _Dispatch:
         """Commit that the job stopped by itself."""
         self.state.clean = True
         commit(self.plan.into, self.plan, self.state)
-        start.settle(self.plan, self.state)
+        start.settle(self.plan, self.state, self._look)
 
     # -- before a round ---------------------------------------------------------------------------------------------
 
-    def _look(self) -> None:
-        """List the log again, check that it is the same, and find its end."""
+    def _look(self) -> int:
+        """List the log again, check that it is the same, and return where it ends."""
         plan = self.plan
         start.check_writer(plan)
         now = Snapshot(plan.root, self.config, plan.log.effects)
@@ -233,6 +233,7 @@ class _Dispatch:
         if self.state.last[0] >= 0 and lost > 0:
             self.done.notes["log_lost"] = self.done.notes.get("log_lost", 0) + 1
         self._follow_beginning()
+        return self._end.offset
 
     def _follow_beginning(self) -> None:
         """Remove files that refer only to expired records."""

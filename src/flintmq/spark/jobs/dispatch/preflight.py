@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 import shutil
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 
 from flintmq.config.keys import StoreConfig
@@ -150,16 +150,16 @@ def _note_lag(plan: RebuildPlan) -> None:
                 files.note_lag()
 
 
-def settle(plan: RebuildPlan, state: DispatchState) -> None:
+def settle(plan: RebuildPlan, state: DispatchState, look: Callable[[], int]) -> None:
     """Remove an `abort` that says that queues lag, if all of the log is dispatched.
+
+    `look`: finds the log's end. It is asked here, where nobody writes: an engine may have written after the last round.
 
     Durability: on return.
     """
     if plan.into == plan.root:
         with at_rest(plan.root) as resting:
-            facts = read_facts(plan.root)
-            # Without a mark RocketMQ wrote the log, before the job; an engine that wrote during the job left one.
-            if resting and facts.lagging and (facts.mark.flushed or 0) <= state.position:
+            if resting and read_facts(plan.root).lagging and look() <= state.position:
                 StoreFiles(plan.root, plan.disk).remove_abort()
 
 
