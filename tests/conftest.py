@@ -7,7 +7,7 @@ import pytest
 
 from flintmq.kernels import _select
 from tests.compat.stores import GOLDEN_NAMES, Golden
-from tests.harness import class_archive, order, quarters, turns
+from tests.harness import class_archive, needs, order, quarters, turns
 from tests.harness.one_java import OneJava
 from tests.harness.pages import ENVIRONMENT
 from tests.harness.skips import register
@@ -40,6 +40,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     quarters.take(config, items)
     turns.take(config, items)
     order.sort(config, items)
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_make_collect_report(collector: pytest.Collector) -> pytest.CollectReport | None:
+    """A file whose folder needs what is not installed is skipped."""
+    return needs.report(collector)
 
 
 def pytest_report_header(config: pytest.Config) -> list[str]:

@@ -70,7 +70,6 @@ def store(tmp_path: Path) -> Iterator[Path]:
 
 
 def polars(*given: Any, **named: Any) -> Any:
-    pytest.importorskip("polars", reason="needs the extra polars")
     return flintmq.scan_polars(*given, **named)
 
 

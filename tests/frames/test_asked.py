@@ -33,7 +33,6 @@ def rows(*given: Any, **named: Any) -> int:
 
 
 def frame(*given: Any, **named: Any) -> int:
-    pytest.importorskip("polars", reason="needs the extra polars")
     return flintmq.scan_polars(*given, **named).collect().height
 
 
@@ -94,7 +93,8 @@ def test_a_log_alone_may_have_any_topic(data: Path, tmp_path: Path) -> None:
 
 def test_filters_are_conditions(data: Path) -> None:
     assert flintmq.dataset(data / "a").filter(ds.field("topic") == "Order").count_rows() == 0
-    duckdb = pytest.importorskip("duckdb", reason="needs the extra duckdb")
+    import duckdb
+
     messages = flintmq.dataset(data / "a")
     assert duckdb.sql("select count(*) from messages where topic = 'Order'").fetchall() == [(0,)]
     assert messages.failure is None

@@ -6,12 +6,8 @@ import socket
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-pytest.importorskip("duckdb", reason="duckdb is not installed")
-
 import duckdb
+import pytest
 
 import flintmq
 from flintmq.config.keys import StoreConfig

@@ -2,16 +2,15 @@
 
 from typing import Any
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
-pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-pc = pytest.importorskip("pyarrow.compute", reason="pyarrow is not installed")
-
-import flintmq  # noqa: E402
-from flintmq.arrow.options import ScanOptions  # noqa: E402
-from flintmq.errors import CorruptStoreError, NotAStoreError, UsageError  # noqa: E402
-from flintmq.frames import dataset as module  # noqa: E402
-from flintmq.store.commitlog.predicate import Predicate  # noqa: E402
+import flintmq
+from flintmq.arrow.options import ScanOptions
+from flintmq.errors import CorruptStoreError, NotAStoreError, UsageError
+from flintmq.frames import dataset as module
+from flintmq.store.commitlog.predicate import Predicate
 
 
 @pytest.fixture
@@ -62,7 +61,8 @@ def test_a_filter_that_is_not_understood_is_applied_all_the_same(golden: Any, mo
 
 
 def test_duckdb_pushes_into_it(golden: Any, asked: list[tuple[list[str], Predicate]]) -> None:
-    duckdb = pytest.importorskip("duckdb", reason="duckdb is not installed")
+    import duckdb
+
     path = golden("basic").path
     messages = flintmq.dataset(path)  # noqa: F841 (DuckDB finds it by name)
     found = duckdb.sql(

@@ -1,11 +1,10 @@
 """What is read out of Arrow expressions, in the forms that DuckDB sends."""
 
+import pyarrow as pa
+import pyarrow.compute as pc
 import pytest
 
-pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-pc = pytest.importorskip("pyarrow.compute", reason="pyarrow is not installed")
-
-from flintmq.frames.expression import comparisons, tree_of  # noqa: E402
+from flintmq.frames.expression import comparisons, tree_of
 
 TOPIC, QUEUE, TAGS, TIME = map(pc.field, ("topic", "queue_id", "tags", "store_timestamp"))
 NO = pa.scalar(None, pa.bool_())

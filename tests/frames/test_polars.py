@@ -6,14 +6,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import polars as pl
+import pyarrow as pa
 import pytest
 
-pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-pl = pytest.importorskip("polars", reason="polars is not installed")
-
-import flintmq  # noqa: E402
-from flintmq.frames import dataset, polars  # noqa: E402
-from flintmq.store.commitlog.predicate import Predicate  # noqa: E402
+import flintmq
+from flintmq.frames import dataset, polars
+from flintmq.store.commitlog.predicate import Predicate
 
 NOON = datetime(2026, 11, 20, 9, 36, 20, 600_000, tzinfo=UTC)
 NOON_MS = 1795167380600

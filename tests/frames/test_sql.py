@@ -6,9 +6,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-pytest.importorskip("duckdb", reason="duckdb is not installed")
-
 import flintmq
 from flintmq.errors import CorruptStoreError, UsageError
 from flintmq.frames.sql import ask

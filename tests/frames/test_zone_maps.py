@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-
 import flintmq
 from flintmq import Message, MessageStore
 from flintmq.frames.sql import ask
@@ -88,8 +86,8 @@ def test_a_scan_of_arrow(store: Path, walked: list[int]) -> None:
 
 
 def test_duckdb_and_polars_find_a_key(store: Path, walked: list[int]) -> None:
-    polars = pytest.importorskip("polars", reason="polars is not installed")
-    pytest.importorskip("duckdb", reason="duckdb is not installed")
+    import polars
+
     wanted = rows_of(store)[1234]
 
     def sql(where: str) -> Any:

@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyspark", reason="needs the extra spark")
-
 from tests.support import spark_cluster, spark_every_job
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]

@@ -12,8 +12,6 @@ from flintmq.errors import StoreError, UsageError
 from flintmq.spark.source import FlintMQSource
 from tests.support.spark_reading import offsets, partitions, read
 
-pytest.importorskip("pyspark", reason="needs the extra spark")
-
 TOPIC, QUEUES = "Orders", range(4)
 EVER = 2**62
 

@@ -3,12 +3,11 @@
 import time
 from datetime import UTC, datetime, timedelta, timezone
 
+import pyspark.sql.datasource as filters
 import pytest
 
 from flintmq.spark.pushdown import described, narrowed
 from flintmq.store.commitlog.predicate import Predicate
-
-filters = pytest.importorskip("pyspark.sql.datasource", reason="needs the extra spark")
 
 EVERYTHING = Predicate()
 

@@ -9,8 +9,6 @@ from flintmq.errors import UsageError
 from flintmq.spark.source import FlintMQSource
 from tests.support.spark_reading import partitions
 
-pytest.importorskip("pyspark", reason="needs the extra spark")
-
 
 def queues(path, **options):
     source = FlintMQSource({"path": str(path), "view": "queues", **options})

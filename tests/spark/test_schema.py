@@ -1,13 +1,12 @@
 """The schema on Spark: the one schema, narrowed by name, never changed in type."""
 
+import pyspark.sql.types as types
 import pytest
 
 from flintmq.arrow.schema import SPARK_SCHEMA
 from flintmq.errors import UsageError
 from flintmq.message import COLUMNS
 from flintmq.spark.schema import check_schema, spark_schema
-
-types = pytest.importorskip("pyspark.sql.types", reason="needs the extra spark")
 
 
 def test_it_has_the_columns_of_the_one_schema():

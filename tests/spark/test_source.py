@@ -10,7 +10,6 @@ import pytest
 
 from flintmq.store.commitlog.predicate import Predicate
 
-pytest.importorskip("pyspark", reason="needs the extra spark")
 pytestmark = pytest.mark.spark
 
 FIRST, END = -62135596800000, 253402300800000  # the years 1 to 9999 in ms

@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyspark", reason="needs the extra spark")
-
 import flintmq
 from flintmq import Message, MessageStore
 from flintmq.lake.read.options import ReadOptions

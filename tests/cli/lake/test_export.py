@@ -11,13 +11,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Run
-from tests.compat.stores import Golden
-
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-
 from flintmq.cli import signals
 from flintmq.storage.threads.stop_event import StopEvent
+from tests.cli.conftest import Run
+from tests.compat.stores import Golden
 
 
 def test_an_export_in_another_way_is_told_in_the_users_words(run: Run, golden: Any, tmp_path: Path) -> None:

@@ -9,8 +9,6 @@ from flintmq.cli import installation
 from flintmq.cli.lake.installation import spark_checks
 from flintmq.errors import JavaNotFoundError
 
-pytestmark = pytest.mark.skipif(not installation.installed("pyspark"), reason="pyspark is not installed")
-
 
 def by_name(checks: list[installation.Check]) -> dict[str, installation.Check]:
     return {check.name: check for check in checks}

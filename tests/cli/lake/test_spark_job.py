@@ -21,7 +21,6 @@ class Session:
 def test_a_session_that_the_command_started_ends_with_it(
     ran_before: bool, fails: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    pytest.importorskip("pyspark", reason="pyspark is not installed")
     made = Session()
     asked = []
 

@@ -4,8 +4,6 @@ import json
 
 import pytest
 
-pytest.importorskip("pyspark", reason="needs the extra spark")
-
 from flintmq.errors import StoreAccessError, UsageError
 from flintmq.lake.export.checkpoint import ExportCheckpoint
 from flintmq.lake.table.target import Manifest

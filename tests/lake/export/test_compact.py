@@ -5,8 +5,6 @@ import random
 import pyarrow.parquet as pq
 import pytest
 
-pytest.importorskip("pyspark", reason="needs the extra spark")
-
 from flintmq.config.s3 import S3Options
 from flintmq.errors import UsageError
 from flintmq.lake.export.compact import FileOptions, combined, parts_of, together

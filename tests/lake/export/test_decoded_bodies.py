@@ -7,17 +7,10 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-pytest.importorskip("fastavro", reason="needs the extra avro")
-pytest.importorskip("google.protobuf", reason="needs the extra protobuf")
-pytest.importorskip("deltalake", reason="needs the extra delta")
-pytest.importorskip("pyiceberg", reason="needs the extra iceberg")
-
 import deltalake
 import fastavro
 import pyarrow.parquet as pq
+import pytest
 
 from flintmq import Message, MessageStore
 from flintmq.errors import UsageError
@@ -68,7 +61,6 @@ def put(store: Path, *bodies: bytes) -> None:
             assert opened.put(Message("Orders", body)).status.name == "PUT_OK"
 
 
-@pytest.mark.parametrize("to", ["parquet", "delta", "iceberg"])
 def test_avro(tmp_path: Path, to: str) -> None:
     file, written = tmp_path / "order.avsc", io.BytesIO()
     file.write_text(json.dumps(SCHEMA))
@@ -84,7 +76,6 @@ def test_avro(tmp_path: Path, to: str) -> None:
         export(str(tmp_path / "store"), str(tmp_path / "out"), **names)
 
 
-@pytest.mark.parametrize("to", ["parquet", "delta", "iceberg"])
 def test_protobuf(tmp_path: Path, to: str) -> None:
     sent = proto.message("shop.Everything")
     sent.uint64, sent.kind, sent.int32 = (1 << 64) - 1, 1, -3

@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-
 import flintmq
 from flintmq.cli import app
 from flintmq.errors import StoreError

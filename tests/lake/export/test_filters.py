@@ -4,18 +4,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-pytest.importorskip("deltalake", reason="needs the extra delta")
-pytest.importorskip("duckdb", reason="needs the extra duckdb")
-pytest.importorskip("polars", reason="needs the extra polars")
-pytest.importorskip("pyiceberg", reason="needs the extra iceberg")
-
 import duckdb
 import polars
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pytest
 from deltalake import DeltaTable
 
 from flintmq import Message, MessageStore
@@ -103,7 +96,6 @@ def test_of_a_store_of_java_too(golden: Callable[[str], Golden], tmp_path: Path)
 TEXTS = ("broker = 'a'", "tags = '主T'", "tags is null", "who > 'w'", "size > 200", "flag = 0", "length(topic) > 100")
 
 
-@pytest.mark.parametrize("to", ["parquet", "delta", "iceberg"])
 def test_duckdb_and_polars_find_what_is_there(odd: str, tmp_path: Path, to: str) -> None:
     out = tmp_path / "out"
     export(odd, str(out), to=to, **CHOICES["columns"])
@@ -130,7 +122,6 @@ def test_duckdb_and_polars_find_what_is_there(odd: str, tmp_path: Path, to: str)
 
 def test_polars_as_the_page_says(odd: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each of its lines gives the columns that the names of directories hold."""
-    pytest.importorskip("polars", reason="needs the extra polars")
     page = Path(__file__).parents[3] / "docs" / "spark" / "export.md"
     lines = [line for line in page.read_text(encoding="utf-8").splitlines() if line.startswith("polars.scan_parquet(")]
     assert len(lines) == 2

@@ -12,8 +12,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-
 from flintmq import Message, MessageStore, open_store
 from flintmq.errors import UsageError
 from flintmq.lake.export.export import Exported

@@ -4,11 +4,8 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-
 import pyarrow.parquet as pq
+import pytest
 
 import flintmq
 from flintmq import Message, MessageStore

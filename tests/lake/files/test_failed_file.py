@@ -7,25 +7,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-
 import pyarrow.parquet as pq
+import pytest
 
 from flintmq import Message, MessageStore, scan_arrow
 from flintmq.lake.export.export_once import export
 from flintmq.lake.files.failed_file import naming
 from flintmq.storage.files import versioned_json
-
-FORMATS = ["parquet", "delta", "iceberg"]
-PACKAGES = {"delta": "deltalake", "iceberg": "pyiceberg"}
-
-
-@pytest.fixture(params=FORMATS)
-def to(request: pytest.FixtureRequest) -> str:
-    pytest.importorskip(PACKAGES.get(request.param, "pyarrow"), reason=f"needs the extra {request.param}")
-    return str(request.param)
 
 
 def fill(path: Path, begin: int, count: int) -> None:
@@ -83,7 +71,7 @@ def test_a_later_export_that_fails_takes_nothing_of_an_earlier_one(
     assert export(str(store), str(out), to=to, target_file_size=combined).rows == 10
 
 
-@pytest.mark.parametrize("to", ["delta", "iceberg"], indirect=True)
+@pytest.mark.parametrize("to", ["delta", "iceberg"])
 def test_files_with_names_whose_commit_fails_are_taken_back(
     tmp_path: Path, to: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -104,7 +92,7 @@ def test_files_with_names_whose_commit_fails_are_taken_back(
     assert export(str(store), str(out), to=to).rows == 10 and len(data_files(out)) == 4
 
 
-@pytest.mark.parametrize("to", ["delta", "iceberg"], indirect=True)
+@pytest.mark.parametrize("to", ["delta", "iceberg"])
 def test_files_of_a_commit_that_succeeded_stay_whatever_fails_then(
     tmp_path: Path, to: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

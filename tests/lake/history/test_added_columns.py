@@ -5,25 +5,14 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-pytest.importorskip("deltalake", reason="needs the extra delta")
-pytest.importorskip("pyiceberg", reason="needs the extra iceberg")
-
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 from flintmq import Message, MessageStore
 from flintmq.cli import app
 from flintmq.lake.history.diff_table import compare_table
-from tests.support.exporting import Export, once, whole
-
-
-@pytest.fixture(params=[whole, once], ids=["whole", "followed"])
-def export(request: pytest.FixtureRequest) -> Export:
-    chosen: Export = request.param
-    return chosen
+from tests.support.exporting import Export, whole
 
 
 def put(store: Path, begin: int, end: int, absent: Sequence[int] = ()) -> None:
@@ -34,12 +23,11 @@ def put(store: Path, begin: int, end: int, absent: Sequence[int] = ()) -> None:
             assert opened.put(sent).status.name == "PUT_OK"
 
 
-@pytest.mark.parametrize("to", ["parquet", "delta", "iceberg"])
-def test_earlier_rows_are_no_difference(tmp_path: Path, export: Export, to: str) -> None:
+def test_earlier_rows_are_no_difference(tmp_path: Path, make: Export, to: str) -> None:
     store, out = tmp_path / "store", tmp_path / "out"
     for number, names in enumerate((["a"], ["a", "b"], ["a", "b", "c"], ["a", "b", "c"])):
         put(store, 10 * number, 10 * number + 10, absent=(3, 13))
-        assert export(store, out, to=to, properties=names).rows == 10
+        assert make(store, out, to=to, properties=names).rows == 10
     found = compare_table(str(store), str(out))
     assert (found.messages, found.rows, found.unfilled, found.equal) == (40, 40, 9, True)
     assert found.notes == []
@@ -102,16 +90,16 @@ def test_a_missing_row_beside_them(tmp_path: Path) -> None:
     assert ({str(kind): n for kind, n in found.differences.counts.items()}, found.unfilled) == ({"only-in-a": 1}, 9)
 
 
-def test_each_broker_has_its_own_border(tmp_path: Path, export: Export) -> None:
+def test_each_broker_has_its_own_border(tmp_path: Path, make: Export) -> None:
     """One that comes with the new column lacks it in no row; one that is idle meanwhile keeps its border."""
     data, out = tmp_path / "data", tmp_path / "out"
     pattern = f"{data}/{{broker}}/store"
     put(data / "a" / "store", 0, 10)
-    assert export(pattern, out, properties=["a"]).rows == 10
+    assert make(pattern, out, properties=["a"]).rows == 10
     put(data / "b" / "store", 0, 5)
-    assert export(pattern, out, properties=["a", "b"]).rows == 5
+    assert make(pattern, out, properties=["a", "b"]).rows == 5
     put(data / "a" / "store", 10, 12)
     put(data / "b" / "store", 5, 6)
-    assert export(pattern, out, properties=["a", "b"]).rows == 3
+    assert make(pattern, out, properties=["a", "b"]).rows == 3
     found = compare_table(pattern, str(out))
     assert (found.messages, found.unfilled, found.equal) == (18, 10, True)

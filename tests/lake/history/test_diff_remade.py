@@ -8,8 +8,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-
 from flintmq import Message, MessageStore
 from flintmq.lake.history.diff_table import TableComparison, compare_table
 from flintmq.testing import write_store

@@ -8,15 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-pytest.importorskip("deltalake", reason="needs the extra delta")
-pytest.importorskip("pyiceberg", reason="needs the extra iceberg")
-
 import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
+import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from flintmq import Message, MessageStore
@@ -29,7 +24,6 @@ from tests.compat.stores import Golden
 from tests.support.exporting import Export, whole
 
 __all__ = ["run"]  # a fixture
-FORMATS = ("parquet", "delta", "iceberg")
 
 
 def put(store: Path, begin: int, end: int, **words: Any) -> None:
@@ -52,7 +46,6 @@ def named(found: TableComparison) -> set[tuple[str, int, tuple[str, ...]]]:
     }
 
 
-@pytest.mark.parametrize("to", FORMATS)
 @pytest.mark.parametrize(
     "choices",
     [
@@ -79,7 +72,6 @@ def test_what_was_exported_is_equal(
     assert found.exit_code == 0 and counts(found) == {} and found.notes == [] and found.number == done.number
 
 
-@pytest.mark.parametrize("to", FORMATS)
 def test_several_stores_and_runs(tmp_path: Path, make: Export, to: str, run: Run) -> None:
     data = tmp_path / "data"
     for broker in ("a", "b", "c"):
@@ -157,7 +149,6 @@ def change_iceberg(out: Path) -> None:
     table.append(new)
 
 
-@pytest.mark.parametrize("to", FORMATS)
 def test_planted_differences_are_all_named(tmp_path: Path, make: Export, to: str, run: Run) -> None:
     put(tmp_path / "store", 0, 30)
     make(str(tmp_path / "store"), tmp_path / "out", to=to)
@@ -262,7 +253,6 @@ def test_avro_bodies_are_compared(tmp_path: Path) -> None:
     assert named(compare_table(store, str(out))) == {("altered", 4, ("body",))}
 
 
-@pytest.mark.parametrize("to", FORMATS)
 def test_a_number_that_is_none_is_equal_to_itself(tmp_path: Path, to: str) -> None:
     """An Avro double may be NaN, at any depth; it is no difference, and another number beside it is one."""
     store, out, schema = str(tmp_path / "store"), tmp_path / "out", tmp_path / "x.avsc"

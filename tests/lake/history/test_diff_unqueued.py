@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-
 import flintmq
 from flintmq.errors import UsageError
 from flintmq.lake.history.diff_table import compare_table

@@ -12,14 +12,6 @@ from flintmq.lake.export.export import Exported
 from flintmq.lake.history.diff_table import compare_table
 from tests.support.exporting import Export
 
-PACKAGES = {"delta": "deltalake", "iceberg": "pyiceberg"}
-
-
-@pytest.fixture(params=["parquet", "delta", "iceberg"])
-def to(request: pytest.FixtureRequest) -> str:
-    pytest.importorskip(PACKAGES.get(request.param, "pyarrow"), reason=f"needs the extra {request.param}")
-    return str(request.param)
-
 
 def table(out: Path, to: str) -> Any:
     """The rows as readers of the format see them."""
@@ -76,7 +68,6 @@ def test_of_several_stores(tmp_path: Path, make: Export, to: str) -> None:
 
 
 def test_the_commands_take_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
-    pytest.importorskip("duckdb", reason="needs the extra duckdb")
     monkeypatch.chdir(tmp_path)
     put(tmp_path / "emp")
     assert app.run(["export", "emp", "--out", "empt"]) == 0

@@ -8,13 +8,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-pytest.importorskip("deltalake", reason="needs the extra delta")
-pytest.importorskip("pyiceberg", reason="needs the extra iceberg")
-
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable
 
 import flintmq
@@ -26,7 +21,6 @@ from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.report import NOT_IN_STORES, OF_STREAM, Report
 from tests.support.exporting import Export, once, whole
 
-FORMATS = ("parquet", "delta", "iceberg")
 SMALL: dict[str, Any] = {"mappedFileSizeCommitLog": 16384, "mappedFileSizeConsumeQueue": 2000}
 
 
@@ -64,7 +58,6 @@ CHOICES: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize("to", FORMATS)
 @pytest.mark.parametrize("choices", CHOICES, ids=["all", "text", "json", "one topic"])
 def test_the_frame_is_the_table_after_the_next_export(
     tmp_path: Path, make: Export, to: str, choices: dict[str, Any]
@@ -105,7 +98,6 @@ def as_exported(schema: pa.Schema) -> pa.Schema:
     ],
     ids=lambda words: "-".join(map(str, words)),
 )
-@pytest.mark.parametrize("to", FORMATS)
 def test_selections_are_those_of_a_scan_of_the_log(
     tmp_path: Path, make: Export, to: str, words: dict[str, Any]
 ) -> None:
@@ -139,7 +131,6 @@ def test_times_select_rows_of_both(tmp_path: Path, make: Export) -> None:
         assert in_order(union(store, out, since=since, until=until)) == in_order(expected)
 
 
-@pytest.mark.parametrize("to", FORMATS)
 def test_several_stores(tmp_path: Path, make: Export, to: str) -> None:
     data, out = tmp_path / "data", tmp_path / "out"
     for broker in ("a", "库存"):
@@ -167,7 +158,6 @@ def expire(store: Path, keep: int) -> int:
     return int(files[-keep].name)
 
 
-@pytest.mark.parametrize("to", FORMATS)
 def test_what_the_log_no_longer_has_comes_from_the_table(tmp_path: Path, make: Export, to: str) -> None:
     store, out = tmp_path / "store", tmp_path / "out"
     put(store, 0, 300, **SMALL)
@@ -177,7 +167,6 @@ def test_what_the_log_no_longer_has_comes_from_the_table(tmp_path: Path, make: E
     assert sorted(numbers(union(store, out))) == list(range(320))
 
 
-@pytest.mark.parametrize("to", FORMATS)
 def test_an_export_and_retention_amid_the_read(tmp_path: Path, make: Export, to: str) -> None:
     """While the rows of one version are read, others export more, and the log loses it."""
     store, out = tmp_path / "store", tmp_path / "out"
@@ -302,9 +291,7 @@ def avro_rows(store: Path, out: Path) -> list[tuple[dict[str, int] | None, bytes
     return [(row["body"], row["body_raw"]) for row in table.to_pylist()]
 
 
-@pytest.mark.parametrize("to", FORMATS)
 def test_avro_bodies(tmp_path: Path, make: Export, to: str) -> None:
-    pytest.importorskip("fastavro", reason="needs the extra avro")
     schema, store, out = tmp_path / "body.avsc", tmp_path / "store", tmp_path / "out"
     schema.write_text(json.dumps(NUMBER))
     put_avro(store, 0, 5)
@@ -317,7 +304,6 @@ def test_avro_bodies(tmp_path: Path, make: Export, to: str) -> None:
 
 
 def test_avro_bodies_of_a_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("fastavro", reason="needs the extra avro")
     store, out, head = tmp_path / "store", tmp_path / "out", b"\0\0\0\0\x07"
     (tmp_path / "schemas").mkdir()
     for name in ("schemas/7.avsc", "body.avsc"):
@@ -332,7 +318,6 @@ def test_avro_bodies_of_a_registry(tmp_path: Path, monkeypatch: pytest.MonkeyPat
 
 
 def test_protobuf_bodies(tmp_path: Path, make: Export) -> None:
-    pytest.importorskip("google.protobuf", reason="needs the extra protobuf")
     from tests.support import shop_proto
 
     store, out = tmp_path / "store", tmp_path / "out"
@@ -349,7 +334,6 @@ def test_protobuf_bodies(tmp_path: Path, make: Export) -> None:
 
 
 def test_a_large_schema_is_not_kept(tmp_path: Path) -> None:
-    pytest.importorskip("fastavro", reason="needs the extra avro")
     schema = tmp_path / "body.avsc"
     schema.write_text(json.dumps(NUMBER | {"doc": "x" * 20_000}))
     put_avro(tmp_path / "store", 0, 5)
@@ -383,8 +367,9 @@ def test_datasets_read_anew(frame: tuple[Path, Path]) -> None:
 
 
 def test_polars_and_duckdb(frame: tuple[Path, Path]) -> None:
-    pl = pytest.importorskip("polars", reason="needs the extra polars")
-    duckdb = pytest.importorskip("duckdb", reason="needs the extra duckdb")
+    import duckdb
+    import polars as pl
+
     store, out = frame
     for access in ("pread", "map"):
         lazy = flintmq.scan_polars(store, history=out, access=access)

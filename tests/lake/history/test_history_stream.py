@@ -7,11 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-pytest.importorskip("deltalake", reason="needs the extra delta")
-pytest.importorskip("pyiceberg", reason="needs the extra iceberg")
-
 from deltalake import DeltaTable
 
 from flintmq.errors import NotAStoreError, StoreError, UsageError
@@ -19,7 +14,7 @@ from flintmq.lake.history.history import task_rows
 from flintmq.lake.history.history_stream import HISTORY, Backfill, HistoryStream
 from flintmq.lake.stream.options import StreamOptions
 from flintmq.store.commitlog.report import Report
-from tests.lake.history.test_history import FORMATS, SMALL, expire, numbers, put
+from tests.lake.history.test_history import SMALL, expire, numbers, put
 from tests.support.exporting import Export, whole
 
 
@@ -77,7 +72,6 @@ class Query:
         return HISTORY in self.offset
 
 
-@pytest.mark.parametrize("to", FORMATS)
 def test_backfill_then_live(tmp_path: Path, make: Export, to: str) -> None:
     store, out = tmp_path / "store", tmp_path / "out"
     put(store, 0, 40)
@@ -94,7 +88,6 @@ def test_backfill_then_live(tmp_path: Path, make: Export, to: str) -> None:
 
 
 @pytest.mark.parametrize("limit", [{"maxOffsetsPerTrigger": 7}, {"maxBytesPerTrigger": 5000}], ids=str)
-@pytest.mark.parametrize("to", FORMATS)
 def test_limits_and_deaths(tmp_path: Path, make: Export, to: str, limit: dict[str, int]) -> None:
     store, out = tmp_path / "store", tmp_path / "out"
     for begin in range(0, 100, 20):
@@ -108,7 +101,6 @@ def test_limits_and_deaths(tmp_path: Path, make: Export, to: str, limit: dict[st
     assert len(query.batches) > 5
 
 
-@pytest.mark.parametrize("to", FORMATS)
 def test_exports_and_retention_during_the_backfill(tmp_path: Path, make: Export, to: str) -> None:
     store, out = tmp_path / "store", tmp_path / "out"
     put(store, 0, 200, **SMALL)
@@ -193,7 +185,6 @@ def test_selections(tmp_path: Path, make: Export, options: dict[str, str]) -> No
     assert sorted(query.rows) == [("", number) for number in range(90) if expected(number)]
 
 
-@pytest.mark.parametrize("to", FORMATS)
 def test_several_stores_and_one_that_comes(tmp_path: Path, make: Export, to: str) -> None:
     data, out = tmp_path / "data", tmp_path / "out"
     put(data / "a" / "store", 0, 20)
@@ -257,7 +248,6 @@ def test_a_checkpoint_of_another_source(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("seed", range(6))
-@pytest.mark.parametrize("to", FORMATS)
 def test_any_order_of_events(tmp_path: Path, make: Export, to: str, seed: int) -> None:
     """Puts, exports, retention of what is exported, micro-batches, deaths: all messages come, each once."""
     chosen = random.Random(seed)

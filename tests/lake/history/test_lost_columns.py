@@ -5,13 +5,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-pytest.importorskip("deltalake", reason="needs the extra delta")
-pytest.importorskip("pyiceberg", reason="needs the extra iceberg")
-
 import pyarrow.parquet as pq
+import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from flintmq import Message, MessageStore, dataset, scan_arrow
@@ -21,8 +16,6 @@ from flintmq.errors import FlintError, UsageError
 from flintmq.lake.history.diff_table import compare_table
 from flintmq.lake.table.iceberg_catalog import TableName
 from tests.support.exporting import Export, whole
-
-FORMATS = ("parquet", "delta", "iceberg")
 
 
 def put(store: Path, begin: int, end: int) -> None:
@@ -72,7 +65,6 @@ READS: list[Callable[[Path, Path], Any]] = [
 
 
 @pytest.mark.parametrize("new", [None, "labels"], ids=["dropped", "renamed"])
-@pytest.mark.parametrize("to", FORMATS)
 def test_readers_name_the_column(tmp_path: Path, make: Export, to: str, new: str | None) -> None:
     store, out = tmp_path / "store", tmp_path / "out"
     put(store, 0, 10)
@@ -86,9 +78,7 @@ def test_readers_name_the_column(tmp_path: Path, make: Export, to: str, new: str
             read(store, out)
 
 
-@pytest.mark.parametrize("to", FORMATS)
 def test_the_command_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str], to: str) -> None:
-    pytest.importorskip("duckdb", reason="needs the extra duckdb")
     store, out = tmp_path / "store", tmp_path / "out"
     put(store, 0, 10)
     whole(store, out, to=to)
@@ -99,7 +89,6 @@ def test_the_command_says_so(tmp_path: Path, capfd: pytest.CaptureFixture[str], 
     assert shown.out == "" and "lacks the column tags" in shown.err and len(shown.err.splitlines()) == 1
 
 
-@pytest.mark.parametrize("to", FORMATS)
 def test_each_column_that_an_export_wrote(tmp_path: Path, to: str) -> None:
     """A comparison goes on, or refuses the table; it does not crash."""
     store = tmp_path / "store"
@@ -120,7 +109,6 @@ def test_each_column_that_an_export_wrote(tmp_path: Path, to: str) -> None:
             assert not compared.equal or column in ("body_raw", "keys"), column
 
 
-@pytest.mark.parametrize("to", FORMATS)
 def test_a_column_that_a_later_export_added(tmp_path: Path, make: Export, to: str) -> None:
     """Files of earlier exports lack it; a table does not."""
     store, out = tmp_path / "store", tmp_path / "out"
@@ -139,7 +127,6 @@ def test_a_column_that_a_later_export_added(tmp_path: Path, make: Export, to: st
 
 
 @pytest.mark.parametrize("column", ["broker", "store"])
-@pytest.mark.parametrize("to", FORMATS)
 def test_of_several_stores(tmp_path: Path, to: str, column: str) -> None:
     for broker in ("a", "b"):
         put(tmp_path / broker / "store", 0, 4)

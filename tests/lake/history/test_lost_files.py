@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-
 from flintmq import Message, MessageStore, dataset, scan_arrow
 from flintmq.cli import app
 from flintmq.config.s3 import S3Options
@@ -14,7 +12,6 @@ from flintmq.lake.export.export_once import export
 from flintmq.lake.history.diff_table import compare_table
 from flintmq.lake.table.table_rows import open_table
 
-PACKAGES = {"delta": "deltalake", "iceberg": "pyiceberg"}
 ADVICE = {
     "parquet": "put it back from a copy, or export anew into another directory",
     "delta": "put it back from a copy, or RESTORE a version without it and export again, or export anew into another "
@@ -22,12 +19,6 @@ ADVICE = {
     "iceberg": "put it back from a copy, or roll the table back to a snapshot without it and export again, or export "
     "anew into another directory",
 }
-
-
-@pytest.fixture(params=["parquet", "delta", "iceberg"])
-def to(request: pytest.FixtureRequest) -> str:
-    pytest.importorskip(PACKAGES.get(request.param, "pyarrow"), reason=f"needs the extra {request.param}")
-    return str(request.param)
 
 
 @pytest.fixture
@@ -90,7 +81,6 @@ def test_the_command_says_so(
 
 def test_a_file_that_the_table_has_left_is_another_matter(tmp_path: Path) -> None:
     """A compaction and a vacuum beside the read: whoever reads again finds the rows."""
-    pytest.importorskip("deltalake", reason="needs the extra delta")
     from deltalake import DeltaTable
 
     store, out = tmp_path / "store", tmp_path / "out"

@@ -5,8 +5,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-
 import flintmq
 from flintmq.errors import UsageError
 from flintmq.lake.export.export_stream import export_stream

@@ -3,32 +3,23 @@
 import shutil
 from pathlib import Path
 
-import pytest
-
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-
 import pyarrow.parquet as pq
+import pytest
 
 from flintmq import Message, MessageStore, dataset, scan_arrow
 from flintmq.cli import app
 from flintmq.errors import StoreAccessError, UsageError
 from flintmq.lake.history.diff_table import compare_table
 from flintmq.lake.table import parquet_target
-from tests.support.exporting import Export, once, whole
-
-
-@pytest.fixture(params=[whole, once], ids=["whole", "followed"])
-def export(request: pytest.FixtureRequest) -> Export:
-    chosen: Export = request.param
-    return chosen
+from tests.support.exporting import Export
 
 
 @pytest.fixture
-def table(tmp_path: Path, export: Export) -> Path:
+def table(tmp_path: Path, make: Export) -> Path:
     """A table of two exports, each of 4 messages of A and 2 of B."""
     for _ in range(2):
         put(tmp_path / "store")
-        assert export(tmp_path / "store", tmp_path / "out").rows == 6
+        assert make(tmp_path / "store", tmp_path / "out").rows == 6
     return tmp_path / "out"
 
 
@@ -45,14 +36,14 @@ def file_of(table: Path, number: int, topic: str) -> Path:
 
 @pytest.mark.parametrize("number", [1, 2])
 @pytest.mark.parametrize("name", ["copy.parquet", "part-0", "below/one.parquet"])
-def test_a_file_that_no_export_made(table: Path, tmp_path: Path, export: Export, number: int, name: str) -> None:
+def test_a_file_that_no_export_made(table: Path, tmp_path: Path, make: Export, number: int, name: str) -> None:
     store, stray = tmp_path / "store", file_of(table, number, "A").parent / name
     stray.parent.mkdir(exist_ok=True)
     shutil.copy(file_of(table, number, "A"), stray)
     assert pq.read_table(table).num_rows == 16, "every reader counts its rows"
     put(store)
     with pytest.raises(UsageError) as caught:
-        export(store, table)
+        make(store, table)
     assert str(caught.value) == (
         f"{stray}: no export made this file, and readers of the table {table} count its rows; remove it, or give it a "
         "name that begins with _"
@@ -62,7 +53,7 @@ def test_a_file_that_no_export_made(table: Path, tmp_path: Path, export: Export,
     assert found.notes == [str(caught.value)]
     stray.rename(stray.with_name("_mine"))
     assert pq.read_table(table).num_rows == 12
-    assert export(store, table).rows == 6
+    assert make(store, table).rows == 6
     assert compare_table(str(store), str(table)).exit_code == 0
 
 
@@ -76,15 +67,15 @@ def test_the_command_says_so(table: Path, tmp_path: Path, capsys: pytest.Capture
 
 
 def test_of_a_long_history_an_export_looks_at_the_newest(
-    table: Path, tmp_path: Path, export: Export, monkeypatch: pytest.MonkeyPatch
+    table: Path, tmp_path: Path, make: Export, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(parquet_target, "MOST_LOOKED_AT", 1)
     store = tmp_path / "store"
     shutil.copy(file_of(table, 1, "B"), table / "export=1" / "x.parquet")
-    assert export(store, table).rows == 0
+    assert make(store, table).rows == 0
     shutil.copy(file_of(table, 2, "B"), table / "export=2" / "x.parquet")
     with pytest.raises(UsageError, match="export=2/x.parquet: no export made this file"):
-        export(store, table)
+        make(store, table)
     assert compare_table(str(store), str(table)).stray_files == 2, "a comparison looks at all"
 
 

@@ -6,9 +6,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-
-pytest.importorskip("deltalake", reason="needs the extra delta")
-
 from deltalake import DeltaTable
 
 import flintmq

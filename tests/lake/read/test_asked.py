@@ -9,8 +9,6 @@ from flintmq import Message, MessageStore
 from flintmq.errors import StoreError, UsageError
 from tests.support.spark_reading import offsets, partitions, read
 
-pytest.importorskip("pyspark", reason="needs the extra spark")
-
 FUTURE = 10**14
 
 

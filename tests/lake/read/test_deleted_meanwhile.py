@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-
 import flintmq
 from flintmq.arrow.schema import SPARK_SCHEMA, narrow
 from flintmq.cli import app

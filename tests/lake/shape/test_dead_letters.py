@@ -2,46 +2,22 @@
 
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-pytest.importorskip("deltalake", reason="needs the extra delta")
-pytest.importorskip("pyiceberg", reason="needs the extra iceberg")
-
 import pyarrow.dataset as ds
 import pyarrow.parquet as pq
+import pytest
 
 from flintmq import Message, MessageStore
 from flintmq.errors import StoreAccessError, UnsupportedFormatError, UsageError
-from flintmq.lake.export.export import Exported
-from flintmq.lake.export.export_once import export
-from flintmq.lake.export.export_stream import export_stream
 from flintmq.lake.shape import dead_letters
 from flintmq.lake.shape.dead_letters import DeadLetters
 from flintmq.lake.table.iceberg_catalog import TableName
 from flintmq.version import OURS
+from tests.support.exporting import Export, whole
 
-Export = Callable[..., Exported]
 JSON: dict[str, Any] = {"body": "json", "body_schema": "n long"}
-
-
-def once(root: Any, out: Path, **choices: Any) -> Exported:
-    return export_stream(str(root), str(out), once=True, **choices)
-
-
-def whole(root: Any, out: Path, **choices: Any) -> Exported:
-    return export(str(root), str(out), **choices)
-
-
-@pytest.fixture(params=[whole, once])
-def run(request: pytest.FixtureRequest) -> Export:
-    """An export in one pass, and a stream's."""
-    found: Export = request.param
-    return found
 
 
 def put(store: Path, *bodies: bytes, topic: str = "Orders") -> None:
@@ -60,11 +36,10 @@ def letters(folder: Path) -> list[tuple[str, bytes, str]]:
     return [letter for _, letter in sorted(found)]
 
 
-@pytest.mark.parametrize("to", ["parquet", "delta", "iceberg"])
-def test_each_bad_body_of_each_run(tmp_path: Path, run: Export, to: str) -> None:
+def test_each_bad_body_of_each_run(tmp_path: Path, make: Export, to: str) -> None:
     store, out, dead = tmp_path / "store", tmp_path / "out", tmp_path / "dead"
     put(store, b'{"n": 1}', b"no", b'{"n": "x"}', b"\xff")
-    done = run(store, out, to=to, dead_letters=str(dead), **JSON)
+    done = make(store, out, to=to, dead_letters=str(dead), **JSON)
     assert (done.rows, done.bad_bodies) == (4, 3)
     assert done.bad_reasons == {"not JSON": 1, "not UTF-8": 1, "not of the schema": 1}
     first = [
@@ -74,10 +49,10 @@ def test_each_bad_body_of_each_run(tmp_path: Path, run: Export, to: str) -> None
     ]
     assert letters(dead) == first
     put(store, b'{"n": 2}')
-    assert run(store, out, to=to, dead_letters=str(dead), **JSON).rows == 1
+    assert make(store, out, to=to, dead_letters=str(dead), **JSON).rows == 1
     assert letters(dead) == first and not (dead / "export=2").exists()
     put(store, b"later")
-    run(store, out, to=to, dead_letters=str(dead), **JSON)
+    make(store, out, to=to, dead_letters=str(dead), **JSON)
     assert letters(dead) == [*first, ("export=3", b"later", "not JSON")]
 
 
@@ -102,14 +77,13 @@ class Died(Exception):
     """The run, before its export was published."""
 
 
-@pytest.mark.parametrize("to", ["parquet", "delta", "iceberg"])
 def test_a_run_that_dies_between_its_letters_and_its_table(
-    tmp_path: Path, run: Export, to: str, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, make: Export, to: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The next run replaces the letters; whether it has as many, more, or none."""
     store, out, dead = tmp_path / "store", tmp_path / "out", tmp_path / "dead"
     put(store, b"first")
-    run(store, out, to=to, dead_letters=str(dead), **JSON)
+    make(store, out, to=to, dead_letters=str(dead), **JSON)
     put(store, b"second")
 
     def dying(self: DeadLetters, *numbers: int) -> None:
@@ -120,10 +94,10 @@ def test_a_run_that_dies_between_its_letters_and_its_table(
     with monkeypatch.context() as patch:
         patch.setattr(DeadLetters, "publish", dying)
         with pytest.raises(Died):
-            run(store, out, to=to, dead_letters=str(dead), **JSON)
+            make(store, out, to=to, dead_letters=str(dead), **JSON)
     assert [body for _, body, _ in letters(dead)] == [b"first", b"second"]
     put(store, b"third")
-    run(store, out, to=to, dead_letters=str(dead), **JSON)
+    make(store, out, to=to, dead_letters=str(dead), **JSON)
     assert letters(dead) == [
         ("export=1", b"first", "not JSON"),
         ("export=2", b"second", "not JSON"),
@@ -131,25 +105,25 @@ def test_a_run_that_dies_between_its_letters_and_its_table(
     ]
 
 
-def test_letters_of_exports_that_were_undone_go(tmp_path: Path, run: Export) -> None:
+def test_letters_of_exports_that_were_undone_go(tmp_path: Path, make: Export) -> None:
     """A table that was put back has them to export again; by whatever number."""
     store, out, dead = tmp_path / "store", tmp_path / "out", tmp_path / "dead"
     names = {"to": "iceberg", "dead_letters": str(dead), **JSON}
     for body in (b"first", b"second", b"third"):
         put(store, body)
-        run(store, out, **names)
+        make(store, out, **names)
     name = TableName.parse(None)
     table = name.open(out).load_table(name.identifier)
     table.manage_snapshots().rollback_to_snapshot(table.history()[0].snapshot_id).commit()
     put(store, b"fourth")
-    run(store, out, **names)
+    make(store, out, **names)
     assert [body for _, body, _ in letters(dead)] == [b"first", b"second", b"third", b"fourth"]
 
 
-def test_letters_of_several_stores_name_the_broker(tmp_path: Path, run: Export) -> None:
+def test_letters_of_several_stores_name_the_broker(tmp_path: Path, make: Export) -> None:
     for broker in ("a", "b"):
         put(tmp_path / broker / "store", b'{"n": 1}', f"no {broker}".encode())
-    run(f"{tmp_path}/{{broker}}/store", tmp_path / "out", dead_letters=str(tmp_path / "dead"), **JSON)
+    make(f"{tmp_path}/{{broker}}/store", tmp_path / "out", dead_letters=str(tmp_path / "dead"), **JSON)
     table = ds.dataset(str(tmp_path / "dead"), exclude_invalid_files=True).to_table()
     assert sorted(zip(table["broker"].to_pylist(), table["body"].to_pylist(), strict=True)) == [
         ("a", b"no a"),
@@ -157,23 +131,23 @@ def test_letters_of_several_stores_name_the_broker(tmp_path: Path, run: Export) 
     ]
 
 
-def test_what_is_refused(tmp_path: Path, run: Export) -> None:
+def test_what_is_refused(tmp_path: Path, make: Export) -> None:
     store, out, dead = tmp_path / "store", tmp_path / "out", tmp_path / "dead"
     put(store, b"no")
     with pytest.raises(UsageError, match="dead letters are bodies that do not decode; give --body"):
-        run(store, out, dead_letters=str(dead))
+        make(store, out, dead_letters=str(dead))
     for place in (out / "dead", tmp_path):
         with pytest.raises(UsageError, match="is in the other; give one beside it"):
-            run(store, out, dead_letters=str(place), **JSON)
+            make(store, out, dead_letters=str(place), **JSON)
     with pytest.raises(UsageError, match="store"):
-        run(store, out, dead_letters=str(store / "dead"), **JSON)
+        make(store, out, dead_letters=str(store / "dead"), **JSON)
     (tmp_path / "full").mkdir()
     (tmp_path / "full" / "export=1").mkdir()
     with pytest.raises(UsageError, match="holds other things"):
-        run(store, out, dead_letters=str(tmp_path / "full"), **JSON)
-    run(store, out, dead_letters=str(dead), **JSON)
+        make(store, out, dead_letters=str(tmp_path / "full"), **JSON)
+    make(store, out, dead_letters=str(dead), **JSON)
     with pytest.raises(UsageError, match=f"belongs to {out}"):
-        run(store, tmp_path / "other", dead_letters=str(dead), **JSON)
+        make(store, tmp_path / "other", dead_letters=str(dead), **JSON)
     assert json.loads((dead / "_flintmq.json").read_text()) == {"format": 1, "flintmq": OURS, "table": str(out)}
 
 

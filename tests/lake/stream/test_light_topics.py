@@ -4,9 +4,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-
-
 from flintmq import Message, MessageStore, StoreConfig
 from flintmq.lake.history.diff_table import compare_table
 from tests.support.exporting import once, whole

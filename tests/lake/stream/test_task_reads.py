@@ -2,10 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-
 from flintmq import Message, MessageStore
 from flintmq.lake.read.options import ReadOptions
 from flintmq.lake.stream.plan import StreamTask

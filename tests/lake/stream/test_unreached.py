@@ -3,9 +3,6 @@
 from pathlib import Path
 
 import numpy
-import pytest
-
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
 from flintmq import Message, MessageStore
 from flintmq.lake.read.options import ReadOptions

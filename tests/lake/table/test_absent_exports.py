@@ -6,31 +6,23 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-
 from flintmq import Message, MessageStore, dataset, scan_arrow
 from flintmq.cli import app
 from flintmq.errors import StoreAccessError
 from flintmq.lake.files.table_format import absent_exports, exports_in
 from flintmq.lake.history.diff_table import compare_table
-from tests.support.exporting import Export, once, whole
+from tests.support.exporting import Export, once
 
 ADVICE = "put it back from a copy, or export anew into another directory"
 
 
-@pytest.fixture(params=[whole, once], ids=["whole", "followed"])
-def export(request: pytest.FixtureRequest) -> Export:
-    chosen: Export = request.param
-    return chosen
-
-
 @pytest.fixture
-def table(tmp_path: Path, export: Export) -> Path:
+def table(tmp_path: Path, make: Export) -> Path:
     """A table of four exports of five messages each; two more are in the log."""
     store, out = tmp_path / "store", tmp_path / "out"
     for first in range(0, 20, 5):
         put(store, first, first + 5)
-        assert export(store, out).number == first // 5 + 1
+        assert make(store, out).number == first // 5 + 1
     put(store, 20, 22)
     return out
 
@@ -56,11 +48,11 @@ def test_readers_name_the_first_that_is_missing(table: Path, tmp_path: Path, num
     assert str(caught.value) == said
 
 
-def test_the_newest_is_exported_again(table: Path, tmp_path: Path, export: Export) -> None:
+def test_the_newest_is_exported_again(table: Path, tmp_path: Path, make: Export) -> None:
     store = tmp_path / "store"
     shutil.rmtree(table / "export=4")
     assert scan_arrow(store, history=table).read_all().num_rows == 22
-    done = export(store, table)
+    done = make(store, table)
     assert (done.number, done.rows) == (4, 7)
     assert compare_table(str(store), str(table)).equal
 
@@ -78,20 +70,20 @@ def test_a_comparison_lists_its_messages(table: Path, tmp_path: Path, capfd: pyt
 
 
 @pytest.mark.parametrize("numbers", [[1], [2, 3]])
-def test_the_next_export_notes_it(table: Path, tmp_path: Path, export: Export, numbers: list[int]) -> None:
+def test_the_next_export_notes_it(table: Path, tmp_path: Path, make: Export, numbers: list[int]) -> None:
     """Also where there is nothing new: a nightly export is to fail until somebody has looked."""
     store, out = tmp_path / "store", table
     for number in numbers:
         shutil.rmtree(out / f"export={number}")
     text = f"{out}/export={numbers[0]}: this directory of the table {out} is missing, so rows are; {ADVICE}"
     for rows in (2, 0):
-        done = export(store, out)
+        done = make(store, out)
         assert (done.rows, done.exit_code) == (rows, 1)
         assert (done.notes, done.note_texts) == ({"missing_exports": len(numbers)}, {"missing_exports": [text]})
 
 
-def test_the_command_notes_it(table: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], export: Export) -> None:
-    follow = ["--follow", "--once"] if export is once else []
+def test_the_command_notes_it(table: Path, tmp_path: Path, capfd: pytest.CaptureFixture[str], make: Export) -> None:
+    follow = ["--follow", "--once"] if make is once else []
     command = ["export", str(tmp_path / "store"), "--out", str(table), *follow]
     assert app.run(command) == 0
     for number in (2, 3):
@@ -104,11 +96,10 @@ def test_the_command_notes_it(table: Path, tmp_path: Path, capfd: pytest.Capture
 
 
 @pytest.mark.parametrize("to", ["delta", "iceberg"])
-def test_formats_with_a_list_of_files_note_nothing(tmp_path: Path, export: Export, to: str) -> None:
-    pytest.importorskip({"delta": "deltalake", "iceberg": "pyiceberg"}[to], reason=f"needs the extra {to}")
+def test_formats_with_a_list_of_files_note_nothing(tmp_path: Path, make: Export, to: str) -> None:
     for first in (0, 5):
         put(tmp_path / "store", first, first + 5)
-        done = export(tmp_path / "store", tmp_path / "out", to=to)
+        done = make(tmp_path / "store", tmp_path / "out", to=to)
         assert (done.notes, done.exit_code) == ({}, 0)
 
 
@@ -141,7 +132,7 @@ def test_a_comparison_goes_on_without_so_many(table: Path, tmp_path: Path, monke
         compare_table(str(tmp_path / "store"), str(table))
 
 
-def test_a_copy_of_an_export_is_no_other_export(table: Path, tmp_path: Path, export: Export) -> None:
+def test_a_copy_of_an_export_is_no_other_export(table: Path, tmp_path: Path, make: Export) -> None:
     """Its rows would count twice, and the next export could not be published."""
     store, copy = tmp_path / "store", table / "export=5"
     shutil.copytree(table / "export=4", copy)
@@ -149,13 +140,13 @@ def test_a_copy_of_an_export_is_no_other_export(table: Path, tmp_path: Path, exp
     for read in (
         lambda: scan_arrow(store, history=table).read_all(),
         lambda: compare_table(str(store), str(table)),
-        lambda: export(store, table),
+        lambda: make(store, table),
     ):
         with pytest.raises(StoreAccessError) as caught:
             read()
         assert said in str(caught.value)
     shutil.rmtree(copy)
-    assert export(store, table).rows == 2
+    assert make(store, table).rows == 2
 
 
 @pytest.mark.parametrize(

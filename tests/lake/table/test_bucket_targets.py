@@ -6,10 +6,6 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-
-pytest.importorskip("pyiceberg", reason="needs the extra iceberg")
-pytest.importorskip("deltalake", reason="needs the extra delta")
-
 from pyiceberg.utils.config import Config
 
 import flintmq
@@ -24,8 +20,6 @@ from flintmq.objects.object_file import ObjectFile
 from flintmq.objects.opening import bucket_of
 from flintmq.testing import write_store
 from tests.support.object_server import KEYS, running
-
-FORMATS = ["parquet", "delta", "iceberg"]
 
 
 @pytest.fixture(scope="module")
@@ -120,7 +114,6 @@ def offsets(store):
     return sorted(flintmq.scan_arrow(str(store), columns=["physical_offset"]).read_all()["physical_offset"].to_pylist())
 
 
-@pytest.mark.parametrize("to", FORMATS)
 def test_every_message_is_there_once_and_a_second_run_adds_what_is_new(url, tmp_path, to):
     store = made(tmp_path / "store", 300)
     first = export(store, url, to=to)
@@ -134,7 +127,6 @@ def test_every_message_is_there_once_and_a_second_run_adds_what_is_new(url, tmp_
     assert not [key for key in keys(url) if key.startswith("_staging")]
 
 
-@pytest.mark.parametrize("to", FORMATS)
 def test_a_stream_goes_on_there(url, tmp_path, to):
     first = export_stream(str(made(tmp_path / "store", 300)), url, to=to, once=True, **catalog(url, to), max_offsets=70)
     assert first.rows == 300 and first.number > 3
@@ -143,7 +135,6 @@ def test_a_stream_goes_on_there(url, tmp_path, to):
     assert rows(url, to) == offsets(grown)
 
 
-@pytest.mark.parametrize("to", FORMATS)
 def test_small_files_are_combined_there(url, store, to):
     done = export(store, url, to=to, target_file_size=1 << 20, partition_by=["topic_name"])
     assert done.files == 3
@@ -154,7 +145,6 @@ class Died(BaseException):
     """The process ended here."""
 
 
-@pytest.mark.parametrize("to", FORMATS)
 @pytest.mark.parametrize("call", ["put_file", "put_new", "copy", "put", "delete"])
 @pytest.mark.parametrize("after", [False, True])
 def test_a_run_that_dies_at_any_request_loses_and_doubles_nothing(url, store, monkeypatch, to, call, after):
@@ -193,7 +183,6 @@ def test_a_run_that_dies_at_any_request_loses_and_doubles_nothing(url, store, mo
     assert died or (to != "parquet" and call == "put")
 
 
-@pytest.mark.parametrize("to", FORMATS)
 def test_of_two_exports_at_once_one_wins_and_the_other_says_so(url, store, monkeypatch, to):
     """The second begins and ends while the first is about to publish."""
     real, inner = CloudBucket.put_new, []
@@ -305,7 +294,6 @@ def test_an_iceberg_table_there_needs_a_catalog_elsewhere(url, store):
     assert keys(url) == []
 
 
-@pytest.mark.parametrize("to", FORMATS)
 def test_history_and_diff_read_it(url, tmp_path, to):
     store = made(tmp_path / "store", 100)
     export(store, url, to=to)

@@ -3,12 +3,8 @@
 import json
 import sys
 
-import pytest
-
-pytest.importorskip("pyspark", reason="needs the extra spark")
-pytest.importorskip("deltalake", reason="needs the extra delta")
-
 import polars
+import pytest
 from deltalake import DeltaTable
 
 from flintmq.config.keys import StoreConfig

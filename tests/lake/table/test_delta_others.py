@@ -7,9 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("deltalake", reason="needs the extra delta")
-
 from deltalake import DeltaTable
 
 from flintmq import Message, MessageStore

@@ -8,32 +8,29 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import polars
+import pyarrow as pa
 import pytest
+from pyiceberg.catalog.sql import SqlCatalog
+from pyiceberg.exceptions import CommitFailedException
+from pyiceberg.io.pyarrow import parquet_file_to_data_file
+from pyiceberg.table import Table
+from pyiceberg.types import LongType, StringType
 
-pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-pytest.importorskip("pyiceberg", reason="pyiceberg is not installed")
-
-import polars  # noqa: E402
-from pyiceberg.catalog.sql import SqlCatalog  # noqa: E402
-from pyiceberg.exceptions import CommitFailedException  # noqa: E402
-from pyiceberg.io.pyarrow import parquet_file_to_data_file  # noqa: E402
-from pyiceberg.table import Table  # noqa: E402
-from pyiceberg.types import LongType, StringType  # noqa: E402
-
-from flintmq import Message, MessageStore, scan_arrow  # noqa: E402
-from flintmq.config.releases import is_older  # noqa: E402
-from flintmq.errors import StoreAccessError, StoreError, UsageError  # noqa: E402
-from flintmq.lake.export.export import Exported  # noqa: E402
-from flintmq.lake.export.export_once import export  # noqa: E402
-from flintmq.lake.export.export_stream import export_stream  # noqa: E402
-from flintmq.lake.files import table_folder  # noqa: E402
-from flintmq.lake.files.table_folder import DiskFolder  # noqa: E402
-from flintmq.lake.history.diff_table import compare_table  # noqa: E402
-from flintmq.lake.table.iceberg import IcebergTarget, add_files, data_files  # noqa: E402
-from flintmq.testing import write_store  # noqa: E402
-from tests.robustness.matrix.stores import SMALL  # noqa: E402
-from tests.robustness.matrix.truth import rows as truth_rows  # noqa: E402
-from tests.support.faults import Faulty  # noqa: E402
+from flintmq import Message, MessageStore, scan_arrow
+from flintmq.config.releases import is_older
+from flintmq.errors import StoreAccessError, StoreError, UsageError
+from flintmq.lake.export.export import Exported
+from flintmq.lake.export.export_once import export
+from flintmq.lake.export.export_stream import export_stream
+from flintmq.lake.files import table_folder
+from flintmq.lake.files.table_folder import DiskFolder
+from flintmq.lake.history.diff_table import compare_table
+from flintmq.lake.table.iceberg import IcebergTarget, add_files, data_files
+from flintmq.testing import write_store
+from tests.robustness.matrix.stores import SMALL
+from tests.robustness.matrix.truth import rows as truth_rows
+from tests.support.faults import Faulty
 
 
 class Lake:

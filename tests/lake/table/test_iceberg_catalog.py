@@ -5,10 +5,6 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-pytest.importorskip("pyiceberg", reason="pyiceberg is not installed")
-
 from pyiceberg.catalog import Catalog, load_catalog
 from pyiceberg.utils.config import Config
 

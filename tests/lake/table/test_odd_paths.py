@@ -6,11 +6,6 @@ from typing import Any
 from urllib.parse import unquote
 
 import pytest
-
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-pytest.importorskip("deltalake", reason="needs the extra delta")
-pytest.importorskip("pyiceberg", reason="needs the extra iceberg")
-
 from deltalake import DeltaTable
 
 from flintmq import Message, MessageStore, dataset, scan_arrow
@@ -75,7 +70,6 @@ def test_after_others_wrote_the_files_anew(tmp_path: Path, make: Export, name: s
 def test_the_commands_read_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    pytest.importorskip("duckdb", reason="needs the extra duckdb")
     monkeypatch.chdir(tmp_path)
     put(Path("s"), b"first")
     assert app.run(["export", "s", "--to", "delta", "--out", "my lake/t"]) == 0
@@ -115,7 +109,6 @@ def test_a_path_that_deltalake_takes_for_another_is_refused(tmp_path: Path, make
 
 def test_so_is_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
     """deltalake would put its log beside the table."""
-    pytest.importorskip("obstore", reason="needs the extra objects")
     monkeypatch.setenv("AWS_ACCESS_KEY_ID", "k")
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "k")
     for name in ("a%41", "a?b", "a#b", "a\nb"):
@@ -136,7 +129,6 @@ def test_the_other_formats_take_them(tmp_path: Path, name: str) -> None:
 
 @pytest.mark.parametrize("to", ["parquet", "delta"])
 def test_it_is_replayed(tmp_path: Path, to: str) -> None:
-    pytest.importorskip("pyspark", reason="needs the extra spark")
     from flintmq.config.keys import StoreConfig
     from flintmq.spark.jobs.replay.source import open_source, rows_of
     from flintmq.store.commitlog.report import Report
@@ -152,7 +144,6 @@ def test_it_is_replayed(tmp_path: Path, to: str) -> None:
 NOT_UTF8 = os.fsdecode(b"x\xffy")
 
 
-@pytest.mark.parametrize("to", ["parquet", "delta", "iceberg"])
 def test_a_path_that_is_not_utf8_is_refused_in_one_line(
     tmp_path: Path, make: Export, to: str, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -174,7 +165,6 @@ def test_a_path_that_is_not_utf8_is_refused_in_one_line(
 
 def test_a_store_whose_path_is_not_utf8(tmp_path: Path, capfd: pytest.CaptureFixture[str]) -> None:
     """Its rows are read; only where a column names it, it is refused."""
-    pytest.importorskip("duckdb", reason="needs the extra duckdb")
     for name in ("a", NOT_UTF8):
         put(tmp_path / name / "store", b"first")
     stores = f"{tmp_path}/{{broker}}/store"

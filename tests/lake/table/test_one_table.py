@@ -9,13 +9,11 @@ from typing import Any
 
 import pytest
 
-pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-
-from flintmq import Message, MessageStore  # noqa: E402
-from flintmq.errors import FlintError, NotAStoreError, StoreError, UsageError  # noqa: E402
-from flintmq.lake.files.table_folder import DiskFolder  # noqa: E402
-from flintmq.lake.table.parquet_target import ParquetTarget  # noqa: E402
-from tests.support.exporting import Export, once, whole  # noqa: E402
+from flintmq import Message, MessageStore
+from flintmq.errors import FlintError, NotAStoreError, StoreError, UsageError
+from flintmq.lake.files.table_folder import DiskFolder
+from flintmq.lake.table.parquet_target import ParquetTarget
+from tests.support.exporting import Export, once, whole
 
 
 def put(store: Path, begin: int, end: int, topic: str = "Orders") -> None:
@@ -167,7 +165,8 @@ def test_an_export_that_fails_publishes_nothing(
 
 
 def test_delta_has_the_same(data: Path, tmp_path: Path, make: Export) -> None:
-    deltalake = pytest.importorskip("deltalake", reason="needs the extra delta")
+    import deltalake
+
     out, pattern = tmp_path / "lake", f"{data}/*/store"
     make(pattern, out, to="delta")
     put(data / "a" / "store", 20, 25)

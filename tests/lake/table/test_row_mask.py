@@ -1,11 +1,9 @@
 """Which rows of a table a predicate wants."""
 
-import pytest
+import pyarrow as pa
 
-pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-
-from flintmq.lake.table.row_mask import mask_of  # noqa: E402
-from flintmq.store.commitlog.predicate import MOST, Predicate  # noqa: E402
+from flintmq.lake.table.row_mask import mask_of
+from flintmq.store.commitlog.predicate import MOST, Predicate
 
 
 def test_a_range_of_one_queue_leaves_the_others_of_its_topic_alone() -> None:

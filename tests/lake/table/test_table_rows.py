@@ -4,10 +4,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pytest
-
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-
 import pyarrow as pa
 import pyarrow.parquet as pq
 

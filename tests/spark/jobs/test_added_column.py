@@ -6,15 +6,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pytest
-
-pytest.importorskip("pyspark", reason="needs the extra spark")
-pytest.importorskip("deltalake", reason="needs the extra delta")
-
 import duckdb
 import polars
+import pyarrow as pa
 import pyarrow.dataset as ds
+import pytest
 from deltalake import DeltaTable
 
 from flintmq.arrow import column_layout, schema

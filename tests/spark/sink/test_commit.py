@@ -7,8 +7,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyspark", reason="needs the extra spark")
-
 import flintmq
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreError, StoreLockedError, UsageError

@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyspark", reason="needs the extra spark")
-
 from flintmq.errors import NotAStoreError, StoreLockedError, UsageError
 from flintmq.message import Message
 from flintmq.spark.jobs.replay.exactly_once import WriterIds

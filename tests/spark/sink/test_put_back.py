@@ -6,8 +6,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyspark", reason="needs the extra spark")
-
 from flintmq import Message, MessageStore, open_store
 from flintmq.errors import StoreError, UnsupportedFormatError
 from flintmq.spark.jobs.replay.job import replay

@@ -6,9 +6,6 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-
-pytest.importorskip("pyspark", reason="needs the extra spark")
-
 from pyspark.sql.types import IntegerType, StringType, StructField, StructType
 
 from flintmq.arrow.schema import SPARK_SCHEMA

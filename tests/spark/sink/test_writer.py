@@ -6,8 +6,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyspark", reason="needs the extra spark")
-
 from flintmq.errors import UsageError
 from flintmq.spark.schema import spark_schema
 from flintmq.spark.sink.listing import read_puts

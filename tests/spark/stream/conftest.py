@@ -2,8 +2,6 @@
 
 import pytest
 
-pytest.importorskip("pyspark", reason="needs the extra spark")
-
 from tests.spark.stream.drive import Writer
 
 

@@ -11,16 +11,13 @@ import pytest
 
 from flintmq import Message, MessageStore
 from flintmq.errors import LostLogError, StoreError, UnsupportedFormatError, UsageError
-from flintmq.storage.files.lock import StoreLock
-from tests.spark.stream.drive import Query, numbers
-from tests.support.remade import number_anew
-
-pytest.importorskip("pyspark", reason="needs the extra spark")
-
 from flintmq.lake.read.offsets import MARKS
 from flintmq.lake.stream import queues, reader
 from flintmq.lake.stream.anchor import anchor_in
+from flintmq.storage.files.lock import StoreLock
 from flintmq.store.commitlog.anchor import LogAnchor
+from tests.spark.stream.drive import Query, numbers
+from tests.support.remade import number_anew
 
 
 @pytest.fixture(autouse=True)

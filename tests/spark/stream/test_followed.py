@@ -5,11 +5,9 @@ import pytest
 import flintmq.ha
 from flintmq import MessageStore
 from tests.interop.relay import Relay
+from tests.spark.stream.test_on_spark import bodies, put, source_of, stream, to_parquet, wait_for
 
-pytest.importorskip("pyspark", reason="needs the extra spark")
 pytestmark = pytest.mark.spark
-
-from tests.spark.stream.test_on_spark import bodies, put, source_of, stream, to_parquet, wait_for  # noqa: E402
 
 
 def taken(query):

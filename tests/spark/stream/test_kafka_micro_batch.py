@@ -19,8 +19,6 @@ from flintmq.spark.source import FlintMQSource
 from tests.spark.stream.drive import Query, numbers
 from tests.support.own_time import own_time
 
-pytest.importorskip("pyspark", reason="needs the extra spark")
-
 CHOICES = {
     "assign": {"assign": '{"topic-1": [0, 1, 2, 3, 4]}'},
     "subscribing topic by name": {"subscribe": "topic-1"},

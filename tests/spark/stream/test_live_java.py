@@ -4,8 +4,6 @@ import subprocess
 
 import pytest
 
-pytest.importorskip("pyspark", reason="needs the extra spark")
-
 from flintmq.storage.files.lock import is_live
 from tests.interop.java import VERSIONS, Java, home
 from tests.spark.stream.drive import Query, place

@@ -7,9 +7,6 @@ import pytest
 
 from flintmq import Message, MessageStore
 from flintmq.errors import StoreError, UsageError
-
-pytest.importorskip("pyspark", reason="needs the extra spark")
-
 from flintmq.lake.stream.members import _shares
 from tests.spark.stream.drive import Query
 

@@ -10,7 +10,6 @@ import pytest
 
 from flintmq import Message, MessageStore
 
-pytest.importorskip("pyspark", reason="needs the extra spark")
 pytestmark = pytest.mark.spark
 
 

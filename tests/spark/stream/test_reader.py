@@ -10,12 +10,8 @@ from itertools import chain, pairwise
 import pytest
 
 from flintmq import Message, MessageStore
-from flintmq.errors import StoreError, UsageError
-from tests.compat.stores import GOLDEN_NAMES
-
-pytest.importorskip("pyspark", reason="needs the extra spark")
-
 from flintmq.cluster.member import ONLY
+from flintmq.errors import StoreError, UsageError
 from flintmq.lake.read.offsets import MARKS, flat
 from flintmq.lake.stream import reader
 from flintmq.lake.stream.anchor import marks
@@ -23,6 +19,7 @@ from flintmq.lake.stream.options import StreamOptions
 from flintmq.lake.stream.reader import StoreStream, _differing
 from flintmq.store.commitlog.anchor import LogAnchor
 from flintmq.store.layout.queue_name import QueueName
+from tests.compat.stores import GOLDEN_NAMES
 from tests.spark.stream.drive import Query, in_queues, keys_of, numbers, place
 from tests.support.own_time import own_time
 

@@ -9,13 +9,10 @@ from flintmq import Message, MessageStore
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreError
 from flintmq.forensics.inspect import inspect
-from tests.spark.stream.drive import Query, place
-from tests.support.remade import number_anew
-
-pytest.importorskip("pyspark", reason="needs the extra spark")
-
 from flintmq.lake.stream import unreached
+from tests.spark.stream.drive import Query, place
 from tests.support.own_time import own_time
+from tests.support.remade import number_anew
 
 UNITS = 100  # of a queue file
 KEYS = {"mappedFileSizeCommitLog": 64 * 1024, "mappedFileSizeConsumeQueue": 20 * UNITS}

@@ -4,8 +4,6 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("pyspark", reason="needs the extra spark")
-
 from flintmq import Message, MessageStore
 from tests.cli.conftest import Run
 

@@ -12,12 +12,8 @@ from typing import Any
 import pytest
 
 from flintmq.errors import StoreLockedError
-from tests.cli.conftest import Run
-
-pytest.importorskip("pyspark", reason="pyspark is not installed")
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-
 from flintmq.spark.jobs.dispatch.job import Dispatched
+from tests.cli.conftest import Run
 
 DONE = Dispatched(0, 4096, 2, 10, 9, 20, 4, 1, 4096, {"hole": 2})
 

@@ -2,8 +2,6 @@
 
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark is not installed")
-
 from flintmq.lake.export.export import Exported
 from tests.cli.conftest import Run
 from tests.cli.lake.spark.test_group import Calls, spark

@@ -11,12 +11,8 @@ import pytest
 from flintmq.errors import CorruptStoreError
 from flintmq.forensics.rebuild import Rebuilt
 from flintmq.forensics.verify.run import Verification
-from tests.cli.conftest import Run
-
-pytest.importorskip("pyspark", reason="pyspark is not installed")
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-
 from flintmq.lake.export.export import Exported
+from tests.cli.conftest import Run
 
 
 class Calls:

@@ -6,8 +6,6 @@ from flintmq.spark.jobs.replay.job import Replayed
 from tests.cli.conftest import Run
 from tests.cli.lake.spark.test_group import Calls
 
-pytest.importorskip("pyspark", reason="pyspark is not installed")
-
 
 @pytest.fixture
 def spark(monkeypatch: pytest.MonkeyPatch) -> Calls:

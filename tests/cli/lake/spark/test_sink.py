@@ -2,10 +2,6 @@
 
 from pathlib import Path
 
-import pytest
-
-pytest.importorskip("pyarrow", reason="needs the extra arrow")
-
 from flintmq import MessageStore
 from flintmq.spark.jobs.replay.exactly_once import WriterIds
 from tests.cli.conftest import Run

@@ -5,14 +5,10 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Run
-
-pytest.importorskip("pyspark", reason="pyspark is not installed")
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-
 from flintmq.spark.jobs.stats.accumulate import SEPARATOR, Tally
 from flintmq.spark.jobs.stats.lag import Lag
 from flintmq.spark.jobs.stats.statistics import Statistics, statistics
+from tests.cli.conftest import Run
 
 
 @pytest.fixture

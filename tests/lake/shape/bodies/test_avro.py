@@ -5,12 +5,9 @@ import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
 
+import fastavro
 import pyarrow as pa
 import pytest
-
-pytest.importorskip("fastavro", reason="needs the extra avro")
-
-import fastavro
 
 from flintmq.errors import StoreAccessError, UsageError
 from flintmq.lake.shape.bodies.failure import (

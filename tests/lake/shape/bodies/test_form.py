@@ -7,9 +7,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("fastavro", reason="needs the extra avro")
-pytest.importorskip("google.protobuf", reason="needs the extra protobuf")
-
 from flintmq.errors import UsageError
 from flintmq.lake.shape.bodies.form import BodyForm
 from tests.support import shop_proto

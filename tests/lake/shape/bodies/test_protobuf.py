@@ -5,9 +5,6 @@ from decimal import Decimal
 
 import pyarrow as pa
 import pytest
-
-pytest.importorskip("google.protobuf", reason="needs the extra protobuf")
-
 from google.protobuf import descriptor_pb2
 
 from flintmq.errors import UsageError

@@ -21,7 +21,6 @@ CALLS = ("pwrite", "create", "rename", "unlink", "sync", "sync_dir", "truncate",
 )  # on the other days those of tests/robustness/torture_spark
 def test_kills_of_real_processes(tmp_path: Path) -> None:
     """A driver and a worker of Spark, while the log is written."""
-    pytest.importorskip("pyspark", reason="pyspark is not installed")
     killed, wrong = kills(tmp_path / "run", 2, seed=5)
     assert (killed, wrong) == ({"driver": 1, "worker": 1}, [])
 

@@ -1,9 +1,6 @@
 """Schemas of JSON bodies are read as Spark reads them."""
 
 import pytest
-
-pytest.importorskip("pyspark", reason="needs the extra spark")
-
 from pyspark.sql.pandas.types import to_arrow_type
 from pyspark.sql.types import StructType
 

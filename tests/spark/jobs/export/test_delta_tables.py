@@ -6,14 +6,10 @@ import re
 import shutil
 import threading
 
+import deltalake
 import polars
 import pyarrow as pa
 import pytest
-
-pytest.importorskip("pyspark", reason="needs the extra spark")
-pytest.importorskip("deltalake", reason="needs the extra delta")
-
-import deltalake
 from deltalake import DeltaTable, Field, PostCommitHookProperties
 
 from flintmq import Message, MessageStore

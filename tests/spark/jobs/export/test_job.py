@@ -12,8 +12,6 @@ from flintmq.lake.export import export_once as job
 from flintmq.lake.shape.parquet import escape
 from flintmq.spark.jobs.export.job import export
 
-pytest.importorskip("pyspark", reason="needs the extra spark")
-
 
 @pytest.fixture
 def in_process(monkeypatch):
@@ -179,8 +177,10 @@ def test_on_spark_and_read_by_everybody(spark, golden, tmp_path):
     assert dict(frame.dtypes)["date"] == "date"
     table = pq.read_table(out)
     assert sorted(table["physical_offset"].to_pylist()) == offsets(store)
-    duckdb = pytest.importorskip("duckdb", reason="needs the extra duckdb")
+    import duckdb
+
     found = duckdb.sql(f"SELECT topic, count(*) FROM '{out}/export=*/**/*.parquet' GROUP BY topic").fetchall()
     assert dict(found) == want
-    polars = pytest.importorskip("polars", reason="needs the extra polars")
+    import polars
+
     assert polars.scan_parquet(f"{out}/export=*/**/*.parquet").select(polars.len()).collect().item() == 3000

@@ -11,10 +11,6 @@ import polars
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-
-pytest.importorskip("pyspark", reason="needs the extra spark")
-pytest.importorskip("deltalake", reason="needs the extra delta")
-
 from deltalake import DeltaTable
 from pyspark.sql.types import ArrayType, LongType, StringType, StructField, StructType
 

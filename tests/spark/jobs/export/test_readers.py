@@ -4,16 +4,12 @@ import json
 import os
 import shutil
 
-import pyarrow.parquet as pq
-import pytest
-
-pytest.importorskip("pyspark", reason="needs the extra spark")
-pytest.importorskip("deltalake", reason="needs the extra delta")
-
 import duckdb
 import pandas
 import polars
 import pyarrow.dataset as ds
+import pyarrow.parquet as pq
+import pytest
 from deltalake import DeltaTable
 
 from flintmq.errors import UsageError

@@ -10,6 +10,7 @@ from collections import Counter
 
 import pyarrow.parquet as pq
 import pytest
+from deltalake import DeltaTable
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreError, UsageError
@@ -17,11 +18,6 @@ from flintmq.lake.export import export_stream as job
 from flintmq.lake.table import target as target_module
 from flintmq.spark.jobs.export import job as batch_job
 from flintmq.spark.jobs.export.job import export_stream
-
-pytest.importorskip("pyspark", reason="needs the extra spark")
-
-from deltalake import DeltaTable
-
 from tests.spark.stream.drive import Writer, in_queues
 
 

@@ -21,8 +21,6 @@ from flintmq.store.message_store import MessageStore
 from tests.spark.jobs.replay.replaying import SMALL, bulk, held, tasks_as_calls, without_offsets
 from tests.support.object_server import BUCKET, KEYS
 
-pytest.importorskip("pyspark", reason="needs the extra spark")
-
 
 @pytest.fixture(autouse=True)
 def in_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -44,8 +42,6 @@ def exported(store: Any, out: Path, to: str, **named: Any) -> Path:
 @pytest.mark.parametrize("name", ["basic", "flags", "crc", "v540", "lmq"])
 def test_the_round_trip_keeps_every_message(golden: Any, tmp_path: Path, name: str, kind: str) -> None:
     store = golden(name)
-    if kind == "delta":
-        pytest.importorskip("deltalake", reason="needs the extra delta")
     source = store.path if kind == "store" else exported(store, tmp_path / "table", kind)
     done = bulk(source, tmp_path / "new")
     want = without_offsets(held(store.path, StoreConfig.from_keys(store.config)))
@@ -225,7 +221,6 @@ def test_a_store_on_object_storage(golden: Any, tmp_path: Path, spark: Any, obje
 def test_a_table_on_object_storage(
     golden: Any, tmp_path: Path, objects: Any, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    pytest.importorskip("deltalake", reason="needs the extra delta")
     for name, value in {**KEYS, "AWS_ENDPOINT_URL": objects.endpoint, "AWS_REGION": "us-east-1"}.items():
         monkeypatch.setenv(name, value)
     store, lake, into = golden("basic"), f"s3://{BUCKET}/replay/{kind}", str(tmp_path / "new")

@@ -5,12 +5,9 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
-import pytest
-
-pytest.importorskip("pyarrow", reason="needs the extra arrow")
-
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 
 import flintmq
 from flintmq.config.keys import StoreConfig

@@ -90,7 +90,8 @@ def test_exports_that_are_missing_or_there_twice(tmp_path: Path) -> None:
 
 def test_a_delta_table_that_somebody_else_made(tmp_path: Path) -> None:
     """Delta's log names its files: it needs no manifest."""
-    deltalake = pytest.importorskip("deltalake", reason="needs the extra delta")
+    import deltalake
+
     stored(tmp_path / "store", ["a", "b", "c"])
     rows = scan_arrow(tmp_path / "store").read_all()
     deltalake.write_deltalake(tmp_path / "lake", rows.slice(0, 2))
@@ -161,7 +162,6 @@ def bodies_of(path: str | Path, config: StoreConfig | None = None) -> list[str]:
 @pytest.mark.parametrize("to", ["parquet", "delta"])
 def test_a_table_of_several_stores_is_refused(tmp_path: Path, to: str) -> None:
     """Their offsets say nothing of each other: new messages of one would be taken for replayed ones."""
-    pytest.importorskip("deltalake", reason="needs the extra delta")
     stored(tmp_path / "a" / "store", ["a"]), stored(tmp_path / "b" / "store", ["b", "c"])
     export(str(tmp_path / "{broker}" / "store"), str(tmp_path / "lake"), to=to)
     with pytest.raises(UsageError, match=f"{tmp_path / 'lake'}: the table has messages of several stores.*one by one"):
@@ -170,7 +170,6 @@ def test_a_table_of_several_stores_is_refused(tmp_path: Path, to: str) -> None:
 
 @pytest.mark.parametrize("to", ["parquet", "delta"])
 def test_a_table_of_one_of_several_stores(tmp_path: Path, to: str) -> None:
-    pytest.importorskip("deltalake", reason="needs the extra delta")
     stored(tmp_path / "a" / "store", ["a", "b"])
     export(str(tmp_path / "{broker}" / "store"), str(tmp_path / "lake"), to=to)
     stored(tmp_path / "a" / "store", ["c"])

@@ -6,9 +6,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-pytest.importorskip("pandas", reason="pandas is not installed")
-
 from flintmq.cluster.member import ONLY, Member
 from flintmq.lake.read.options import ReadOptions
 from flintmq.lake.read.scan import plan_scan

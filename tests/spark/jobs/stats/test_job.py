@@ -9,8 +9,6 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("pyspark", reason="pyspark is not installed")
-
 from flintmq import Message, MessageStore
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import CorruptStoreError, UsageError

@@ -6,12 +6,8 @@ import re
 from html.parser import HTMLParser
 from pathlib import Path
 
-import pytest
-
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-pytest.importorskip("pandas", reason="pandas is not installed")
-
 import pyarrow as pa
+import pytest
 
 from flintmq.arrow.schema import SPARK_SCHEMA, narrow
 from flintmq.spark.jobs.stats.accumulate import COLUMNS, Tally

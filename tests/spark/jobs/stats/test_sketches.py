@@ -5,11 +5,8 @@ import random
 from collections import Counter
 from itertools import pairwise
 
-import pytest
-
-pytest.importorskip("numpy", reason="numpy is not installed")
-
 import numpy as np
+import pytest
 
 from flintmq.spark.jobs.stats.sketches import WIDTHS, Histogram, Repeats, Series, Top, cell_begin, cell_of
 

@@ -2,11 +2,8 @@
 
 import json
 
-import pytest
-
-pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-
 import numpy as np
+import pytest
 
 from flintmq.spark.jobs.stats.accumulate import Tally, queue_key
 from flintmq.spark.jobs.stats.lag import Lag
