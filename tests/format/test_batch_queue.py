@@ -68,28 +68,3 @@ def test_golden_units_are_what_their_records_say(golden: Callable[[str], Golden]
                 expected.append(bq.BatchUnit(*place, base, messages))
         files = queue_files(path).values()
         assert [unit for data in files for unit in bq.BATCH_UNIT.iter(data) if unit.is_written] == expected
-
-
-@pytest.mark.parametrize(
-    ("log", "queue", "sizes"),
-    [
-        (104_857_600, 10_485_760, (104_857_460, 10_485_746)),  # the defaults and what upstream makes of them
-        (1000, 460, (5 * 460, 460)),
-        (4600 + 229, 460, (4600, 460)),
-        (4600 + 230, 460, (5060, 460)),
-        (4600, 460, (5060, 460)),
-        (5 * 460, 460, (6 * 460, 460)),
-        (5 * 460 + 1, 460, (5 * 460, 460)),
-        (5 * 460 - 1, 460, (5 * 460, 460)),
-        (1000, 10, (1012, 46)),
-    ],
-)
-def test_compaction_file_sizes(log: int, queue: int, sizes: tuple[int, int]) -> None:
-    assert bq.compaction_file_sizes(log, queue) == sizes
-
-
-def test_the_offset_of_a_batch_has_64_bits_and_its_count_16() -> None:
-    most = (1 << 63) - 1
-    assert bq.messages_of({"INNER_BASE": str(most), "INNER_NUM": "32767"}, 5) == (most, 32767)
-    assert bq.messages_of({"INNER_BASE": str(most + 1), "INNER_NUM": "2"}, 5) == (5, 1)
-    assert bq.messages_of({"INNER_BASE": "7", "INNER_NUM": "32768"}, 5) == (5, 1)

@@ -48,16 +48,3 @@ def messages_of(properties: Mapping[str, str], queue_offset: int) -> tuple[int, 
     base = java_int(properties.get(INNER_BASE, ""), 64)
     messages = java_int(properties.get(INNER_NUM, ""), 16)
     return (queue_offset, 1) if base is None or messages is None else (base, messages)
-
-
-def compaction_file_sizes(log_size: int, queue_size: int) -> tuple[int, int]:
-    """Compute the real sizes of compaction log and compaction queue files, in bytes.
-
-    The configured size of the queue's files is rounded down to whole units; that of the log's is made a multiple of it,
-    at least five times.
-    """
-    queue_size = max(queue_size // BATCH_UNIT_SIZE, 1) * BATCH_UNIT_SIZE
-    times, rest = divmod(log_size, queue_size)
-    if times < 5:
-        return 5 * queue_size, queue_size
-    return (times if 0 < rest < queue_size // 2 else times + 1) * queue_size, queue_size

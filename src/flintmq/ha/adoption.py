@@ -63,8 +63,7 @@ def check_file_size(root: str, size: int, config: StoreConfig, effects: Effects)
 
     Nothing is changed. The line does not tell the size: another would be noticed where the broker's first file ends.
     """
-    listed = directories.log_directories(root, config, effects, absent=True)
-    found = LogFiles.discover([each.path for each in listed], effects=effects)
+    found = _log_files(root, config, effects)
     if found.files and found.file_size != size:
         raise ReplicationError(
             "geometry",
@@ -78,10 +77,7 @@ def note_begin(root: str, now: Followed, effects: Effects) -> None:
 
     Durability: on return.
     """
-    try:
-        before = followed.read(root, effects)
-    except CorruptStoreError:  # it is adopted
-        before = None
+    before = known(root, effects)
     # The same copy goes on: what is not settled about it stays noted.
     if before is not None and before.begin == now.begin:
         lacks = now.lacks if before.mastered_at is not None else before.lacks
@@ -90,13 +86,15 @@ def note_begin(root: str, now: Followed, effects: Effects) -> None:
         followed.write(root, now, effects)
 
 
-def cut_of(root: str, effects: Effects) -> int | None:
-    """Return the log offset at which the log is still to be cut; None if a cut is not under way."""
+def known(root: str, effects: Effects) -> Followed | None:
+    """Return the note of a copy; None without one.
+
+    None is also one that cannot be understood: its log is adopted.
+    """
     try:
-        found = followed.read(root, effects)
+        return followed.read(root, effects)
     except CorruptStoreError:
         return None
-    return None if found is None else found.cut_at
 
 
 def note_cut(root: str, offset: int, effects: Effects) -> None:
@@ -107,18 +105,6 @@ def note_cut(root: str, offset: int, effects: Effects) -> None:
     found = followed.read(root, effects)
     assert found is not None, "a follower notes its begin when it opens the store"
     followed.write(root, replace(found, cut_at=offset), effects)
-
-
-def unsure_from(root: str, effects: Effects) -> int | None:
-    """Return the log offset from which on a power cut may have taken bytes.
-
-    None if it took none, or all of them were compared.
-    """
-    try:
-        found = followed.read(root, effects)
-    except CorruptStoreError:
-        return None
-    return None if found is None else found.unsure_from
 
 
 def note_compared(root: str, effects: Effects) -> None:
@@ -149,5 +135,9 @@ def note_lacks(root: str, lacks: str | None, effects: Effects) -> bool:
 def is_new(root: str, config: StoreConfig, effects: Effects) -> bool:
     """Return whether a directory holds no file of a log, or is not there."""
     new_log_directories(root, config, effects)
+    return not _log_files(root, config, effects).files
+
+
+def _log_files(root: str, config: StoreConfig, effects: Effects) -> LogFiles:
     listed = directories.log_directories(root, config, effects, absent=True)
-    return not LogFiles.discover([each.path for each in listed], effects=effects).files
+    return LogFiles.discover([each.path for each in listed], effects=effects)

@@ -143,7 +143,3 @@ class FollowerLine:
     def silent(self, now: float) -> bool:
         """Return whether the line is lost because the master sends nothing."""
         return now - self.heard > SILENCE_S
-
-    def next_action(self) -> float:
-        """Return the time at which a report is due, or the line is silent, if nothing else happens."""
-        return min(self._reported_at + REPORT_S, self.heard + SILENCE_S)

@@ -16,13 +16,12 @@ from flintmq.errors import UsageError
 from flintmq.ha.adoption import (
     check_file_size,
     check_past,
-    cut_of,
     is_new,
+    known,
     note_begin,
     note_compared,
     note_cut,
     note_lacks,
-    unsure_from,
 )
 from flintmq.ha.broker_tables import ATTEMPTS, UNSETTLED, BrokerTables
 from flintmq.ha.connection import Dial
@@ -209,12 +208,13 @@ class FollowerStore:
     def _open(self) -> MessageStore:
         """Open the store; a cut that is under way is done."""
         options, (config, peer) = self._options, self._given
+        noted = known(self.root, self._effects)
         self.store = MessageStore(
             options.path,
             config,
             effects=self._effects,
             peer=peer,
-            cut_at=cut_of(self.root, self._effects),
+            cut_at=None if noted is None else noted.cut_at,
             services=options.services,
         )
         raw = self.store.raw
@@ -223,7 +223,8 @@ class FollowerStore:
             self.note_begin(raw.begin)
             self._lacks = NOT_ASKED if self._tables is None else UNSETTLED
             note_lacks(self.root, self._lacks, self._effects)
-        self.unsure = unsure_from(self.root, self._effects)
+        noted = known(self.root, self._effects)
+        self.unsure = None if noted is None else noted.unsure_from
         return self.store
 
     def _first_tables(self, tables: BrokerTables, patient: bool) -> StoreConfig:

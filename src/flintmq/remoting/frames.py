@@ -27,7 +27,6 @@ from flintmq.format.text import java_decode, java_encode
 JSON: Final = 0
 ROCKETMQ: Final = 1
 FRAME_MAX: Final = 16 * 1024 * 1024  # of what follows the first four bytes, as at the peer
-HEADER_MAX: Final = FRAME_MAX - 4
 VERSION: Final = 479  # of RocketMQ 5.3.3; a name server reads a registration by it
 ANSWER: Final = 1  # bits of the flag
 ONE_WAY: Final = 2

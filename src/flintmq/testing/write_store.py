@@ -15,6 +15,8 @@ from flintmq.forensics.rebuild import indexed_time, rebuild
 from flintmq.format import checkpoint, config_json
 from flintmq.kernels import encode
 from flintmq.store.commitlog.bulk_writer import LogWriter
+from flintmq.store.services.consumer_offsets import new_group
+from flintmq.store.services.topics import new_topic
 from flintmq.testing.messages import BATCH_TOPIC, KINDS, NAMES, TAGS, Cycle, Maker, Shape, pool_of
 
 CYCLE = 4096  # messages
@@ -259,16 +261,7 @@ def _write_config(root: Path, shape: Shape, run: _LogRun, peer: str) -> None:
     for topic, queue_id in run.numbers:
         queues[topic] = max(queues.get(topic, shape.queues), queue_id + 1)
     topics: dict[str | int, Any] = {
-        topic: {
-            "attributes": {"queue.type": "BatchCQ"} if topic == BATCH_TOPIC else {},
-            "order": False,
-            "perm": 6,
-            "readQueueNums": count,
-            "topicFilterType": "SINGLE_TAG",
-            "topicName": topic,
-            "topicSysFlag": 0,
-            "writeQueueNums": count,
-        }
+        topic: new_topic(topic, topic == BATCH_TOPIC) | {"readQueueNums": count, "writeQueueNums": count}
         for topic, count in sorted(queues.items())
     }
     first = shape.topics[0][0]
@@ -277,7 +270,7 @@ def _write_config(root: Path, shape: Shape, run: _LogRun, peer: str) -> None:
         f"{first}@billing": ends,
         f"{first}@reports": {queue_id: end - end // 20 for queue_id, end in ends.items()},
     }
-    groups = {name: _group(name) for name in ("billing", "reports")}
+    groups = {name: new_group(name) for name in ("billing", "reports")}
     files: dict[str, dict[str | int, Any]] = {
         "topics.json": {"dataVersion": version, "topicConfigTable": topics},
         "consumerOffset.json": {"dataVersion": version, "offsetTable": offsets},
@@ -286,23 +279,3 @@ def _write_config(root: Path, shape: Shape, run: _LogRun, peer: str) -> None:
     (root / "config").mkdir()
     for name, value in files.items():
         (root / "config" / name).write_bytes(config_json.write(value, peer))
-
-
-def _group(name: str) -> dict[str, Any]:
-    """Return a consumer group with upstream's defaults."""
-    return {
-        "attributes": {},
-        "brokerId": 0,
-        "consumeBroadcastEnable": True,
-        "consumeEnable": True,
-        "consumeFromMinEnable": True,
-        "consumeMessageOrderly": False,
-        "consumeTimeoutMinute": 15,
-        "groupName": name,
-        "groupRetryPolicy": {"type": "CUSTOMIZED"},
-        "groupSysFlag": 0,
-        "notifyConsumerIdsChangedEnable": True,
-        "retryMaxTimes": 16,
-        "retryQueueNums": 1,
-        "whichBrokerWhenConsumeSlowly": 1,
-    }

@@ -78,7 +78,7 @@ class ConsumerOffsets:
         with self.groups.lock:
             table = self.groups.table(GROUPS)
             if not isinstance(table.get(group), dict):
-                table[group] = _fresh(group)
+                table[group] = new_group(group)
                 self.groups.mark_changed()
 
 
@@ -124,7 +124,7 @@ def check_names(group: str, topic: str) -> None:
             raise UsageError(f"{name[:100]!a} cannot be a {what}'s name; it is Unicode, not empty, without an @")
 
 
-def _fresh(group: str) -> JsonObject:
+def new_group(group: str) -> JsonObject:
     """Return a new group's settings: upstream's defaults, fields in its order."""
     return {
         "attributes": {},

@@ -87,12 +87,12 @@ class Topics:
         table = self.file.table(TABLE)
         found = table.get(topic)
         if not isinstance(found, dict):
-            found = table[topic] = _fresh(topic, batch)
+            found = table[topic] = new_topic(topic, batch)
         found.update(readQueueNums=queues, writeQueueNums=queues)
         self.file.mark_changed()
 
 
-def _fresh(topic: str, batch: bool) -> JsonObject:
+def new_topic(topic: str, batch: bool) -> JsonObject:
     """Return a new topic's settings, fields in upstream's order."""
     return {
         "attributes": {"queue.type": BATCH_TYPE} if batch else {},
