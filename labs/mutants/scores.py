@@ -37,7 +37,7 @@ KEPT = ROOT / "labs" / "torture" / "state" / "mutmut.json"
 EQUIVALENT = Path(__file__).with_name("equivalent.toml")
 PAGE = ROOT / "docs" / "internals" / "reliability.md"
 RECOVERY = (
-    "commitlog/end_of_log", "recovery/plan", "recovery/apply", "recovery/find_end", "recovery/scan_start",
+    "commitlog/end_of_log", "recovery/plan", "recovery/apply", "recovery/find_end",
     "recovery/truncate", "recovery/decisions", "recovery/derived", "recovery/torn_record",
     "layout/small_files", "layout/mark",
     "consumequeue/known_ends", "services/housekeeping", "layout/config_writer",
@@ -50,7 +50,7 @@ MORE_TESTS = {
     "storage/memory/mapped_file": ["tests/storage/memory/test_transient_pool.py"],
     "storage/memory/mapped_file_queue": ["tests/storage/memory/test_allocation.py"],
     "storage/files/system_error": ["tests/storage/files/test_filesystem.py", "tests/storage/files/test_lock.py"],
-    **{f"store/recovery/{name}": LOG_TESTS for name in ("find_end", "scan_start", "truncate", "decisions")},
+    **{f"store/recovery/{name}": LOG_TESTS for name in ("find_end", "truncate", "decisions")},
     "store/recovery/apply": [*LOG_TESTS, "tests/store/recovery/test_lost_log.py"],
     "store/layout/mark": ["tests/store/layout/test_small_files.py", "tests/store/recovery/test_log_recovery.py"],
     "store/recovery/derived": [

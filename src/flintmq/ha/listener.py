@@ -68,6 +68,8 @@ os.register_at_fork(after_in_child=_leave_in_child)
 class HaListener:
     """Listens at one address, and sends the log of one store to all followers.
 
+    `source`: the log that is sent: of an open store (`OwnLog` of store/assembly.py), or of files that `serve-ha` reads.
+
     Thread: any, for `wake`, `followers` and `close`.
 
     Attributes:

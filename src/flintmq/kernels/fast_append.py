@@ -616,7 +616,7 @@ class Putter:
             there, because without a GIL another thread may be about to use it.
         waits: a message with `wait` waits for the disk after it is stored.
         after_put: woken after messages that do not wait.
-        flusher: waits for the disk without the GIL; None: `_settle` waits.
+        flusher: kernels/flusher.py's, which waits for the disk without the GIL; None: `_settle` waits.
         loop_puts: of the event loop that put last; None: `_put_async_slowly` finds out.
     """
 
@@ -648,6 +648,7 @@ class Putter:
         Thread: any. Durability: as the store's flushDiskType says.
         """
         if self._is_quick:
+            # None: the first put of a topic or queue since the store was opened, one a MiB, and what is not plain.
             result = self._quick.append(message)
             if result is not None:
                 if self.waits and message.wait:

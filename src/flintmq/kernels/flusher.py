@@ -140,10 +140,10 @@ class Flusher(DurableWait):
 
     Args:
         log: the log's watermark.
-        owner: answers what the thread asks with the GIL: `log_files()` calls `sync_file` for each file that is not
-            wholly on disk; `failed(error)` notes an OSError; `is_ours()` judges whether the store is lost; `look()`
-            publishes the log's end.
-        after_flush: woken after a group if it needs it.
+        owner: a NativeFlush (store/append/native_flush.py). It answers what the thread asks with the GIL: `log_files()`
+            calls `sync_file` for each file that is not wholly on disk; `failed(error)` notes an OSError; `is_ours()`
+            judges whether the store is lost; `look()` publishes the log's end.
+        after_flush: woken after a group if it needs it: the dispatch (store/services/dispatch_service.py).
         timeout_s: how long a put waits (syncFlushTimeout).
         interval_s: how often the thread looks by itself for records that nobody published.
         limits_ms: upper limits of the histogram of waits, whole milliseconds.

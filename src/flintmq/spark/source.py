@@ -219,7 +219,7 @@ class BatchReader(DataSourceReader):
         columns = MemberColumns(check_schema(self.wanted, None, self.options.many), partition.member)
         batches = scan_range(partition.plan, partition.part, columns.inner, report)
         try:
-            yield from map(columns.add_to, batches)
+            yield from map(columns.add_to, batches)  # of an only store: the same batches
         finally:
             batches.close()
             if report.damage_count:

@@ -18,8 +18,8 @@ from flintmq.store.commitlog.walk import REFUSED
 from flintmq.store.layout.mark import DurableMark
 from flintmq.store.recovery import truncate
 from flintmq.store.recovery.decisions import Decisions
-from flintmq.store.recovery.find_end import EndSearch, check_files
-from flintmq.store.recovery.scan_start import MARGIN_MS, begin_of_dispatch, recovery_scan_start
+from flintmq.store.recovery.derived import begin_of_dispatch
+from flintmq.store.recovery.find_end import MARGIN_MS, EndSearch, check_files, recovery_scan_start
 from flintmq.store.recovery.truncate import truncate_log
 from tests.support.faults import Faulty
 from tests.support.small_logs import FILE_SIZE, SIZE, log_of, make
@@ -338,3 +338,12 @@ def test_a_gap_is_refused_with_advice(tmp_path: Path):
     assert str(caught.value) == (
         f"{third}, position 0: the file before it is missing: {first} ends elsewhere; bring the missing file back"
     )
+
+
+def test_a_list_of_which_nothing_is_said_is_not_there(tmp_path: Path):
+    """The mark alone is not enough after a clean stop: queues that lost their files would not be missed."""
+    files = log_of(tmp_path, make(0, 1001) + record.encode_blank(FILE_SIZE - SIZE), make(FILE_SIZE, 1002))
+    end = FILE_SIZE + SIZE
+    facts = StopFacts(clean=True, mark=DurableMark(end, end))
+    assert begin_of_dispatch(files, facts, Checkpoint(10**6, 10**6)) == FILE_SIZE
+    assert begin_of_dispatch(files, facts, Checkpoint(10**6, 10**6), listed=True) == end

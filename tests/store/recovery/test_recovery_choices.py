@@ -21,10 +21,9 @@ from flintmq.store.layout import directories
 from flintmq.store.layout.mark import DurableMark
 from flintmq.store.layout.small_files import StoreFiles, page_cache_id
 from flintmq.store.recovery import apply
-from flintmq.store.recovery.derived import DerivedLoader
-from flintmq.store.recovery.find_end import check_files
+from flintmq.store.recovery.derived import DerivedLoader, begin_of_dispatch
+from flintmq.store.recovery.find_end import MARGIN_MS, check_files, recovery_scan_start
 from flintmq.store.recovery.preview import preview
-from flintmq.store.recovery.scan_start import MARGIN_MS, begin_of_dispatch, recovery_scan_start
 from flintmq.testing import damage
 from tests.support.crashed import Clock, killed, log_file, make, quarantined, reopened, zero
 from tests.support.engine import FILE_SIZE, KEYS, check_derived, open_small, put_all, records, tree

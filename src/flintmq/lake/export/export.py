@@ -409,7 +409,7 @@ def write_files(
     """Write the rows of a task into a new directory, and return the answer for the driver."""
     with ExitStack() as stack:
         attempt = stack.enter_context(tasks.attempt(name))
-        writer, dead = stack.enter_context(files.writer(attempt)), None
+        writer, dead = stack.enter_context(files.writer(attempt)), None  # lake/shape/parquet.py
         if files.dead_letters:
             dead = stack.enter_context(DeadLetterWriter(attempt.folder, files.shape.many))
         files.shape.keep_undecoded(report)

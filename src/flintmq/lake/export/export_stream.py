@@ -171,7 +171,7 @@ class _Query:
 
     def batch(self) -> Exported | None:
         end = self.stream.next_end(self.offsets)
-        self.behind = bool(self.stream.progress()["lagMessages"])
+        self.behind = bool(self.stream.progress()["lagMessages"])  # of the batch that was just planned
         if end == self.offsets and self.last is not None:
             return None
         ends = self.stream.by_broker(end)

@@ -63,7 +63,8 @@ def plan_scan(
 ) -> ScanPlan:
     """Find the log, its end, and the log offsets between which the wanted records are.
 
-    `narrow_to`: adds the filters that Spark pushes to the predicate. They may name topics that do not exist.
+    `narrow_to`: adds the filters that Spark pushes to the predicate (spark/source.py, `_narrowed`). They may name
+    topics that do not exist.
     """
     snapshot = Snapshot.open(absolute(options.path), options.config)  # workers may run in other directories
     end = snapshot.find_end(report)

@@ -10,7 +10,7 @@ the same log.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -61,30 +61,31 @@ class StoresStream:
         return parts.get(ONLY, parts)
 
     def initial(self) -> Offset:
-        return self.offset_of({broker: stream.initial() for broker, stream in self._look(check=True)})
+        return self.offset_of({broker: stream.initial() for broker, stream in self._look(check=True).items()})
 
     def initial_at(self, positions: Mapping[str, int]) -> Offset:
         """Return the offset from which on messages begin at a log offset of each broker.
 
         Brokers that are not there are left out.
         """
-        there = self._look()
+        there = self._look().items()
         return self.offset_of({name: one.initial_at(positions[name]) for name, one in there if name in positions})
 
     def with_others(self, offset: Offset) -> Offset:
         """Return an offset with the brokers that it lacks, each at its begin."""
-        parts, there = self.by_broker(offset), self._look(check=True)
+        parts, there = self.by_broker(offset), self._look(check=True).items()
         begins = {name: parts[name] if name in parts else stream.initial() for name, stream in there}
         return self.offset_of({**begins, **parts})
 
     def selected(self, offset: Offset) -> Offset:
         parts = dict(self.by_broker(offset))
-        return self.offset_of(parts | {name: one.selected(parts[name]) for name, one in self._look() if name in parts})
+        there = {name: one for name, one in self._look().items() if name in parts}
+        return self.offset_of(parts | {name: one.selected(parts[name]) for name, one in there.items()})
 
     def end_now(self) -> None:
         """Set the target of the stream to the present ends of the stores."""
         self._ends_now = True
-        for _, stream in self._look():
+        for stream in self._look().values():
             stream.end_now()
 
     def next_end(self, start: Offset, limits: bool = True) -> Offset:
@@ -92,7 +93,7 @@ class StoresStream:
 
         `limits`: whether the options' limits apply; they are of all stores together.
         """
-        streams, known = dict(self._look()), self.by_broker(start)
+        streams, known = self._look(), self.by_broker(start)
         self._tell_gone(known, streams)
         there = {broker: stream.available(known[broker]) for broker, stream in streams.items() if broker in known}
         if limits:
@@ -105,7 +106,7 @@ class StoresStream:
         return self.offset_of(dict(sorted({**known, **begins, **ends}.items())))
 
     def progress(self) -> dict[str, Any]:
-        found = {broker: stream.progress() for broker, stream in self._look()}
+        found = {broker: stream.progress() for broker, stream in self._look().items()}
         sums = {name: sum(one[name] for one in found.values()) for name in ("lagMessages", "lagBytes")}
         ends = {
             broker: {name: number for name, number in one.items() if name not in _LAGS} for broker, one in found.items()
@@ -119,7 +120,7 @@ class StoresStream:
         return found.get(ONLY, several)
 
     def tasks(self, start: Offset, end: Offset) -> list[tuple[Member, StreamTask]]:
-        streams, known = dict(self._look()), self.by_broker(start)
+        streams, known = self._look(), self.by_broker(start)
         parts: list[tuple[Member, StreamTask]] = []
         for broker, offset in sorted(self.by_broker(end).items()):
             if broker not in known or known[broker] == offset:
@@ -132,12 +133,12 @@ class StoresStream:
         return parts
 
     def logs(self) -> dict[str, KnownLog]:
-        return {broker: stream.log for broker, stream in self._look()}
+        return {broker: stream.log for broker, stream in self._look().items()}
 
     # -- stores --------------------------------------------------------------------------------------------------------
 
-    def _look(self, check: bool = False) -> Iterator[tuple[str, StoreStream]]:
-        """Find the stores as they are now; yield each broker with its stream, in the order of names."""
+    def _look(self, check: bool = False) -> dict[str, StoreStream]:
+        """Find the stores as they are now; return the stream of each broker, in the order of names."""
         from flintmq.lake.read.members import broker_members, members_of
         from flintmq.store.commitlog.report import LOST, Report
 
@@ -158,8 +159,7 @@ class StoresStream:
             else (member, self._stream(member))
             for broker, member in now.items()
         }
-        for broker, (_, stream) in self._streams.items():
-            yield broker, stream
+        return {broker: stream for broker, (_, stream) in self._streams.items()}
 
     def _stream(self, member: Member) -> StoreStream:
         stream = StoreStream(self.options.of(member), self.tell, self.lose)

@@ -1,12 +1,13 @@
 """Reads the records of one task of a stream: all of them, or it fails.
 
-The task's range of the log is walked, and the records at the wanted offsets are taken. They must fill these offsets
-without a gap. A record that is missing, because a unit misled the planning, is searched for in the log; if it is
-nowhere, it is lost.
+The task's range of the log is walked, or, if few records are wanted, only the parts that units point to. The records
+at the wanted offsets are taken. They must fill these offsets without a gap. A record that is missing, because a unit
+misled the planning, is searched for in the log; if it is nowhere, it is lost.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Generator, Iterable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -14,24 +15,29 @@ from typing import Any
 import numpy
 import pyarrow as pa
 
+from flintmq.arrow.vanished import accounted
 from flintmq.config.text import short
 from flintmq.errors import CorruptStoreError, StoreError
 from flintmq.format.record import INNER_BATCH, TRANSACTION_PREPARED
 from flintmq.format.record_view import SYS_FLAG_LAST
 from flintmq.lake.read.scan import BATCH_BYTES, rows_of
+from flintmq.lake.stream.offset_index import unit_columns
 from flintmq.lake.stream.plan import StreamTask
-from flintmq.lake.stream.task_reads import lmq_pieces, pieces_of
 from flintmq.lake.stream.unreached import REBUILD, Unreached
 from flintmq.message import stored_message
 from flintmq.store.commitlog.predicate import Predicate, Selector
 from flintmq.store.commitlog.report import LOST, Report
 from flintmq.store.commitlog.snapshot import Snapshot
-from flintmq.store.commitlog.walk import LogWalk, Piece
+from flintmq.store.commitlog.walk import PIECE_BYTES, LogWalk, Piece
+from flintmq.store.consumequeue.reader import plain_queue
 from flintmq.store.dispatch.queue_positions import places
+from flintmq.store.layout import directories
 from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.read.log_map import is_at_queue_offset
 from flintmq.store.read.queue_lookup import QueueLookup
 
+GAP_BYTES = 64 * 1024  # unwanted bytes between records up to which the log is read on instead of skipped
+LEAST_PIECE = 4096
 NAMED_MOST = 3  # lost messages that an error names
 
 
@@ -65,6 +71,53 @@ def read_part(
         raise _lost(part, missing, lookup)
     for (topic, queue), offsets in missing.items():
         report.note(LOST, f"topic {short(topic)}, queue {queue}: {len(offsets)} messages from offset {offsets[0]} on")
+
+
+def pieces_of(part: StreamTask, report: Report, strict: bool) -> Iterator[Piece]:
+    """Yield the records of a task's range; if few are wanted, only parts of the range."""
+    for begin, end in _runs(part) if part.sparse else [(part.begin, part.end)]:
+        walk = LogWalk(
+            part.log,
+            begin=begin,
+            end=end,
+            access=part.options.access,
+            strict=strict,
+            report=report,
+            piece_bytes=min(PIECE_BYTES, max(LEAST_PIECE, end - begin)),
+        )
+        yield from walk if strict else accounted(walk)
+
+
+def lmq_pieces(part: StreamTask, name: QueueName, report: Report) -> Iterator[tuple[int, Piece]]:
+    """Yield queue offset and record for each unit of an LMQ's span that points to a record."""
+    low, high = part.spans[name]
+    for offset, at in enumerate(
+        unit_columns(plain_queue(part.root, name, part.log.effects), low, high)[0].tolist(), low
+    ):
+        for piece in LogWalk(part.log, begin=at, end=at + 1, strict=False, report=report, piece_bytes=LEAST_PIECE):
+            yield offset, piece
+
+
+def _runs(part: StreamTask) -> list[tuple[int, int]]:
+    """Return log offsets [begin, end) that contain the wanted records, by the units.
+
+    The result is the whole range if the units do not show them.
+    """
+    found = []
+    for name, span in part.spans.items():
+        if name not in part.light:
+            if part.log.effects.is_dir(os.path.join(part.root, directories.BATCH_QUEUES, name.topic)):
+                return [(part.begin, part.end)]
+            found.append(unit_columns(plain_queue(part.root, name, part.log.effects), *span))
+    begins: Any = numpy.concatenate([places for places, _ in found] or [numpy.zeros(0, numpy.int64)])
+    ends: Any = begins + numpy.concatenate([sizes for _, sizes in found] or [begins])
+    if not len(begins) or begins.min() < part.begin or ends.max() > part.end:
+        return [(part.begin, part.end)] if len(begins) else []
+    order = numpy.argsort(begins, kind="stable")
+    begins, ends = begins[order], ends[order]
+    breaks = numpy.flatnonzero(begins[1:] - ends[:-1] > GAP_BYTES)
+    firsts, lasts = numpy.concatenate(([0], breaks + 1)), numpy.concatenate((breaks, [len(begins) - 1]))
+    return list(zip(begins[firsts].tolist(), ends[lasts].tolist(), strict=True))
 
 
 class Wanted:

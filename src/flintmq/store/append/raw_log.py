@@ -66,7 +66,9 @@ CLOSED = "the store is closed"
 class RawLog:
     """The log of a store in role SLAVE, for whoever copies a master's log into it.
 
-    `dispatched_from`: called with the log offset at which an empty log begins, before anything is there.
+    Args:
+        after_put: woken after records count: dispatch, and under SYNC_FLUSH the flusher, which wakes dispatch.
+        dispatched_from: called with the log offset at which an empty log begins, before anything is there.
 
     Thread: one at a time; readers, flush and dispatch run beside.
     """

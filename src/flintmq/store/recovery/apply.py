@@ -24,11 +24,10 @@ from flintmq.store.layout.config_reader import read_config
 from flintmq.store.layout.mark import UNKNOWN
 from flintmq.store.layout.small_files import StoreFiles, page_cache_lasted, written_by_flintmq
 from flintmq.store.recovery.decisions import Decisions
-from flintmq.store.recovery.derived import DerivedLoader
+from flintmq.store.recovery.derived import DerivedLoader, begin_of_dispatch
 from flintmq.store.recovery.find_end import EndSearch, check_files
 from flintmq.store.recovery.plan import Situation, Step, plan
 from flintmq.store.recovery.preview import missed_messages
-from flintmq.store.recovery.scan_start import begin_of_dispatch
 from flintmq.store.recovery.truncate import truncate_log
 
 TWICE = "records have a queue offset that an earlier one of their queue has, and no unit; `flintmq verify` names them"

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 
+from flintmq.format.checkpoint import Checkpoint
+from flintmq.store.commitlog.end_of_log import StopFacts
 from flintmq.store.commitlog.files import LogFiles
-from flintmq.store.commitlog.records import RecordReader, record_at
+from flintmq.store.commitlog.records import RecordReader, last_file_begun_by, record_at
 from flintmq.store.commitlog.sources import OWN
 from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.consumequeue import known_ends
@@ -14,6 +16,7 @@ from flintmq.store.dispatch.dispatcher import Dispatcher, UnitBlock, each_block
 from flintmq.store.dispatch.queue_positions import is_at
 from flintmq.store.index.index_service import KeyIndex, RecoveredIndex
 from flintmq.store.layout.small_files import StoreFiles
+from flintmq.store.recovery.find_end import MARGIN_MS, recovery_scan_start
 
 BESIDE_BYTES = 32 << 20  # of log: for less a thread is not worth it
 PIECE_BYTES = 4 << 20  # of log at a time: each one costs a call that makes its pages present
@@ -78,7 +81,10 @@ class DerivedLoader:
         return records
 
     def _load_queues(self, end: int, *, unsure: bool) -> int:
-        """Load the queues; return the log offset up to which all have their units."""
+        """Load the queues; return the log offset up to which all have their units.
+
+        A queue ends at its last unit whose record the log has (`store/consumequeue/load_queues.py`).
+        """
         with RecordReader(self.files) as read:
 
             def has_record(topic: bytes, queue_id: int, offset: int, physical_offset: int) -> bool:
@@ -111,6 +117,7 @@ class DerivedLoader:
             yield from dispatcher.rest()
 
         def take(block: UnitBlock) -> bool:
+            # First each queue goes back to the first of these units: they are written over themselves.
             if queues.replay_from(block, dispatcher, met) and start > files.min_offset:
                 return False
             # Unlike dispatch's, this order does not matter: the store answers nobody before both are done.
@@ -121,6 +128,26 @@ class DerivedLoader:
             return True
 
         return records if each_block(blocks(), take, beside=end - start >= BESIDE_BYTES) else None
+
+
+def begin_of_dispatch(files: LogFiles, facts: StopFacts, checkpoint: Checkpoint, listed: bool = False) -> int:
+    """Return the log offset from which units are rewritten; queues before it are durable.
+
+    - Where the mark says how far the log was dispatched to queues on disk: from there. After a clean stop the mark
+      alone is not enough: `listed` says that the list of queues' ends is there too, by which queues that lost their
+      files since are found.
+    - Else, after a clean stop whose queues do not lag: the last file.
+    - Else the last file whose first record was stored before the checkpoint's time of queues (D10: the log may have
+      been flushed further than they were). Of queues that lag nobody knows whether all that is there was synced.
+    """
+    begin = recovery_scan_start(files, facts, checkpoint)
+    marked = files.min_offset <= facts.mark.dispatched <= (facts.mark.flushed or 0)
+    if facts.whole and not (marked and listed):
+        return begin
+    if marked:
+        return facts.mark.dispatched
+    found = last_file_begun_by(files, checkpoint.logics_timestamp - MARGIN_MS)
+    return files.min_offset if found is None else min(found.start, begin)
 
 
 def dispatch_start(log_begin: int, queues_to: int, rewrite_from: int, *, lost: bool, keys_to: int | None) -> int:

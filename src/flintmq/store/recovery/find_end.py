@@ -17,15 +17,16 @@ from flintmq.format.record_view import store_times
 from flintmq.storage.files.filesystem import Effects
 from flintmq.store.commitlog.end_of_log import StopFacts, Verdict
 from flintmq.store.commitlog.files import LogFile, LogFiles
+from flintmq.store.commitlog.records import last_file_begun_by, record_at
 from flintmq.store.commitlog.resync import next_record
 from flintmq.store.commitlog.walk import NO_FILE, REFUSED, LogWalk, Piece
 from flintmq.store.layout.small_files import fsync_and_drop_cache, written_by_flintmq
 from flintmq.store.recovery.decisions import Decisions
 from flintmq.store.recovery.lost_log import refuse_without_log
-from flintmq.store.recovery.scan_start import recovery_scan_start
 from flintmq.store.recovery.torn_record import TORN, TornRecordSearch
 
 PAGE = 4096
+MARGIN_MS = 3000  # upstream begins this much before the checkpoint's time
 
 
 class FoundEnd(NamedTuple):
@@ -87,6 +88,7 @@ class EndSearch:
             )
         try:
             for piece in walk:
+                # A zero byte in topic or properties, or not the next offset of its queue.
                 bad = torn.first_bad(piece) if torn is not None else None
                 if bad is not None:
                     return self._bad(*bad)
@@ -174,6 +176,21 @@ class EndSearch:
 def _last_time(piece: Piece) -> int:
     *_, time = store_times(piece.data, piece.positions[piece.count - 1 :], 1)
     return time
+
+
+def recovery_scan_start(files: LogFiles, facts: StopFacts, checkpoint: Checkpoint) -> int:
+    """Return the log offset from which recovery reads.
+
+    It is the start of the file that holds the mark. Without a mark: of the last file whose first record is surely older
+    than the last flush, by the checkpoint's times.
+    """
+    if facts.mark.flushed is not None:
+        file = files.find(min(facts.mark.flushed, max(files.limit - 1, 0)))
+        return file.start if file is not None else files.min_offset
+    if facts.clean:
+        return next((file.start for file in reversed(files.files) if record_at(files, file.start)), files.min_offset)
+    found = last_file_begun_by(files, min(checkpoint.physic_timestamp, checkpoint.logics_timestamp) - MARGIN_MS)
+    return files.min_offset if found is None else found.start
 
 
 def without_empty_last(files: LogFiles) -> LogFiles:

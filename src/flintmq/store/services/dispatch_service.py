@@ -41,7 +41,10 @@ YIELD_S = 0.0005  # how long such a put waits
 class DispatchService(AfterPut):
     """Dispatches one store's log.
 
-    `handed_over`: notes of rows put as columns; None: there are none.
+    Args:
+        confirmed: log offset up to which records may be dispatched: what no crash takes back. Under SYNC_FLUSH it is
+            `flushed_where`, which kernels/flusher.py moves (store/assembly.py, `_confirmed`).
+        handed_over: notes of rows put as columns; None: there are none.
 
     Attributes:
         position: log offset up to which everything is dispatched.
@@ -49,7 +52,8 @@ class DispatchService(AfterPut):
         reached: progress of queues and index for `flintmq.mark`; at most `position`.
         stopped_at: the error that stopped dispatch for good: damage, or a failed disk; None.
         waits_for: the error that may pass, such as a full disk or no memory, retried every second; None.
-        on_records: called before new records are dispatched; None: nobody is to know of them. Set before `start`.
+        on_records: called before new records are dispatched; None: nobody is to know of them. Set before `start`
+            (store/assembly.py, `_connect`).
     """
 
     def __init__(

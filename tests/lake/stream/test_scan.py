@@ -5,7 +5,7 @@ from pathlib import Path
 from flintmq import Message, MessageStore
 from flintmq.lake.read.options import ReadOptions
 from flintmq.lake.stream.plan import StreamTask
-from flintmq.lake.stream.task_reads import pieces_of
+from flintmq.lake.stream.scan import pieces_of
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.report import Report
 from flintmq.store.layout.queue_name import QueueName
