@@ -15,6 +15,7 @@ import pytest
 from flintmq.cli.body_option import Bodies
 from tests.cli.conftest import Run
 from tests.support.engine import KEYS, open_small, put_all
+from tests.support.makers import hurt_body
 
 COUNT = {"T": 100, "U": 20}
 OFFSETS = {"offsetTable": {"T@readers": {"0": 90}}}
@@ -287,10 +288,7 @@ def test_tail_of_what_is_after_or_before_the_hole(run: Run, holed: Path) -> None
 
 def test_tail_of_the_newest_in_damage(run: Run, golden, store: Path) -> None:  # type: ignore[no-untyped-def]
     row = [row for row in golden("basic").live if row["topic"] == "Orders"][-1]
-    path = store / "commitlog" / f"{row['physical_offset'] // SIZE * SIZE:020}"
-    data = bytearray(path.read_bytes())
-    data[row["physical_offset"] % SIZE + 90] ^= 1
-    path.write_bytes(data)
+    hurt_body(store, row["physical_offset"])
     result = run("tail", store, "Orders")
     assert (result.code, len(result.out.splitlines())) == (1, 10)
     assert "cannot be read at 1 place, the first in" in result.err

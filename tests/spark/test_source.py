@@ -9,6 +9,7 @@ from collections import Counter
 import pytest
 
 from flintmq.store.commitlog.predicate import Predicate
+from tests.support.makers import hurt_body
 
 pytestmark = pytest.mark.spark
 
@@ -150,24 +151,14 @@ def test_two_actions_see_the_same(spark, golden, tmp_path):
     assert load(spark, store, path, columns="physical_offset").count() == 3000
 
 
-def damaged(golden, tmp_path):
+def test_damage_fails_the_job_or_is_passed_over(spark, golden, tmp_path):
     store = golden("basic")
     path = store.copy(tmp_path)
-    row = next(row for row in store.rows[1000:] if row["body_length"] > 8)
-    file = max(
-        (f for f in (path / "commitlog").iterdir() if int(f.name) <= row["physical_offset"]), key=lambda f: f.name
-    )
-    data = bytearray(file.read_bytes())
-    data[row["physical_offset"] - int(file.name) + 90] ^= 4
-    file.write_bytes(data)
-    return store, path, file, row["physical_offset"]
-
-
-def test_damage_fails_the_job_or_is_passed_over(spark, golden, tmp_path):
-    store, path, file, offset = damaged(golden, tmp_path)
+    offset = next(row["physical_offset"] for row in store.rows[1000:] if row["body_length"] > 8)
+    file, position = hurt_body(path, offset)
     with pytest.raises(Exception, match="CorruptStoreError") as caught:
         load(spark, store, path, minPartitions=3).count()
-    assert f"{file.name}, position {offset - int(file.name)}: body CRC is wrong" in str(caught.value)
+    assert f"{file.name}, position {position}: body CRC is wrong" in str(caught.value)
     rows = rows_of(load(spark, store, path, minPartitions=3, failOnDataLoss=False))
     assert [row.physical_offset for row in rows] == matching(store, lambda r: r["physical_offset"] != offset)
 

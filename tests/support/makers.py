@@ -57,6 +57,13 @@ def flip(path: Path, position: int, mask: int = 1) -> None:
         file.write(bytes([byte ^ mask]))
 
 
+def hurt_body(root: Path, offset: int) -> tuple[Path, int]:
+    """Flip a bit in the body of the record at a log offset, again to undo; gives its file and its position in there."""
+    file = max(file for file in (root / "commitlog").iterdir() if int(file.name) <= offset)
+    flip(file, offset - int(file.name) + 90)
+    return file, offset - int(file.name)
+
+
 @dataclass
 class Tiny:
     """A store of one log file.

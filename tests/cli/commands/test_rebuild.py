@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Run
+from tests.support.makers import hurt_body
 
 
 def tree(root: Path) -> dict[str, bytes]:
@@ -55,10 +56,7 @@ def test_nothing_is_overwritten(run: Run, golden, tmp_path: Path) -> None:  # ty
 
 def test_damage_is_an_error_and_leaves_nothing(run: Run, golden, tmp_path: Path) -> None:  # type: ignore[no-untyped-def]
     store = golden("basic").copy(tmp_path)
-    log = store / "commitlog" / "00000000000000131072"
-    data = bytearray(log.read_bytes())
-    data[5071 + 90] ^= 4
-    log.write_bytes(data)
+    hurt_body(store, 131072 + 5071)
     result = run("rebuild", store, "--out", tmp_path / "into")
     assert result.code == 1 and "position 5071" in result.err
     assert not [p for p in tree(tmp_path / "into") if not p.startswith(".")]

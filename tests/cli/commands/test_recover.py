@@ -8,6 +8,7 @@ from flintmq.storage.files.filesystem import REAL
 from flintmq.store.layout import followed
 from tests.cli.conftest import Run
 from tests.compat.stores import Golden
+from tests.support.makers import hurt_body
 
 
 def stale(golden, tmp_path: Path) -> tuple[Golden, Path]:  # type: ignore[no-untyped-def]
@@ -81,10 +82,7 @@ def test_damage_is_refused_and_nothing_is_touched(run: Run, golden, tmp_path: Pa
     store = golden("basic")
     copy = store.copy(tmp_path)
     row = store.rows[-40]
-    file = max(f for f in (copy / "commitlog").iterdir() if int(f.name) <= row["physical_offset"])
-    data = bytearray(file.read_bytes())
-    data[row["physical_offset"] - int(file.name) + 90] ^= 1
-    file.write_bytes(data)
+    file, _ = hurt_body(copy, row["physical_offset"])
     before = {path: path.stat().st_mtime_ns for path in copy.rglob("*") if path.is_file() and path.name != "lock"}
     for flags in ((), ("--dry-run",)):
         result = run("recover", copy, *store.sets, *flags)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.cli.conftest import Run
 from tests.compat.stores import Golden
+from tests.support.makers import hurt_body
 
 Expected = Callable[[str, str], None]
 
@@ -121,13 +122,8 @@ def damaged(store: Golden, into: Path) -> tuple[Path, dict[str, Any], str, int]:
     """A copy with one flipped bit in a body: (store, the record's row, its file, its position)."""
     copy = store.copy(into)
     row = next(row for row in store.live if row["physical_offset"] >= 136_072 and row["body_length"] > 20)
-    position = row["physical_offset"] - 131_072
-    with (copy / "commitlog" / "00000000000000131072").open("rb+") as file:
-        file.seek(position + 90)
-        byte = file.read(1)[0]
-        file.seek(position + 90)
-        file.write(bytes([byte ^ 4]))
-    return copy, row, str(copy / "commitlog" / "00000000000000131072"), position
+    file, position = hurt_body(copy, row["physical_offset"])
+    return copy, row, str(file), position
 
 
 def test_damage_ends_the_scan_behind_what_lies_before_it(run: Run, basic: Golden, tmp_path: Path) -> None:

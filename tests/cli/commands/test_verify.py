@@ -18,6 +18,7 @@ from flintmq.forensics.verify.run import Verification
 from flintmq.store.commitlog.walk import Piece
 from tests.cli.conftest import Result, Run
 from tests.compat.stores import Golden
+from tests.support.makers import flip, hurt_body
 
 Expected = Callable[[str, str], None]
 
@@ -40,13 +41,8 @@ def test_json_is_a_line_a_finding_and_one_with_the_counts(run: Run, golden, expe
 def damaged(store: Golden, into: Path) -> Path:
     """A copy with a flipped bit in a body and one in a queue unit's position."""
     copy = store.copy(into)
-    for file, position, bit in (
-        ("commitlog/00000000000000131072", 5071 + 90, 4),
-        ("consumequeue/Orders/0/00000000000000000000", 45, 1),
-    ):
-        data = bytearray((copy / file).read_bytes())
-        data[position] ^= bit
-        (copy / file).write_bytes(data)
+    hurt_body(copy, 131072 + 5071)
+    flip(copy / "consumequeue" / "Orders" / "0" / "00000000000000000000", 45)
     return copy
 
 

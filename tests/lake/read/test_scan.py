@@ -14,6 +14,7 @@ from flintmq.store.commitlog.predicate import LEAST, MOST, Predicate
 from flintmq.store.commitlog.report import Report
 from tests.compat.stores import Golden
 from tests.support.engine import FILE_SIZE, open_small, put_all, records
+from tests.support.makers import hurt_body
 
 OFFSETS = narrow(["physical_offset"], SPARK_SCHEMA)
 
@@ -47,11 +48,8 @@ def test_damage_fails_or_is_passed_over(golden, tmp_path: Path) -> None:  # type
     store = golden("basic")
     copy = store.copy(tmp_path)
     row = next(row for row in store.rows[1000:] if row["body_length"] > 8)
-    file = max(f for f in (copy / "commitlog").iterdir() if int(f.name) <= row["physical_offset"])
-    data = bytearray(file.read_bytes())
-    data[row["physical_offset"] - int(file.name) + 90] ^= 4
-    file.write_bytes(data)
-    with pytest.raises(CorruptStoreError, match=f"{file.name}, position {row['physical_offset'] - int(file.name)}"):
+    file, position = hurt_body(copy, row["physical_offset"])
+    with pytest.raises(CorruptStoreError, match=f"{file.name}, position {position}"):
         scanned(ReadOptions(str(copy)), 3, Report())
     report = Report()
     found = scanned(ReadOptions(str(copy), fail_on_data_loss=False), 3, report)

@@ -28,6 +28,7 @@ from flintmq.store.commitlog.resync import first_record
 from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.commitlog.zones import Skip
 from tests.store.commitlog.test_log_end import Far
+from tests.support.makers import hurt_body
 
 
 def files_of(path):
@@ -94,12 +95,7 @@ def test_damage_at_a_cut_is_met_by_one_range(golden, tmp_path):
     path = golden("basic").copy(tmp_path)
     rows = golden("basic").rows
     bad = next(row for row in rows[len(rows) // 2 :] if row["body_length"] > 8)
-    file = max(
-        (f for f in (path / "commitlog").iterdir() if int(f.name) <= bad["physical_offset"]), key=lambda f: int(f.name)
-    )
-    data = bytearray(file.read_bytes())
-    data[bad["physical_offset"] - int(file.name) + 90] ^= 4
-    file.write_bytes(data)
+    hurt_body(path, bad["physical_offset"])
     log = files_of(path)
     end = find_end(log).offset
     report = Report()

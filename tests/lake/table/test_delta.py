@@ -9,22 +9,12 @@ from deltalake import DeltaTable
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import MissingExtraError, StoreAccessError, UsageError
+from flintmq.lake.export.export_once import export
 from flintmq.lake.table.delta import DeltaTarget
-from flintmq.spark.jobs.export.job import export
-
-
-@pytest.fixture
-def in_process(monkeypatch):
-    """Tasks as calls; each is done twice, as an attempt may be."""
-    monkeypatch.setattr(
-        "flintmq.spark.jobs.tasks.run_tasks",
-        lambda spark, task, items, progress: [(task(i), task(i))[1] for i in items],
-    )
-    monkeypatch.setattr("flintmq.spark.jobs.tasks.parallelism", lambda spark: 2)
 
 
 def run(store, out, path=None, **named):
-    return export(None, str(path or store.path), str(out), StoreConfig.from_keys(store.config), to="delta", **named)
+    return export(str(path or store.path), str(out), StoreConfig.from_keys(store.config), to="delta", **named)
 
 
 def offsets(out):
@@ -32,7 +22,7 @@ def offsets(out):
 
 
 @pytest.mark.parametrize("name", ["basic", "flags"])
-def test_a_batch_export(golden, in_process, tmp_path, name):
+def test_a_batch_export(golden, tmp_path, name):
     store = golden(name)
     done = run(store, tmp_path)
     want = sorted(row["physical_offset"] for row in store.live)
@@ -48,7 +38,7 @@ def test_a_batch_export(golden, in_process, tmp_path, name):
     assert run(store, tmp_path).rows == 0 and DeltaTable(str(tmp_path)).version() == version
 
 
-def test_remains_of_a_run_that_died(golden, in_process, tmp_path, monkeypatch):
+def test_remains_of_a_run_that_died(golden, tmp_path, monkeypatch):
     """Files and a manifest without a transaction are no rows; the number is written anew."""
     store = golden("basic")
     with monkeypatch.context() as patched:
@@ -61,26 +51,26 @@ def test_remains_of_a_run_that_died(golden, in_process, tmp_path, monkeypatch):
     assert offsets(tmp_path) == sorted(row["physical_offset"] for row in store.live)
 
 
-def test_the_manifest_is_lost(golden, in_process, tmp_path):
+def test_the_manifest_is_lost(golden, tmp_path):
     run(golden("basic"), tmp_path)
     (tmp_path / "_flintmq" / "000001.json").unlink()
     with pytest.raises(StoreAccessError, match=r"000001\.json: not a readable manifest"):
         run(golden("basic"), tmp_path)
 
 
-def test_kinds_do_not_mix(golden, in_process, tmp_path):
+def test_kinds_do_not_mix(golden, tmp_path):
     store = golden("basic")
-    export(None, str(store.path), str(tmp_path / "p"))
+    export(str(store.path), str(tmp_path / "p"))
     with pytest.raises(UsageError, match="other things than exports"):
         run(store, tmp_path / "p")
     run(store, tmp_path / "d")
     with pytest.raises(UsageError, match="other things than exports"):
-        export(None, str(store.path), str(tmp_path / "d"))
+        export(str(store.path), str(tmp_path / "d"))
     with pytest.raises(UsageError, match="'csv' is not one of: parquet, delta"):
-        export(None, str(store.path), str(tmp_path / "c"), to="csv")
+        export(str(store.path), str(tmp_path / "c"), to="csv")
 
 
-def test_the_log_tells_of_rows(golden, in_process, tmp_path):
+def test_the_log_tells_of_rows(golden, tmp_path):
     run(golden("basic"), tmp_path)
     log = "\n".join(file.read_text() for file in sorted((tmp_path / "_delta_log").glob("*.json")))
     added = [entry["add"] for entry in map(json.loads, log.splitlines()) if "add" in entry]
@@ -88,7 +78,7 @@ def test_the_log_tells_of_rows(golden, in_process, tmp_path):
 
 
 @pytest.mark.parametrize("release", ["1.1.0", "1.5.1"])
-def test_one_that_is_too_old_is_named_before_anything_is_written(golden, in_process, tmp_path, monkeypatch, release):
+def test_one_that_is_too_old_is_named_before_anything_is_written(golden, tmp_path, monkeypatch, release):
     """It would commit the rows without the number of their export, and the next export would refuse the table."""
     monkeypatch.setattr("deltalake.__version__", release)
     with pytest.raises(MissingExtraError, match=rf"needs deltalake 1\.6 or later: .* \(here is {release}\)$"):
@@ -96,7 +86,7 @@ def test_one_that_is_too_old_is_named_before_anything_is_written(golden, in_proc
     assert not list(tmp_path.rglob("*.parquet"))
 
 
-def test_without_deltalake(golden, in_process, tmp_path, monkeypatch):
+def test_without_deltalake(golden, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "deltalake", None)
     with pytest.raises(MissingExtraError, match=r"pip install 'flintmq\[delta\]'"):
         run(golden("basic"), tmp_path)

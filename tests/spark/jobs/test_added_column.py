@@ -1,6 +1,5 @@
 """A column is added to the schema: exports made before are continued, replayed and read; its values there are null."""
 
-import json
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +22,7 @@ from flintmq.spark.jobs.export.job import export, export_stream
 from flintmq.spark.jobs.replay.source import open_source, rows_of
 from flintmq.store.commitlog.report import Report
 from flintmq.store.message_store import MessageStore
+from tests.spark.jobs import calls
 from tests.spark.jobs.replay.replaying import SMALL, bulk, held, tasks_as_calls, without_offsets
 
 COLUMN = "made_up"  # the length of the body, which is the number at its position
@@ -30,14 +30,9 @@ COLUMN = "made_up"  # the length of the body, which is the number at its positio
 
 @pytest.fixture(autouse=True)
 def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tasks as calls."""
-
-    def run_tasks(spark: Any, task: Any, items: Any, progress: Any = None) -> list[Any]:
-        return [json.loads(json.dumps(task(item))) for item in items]
-
+    """Tasks of exports and of replays as calls."""
+    calls.tasks_as_calls(monkeypatch)
     tasks_as_calls(monkeypatch)
-    monkeypatch.setattr("flintmq.spark.jobs.tasks.run_tasks", run_tasks)
-    monkeypatch.setattr("flintmq.spark.jobs.tasks.parallelism", lambda spark: 2)
 
 
 def change_schema(patch: pytest.MonkeyPatch, change: Callable[[pa.Schema], pa.Schema]) -> None:

@@ -10,6 +10,7 @@ from flintmq.forensics import rebuild as local
 from flintmq.spark.jobs import rebuild as job
 from flintmq.spark.jobs.rebuild import share_out
 from tests.forensics.test_rebuild import bare, begun_again, units
+from tests.support.makers import hurt_body
 
 
 def tree(root):
@@ -75,13 +76,8 @@ def test_index_files_of_any_size(golden, in_process, tmp_path, items):
 def test_damage_is_an_error_and_leaves_nothing(golden, in_process, tmp_path):
     path = golden("basic").copy(tmp_path)
     row = next(row for row in golden("basic").rows[500:] if row["body_length"] > 8)
-    file = max(
-        (f for f in (path / "commitlog").iterdir() if int(f.name) <= row["physical_offset"]), key=lambda f: f.name
-    )
-    data = bytearray(file.read_bytes())
-    data[row["physical_offset"] - int(file.name) + 90] ^= 1
-    file.write_bytes(data)
-    with pytest.raises(CorruptStoreError, match=f"{file.name}, position {row['physical_offset'] - int(file.name)}"):
+    file, position = hurt_body(path, row["physical_offset"])
+    with pytest.raises(CorruptStoreError, match=f"{file.name}, position {position}"):
         in_process(3)(str(path), str(tmp_path / "into"), StoreConfig.from_keys(golden("basic").config))
     assert not (tmp_path / "into").exists()
 

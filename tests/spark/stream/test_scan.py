@@ -4,6 +4,7 @@ import pytest
 
 from flintmq.errors import StoreError
 from tests.spark.stream.drive import Query, in_queues, keys_of, place
+from tests.support.makers import hurt_body
 
 
 def test_exploded_inner_batches(golden):
@@ -14,23 +15,12 @@ def test_exploded_inner_batches(golden):
     assert len(rows) == sum(int(r["properties"]["INNER_NUM"]) if r["sys_flag"] & 128 else 1 for r in store.rows)
 
 
-def damage(path, row):
-    """Flip a bit in a record's body; gives the file and the position of the record in it."""
-    files = sorted((path / "commitlog").iterdir())
-    file = max(file for file in files if int(file.name) <= row["physical_offset"])
-    at = row["physical_offset"] - int(file.name)
-    data = bytearray(file.read_bytes())
-    data[at + 90] ^= 4
-    file.write_bytes(data)
-    return file, at
-
-
 @pytest.mark.parametrize("number", [0, 1001])
 def test_damage(golden, tmp_path, number):
     store = golden("basic")
     path = store.copy(tmp_path)
     row = next(row for row in store.rows[number:] if row["body_length"] > 8)
-    file, at = damage(path, row)
+    file, _ = hurt_body(path, row["physical_offset"])
     with pytest.raises(StoreError) as caught:
         list(Query(path).bites())
     for part in (file.name, f"topic '{row['topic']}'", f"queue {row['queue_id']}, offset {row['queue_offset']}"):

@@ -20,6 +20,7 @@ from tests.compat.stores import Golden
 from tests.robustness.hostile.test_links import BATCH, LINKS, content, linked, sound  # noqa: F401 - a fixture
 from tests.spark.jobs.dispatch.dispatching import derived, differing, tasks_as_calls
 from tests.support.engine import KEYS, open_small, put_all, units
+from tests.support.makers import hurt_body
 
 CONFIG = StoreConfig.from_keys(KEYS | BATCH)
 
@@ -226,18 +227,13 @@ def test_damage_is_named_and_nothing_is_half_done(golden, tmp_path, monkeypatch)
     config, peer = settings(store)
     path, into = store.copy(tmp_path), tmp_path / "into"
     row = next(row for row in store.rows[500:] if row["body_length"] > 8)
-    file = max((f for f in (path / "commitlog").iterdir() if int(f.name) <= row["physical_offset"]), key=str)
-    data = bytearray(file.read_bytes())
-    position = row["physical_offset"] - int(file.name)
-    data[position + 90] ^= 1
-    file.write_bytes(data)
+    file, position = hurt_body(path, row["physical_offset"])
     tasks_as_calls(monkeypatch, 12)
     for _ in range(2):
         with pytest.raises(CorruptStoreError, match=f"{file.name}, position {position}"):
             run(path, into, config, peer, max_bytes=1)
     committed = derived(into)
-    data[position + 90] ^= 1
-    file.write_bytes(data)
+    hurt_body(path, row["physical_offset"])
     assert committed.keys() == derived(into).keys()
     run(path, into, config, peer)
     rebuild(str(path), str(tmp_path / "local"), config, peer)
@@ -310,11 +306,7 @@ def test_damage_at_the_end_comes_after_what_is_sound(tmp_path, monkeypatch):
     root, into, config = tmp_path / "store", tmp_path / "into", StoreConfig.from_keys(KEYS)
     with open_small(root) as store:
         last = put_all(store, 30)[-1]
-    path = max(p for p in (root / "commitlog").iterdir() if int(p.name) <= last.physical_offset)
-    position = last.physical_offset - int(path.name)
-    data = bytearray(path.read_bytes())
-    data[position + 95] ^= 1
-    path.write_bytes(data)
+    path, position = hurt_body(root, last.physical_offset)
     for _ in range(2):
         with pytest.raises(CorruptStoreError, match=f"{path.name}, position {position}"):
             run(root, into, config)

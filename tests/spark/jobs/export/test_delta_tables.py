@@ -22,16 +22,7 @@ from flintmq.spark.jobs.export.job import export, export_stream
 from tests.robustness.matrix.stores import SMALL
 from tests.robustness.matrix.truth import rows as truth_rows
 
-
-@pytest.fixture(autouse=True)
-def in_process(monkeypatch):
-    """Tasks as calls."""
-
-    def run_tasks(spark, task, items, progress=None):
-        return [json.loads(json.dumps(task(item))) for item in items]
-
-    monkeypatch.setattr("flintmq.spark.jobs.tasks.run_tasks", run_tasks)
-    monkeypatch.setattr("flintmq.spark.jobs.tasks.parallelism", lambda spark: 2)
+pytestmark = pytest.mark.usefixtures("in_process")
 
 
 class Lake:

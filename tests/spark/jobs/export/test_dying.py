@@ -1,6 +1,5 @@
 """Exports that die anywhere, with all that they can be asked for: each message is there once, and reads as it is."""
 
-import json
 import random
 import threading
 
@@ -11,10 +10,12 @@ import pytest
 from deltalake import DeltaTable
 
 from flintmq import Message, MessageStore
+from flintmq.lake.export import export_stream as streams
 from flintmq.lake.table import delta as delta_module
 from flintmq.lake.table import target as target_module
 from flintmq.spark.jobs.export.job import export, export_stream
 from tests.robustness.matrix.stores import SMALL
+from tests.spark.jobs.calls import tasks_as_calls
 
 TOPICS = ("007", "7", "库存", "2026-11-21")
 
@@ -49,28 +50,23 @@ class Countdown:
 @pytest.fixture
 def countdown(monkeypatch):
     """Of all calls that change the disk or the table; tasks run here, without Spark, and checkpoints of Delta come."""
-
-    def run_tasks(spark, task, items, progress=None):
-        return [json.loads(json.dumps(task(item))) for item in items]
-
     found = Countdown()
-    monkeypatch.setattr("flintmq.spark.jobs.tasks.run_tasks", run_tasks)
-    monkeypatch.setattr("flintmq.spark.jobs.tasks.parallelism", lambda spark: 2)
+    tasks_as_calls(monkeypatch)
     monkeypatch.setattr(delta_module, "CHECKPOINT_INTERVAL", 3)
     for name in ("rename", "replace", "fsync", "fdatasync"):
         monkeypatch.setattr(target_module.os, name, found.dying(getattr(target_module.os, name)))
     for name in ("create_write_transaction", "create_checkpoint"):
         monkeypatch.setattr(DeltaTable, name, found.dying(getattr(DeltaTable, name)))
+    monkeypatch.setattr(streams, "publish", found.dying(streams.publish))
     return found
 
 
-def put_more(store, first, count):
+def put_more(opened, first, count):
     """Put messages whose bodies are their numbers; return the number of the next one."""
-    with MessageStore(store, SMALL) as opened:
-        for number in range(first, first + count):
-            message = Message(TOPICS[number % 4], b"%d" % number, properties={"a": "1", "b": "2"})
-            assert opened.put(message).status.name == "PUT_OK"
-        assert opened.wait_dispatched(20)
+    for number in range(first, first + count):
+        message = Message(TOPICS[number % 4], b"%d" % number, properties={"a": "1", "b": "2"})
+        assert opened.put(message).status.name == "PUT_OK"
+    assert opened.wait_dispatched(20)
     return first + count
 
 
@@ -90,7 +86,7 @@ def exported_rows(out, to, by):
 @pytest.mark.parametrize("to", ["parquet", "delta"])
 @pytest.mark.parametrize("stream", [False, True])
 def test_it_dies_anywhere_and_goes_on(tmp_path, countdown, to, by, stream):
-    """At a random call, 12 times; with a property more half way."""
+    """At a random call, 12 times, while the engine has the store open; with a property more half way."""
     chance = random.Random(f"{to}{by}{stream}")
     store, out, put, deaths = tmp_path / "store", tmp_path / "out", 0, 0
 
@@ -101,16 +97,16 @@ def test_it_dies_anywhere_and_goes_on(tmp_path, countdown, to, by, stream):
         else:
             export(None, str(store), str(out), **named)
 
-    for life in range(12):
-        countdown.left = 0
-        put = put_more(store, put, chance.randrange(1, 12))
-        countdown.left = chance.randrange(1, 60 if stream else 20)
-        try:
-            run(["a"] if life < 6 else ["a", "b"])
-        except Died:
-            deaths += 1
-    countdown.left = 0
-    run(["a", "b"])
+    with MessageStore(store, SMALL) as opened:
+        for life in range(12):
+            put = put_more(opened, put, chance.randrange(1, 12))
+            countdown.left = chance.randrange(1, 60 if stream else 20)
+            try:
+                run(["a"] if life < 6 else ["a", "b"])
+            except Died:
+                deaths += 1
+            countdown.left = 0
+        run(["a", "b"])
     assert deaths > 2
     rows = exported_rows(out, to, by)
     found = sorted(

@@ -11,16 +11,12 @@ from flintmq.errors import CorruptStoreError, StoreError, UsageError
 from flintmq.lake.export import export_once as job
 from flintmq.lake.shape.parquet import escape
 from flintmq.spark.jobs.export.job import export
+from tests.support.makers import hurt_body
 
 
 @pytest.fixture
-def in_process(monkeypatch):
-    """Tasks as calls; each is done twice, as an attempt may be. The log is cut into five ranges."""
-    monkeypatch.setattr(
-        "flintmq.spark.jobs.tasks.run_tasks",
-        lambda spark, task, items, progress: [(task(i), task(i))[1] for i in items],
-    )
-    monkeypatch.setattr("flintmq.spark.jobs.tasks.parallelism", lambda spark: 2)
+def in_process(in_process, monkeypatch):
+    """The log is cut into five ranges."""
     monkeypatch.setattr(job, "split_count", lambda span, cores: 5)
 
 
@@ -106,12 +102,7 @@ def test_damage_is_an_error_or_counted(golden, in_process, tmp_path):
     store = golden("basic")
     path, out = store.copy(tmp_path), tmp_path / "out"
     row = next(row for row in store.rows[500:] if row["body_length"] > 8)
-    file = max(
-        (f for f in (path / "commitlog").iterdir() if int(f.name) <= row["physical_offset"]), key=lambda f: f.name
-    )
-    data = bytearray(file.read_bytes())
-    data[row["physical_offset"] - int(file.name) + 90] ^= 1
-    file.write_bytes(data)
+    file, _ = hurt_body(path, row["physical_offset"])
     with pytest.raises(CorruptStoreError, match=file.name):
         run(store, out, path)
     assert exported(out) == []

@@ -23,6 +23,7 @@ from flintmq.lake.export.choices import ExportChoices
 from flintmq.lake.read.splits import shares
 from flintmq.lake.stream import plan
 from flintmq.spark.jobs.export.job import StreamChoices, export, export_stream
+from tests.spark.jobs.calls import tasks_as_calls
 from tests.spark.stream.drive import in_queues
 
 try:
@@ -35,13 +36,8 @@ ORDER = StructType([StructField("id", LongType()), StructField("items", ArrayTyp
 
 @pytest.fixture(params=["batch", "stream"])
 def mode(request, monkeypatch):
-    """Either kind of export, its tasks as calls; each is done twice, as an attempt may be."""
-
-    def run_tasks(spark, task, items, progress=None):
-        return [json.loads(json.dumps((task(i), task(i))[1])) for i in items]
-
-    monkeypatch.setattr("flintmq.spark.jobs.tasks.run_tasks", run_tasks)
-    monkeypatch.setattr("flintmq.spark.jobs.tasks.parallelism", lambda spark: 4)
+    """Either kind of export, its tasks as calls."""
+    tasks_as_calls(monkeypatch, cores=4)
     monkeypatch.setattr(batch_job, "shares", lambda log, begin, end, count: shares(log, begin, end, 8))
     return request.param
 

@@ -113,17 +113,6 @@ def stores(tmp_path_factory):
     return made
 
 
-@pytest.fixture
-def in_process(monkeypatch):
-    """Tasks as calls, what they are told and tell as JSON."""
-
-    def run_tasks(spark, task, items, progress=None):
-        return [json.loads(json.dumps(task(item))) for item in items]
-
-    monkeypatch.setattr("flintmq.spark.jobs.tasks.run_tasks", run_tasks)
-    monkeypatch.setattr("flintmq.spark.jobs.tasks.parallelism", lambda spark: 2)
-
-
 def wanted(rows, read):
     """(topic, topic_name, physical_offset) of each row; Delta's topic_name is the topic itself."""
     exact = read in (delta_deltalake, delta_duckdb)

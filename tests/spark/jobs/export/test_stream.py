@@ -1,7 +1,5 @@
 """Streaming export: every message once, whatever dies and whenever."""
 
-import os
-import random
 import signal
 import subprocess
 import sys
@@ -14,20 +12,9 @@ from deltalake import DeltaTable
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import StoreError, UsageError
-from flintmq.lake.export import export_stream as job
-from flintmq.lake.table import target as target_module
 from flintmq.spark.jobs.export import job as batch_job
 from flintmq.spark.jobs.export.job import export_stream
 from tests.spark.stream.drive import Writer, in_queues
-
-
-@pytest.fixture
-def in_process(monkeypatch):
-    """Tasks as calls; each is done twice, as an attempt may be."""
-    monkeypatch.setattr(
-        "flintmq.spark.jobs.tasks.run_tasks",
-        lambda spark, task, items, progress=None: [(task(i), task(i))[1] for i in items],
-    )
 
 
 def run(store, out, path=None, **named):
@@ -86,51 +73,6 @@ def test_expired_before_it_was_exported(golden, in_process, tmp_path):
     first = int(files[2].name)
     want = [offset for number, offset in enumerate(in_queues(store.rows)) if number < 50 or offset >= first]
     assert exported(tmp_path / "out") == want
-
-
-class Died(Exception):
-    """The driver, at some place."""
-
-
-@pytest.mark.parametrize("to", ["parquet", "delta"])
-@pytest.mark.parametrize("seed", range(2))
-def test_a_driver_that_dies_anywhere(in_process, tmp_path, monkeypatch, seed, to):
-    """It dies at a random rename, sync or file of a micro-batch, again and again, while the engine writes."""
-    chance, writer = random.Random(seed), Writer(tmp_path / "store", seed)
-    countdown = [0]
-
-    def dying(function):
-        def call(*args, **named):
-            if threading.current_thread() is not threading.main_thread():
-                return function(*args, **named)  # the engine's and the writers' threads live on
-            countdown[0] -= 1
-            if countdown[0] == 0:
-                raise Died
-            answer = function(*args, **named)
-            countdown[0] -= 1
-            if countdown[0] == 0:
-                raise Died  # behind it
-            return answer
-
-        return call
-
-    for name in ("rename", "replace", "fsync", "fdatasync"):
-        monkeypatch.setattr(target_module.os, name, dying(getattr(os, name)))
-    monkeypatch.setattr(job, "publish", dying(job.publish))
-    monkeypatch.setattr(DeltaTable, "create_write_transaction", dying(DeltaTable.create_write_transaction))
-    deaths = 0
-    with writer.store:
-        for _ in range(25):
-            writer.put_all(chance.randrange(1, 60))
-            countdown[0] = chance.randrange(1, 90)
-            try:
-                export_stream(None, writer.path, str(tmp_path / "out"), max_offsets=40, once=True, to=to)
-            except Died:
-                deaths += 1
-        countdown[0] = 0
-        export_stream(None, writer.path, str(tmp_path / "out"), once=True, to=to)
-    assert deaths > 5
-    assert numbers(tmp_path / "out") == list(range(writer.count))
 
 
 def test_it_follows_until_it_is_stopped(in_process, tmp_path):

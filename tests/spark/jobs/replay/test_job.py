@@ -18,6 +18,7 @@ from flintmq.spark.jobs.replay.exactly_once import WriterIds
 from flintmq.spark.jobs.replay.job import replay
 from flintmq.spark.jobs.stats.job import stats
 from flintmq.store.message_store import MessageStore
+from tests.spark.jobs import calls
 from tests.spark.jobs.replay.replaying import SMALL, bulk, held, tasks_as_calls, without_offsets
 from tests.support.object_server import BUCKET, KEYS
 
@@ -27,9 +28,7 @@ def in_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
     if "spark" in request.fixturenames:
         return
     tasks_as_calls(monkeypatch)
-    run = "flintmq.spark.jobs.tasks.run_tasks"
-    monkeypatch.setattr(run, lambda spark, task, items, progress: [task(item) for item in items])
-    monkeypatch.setattr("flintmq.spark.jobs.tasks.parallelism", lambda spark: 2)
+    calls.tasks_as_calls(monkeypatch)
     monkeypatch.setattr("flintmq.lake.export.export_once.split_count", lambda span, cores: 5)
 
 
