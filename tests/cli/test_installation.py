@@ -40,13 +40,19 @@ def test_what_an_extra_lacks_is_named_with_the_way_to_get_it(monkeypatch: pytest
     version = importlib.metadata.version
 
     def without(name: str) -> str:
-        if name in ("jinja2", "fastavro"):
+        if name in ("jinja2", "fastavro", "duckdb"):
             raise importlib.metadata.PackageNotFoundError(name)
         return version(name) if name == "flintmq" else "1.0"
 
     monkeypatch.setattr(importlib.metadata, "version", without)
-    checks = by_name(installation.diagnose())
-    assert checks["spark"].state == "missing" and checks["spark"].found.startswith("not installed: jinja2 (")
+    diagnosis = installation.diagnose()
+    checks = by_name(diagnosis)
+    assert (
+        diagnosis.healthy
+        and checks["spark"].state == "missing"
+        and checks["spark"].found.startswith("not installed: jinja2 (")
+    )
+    assert (checks["duckdb"].state, checks["duckdb"].advice) == ("missing", "pip install 'flintmq[duckdb]'")
     assert checks["avro"].advice == "pip install 'flintmq[avro]'"
     assert (checks["delta"].state, checks["delta"].found) == ("ok", "deltalake 1.0")
 
@@ -85,17 +91,3 @@ def test_uncompiled_kernels_are_slow_and_no_illness() -> None:
     )
     assert done.stdout.startswith("True Check(name='kernels', state='slow'"), done.stdout
     assert "unset FLINTMQ_PURE" in done.stdout
-
-
-def test_a_missing_extra_comes_with_the_command_that_brings_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    real = importlib.metadata.version
-
-    def without_duckdb(name: str) -> str:
-        if name == "duckdb":
-            raise importlib.metadata.PackageNotFoundError(name)
-        return real(name)
-
-    monkeypatch.setattr(importlib.metadata, "version", without_duckdb)
-    diagnosis = installation.diagnose()
-    check = by_name(diagnosis)["duckdb"]
-    assert check.state == "missing" and check.advice == "pip install 'flintmq[duckdb]'" and diagnosis.healthy

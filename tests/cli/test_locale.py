@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
@@ -59,8 +59,8 @@ def flintmq(*words: object, env: Mapping[str, str], data: bytes = b"") -> subpro
     ],
     ids=lambda words: words.replace("STORE ", "").partition("~")[0],
 )  # fmt: skip
-def test_reading_prints_the_same(words: str, odd: Mapping[str, str], golden_basic: Golden) -> None:
-    told = [str(golden_basic.path) if w == "STORE" else w.replace("~", " ") for w in words.split()]
+def test_reading_prints_the_same(words: str, odd: Mapping[str, str], basic: Golden) -> None:
+    told = [str(basic.path) if w == "STORE" else w.replace("~", " ") for w in words.split()]
     expected, done = flintmq(*told, env=UTF8), flintmq(*told, env=odd)
     outputs = [expected.stdout, done.stdout]
     if told[0] == "metrics":  # others are of the disk and the moment
@@ -69,9 +69,11 @@ def test_reading_prints_the_same(words: str, odd: Mapping[str, str], golden_basi
     assert "库存".encode() in done.stdout + done.stderr or told[0] == "verify"
 
 
-@pytest.fixture
-def golden_basic(golden: Callable[[str], Golden]) -> Golden:
-    return golden("basic")
+def test_rows_do_not_follow_the_encoding_that_python_is_told(basic: Golden) -> None:
+    words = ("scan", basic.path, "--topic", "库存", "--limit", "3")
+    rows = flintmq(*words, env=UTF8).stdout
+    done = flintmq(*words, env={"LC_ALL": "POSIX", "PYTHONIOENCODING": "latin-1"})
+    assert (done.returncode, done.stdout, done.stderr) == (0, rows, b"") and "库存/".encode() in rows
 
 
 def tree(folder: Path) -> set[bytes]:
@@ -79,13 +81,13 @@ def tree(folder: Path) -> set[bytes]:
     return {os.path.join(at, name) for at, *names in os.walk(os.fsencode(folder)) for name in [*names[0], *names[1]]}
 
 
-def test_writing_makes_the_same_names(odd: Mapping[str, str], golden_basic: Golden, tmp_path: Path) -> None:
+def test_writing_makes_the_same_names(odd: Mapping[str, str], basic: Golden, tmp_path: Path) -> None:
     made = []
     for number, env in enumerate((UTF8, odd)):
         folder = tmp_path / "made"
-        export = flintmq("export", golden_basic.path, "--out", folder / "table", "--topic", "库存", env=env)
+        export = flintmq("export", basic.path, "--out", folder / "table", "--topic", "库存", env=env)
         assert (export.returncode, export.stderr) == (0, b"") and b"exported 736 rows" in export.stdout
-        rebuilt = flintmq("rebuild", golden_basic.path, "--out", folder / "queues", env=env)
+        rebuilt = flintmq("rebuild", basic.path, "--out", folder / "queues", env=env)
         assert (rebuilt.returncode, rebuilt.stderr) == (0, b"")
         words = ["put", folder / "store", "库存", "--lines", "--key", "键", "--tag", "标", "--no-unique-key"]
         stored = flintmq(*words, env=env, data="体\n二\n".encode())
@@ -126,10 +128,8 @@ def test_bytes_of_words_signals_and_exit_codes_are_kept(odd: Mapping[str, str], 
         "explain STORE/consumequeue/库存/0/00000000000000000000",
     ],
 )  # fmt: skip
-def test_what_cannot_be_right_is_refused(
-    words: str, odd: Mapping[str, str], golden_basic: Golden, tmp_path: Path
-) -> None:
-    store, new = golden_basic.copy(tmp_path / "copy"), tmp_path / "new"
+def test_what_cannot_be_right_is_refused(words: str, odd: Mapping[str, str], basic: Golden, tmp_path: Path) -> None:
+    store, new = basic.copy(tmp_path / "copy"), tmp_path / "new"
     before = tree(store)
     told = [word.replace("STORE", str(store)).replace("NEW", str(new)) for word in words.split()]
     done = python(["-X", "utf8=0", "-m", "flintmq", *told], {**odd, "PYTHONUTF8": "1"})
@@ -172,8 +172,8 @@ for call in calls:
 """
 
 
-def test_the_library_misreads_no_name(odd: Mapping[str, str], golden_basic: Golden) -> None:
-    done = python(["-c", VIEW, golden_basic.path], odd)
+def test_the_library_misreads_no_name(odd: Mapping[str, str], basic: Golden) -> None:
+    done = python(["-c", VIEW, basic.path], odd)
     assert done.stdout.decode().splitlines() == ["True"] * 4, done.stderr
 
 

@@ -6,8 +6,6 @@ import pty
 import re
 import subprocess
 import sys
-from collections.abc import Callable
-from pathlib import Path
 
 import pytest
 
@@ -98,10 +96,9 @@ def test_the_bar_shows_how_far_and_how_long(monkeypatch: pytest.MonkeyPatch) -> 
     assert stream.getvalue().endswith("\r\x1b[2Kverifying ...")
 
 
-@pytest.mark.parametrize("words", [["verify", "STORE"], ["doctor"], ["inspect", "STORE"]])
-def test_on_a_terminal_the_same_is_said_in_colour(words: list[str], golden: Callable[[str], Golden], tmp_path: Path):
-    store = str(golden("basic").path)
-    line = [sys.executable, "-m", "flintmq", *(store if word == "STORE" else word for word in words)]
+@pytest.mark.parametrize("words", ["verify STORE", "doctor", "inspect STORE", "explain STORE/checkpoint"])
+def test_on_a_terminal_the_same_is_said_in_colour(words: str, basic: Golden):
+    line = [sys.executable, "-m", "flintmq", *words.replace("STORE", str(basic.path)).split()]
     plain = subprocess.run(line, capture_output=True, text=True).stdout
     ours, theirs = pty.openpty()
     env = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {

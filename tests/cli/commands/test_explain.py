@@ -1,10 +1,6 @@
 """`flintmq explain`: what is printed. What is found is tested in tests/forensics/explain."""
 
-import os
-import pty
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -121,28 +117,3 @@ def test_errors_are_one_line(
 def test_the_help_names_every_kind(run: Run) -> None:
     text = " ".join(run("explain", "--help").out.split())
     assert f"Kinds for --as: {', '.join(KINDS)}." in text
-
-
-@pytest.mark.parametrize(("settings", "coloured"), [({}, True), ({"NO_COLOR": "1"}, False), ({"TERM": "dumb"}, False)])
-def test_colours_on_a_terminal_only(settings: dict[str, str], coloured: bool, golden) -> None:  # type: ignore[no-untyped-def]
-    words = [sys.executable, "-m", "flintmq", "explain", str(golden("basic").path / "checkpoint")]
-    environment = {name: value for name, value in os.environ.items() if name != "NO_COLOR"} | {"TERM": "xterm"}
-    master, slave = pty.openpty()
-    process = subprocess.Popen(words, stdout=slave, stderr=slave, env=environment | settings)
-    os.close(slave)
-    data = b""
-    try:
-        while piece := os.read(master, 65536):
-            data += piece
-    except OSError:  # how a terminal tells that the other side is gone
-        pass
-    os.close(master)
-    assert process.wait(60) == 0 and b"physic_timestamp" in data
-    assert (b"\x1b[" in data) == coloured
-
-
-def test_a_reader_that_goes_away(golden) -> None:  # type: ignore[no-untyped-def]
-    path = golden("basic").path / "consumequeue" / "Orders" / "0" / LOG
-    command = f"{sys.executable} -m flintmq explain {path} --limit 100 --json | head -1; exit ${{PIPESTATUS[0]}}"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, check=False, timeout=60)
-    assert (done.returncode, done.stderr, done.stdout.count(b"\n")) == (0, b"", 1)

@@ -14,11 +14,6 @@ from tests.cli.conftest import Run
 from tests.compat.stores import Golden
 
 
-@pytest.fixture
-def basic(golden) -> Golden:  # type: ignore[no-untyped-def]
-    return golden("basic")  # type: ignore[no-any-return]
-
-
 def test_all_fields_for_people(run: Run, basic: Golden, expected: Callable[[str, str], None]) -> None:
     result = run("get", basic.path, "Orders", 1, 10)
     assert (result.code, result.err) == (0, "")

@@ -9,11 +9,6 @@ from tests.cli.conftest import Run
 from tests.compat.stores import Golden
 
 
-@pytest.fixture
-def basic(golden) -> Golden:  # type: ignore[no-untyped-def]
-    return golden("basic")  # type: ignore[no-any-return]
-
-
 def holders(store: Golden, topic: str, key: str) -> list[dict[str, Any]]:
     return [
         row for row in store.live if row["topic"] == topic and key in [*(row["keys"] or "").split(" "), row["msg_id"]]

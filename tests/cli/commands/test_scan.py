@@ -15,11 +15,6 @@ from tests.support.makers import hurt_body
 Expected = Callable[[str, str], None]
 
 
-@pytest.fixture
-def basic(golden) -> Golden:  # type: ignore[no-untyped-def]
-    return golden("basic")  # type: ignore[no-any-return]
-
-
 def test_lines_for_people(run: Run, golden, expected: Expected) -> None:  # type: ignore[no-untyped-def]
     result = run("scan", golden("flags").path, "--limit", 26)
     assert (result.code, result.err) == (0, "")

@@ -22,14 +22,6 @@ def test_the_shape_of_rows_and_files(run: Run, spark: Calls, stream: list[str]) 
     assert (given["body"], given["body_schema"], given["checkpoint"]) == ("json", "id long", "copy")
 
 
-def test_the_defaults(run: Run, spark: Calls) -> None:
-    spark.answer = Exported(end=900)
-    assert run("spark", "export", "store", "--out", "lake").code == 0
-    [(_, given)] = spark.jobs
-    assert [given[name] for name in ("properties", "target_file_size", "body_schema", "checkpoint")] == [None] * 4
-    assert given["body"] == "bytes"
-
-
 @pytest.mark.parametrize(
     "words, message",
     [
@@ -41,6 +33,7 @@ def test_the_defaults(run: Run, spark: Calls) -> None:
         (["--body", "xml"], "xml"),
         (["--interval", "3"], "--once, --interval and --max-offsets are for --follow; an export without it ends at"),
         (["--once"], "are for --follow"),
+        (["--max-offsets", "5"], "are for --follow"),
     ],
 )
 def test_what_is_refused(run: Run, spark: Calls, words: list[str], message: str) -> None:

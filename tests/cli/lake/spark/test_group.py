@@ -75,9 +75,6 @@ def test_a_streaming_export(run: Run, spark: Calls) -> None:
     assert (args[:2], kwargs["workers"].spark) == (("store", "lake"), spark)
     assert kwargs["topics"] == ["A"] and kwargs["fail_on_data_loss"]
     assert (kwargs["once"], kwargs["max_offsets"], kwargs["interval_s"]) == (True, 70, 2.5)
-    for alone in (["--once"], ["--max-offsets", "5"]):
-        refused = run("spark", "export", "store", "--out", "lake", *alone)
-        assert refused.code == 2 and "are for --follow" in refused.err
 
 
 def test_export_of_nothing_new(run: Run, spark: Calls) -> None:
