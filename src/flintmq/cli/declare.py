@@ -3,7 +3,8 @@
 Parser, help, completion and manual are made from these declarations alone. A command is a function that declares its
 parameters, as in `limit: Annotated[int | None, Option("--limit -n N", "At most the N newest.", min=1)] = None`. Their
 types are those of the function; a parameter without a default must be given, and a list may be given several times. A
-dataclass in place of a parameter is its fields, which are declared in the same way and may belong to several commands.
+dataclass in place of a parameter is its fields, which are declared in the same way, or as `limit: int | None =
+option("--limit -n N", "At most the N newest.")`; it holds the words of a command that takes many, or of several.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import os
 import types
 import typing
 from collections.abc import Callable
-from dataclasses import fields, is_dataclass
+from dataclasses import field, fields, is_dataclass
 from typing import Any, NamedTuple, TypeGuard
 
 from flintmq.cli.text import shorten_text
@@ -59,6 +60,15 @@ class Option(Argument):
     """Declares a word that is known by its name: `--limit -n N`, or `--json` for a flag."""
 
 
+def option(word: str, help: str, default: Any = None, **limits: Any) -> Any:
+    """Declare a field of a dataclass: an Option, and the value of one that is not given."""
+    return field(default=default, metadata={"declared": Option(word, help, **limits)})
+
+
+def flag(word: str, help: str, *, old: tuple[str, ...] = ()) -> Any:
+    return option(word, help, False, old=old)
+
+
 class Parameter(NamedTuple):
     name: str
     kind: type  # the type of one value: bool (a flag), int, float or str
@@ -75,13 +85,14 @@ class Parameter(NamedTuple):
 
 def parameters(command: Callable[..., Any]) -> list[Parameter]:
     hints = typing.get_type_hints(command, include_extras=True)
+    own = {one.name: one.metadata for one in fields(command)} if _has_fields(command) else {}
     found: list[Parameter] = []
     for name, one in inspect.signature(command).parameters.items():
         hint, default = hints[name], REQUIRED if one.default is one.empty else one.default
         if _has_fields(hint):
             found += parameters(hint)
             continue
-        kind, declared = typing.get_args(hint)
+        kind, declared = (hint, own[name]["declared"]) if own.get(name) else typing.get_args(hint)
         if isinstance(kind, types.UnionType):  # of a type and None
             kind = typing.get_args(kind)[0]
         if several := typing.get_origin(kind) is list:
@@ -98,7 +109,7 @@ def _has_fields(hint: Any) -> TypeGuard[type[Any]]:
 def call(command: Callable[..., int], values: dict[str, Any]) -> int:
     for name, hint in typing.get_type_hints(command).items():
         if _has_fields(hint):
-            own = {field.name: values.pop(field.name) for field in fields(hint) if field.name in values}
+            own = {one.name: values.pop(one.name) for one in fields(hint) if one.name in values}
             values = {name: hint(**own), **values}
     return command(**values)
 

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from flintmq.cli.declare import Option
+from flintmq.cli.declare import flag
 from flintmq.cli.options import (
     JsonOption,
     PeerOption,
@@ -32,19 +33,20 @@ EPILOG = examples(
 )
 
 
-def command(
-    store: StoreArgument,
-    into: Annotated[str, out_option("The copy: a directory, missing or empty, or a URL such as s3://BUCKET/KEY.")],
-    topic: TopicsOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
-    skip_damage: Annotated[
-        bool, Option("--skip-damage", "With a filter: skip damage, and report it at the end with exit code 1.")
-    ] = False,
-    peer: PeerOption = "5.3.3",
-    settings: SetOption = None,
-    as_json: JsonOption = False,
-) -> int:
+@dataclass(frozen=True)
+class CopyWords:
+    store: StoreArgument
+    into: Annotated[str, out_option("The copy: a directory, missing or empty, or a URL such as s3://BUCKET/KEY.")]
+    topic: TopicsOption = None
+    since: SinceOption = None
+    until: UntilOption = None
+    skip_damage: bool = flag("--skip-damage", "With a filter: skip damage, and report it at the end with exit code 1.")
+    peer: PeerOption = "5.3.3"
+    settings: SetOption = None
+    as_json: JsonOption = False
+
+
+def command(words: CopyWords) -> int:
     """Copy a store, also while a broker writes it.
 
     Both RocketMQ and FlintMQ open the copy. A whole copy has the same bytes up to the end of the log at that moment.
@@ -53,24 +55,24 @@ def command(
     at DIR, and the next run starts again. At a URL it leaves objects that no reader takes for a store; the next run
     says so.
     """
-    out, config = output(as_json), store_config(settings)
-    first, end = time_range(since, until)
-    if not topic and first is None and end is None:
-        if skip_damage:
+    out, config = output(words.as_json), store_config(words.settings)
+    first, end = time_range(words.since, words.until)
+    if not words.topic and first is None and end is None:
+        if words.skip_damage:
             raise UsageError("--skip-damage belongs to --topic, --since, --until; a whole copy of a store at rest "
                              "keeps damage as it is, and `flintmq salvage` leaves it out")  # fmt: skip
         from flintmq.forensics.copy import copy_whole
 
         with out.progress("copy") as progress:
-            done = copy_whole(store, into, config, peer, progress)
+            done = copy_whole(words.store, words.into, config, words.peer, progress)
         out.result(done, _whole)
         return 1 if done.damages else 0
     from flintmq.forensics.copy import copy_some
     from flintmq.store.commitlog.predicate import Predicate
 
-    predicate = Predicate(topics=frozenset(topic) if topic else None, since=first, until=end)
+    predicate = Predicate(topics=frozenset(words.topic) if words.topic else None, since=first, until=end)
     with out.progress("copy") as progress:
-        some = copy_some(store, into, predicate, config, peer, progress, not skip_damage)
+        some = copy_some(words.store, words.into, predicate, config, words.peer, progress, not words.skip_damage)
     out.result(some, _some)
     if not some.records:
         out.note("no message matches, so the copy has none; flintmq inspect shows the topics and times")

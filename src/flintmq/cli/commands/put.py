@@ -5,10 +5,11 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import chain
 from typing import TYPE_CHECKING, Annotated, Any
 
-from flintmq.cli.declare import Argument, Option
+from flintmq.cli.declare import Argument, flag, option
 from flintmq.cli.options import JsonOption, SetOption, TopicArgument, examples
 from flintmq.cli.output import output
 from flintmq.cli.text import printable
@@ -28,40 +29,43 @@ BLOCK = 1 << 20
 """Bytes of standard input that are taken at once, if so many are there."""
 
 
-def command(
-    store: Annotated[str, Argument("STORE", "The store's directory; created if missing.")],
-    topic: TopicArgument,
-    body: Annotated[str | None, Argument("BODY", "The body; without it, standard input.", may_be_empty=True)] = None,
-    queue_id: Annotated[int, Option("--queue N", "The queue's number.", min=0, max=0x7FFFFFFF)] = 0,
-    tag: Annotated[str | None, Option("--tag TAG", "The message's tags.", text=True)] = None,
-    key: Annotated[str | None, Option("--key KEYS", "Its keys, separated by spaces.", text=True)] = None,
-    lines: Annotated[bool, Option("--lines", "Each line of standard input is a message.")] = False,
-    no_unique_key: Annotated[bool, Option("--no-unique-key", "Give messages no unique key (msg_id).")] = False,
-    settings: SetOption = None,
-    as_json: JsonOption = False,
-) -> int:
+@dataclass(frozen=True)
+class PutWords:
+    store: Annotated[str, Argument("STORE", "The store's directory; created if missing.")]
+    topic: TopicArgument
+    body: Annotated[str | None, Argument("BODY", "The body; without it, standard input.", may_be_empty=True)] = None
+    queue_id: int = option("--queue N", "The queue's number.", 0, min=0, max=0x7FFFFFFF)
+    tag: str | None = option("--tag TAG", "The message's tags.", text=True)
+    key: str | None = option("--key KEYS", "Its keys, separated by spaces.", text=True)
+    lines: bool = flag("--lines", "Each line of standard input is a message.")
+    no_unique_key: bool = flag("--no-unique-key", "Give messages no unique key (msg_id).")
+    settings: SetOption = None
+    as_json: JsonOption = False
+
+
+def command(words: PutWords) -> int:
     """Store messages in a store that no broker has open.
 
     The store is recovered first if it was not stopped cleanly, and stopped cleanly afterwards. With --lines each line
     is stored and acknowledged as it comes, also from a pipe that stays open; Ctrl-C and SIGTERM say how many were. Ends
     with exit code 3 at the first message that is not stored, and with 12 at the first that may be stored or not.
     """
-    if lines and body is not None:
+    if words.lines and words.body is not None:
         raise UsageError("--lines reads standard input; leave BODY out")
-    if body is None and sys.stdin is None:
+    if words.body is None and sys.stdin is None:
         raise UsageError("standard input is closed; give BODY, or the messages by < FILE")
-    out = output(as_json)
+    out = output(words.as_json)
     import flintmq
     from flintmq.format.text import java_encode
     from flintmq.store.append.checks import topic_status
     from flintmq.store.layout.queue_name import refuse_other_encoding
 
-    refuse_other_encoding(topic)
-    if topic_status(topic, java_encode(topic)) is not None:  # before a store is created for it
+    refuse_other_encoding(words.topic)
+    if topic_status(words.topic, java_encode(words.topic)) is not None:  # before a store is created for it
         flintmq.message.refused(flintmq.PutRule.TOPIC).raise_for_status()
-    config = store_config(settings)
-    is_new = _is_new(store, config)
-    groups = _line_groups() if lines else _one_body(body)
+    config = store_config(words.settings)
+    is_new = _is_new(words.store, config)
+    groups = _line_groups() if words.lines else _one_body(words.body)
     try:
         first = next(groups, None)  # before a store is created for nothing
     except KeyboardInterrupt:
@@ -70,17 +74,20 @@ def command(
     if first is None:
         out.note("standard input is empty: 0 messages stored")
         return 0
-    with flintmq.MessageStore(store, config=config, unique_keys=not no_unique_key) as opened:
+    with flintmq.MessageStore(words.store, config=config, unique_keys=not words.no_unique_key) as opened:
         if is_new:  # a misspelled path would be one, too
-            out.note(f"made a new store in {store}")
+            out.note(f"made a new store in {words.store}")
         stored = going = 0
         try:
             for bodies in chain([first], groups):
-                messages = [flintmq.Message(topic, one, tags=tag, keys=key, queue_id=queue_id) for one in bodies]
+                messages = [
+                    flintmq.Message(words.topic, one, tags=words.tag, keys=words.key, queue_id=words.queue_id)
+                    for one in bodies
+                ]
                 going = len(messages)
                 results = opened.put_many(messages, until_refused=True)
                 stored, going = stored + sum(r.outcome is flintmq.Outcome.OK for r in results), 0
-                out.lines([_json(r) if as_json else _line(r, topic, queue_id) for r in results])
+                out.lines([_json(r) if words.as_json else _line(r, words.topic, words.queue_id) for r in results])
                 failed = next((r for r in results if r.outcome is not flintmq.Outcome.OK), None)
                 if failed is not None:
                     failed.raise_for_status()

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from flintmq.cli.declare import Option
+from flintmq.cli.declare import flag
 from flintmq.cli.options import PAGES, JsonOption, PeerOption, SetOption, StoreArgument, examples, out_option
 from flintmq.cli.output import Output, output
 from flintmq.cli.text import note_lines, printable, size
@@ -25,17 +26,20 @@ EPILOG = examples(
 SHOWN = 20  # changes listed one by one
 
 
-def command(
-    store: StoreArgument,
-    into: Annotated[str | None, out_option("Write a new store into this new directory.")] = None,
-    in_place: Annotated[bool, Option("--in-place", "Mend the store itself; --undo reverts it.")] = False,
-    dry_run: Annotated[bool, Option("--dry-run", "With --in-place: report the changes, make none.")] = False,
-    yes: Annotated[bool, Option("--yes", "With --in-place or --undo: do not ask.")] = False,
-    undo: Annotated[bool, Option("--undo", "Revert all changes of --in-place.")] = False,
-    peer: PeerOption = "5.3.3",
-    settings: SetOption = None,
-    as_json: JsonOption = False,
-) -> int:
+@dataclass(frozen=True)
+class SalvageWords:
+    store: StoreArgument
+    into: Annotated[str | None, out_option("Write a new store into this new directory.")] = None
+    in_place: bool = flag("--in-place", "Mend the store itself; --undo reverts it.")
+    dry_run: bool = flag("--dry-run", "With --in-place: report the changes, make none.")
+    yes: bool = flag("--yes", "With --in-place or --undo: do not ask.")
+    undo: bool = flag("--undo", "Revert all changes of --in-place.")
+    peer: PeerOption = "5.3.3"
+    settings: SetOption = None
+    as_json: JsonOption = False
+
+
+def command(words: SalvageWords) -> int:
     """Recover the intact messages of a damaged store. Stop the broker before.
 
     --out writes every intact record into a new store, with new offsets in order; queues, index, configuration and
@@ -45,43 +49,43 @@ def command(
     and covered by filler records of a topic of their own, FLINTMQ_QUARANTINE; other messages keep their places and
     offsets; queues, index and small files are mended. It asks before; the next run finishes a killed one.
     """
-    if (into is not None) + in_place + undo != 1:
+    if (words.into is not None) + words.in_place + words.undo != 1:
         raise UsageError("give one of: --out DIR (a new store), --in-place (the store itself), --undo")
-    if (dry_run and not in_place) or (yes and into is not None):
+    if (words.dry_run and not words.in_place) or (words.yes and words.into is not None):
         raise UsageError("--dry-run belongs to --in-place, --yes to --in-place and --undo")
-    out, config = output(as_json), store_config(settings)
-    if into is not None:
+    out, config = output(words.as_json), store_config(words.settings)
+    if words.into is not None:
         from flintmq.forensics.salvage.into import salvage_into
 
         with out.progress("salvage") as progress:
-            done = salvage_into(store, into, config, peer, progress)
+            done = salvage_into(words.store, words.into, config, words.peer, progress)
         out.result(done, _salvaged)
         return 0
-    return _undo(store, config, yes, out) if undo else _in_place(store, config, peer, dry_run, yes, out)
+    return (_undo if words.undo else _in_place)(words, config, out)
 
 
-def _in_place(store: str, config: StoreConfig, peer: str, dry_run: bool, yes: bool, out: Output) -> int:
+def _in_place(words: SalvageWords, config: StoreConfig, out: Output) -> int:
     from flintmq.forensics.salvage.in_place import plan_in_place
 
     with out.progress("looking") as progress:
-        mending = plan_in_place(store, config, peer, progress, dry_run=dry_run)
+        mending = plan_in_place(words.store, config, words.peer, progress, dry_run=words.dry_run)
     with mending:
         mended = mending.mended
-        if not dry_run and mending.needed:
-            if not yes:
+        if not words.dry_run and mending.needed:
+            if not words.yes:
                 out.lines(_mended(mended, False))
-                _ask(f"change {printable(store)}")
+                _ask(f"change {printable(words.store)}")
             mending.carry_out()
-        out.result(mended, lambda value: _mended(value, not dry_run))
+        out.result(mended, lambda value: _mended(value, not words.dry_run))
         return 1 if mended.left else 0
 
 
-def _undo(store: str, config: StoreConfig, yes: bool, out: Output) -> int:
+def _undo(words: SalvageWords, config: StoreConfig, out: Output) -> int:
     from flintmq.forensics.salvage.in_place import undo_in_place
 
-    if not yes:
-        _ask(f"bring {printable(store)} back as it was, with its damage")
-    undone = undo_in_place(store, config)
+    if not words.yes:
+        _ask(f"bring {printable(words.store)} back as it was, with its damage")
+    undone = undo_in_place(words.store, config)
     out.result({"undone": undone}, lambda value: (f"undone   {printable(path)}" for path in value["undone"]))
     return 0
 

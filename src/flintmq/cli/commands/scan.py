@@ -8,7 +8,7 @@ from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 from flintmq.cli.body_option import Bodies
-from flintmq.cli.declare import Option
+from flintmq.cli.declare import option
 from flintmq.cli.options import (
     DecompressOption,
     JsonOption,
@@ -120,24 +120,25 @@ class MessageScan:
             self.report.damage(lost)
 
 
-def command(
-    stores: StoresArgument,
-    topic: TopicsOption = None,
-    queue: QueuesOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
-    tag: TagOption = None,
-    key: Annotated[
-        list[str] | None, Option("--key K", "Only messages with this key or unique id. May be repeated.", text=True)
-    ] = None,
-    grep: Annotated[str | None, Option("--grep TEXT", "Only messages whose body holds this text.")] = None,
-    limit: LimitOption = None,
-    template: Annotated[str | None, template_option("A line of your own, such as '{topic} {body}'.")] = None,
-    decompress: DecompressOption = False,
-    skip_damage: SkipDamageOption = False,
-    settings: SetOption = None,
-    as_json: JsonOption = False,
-) -> int:
+@dataclass(frozen=True)
+class ScanWords:
+    stores: StoresArgument
+    topic: TopicsOption = None
+    queue: QueuesOption = None
+    since: SinceOption = None
+    until: UntilOption = None
+    tag: TagOption = None
+    key: list[str] | None = option("--key K", "Only messages with this key or unique id. May be repeated.", text=True)
+    grep: str | None = option("--grep TEXT", "Only messages whose body holds this text.")
+    limit: LimitOption = None
+    template: Annotated[str | None, template_option("A line of your own, such as '{topic} {body}'.")] = None
+    decompress: DecompressOption = False
+    skip_damage: SkipDamageOption = False
+    settings: SetOption = None
+    as_json: JsonOption = False
+
+
+def command(words: ScanWords) -> int:
     """Print the log's records in physical order.
 
     Prints everything unless limited, one line a message; with --json one object a line with exactly the keys of the
@@ -152,39 +153,41 @@ def command(
     from flintmq.store.commitlog.predicate import Predicate
     from flintmq.store.commitlog.report import LOST, Report
 
-    first, end = time_range(since, until)
+    first, end = time_range(words.since, words.until)
     predicate = Predicate(
-        topics=frozenset(topic) if topic else None,
-        queue_ids=frozenset(queue) if queue else None,
+        topics=frozenset(words.topic) if words.topic else None,
+        queue_ids=frozenset(words.queue) if words.queue else None,
         since=first,
         until=end,
-        tags=parse_tags(tag),
-        any_key=frozenset(key) if key else None,
+        tags=parse_tags(words.tag),
+        any_key=frozenset(words.key) if words.key else None,
     )
     selection = Selection(
-        predicate, frozenset(key or ()), None if grep is None else grep.encode("utf-8", "surrogateescape")
+        predicate,
+        frozenset(words.key or ()),
+        None if words.grep is None else words.grep.encode("utf-8", "surrogateescape"),
     )
-    config, report = store_config(settings), Report()
-    out, bodies = output(as_json), Bodies(decompress)
-    members = find_members(stores_given(stores), config, strict=not skip_damage, report=report)
+    config, report = store_config(words.settings), Report()
+    out, bodies = output(words.as_json), Bodies(words.decompress)
+    members = find_members(stores_given(words.stores), config, strict=not words.skip_damage, report=report)
     for note in report.notes:
         out.note(note.text)
     paths = [member.path for member in members]
-    writers = [message_writer(template, as_json, **member.words) for member in members]
+    writers = [message_writer(words.template, words.as_json, **member.words) for member in members]
     with out.progress("scanning") as progress:
         scans = [
-            MessageScan(path, selection, config, bodies, skip_damage, part, report)
+            MessageScan(path, selection, config, bodies, words.skip_damage, part, report)
             for path, part in zip(paths, parts_of(progress, len(paths)), strict=True)
         ]
         lines = (write(message, body) for scan, write in zip(scans, writers, strict=True) for message, body in scan)
-        out.lines(islice(lines, limit))
+        out.lines(islice(lines, words.limit))
     for scan in scans:
         scan.report_deleted()
-    if not any(scan.found for scan in scans) and limit != 0:
+    if not any(scan.found for scan in scans) and words.limit != 0:
         readable = "readable " if report.damage_count or report.note_counts[LOST] else ""
-        if topic and not readable:
+        if words.topic and not readable:
             from flintmq.forensics.topic_tail import one_must_have
 
-            one_must_have(paths, topic, config)
+            one_must_have(paths, words.topic, config)
         out.note(f"no {readable}record matches; flintmq inspect shows the topics and times")
     return max(report_damage(out, report), bodies.report_failures(out), min(1, report.note_counts[LOST]))

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from flintmq.cli import signals
-from flintmq.cli.declare import Argument, Option
+from flintmq.cli.declare import Argument, option
 from flintmq.cli.options import (
     AccessOption,
     DecompressOption,
@@ -40,33 +41,28 @@ EPILOG = examples(
 SUFFIXES = {".csv": "csv", ".json": "json", ".jsonl": "json", ".parquet": "parquet", ".txt": "table"}
 
 
-def command(
-    stores: StoresArgument,
-    question: Annotated[str, Argument("QUERY", "SQL about messages, queues and offsets.", text=True)],
-    topic: Annotated[list[str] | None, topics_option("Only messages of this topic. May be repeated.")] = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
-    kind: Annotated[
-        str | None, Option("--format FORM", "table, csv, json or parquet; else by the suffix of FILE, else table.")
-    ] = None,
-    target: Annotated[str | None, out_option("A new file for the whole answer.", "FILE", old=("--output",))] = None,
-    history: Annotated[
-        str | None,
-        Option(
-            "--history TABLE",
-            "The --out of an export of these stores: its rows, and those of the log that it has not yet.",
-        ),
-    ] = None,
-    catalog: Annotated[str | None, catalog_option("Of an Iceberg TABLE")] = None,
-    memory: Annotated[
-        str, Option("--memory SIZE", "Memory that DuckDB may use before it uses temporary files.")
-    ] = "192MiB",
-    decompress: DecompressOption = False,
-    skip_damage: SkipDamageOption = False,
-    access: AccessOption = "pread",
-    settings: SetOption = None,
-    as_json: JsonOption = False,
-) -> int:
+@dataclass(frozen=True)
+class SqlWords:
+    stores: StoresArgument
+    question: Annotated[str, Argument("QUERY", "SQL about messages, queues and offsets.", text=True)]
+    topic: Annotated[list[str] | None, topics_option("Only messages of this topic. May be repeated.")] = None
+    since: SinceOption = None
+    until: UntilOption = None
+    kind: str | None = option("--format FORM", "table, csv, json or parquet; else by the suffix of FILE, else table.")
+    target: Annotated[str | None, out_option("A new file for the whole answer.", "FILE", old=("--output",))] = None
+    history: str | None = option(
+        "--history TABLE", "The --out of an export of these stores: its rows, and those of the log that it has not yet."
+    )
+    catalog: Annotated[str | None, catalog_option("Of an Iceberg TABLE")] = None
+    memory: str = option("--memory SIZE", "Memory that DuckDB may use before it uses temporary files.", "192MiB")
+    decompress: DecompressOption = False
+    skip_damage: SkipDamageOption = False
+    access: AccessOption = "pread"
+    settings: SetOption = None
+    as_json: JsonOption = False
+
+
+def command(words: SqlWords) -> int:
     """Query messages in SQL (DuckDB).
 
     The views are messages (the columns of scan --json; body is a blob, decode(body) its text, properties a map), queues
@@ -78,13 +74,13 @@ def command(
     may answer, and none writes into a store. CSV is for spreadsheets: texts are escaped, none is a formula, and null is
     empty; json and parquet have each value as it was.
     """
-    form, limit = _form(kind, target, as_json), parse_size("--memory", memory)
-    if target is not None:
-        for path in paths_of(stores_given(stores), store_config(settings)):
-            _check(target, path, store_config(settings))
-    if catalog is not None and history is None:
+    form, limit = _form(words.kind, words.target, words.as_json), parse_size("--memory", words.memory)
+    if words.target is not None:
+        for path in paths_of(stores_given(words.stores), store_config(words.settings)):
+            _check(words.target, path, store_config(words.settings))
+    if words.catalog is not None and words.history is None:
         raise UsageError("--catalog is for --history, the directory of an Iceberg table")
-    first, end = time_range(since, until)
+    first, end = time_range(words.since, words.until)
     from flintmq.frames.dataset import dataset
     from flintmq.frames.sql import ask
     from flintmq.store.commitlog.report import LOST, Report
@@ -94,34 +90,38 @@ def command(
 
         def offered(topics: list[str] | None) -> StoreDataset:
             return dataset(
-                stores_given(stores),
+                stores_given(words.stores),
                 topics or None,
                 since=first,
                 until=end,
-                decompress=decompress,
-                access=access,
-                config=store_config(settings),
-                strict=not skip_damage,
+                decompress=words.decompress,
+                access=words.access,
+                config=store_config(words.settings),
+                strict=not words.skip_damage,
                 report=report,
                 progress=progress,
-                history=history,
-                catalog=catalog,
+                history=words.history,
+                catalog=words.catalog,
             )
 
         # First, by a check as that of scan: a dataset refuses unknown topics as a mistake in an argument.
-        if topic and not (history is not None and _has_all(offered(None), topic)):
+        if words.topic and not (words.history is not None and _has_all(offered(None), words.topic)):
             from flintmq.forensics.topic_tail import one_must_have
 
-            one_must_have(paths_of(stores_given(stores), store_config(settings)), topic, store_config(settings))
-        messages = offered(topic)
+            one_must_have(
+                paths_of(stores_given(words.stores), store_config(words.settings)),
+                words.topic,
+                store_config(words.settings),
+            )
+        messages = offered(words.topic)
         shown = _tell(out, report, frozenset())
-        with ask(messages, question, limit) as answer:
-            if target is None:
+        with ask(messages, words.question, limit) as answer:
+            if words.target is None:
                 from flintmq.cli.sql_output import lines
 
                 out.lines(lines(form, answer))
             else:
-                _write(form, target, answer)
+                _write(form, words.target, answer)
     _tell(out, report, shown)
     return report_damage(out, report) or (1 if report.note_counts[LOST] else 0)
 

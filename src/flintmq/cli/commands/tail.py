@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import TYPE_CHECKING, Annotated
 
 from flintmq.cli.body_option import Bodies
-from flintmq.cli.declare import Option
+from flintmq.cli.declare import flag, option
 from flintmq.cli.options import (
     DecompressOption,
     JsonOption,
@@ -36,30 +37,30 @@ EPILOG = examples(
 LINES = 10
 
 
-def command(
-    store: StoreArgument,
-    topic: TopicArgument,
-    begin: Annotated[
-        str | None,
-        Option(
-            "--since TIME",
-            "From the first one stored at TIME or later on, as RocketMQ finds it, instead of the newest.",
-            old=("--from",),
-        ),
-    ] = None,
-    until: UntilOption = None,
+@dataclass(frozen=True)
+class TailWords:
+    store: StoreArgument
+    topic: TopicArgument
+    begin: str | None = option(
+        "--since TIME",
+        "From the first one stored at TIME or later on, as RocketMQ finds it, instead of the newest.",
+        old=("--from",),
+    )
+    until: UntilOption = None
     limit: Annotated[
         int | None,
         limit_option("The N newest messages (10); with --since the first N, then it ends.", old=("--lines",)),
-    ] = None,
-    follow: Annotated[bool, Option("--follow -f", "Continue with new messages until Ctrl-C (code 130).")] = False,
-    queue: QueuesOption = None,
-    tag: TagOption = None,
-    template: Annotated[str | None, template_option("A line of your own, as with scan.")] = None,
-    decompress: DecompressOption = False,
-    settings: SetOption = None,
-    as_json: JsonOption = False,
-) -> int:
+    ] = None
+    follow: bool = flag("--follow -f", "Continue with new messages until Ctrl-C (code 130).")
+    queue: QueuesOption = None
+    tag: TagOption = None
+    template: Annotated[str | None, template_option("A line of your own, as with scan.")] = None
+    decompress: DecompressOption = False
+    settings: SetOption = None
+    as_json: JsonOption = False
+
+
+def command(words: TailWords) -> int:
     """Show the newest messages of a topic, or follow it.
 
     With --follow it continues with new messages as they arrive. The store may be in use by RocketMQ or FlintMQ. Prints
@@ -68,25 +69,25 @@ def command(
     (%LMQ%...). --since bisects each queue by store time: where the clock was set back it may begin too late; `scan
     --since` has all. Where damage in the log may hide some, stderr says so, and the exit code is 1.
     """
-    if until is not None and (begin is None or follow):
+    if words.until is not None and (words.begin is None or words.follow):
         raise UsageError("--until goes with --since, and not with --follow; give both ends of the time")
-    since, end = time_range(begin, until)
+    since, end = time_range(words.begin, words.until)
     import flintmq
     from flintmq.cli.incomplete import report_incomplete
     from flintmq.cli.reader_gone import ReaderGone
     from flintmq.cli.template import message_writer
     from flintmq.forensics.topic_tail import TopicTail
 
-    out, bodies, show = output(as_json), Bodies(decompress), message_writer(template, as_json)
-    with flintmq.open_store(store, config=store_config(settings)) as view:
+    out, bodies, show = output(words.as_json), Bodies(words.decompress), message_writer(words.template, words.as_json)
+    with flintmq.open_store(words.store, config=store_config(words.settings)) as view:
         gone = ReaderGone(view.root)
-        tail = TopicTail(view, topic, queue, parse_tags(tag), expected=follow)
+        tail = TopicTail(view, words.topic, words.queue, parse_tags(words.tag), expected=words.follow)
         if since is None:
-            newest, limit = LINES if limit is None else limit, None
+            newest, limit = LINES if words.limit is None else words.limit, None
             first: Iterable[StoredMessage] = tail.last(newest)
         else:
-            first = tail.since(since, end)
-        _report_gaps(tail, out, follow)
+            limit, first = words.limit, tail.since(since, end)
+        _report_gaps(tail, out, words.follow)
         shown = (show(message, bodies.of(message)) for message in islice(first, limit))
         incomplete = 0
 
@@ -94,16 +95,16 @@ def command(
             """Yield the stored messages, say what they may lack, and yield the coming ones."""
             nonlocal incomplete
             yield from first
-            incomplete = report_incomplete(out, view, tail.report, f"messages of topic {topic}")
+            incomplete = report_incomplete(out, view, tail.report, f"messages of topic {words.topic}")
             yield from tail.coming(gone)
 
-        if follow:
+        if words.follow:
             shown = (show(message, bodies.of(message)) for message in islice(more(), limit))
             for line in shown:  # each at once, for a reader of the pipe
                 out.lines([line])
         else:
             out.lines(shown)
-            incomplete = report_incomplete(out, view, tail.report, f"messages of topic {topic}")
+            incomplete = report_incomplete(out, view, tail.report, f"messages of topic {words.topic}")
     return max(incomplete, bodies.report_failures(out))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Annotated, Any, Literal, cast
 
 from flintmq.cli import signals
-from flintmq.cli.declare import Option
+from flintmq.cli.declare import flag, option
 from flintmq.cli.options import (
     DecompressOption,
     SkipDamageOption,
@@ -40,61 +40,41 @@ class ExportWords:
 
     stores: StoresArgument
     into: Annotated[str, out_option("The table: a directory, made if missing, or a URL.", "TABLE", old=())]
-    to: Annotated[Literal["parquet", "delta", "iceberg"], Option("--to FORMAT", "parquet, delta or iceberg.")] = (
-        "parquet"
-    )
+    to: Literal["parquet", "delta", "iceberg"] = option("--to FORMAT", "parquet, delta or iceberg.", "parquet")
     topics: TopicsOption = None
-    compression: Annotated[
-        Literal["snappy", "zstd", "lz4", "gzip", "none"],
-        Option("--compression CODEC", "snappy, zstd, lz4, gzip or none."),
-    ] = "snappy"
+    compression: Literal["snappy", "zstd", "lz4", "gzip", "none"] = option(
+        "--compression CODEC", "snappy, zstd, lz4, gzip or none.", "snappy"
+    )
     decompress: DecompressOption = False
-    explode: Annotated[bool, Option("--explode", "Each message of an inner batch as a row of its own.")] = False
+    explode: bool = flag("--explode", "Each message of an inner batch as a row of its own.")
     skip_damage: SkipDamageOption = False
-    follow: Annotated[
-        bool, Option("--follow", "Continue with new messages until SIGINT or SIGTERM; see --once.", old=("--stream",))
-    ] = False
-    once: Annotated[bool, Option("--once", "With --follow: end at the present end of the log.")] = False
+    follow: bool = flag(
+        "--follow", "Continue with new messages until SIGINT or SIGTERM; see --once.", old=("--stream",)
+    )
+    once: bool = flag("--once", "With --follow: end at the present end of the log.")
     interval: Annotated[float | None, interval_option("With --follow: seconds between micro-batches (10).")] = None
-    max_offsets: Annotated[int | None, Option("--max-offsets N", "Most messages of a micro-batch.", min=1)] = None
-    properties: Annotated[
-        list[str] | None,
-        Option(
-            "--property NAME[:COLUMN]",
-            "This property as a column of text, instead of the map of all. May be repeated.",
-            text=True,
-        ),
-    ] = None
-    body: Annotated[
-        Literal["bytes", "text", "json", "avro", "protobuf"],
-        Option("--body FORM", "Bodies as bytes, text, json, avro or protobuf.", old=("--bodies",)),
-    ] = "bytes"
-    body_schema: Annotated[str | None, Option("--body-schema DDL|FILE", "Schema of --body json, avro or protobuf.")] = (
-        None
+    max_offsets: int | None = option("--max-offsets N", "Most messages of a micro-batch.", min=1)
+    properties: list[str] | None = option(
+        "--property NAME[:COLUMN]",
+        "This property as a column of text, instead of the map of all. May be repeated.",
+        text=True,
     )
-    body_message: Annotated[
-        str | None, Option("--body-message NAME", "Full name of the message of --body protobuf.")
-    ] = None
-    body_head: Annotated[
-        bool, Option("--body-head", "Bodies begin with the 5 bytes of a schema registry (avro, protobuf).")
-    ] = False
-    schema_registry: Annotated[
-        str | None,
-        Option(
-            "--schema-registry URL|DIR",
-            "Registry of the schemas that heads of --body avro name, or a directory with ID.avsc.",
-        ),
-    ] = None
-    dead_letters: Annotated[
-        str | None, Option("--dead-letters DIR", "Messages whose bodies do not decode go there too, with the reason.")
-    ] = None
-    target_file_size: Annotated[
-        str | None, Option("--target-file-size SIZE", "Approximate size of files, such as 128MiB.")
-    ] = None
-    partition_by: Annotated[str, Option("--partition-by COLUMNS", "topic_name,date or one of them, or none.")] = (
-        "topic_name,date"
+    body: Literal["bytes", "text", "json", "avro", "protobuf"] = option(
+        "--body FORM", "Bodies as bytes, text, json, avro or protobuf.", "bytes", old=("--bodies",)
     )
-    checkpoint: Annotated[str | None, Option("--checkpoint DIR", "Keep a copy of the export's progress there.")] = None
+    body_schema: str | None = option("--body-schema DDL|FILE", "Schema of --body json, avro or protobuf.")
+    body_message: str | None = option("--body-message NAME", "Full name of the message of --body protobuf.")
+    body_head: bool = flag("--body-head", "Bodies begin with the 5 bytes of a schema registry (avro, protobuf).")
+    schema_registry: str | None = option(
+        "--schema-registry URL|DIR",
+        "Registry of the schemas that heads of --body avro name, or a directory with ID.avsc.",
+    )
+    dead_letters: str | None = option(
+        "--dead-letters DIR", "Messages whose bodies do not decode go there too, with the reason."
+    )
+    target_file_size: str | None = option("--target-file-size SIZE", "Approximate size of files, such as 128MiB.")
+    partition_by: str = option("--partition-by COLUMNS", "topic_name,date or one of them, or none.", "topic_name,date")
+    checkpoint: str | None = option("--checkpoint DIR", "Keep a copy of the export's progress there.")
     catalog: Annotated[str | None, catalog_option("With --to iceberg")] = None
 
     def checked(self, config: StoreConfig) -> ExportWords:

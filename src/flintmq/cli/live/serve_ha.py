@@ -5,10 +5,11 @@ from __future__ import annotations
 import contextlib
 import threading
 from collections.abc import Mapping
-from typing import Annotated, Literal
+from dataclasses import dataclass
+from typing import Literal
 
 from flintmq.cli import signals
-from flintmq.cli.declare import Option
+from flintmq.cli.declare import option
 from flintmq.cli.options import JsonOption, LocalStoreArgument, SetOption, examples
 from flintmq.cli.output import Output, PipeClosed, dumps, output
 from flintmq.cli.values import HA_PORT, LOOPBACK, parse_address, store_config
@@ -24,36 +25,29 @@ NewSlave = Literal["last", "first"]
 """The part of the log that a follower gets which has none yet."""
 
 
-def command(
-    store: LocalStoreArgument,
-    listen: Annotated[
-        str,
-        Option(
-            "--listen HOST:PORT", "Where followers come; PORT alone is one of this machine only, port 0 any free one."
-        ),
-    ] = f"{LOOPBACK}:{HA_PORT}",
-    allow: Annotated[
-        list[str] | None, Option("--allow CIDR", "Only followers of this network. May be repeated.")
-    ] = None,
-    new_slave: Annotated[
-        NewSlave, Option("--new-slave WHICH", "A follower without a log gets the last file, or from the first.")
-    ] = "last",
-    register: Annotated[
-        str | None,
-        Option(
-            "--register HOST:PORT",
-            "Register at this name server, so that slaves of --cluster and --broker-name find their master here.",
-        ),
-    ] = None,
-    broker_name: Annotated[
-        str | None, Option("--broker-name NAME", "With --register: the slaves' brokerName.", text=True)
-    ] = None,
-    cluster: Annotated[
-        str | None, Option("--cluster NAME", "With --register: the slaves' brokerClusterName.", text=True)
-    ] = None,
-    settings: SetOption = None,
-    as_json: JsonOption = False,
-) -> int:
+@dataclass(frozen=True)
+class ServeWords:
+    store: LocalStoreArgument
+    listen: str = option(
+        "--listen HOST:PORT",
+        "Where followers come; PORT alone is one of this machine only, port 0 any free one.",
+        f"{LOOPBACK}:{HA_PORT}",
+    )
+    allow: list[str] | None = option("--allow CIDR", "Only followers of this network. May be repeated.")
+    new_slave: NewSlave = option(
+        "--new-slave WHICH", "A follower without a log gets the last file, or from the first.", "last"
+    )
+    register: str | None = option(
+        "--register HOST:PORT",
+        "Register at this name server, so that slaves of --cluster and --broker-name find their master here.",
+    )
+    broker_name: str | None = option("--broker-name NAME", "With --register: the slaves' brokerName.", text=True)
+    cluster: str | None = option("--cluster NAME", "With --register: the slaves' brokerClusterName.", text=True)
+    settings: SetOption = None
+    as_json: JsonOption = False
+
+
+def command(words: ServeWords) -> int:
     """Let RocketMQ's slaves have a store's log.
 
     So can other followers, until Ctrl-C or SIGTERM. Nobody writes the store, or another process does; here it is only
@@ -62,27 +56,31 @@ def command(
     (address, begin, end), `registered` (server, broker, cluster), `follower` (address, offset), `ended` (address,
     reason), `closed`.
     """
-    if [register is None, broker_name is None, cluster is None] not in ([True] * 3, [False] * 3):
+    if [words.register is None, words.broker_name is None, words.cluster is None] not in ([True] * 3, [False] * 3):
         raise UsageError("--register, --broker-name and --cluster go together; give all three or none")
     from flintmq.ha.listener import HaListener
     from flintmq.ha.stored_log import StoredLog
     from flintmq.remoting.client import join_address
     from flintmq.store.listening import ListenOptions
 
-    host, port = parse_address("--listen", listen, HA_PORT)
-    config = store_config(settings)
-    log = StoredLog(store, config)
-    listener = HaListener(ListenOptions((host, port), tuple(allow or ()), new_slave, prefix="--"), log, config)
+    host, port = parse_address("--listen", words.listen, HA_PORT)
+    config = store_config(words.settings)
+    log = StoredLog(words.store, config)
+    listener = HaListener(
+        ListenOptions((host, port), tuple(words.allow or ()), words.new_slave, prefix="--"), log, config
+    )
     try:
         stop = signals.stop_event()
-        events = _Events(output(as_json), stop, as_json)
+        events = _Events(output(words.as_json), stop, words.as_json)
         listener.on_event = events.take
         address = join_address(*listener.address)
         events.take("listening", {"address": address, "begin": log.begin(), "end": log.end()})
         listener.start()
-        with _registered(register, broker_name, cluster, address):
-            if register is not None:
-                events.take("registered", {"broker": broker_name, "cluster": cluster, "server": register})
+        with _registered(words.register, words.broker_name, words.cluster, address):
+            if words.register is not None:
+                events.take(
+                    "registered", {"broker": words.broker_name, "cluster": words.cluster, "server": words.register}
+                )
             stop.wait()
     finally:
         listener.close()

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from flintmq.cli import signals
-from flintmq.cli.declare import Option
+from flintmq.cli.declare import flag
 from flintmq.cli.lake.spark_job import spark_job
 from flintmq.cli.options import (
     AccessOption,
@@ -32,18 +33,21 @@ EPILOG = examples(
 )
 
 
-def command(
-    store: StoreArgument,
-    into: Annotated[str, out_option("Directory of queues and index; may be STORE, see below.")],
-    once: Annotated[bool, Option("--once", "End at the present end of the log.")] = False,
-    interval: Annotated[float, interval_option("Seconds until the next look at the log.")] = 1.0,
-    anew: Annotated[bool, Option("--anew", "Remove the queues and the index in DIR and rebuild all of them.")] = False,
-    peer: PeerOption = "5.3.3",
-    master: MasterOption = None,
-    access: AccessOption = "pread",
-    settings: SetOption = None,
-    as_json: JsonOption = False,
-) -> int:
+@dataclass(frozen=True)
+class DispatchWords:
+    store: StoreArgument
+    into: Annotated[str, out_option("Directory of queues and index; may be STORE, see below.")]
+    once: bool = flag("--once", "End at the present end of the log.")
+    interval: Annotated[float, interval_option("Seconds until the next look at the log.")] = 1.0
+    anew: bool = flag("--anew", "Remove the queues and the index in DIR and rebuild all of them.")
+    peer: PeerOption = "5.3.3"
+    master: MasterOption = None
+    access: AccessOption = "pread"
+    settings: SetOption = None
+    as_json: JsonOption = False
+
+
+def command(words: DispatchWords) -> int:
     """Keep queues and index current while the log is written.
 
     Writes consumequeue/, consumequeue_ext/, batchconsumequeue/ and index/ in DIR, with the bytes that rebuild writes.
@@ -54,22 +58,22 @@ def command(
     from flintmq.spark.jobs.dispatch.job import dispatch
     from flintmq.storage.files.store_url import outside_store
 
-    out, config = output(as_json), store_config(settings)
-    into = outside_store(into, store, config, root_itself=True)  # before Spark starts
-    with spark_job("dispatch", master, out) as (spark, progress):
+    out, config = output(words.as_json), store_config(words.settings)
+    into = outside_store(words.into, words.store, config, root_itself=True)  # before Spark starts
+    with spark_job("dispatch", words.master, out) as (spark, progress):
         done = dispatch(
             spark,
-            store,
+            words.store,
             into,
             config,
-            peer,
-            once=once,
-            anew=anew,
-            interval_s=interval,
-            access=access,
+            words.peer,
+            once=words.once,
+            anew=words.anew,
+            interval_s=words.interval,
+            access=words.access,
             stop=signals.stop_event(),
             on_round=lambda sums: out.note(f"round {sums.rounds}: {sums.units} units, up to log offset {sums.end}"),
-            progress=progress if once else None,
+            progress=progress if words.once else None,
         )
     out.result(done, lambda value: _render(value, into))
     return 0

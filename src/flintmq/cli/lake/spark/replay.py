@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
-from flintmq.cli.declare import Argument, Option
+from flintmq.cli.declare import Argument, flag, option
 from flintmq.cli.lake.spark_job import spark_job
 from flintmq.cli.options import (
     AccessOption,
@@ -30,31 +31,27 @@ EPILOG = examples(
 )
 
 
-def command(
-    source: Annotated[str, Argument("SOURCE", "A store, a Delta table, or a directory of exports to Parquet.")],
-    into: Annotated[str, out_option("The store, new or existing.")],
-    where: Annotated[
-        str | None, Option("--where SQL", "Only messages for which this condition holds.", text=True)
-    ] = None,
-    live: Annotated[
-        bool, Option("--live", "Put messages one by one into a new store too, with present store times.")
-    ] = False,
-    speed: Annotated[str, Option("--speed SPEED", "original, xN (N times as fast) or max.")] = "max",
-    dry_run: Annotated[bool, Option("--dry-run", "Count the messages to put, and write nothing.")] = False,
-    system_topics: Annotated[
-        bool, Option("--system-topics", "Include the broker's own topics, which it would process again.")
-    ] = False,
-    skip_damage: SkipDamageOption = False,
-    skip_refused: Annotated[
-        bool,
-        Option("--skip-refused", "Leave out messages that the store would refuse, and report them with exit code 1."),
-    ] = False,
-    peer: PeerOption = "5.3.3",
-    master: MasterOption = None,
-    access: AccessOption = "pread",
-    settings: SetOption = None,
-    as_json: JsonOption = False,
-) -> int:
+@dataclass(frozen=True)
+class ReplayWords:
+    source: Annotated[str, Argument("SOURCE", "A store, a Delta table, or a directory of exports to Parquet.")]
+    into: Annotated[str, out_option("The store, new or existing.")]
+    where: str | None = option("--where SQL", "Only messages for which this condition holds.", text=True)
+    live: bool = flag("--live", "Put messages one by one into a new store too, with present store times.")
+    speed: str = option("--speed SPEED", "original, xN (N times as fast) or max.", "max")
+    dry_run: bool = flag("--dry-run", "Count the messages to put, and write nothing.")
+    system_topics: bool = flag("--system-topics", "Include the broker's own topics, which it would process again.")
+    skip_damage: SkipDamageOption = False
+    skip_refused: bool = flag(
+        "--skip-refused", "Leave out messages that the store would refuse, and report them with exit code 1."
+    )
+    peer: PeerOption = "5.3.3"
+    master: MasterOption = None
+    access: AccessOption = "pread"
+    settings: SetOption = None
+    as_json: JsonOption = False
+
+
+def command(words: ReplayWords) -> int:
     """Replay messages into a store.
 
     Into a missing or empty directory, many workers write a new store, which appears whole or not at all. Into an
@@ -65,23 +62,23 @@ def command(
     from flintmq.spark.jobs.replay.job import replay
     from flintmq.storage.files.store_url import outside_store
 
-    out, config = output(as_json), store_config(settings)
-    into = outside_store(into, source)  # before Spark starts
-    with spark_job("replay", master, out) as (spark, progress):
+    out, config = output(words.as_json), store_config(words.settings)
+    into = outside_store(words.into, words.source)  # before Spark starts
+    with spark_job("replay", words.master, out) as (spark, progress):
         done = replay(
             spark,
-            source,
+            words.source,
             into,
             config,
-            where=where,
-            live=live,
-            speed=speed,
-            dry_run=dry_run,
-            system_topics=system_topics,
-            fail_on_data_loss=not skip_damage,
-            skip_refused=skip_refused,
-            access=access,
-            peer=peer,
+            where=words.where,
+            live=words.live,
+            speed=words.speed,
+            dry_run=words.dry_run,
+            system_topics=words.system_topics,
+            fail_on_data_loss=not words.skip_damage,
+            skip_refused=words.skip_refused,
+            access=words.access,
+            peer=words.peer,
             progress=progress,
         )
     out.result(done, lambda value: _render(value, into))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Annotated, Any
 
 from flintmq.cli.lake.spark_job import spark_job
@@ -33,17 +34,20 @@ EPILOG = examples(
 SHOWN = 5
 
 
-def command(
-    stores: StoresArgument,
-    out: Annotated[str | None, out_option("The page: one HTML file; none without it.", "FILE", old=())] = None,
-    topic: TopicsOption = None,
-    since: SinceOption = None,
-    until: UntilOption = None,
-    skip_damage: SkipDamageOption = False,
-    master: MasterOption = None,
-    settings: SetOption = None,
-    as_json: JsonOption = False,
-) -> int:
+@dataclass(frozen=True)
+class StatsWords:
+    stores: StoresArgument
+    out: Annotated[str | None, out_option("The page: one HTML file; none without it.", "FILE", old=())] = None
+    topic: TopicsOption = None
+    since: SinceOption = None
+    until: UntilOption = None
+    skip_damage: SkipDamageOption = False
+    master: MasterOption = None
+    settings: SetOption = None
+    as_json: JsonOption = False
+
+
+def command(words: StatsWords) -> int:
     """Make a page of HTML: rates, sizes, latency, queues, lag.
 
     It shows keys and producers too. One pass over the log counts everything, at rest or while it is written. The page
@@ -51,24 +55,24 @@ def command(
     """
     from flintmq.spark.jobs.stats.job import check_target, stats
 
-    printer, config, root = output(as_json), store_config(settings), stores_given(stores)
-    first, end = time_range(since, until)
-    if out is not None:
+    printer, config, root = output(words.as_json), store_config(words.settings), stores_given(words.stores)
+    first, end = time_range(words.since, words.until)
+    if words.out is not None:
         for path in paths_of(root, config):
-            check_target(out, path, config)  # before Spark is started
-    with spark_job("stats", master, printer) as (spark, progress):
+            check_target(words.out, path, config)  # before Spark is started
+    with spark_job("stats", words.master, printer) as (spark, progress):
         found = stats(
             spark,
             root,
-            out,
+            words.out,
             config,
-            topics=topic or None,
+            topics=words.topic or None,
             since=first,
             until=end,
-            fail_on_data_loss=not skip_damage,
+            fail_on_data_loss=not words.skip_damage,
             progress=progress,
         )
-    printer.result(found.as_dict() if as_json else found, lambda value: _render(value, out))
+    printer.result(found.as_dict() if words.as_json else found, lambda value: _render(value, words.out))
     return 1 if found.damages or found.notes.get(LOST) else 0
 
 
