@@ -13,7 +13,7 @@ OLD_SPARK := .venv-spark
 NEWEST := .venv-newest
 OLDEST := .venv-oldest
 SITE := .venv-site
-KERNELS := $(wildcard src/flintmq/kernels/*.py src/flintmq/kernels/*.pxd src/flintmq/kernels/*.h)
+KERNELS := $(wildcard $(foreach suffix,py pxd h,src/flintmq/kernels/*.$(suffix) src/flintmq/kernels/*/*.$(suffix)))
 SERVERS := build/object-servers
 COPY_JARS := org.apache.maven.plugins:maven-dependency-plugin:3.8.1:copy-dependencies
 ARGS ?=
@@ -180,7 +180,7 @@ hostile: install ## Try every command on every kind of damage, and larger bombs 
 # A copy of the sources, so that the kernels in use stay as they are.
 sanitize: install ## Run kernels built with gcc's address and undefined-behaviour sanitizers (five minutes)
 	rm -rf build/sanitize && mkdir -p build/sanitize && cp -r src setup.py pyproject.toml README.md LICENSE build/sanitize
-	rm -f build/sanitize/src/flintmq/kernels/*.so
+	find build/sanitize/src/flintmq/kernels -name '*.so' -delete
 	cd build/sanitize && FLINTMQ_MUST_COMPILE=1 CFLAGS="-fsanitize=address,undefined -fno-sanitize=alignment -g -O1" \
 	  $(CURDIR)/$(BIN)/python setup.py --quiet build_ext --inplace
 	LD_PRELOAD="$$(gcc -print-file-name=libasan.so) $$(gcc -print-file-name=libubsan.so)" PYTHONPATH=build/sanitize/src:. \
@@ -188,7 +188,8 @@ sanitize: install ## Run kernels built with gcc's address and undefined-behaviou
 
 clean: ## Remove builds, compiled kernels and caches; .venv stays
 	rm -rf build dist src/*.egg-info .pytest_cache .mypy_cache .ruff_cache .import_linter_cache .hypothesis htmlcov .coverage
-	rm -f src/flintmq/kernels/*.so $(VENV)/.compiled
+	find src/flintmq/kernels -name '*.so' -delete
+	rm -f $(VENV)/.compiled
 	find src tests labs bench examples tools -name __pycache__ -type d -prune -exec rm -rf {} +
 
 distclean: clean ## Remove .venv too

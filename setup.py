@@ -1,8 +1,8 @@
 """Compiles the kernels; everything else about the package stands in pyproject.toml.
 
-A kernel is `src/flintmq/kernels/NAME.py` with an augmenting `NAME.pxd` beside it (Cython's pure-Python mode). It runs
-uncompiled too, so no failure here stops an installation: without Cython, without a C compiler, or after a failed
-compile, one line says so and the package is installed uncompiled.
+A kernel is a file `NAME.py` of `src/flintmq/kernels` or of a room there, with an augmenting `NAME.pxd` beside it
+(Cython's pure-Python mode). It runs uncompiled too, so no failure here stops an installation: without Cython, without a
+C compiler, or after a failed compile, one line says so and the package is installed uncompiled.
 
 Environment:
     FLINTMQ_PURE=1          compile nothing: the wheel fits every Python and every machine
@@ -51,24 +51,17 @@ def kernels() -> list[Extension]:
     """The extension modules to build: none where none are wanted or possible."""
     if os.environ.get("FLINTMQ_PURE", "") not in ("", "0"):
         return []
-    sources_of = runpy.run_path(str(KERNELS / "_select.py"))["sources_of"]
+    select = runpy.run_path(str(KERNELS / "_select.py"))
     flags = {
         "extra_compile_args": ["-O3", "-g0"],  # no names for debuggers: a fifth of the size
         "extra_link_args": ["-Wl,-S"] if sys.platform == "darwin" else ["-Wl,-s"],
     }
-    sources = [
-        py for py in sorted(KERNELS.glob("*.py")) if not py.name.startswith("_") and py.with_suffix(".pxd").exists()
-    ]
-    extensions = [
-        Extension(
-            f"flintmq.kernels.{source.stem}",
-            [str(source)],
-            depends=[str(KERNELS / Path(path).name) for path in sources_of(source.stem)[1:]],
-            include_dirs=[str(KERNELS)],
-            **flags,
-        )
-        for source in sources
-    ]
+    headers = sorted({str(header.parent) for header in KERNELS.rglob("*.h")})
+    extensions = []
+    for module in select["kernels"]().values():
+        source, *depends = map(os.path.relpath, select["sources_of"](module))
+        name = f"flintmq.kernels.{module}"
+        extensions.append(Extension(name, [source], depends=depends, include_dirs=headers, **flags))
     if not extensions:
         return []
     try:

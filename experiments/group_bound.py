@@ -2,9 +2,9 @@
 
     python experiments/group_bound.py [--folder DIR] [--rounds 5]
 
-`threads`: N threads store 200 bytes, hand in a latch of kernels/handoff, and wait; one thread takes all latches there
-are, syncs and opens them. `tasks`: the same with N tasks of an event loop, one call into the loop a group. Nothing is
-checked, encoded, dispatched or counted: what FlintMQ takes beyond is its own.
+`threads`: N threads store 200 bytes, hand in a latch of kernels/threads/handoff, and wait; one thread takes all latches
+there are, syncs and opens them. `tasks`: the same with N tasks of an event loop, one call into the loop a group.
+Nothing is checked, encoded, dispatched or counted: what FlintMQ takes beyond is its own.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import threading
 import time
 from pathlib import Path
 
-from flintmq.kernels.handoff import Latch, Signal
+from flintmq.kernels.threads.handoff import Latch, Signal
 
 RECORD = bytes(200)
 SIZE = 128 << 20

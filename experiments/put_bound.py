@@ -97,7 +97,7 @@ def rows(folder: Path, units: bool = False) -> None:
     """Columns into a new mapped file, and nothing around."""
     import pyarrow as pa
 
-    from flintmq.kernels.fast_append import Appender, AppendTarget, QueueCounter
+    from flintmq.kernels.write.fast_append import Appender, AppendTarget, QueueCounter
     from flintmq.store.append.columns import columns_of
 
     batch = pa.record_batch({"body": pa.array([bytes(100)] * ROWS, pa.binary())})

@@ -20,7 +20,7 @@ from array import array
 from collections.abc import Callable
 
 from flintmq import open_store
-from flintmq.kernels import fetch
+from flintmq.kernels.read import fetch
 from flintmq.message import StoredMessage
 from flintmq.store.view import StoreView
 

@@ -6,8 +6,8 @@ Each case does what the one before it does and one thing more, on one thread, fr
 The kernels work on arrays that are used again, so nothing of the store's objects, and no file, is in the first three.
 Printed are the least wall clock and the least processor time of the rounds, in ms.
 
-    validate   kernels.walk: the walk that rebuild needs, checksums of bodies included
-    derive     and units and keys of each record, kernels.derive
+    validate   kernels.read.walk: the walk that rebuild needs, checksums of bodies included
+    derive     and units and keys of each record, kernels.read.derive
     insert     and the units sorted by queue, and the keys put into the slots and items of an index file in memory
     write      and the bytes of all queue and index files, made before, written once into new files and synced
     rebuild    flintmq's own, with its second thread, by `access="map"`
@@ -32,9 +32,9 @@ from pathlib import Path
 from flintmq.config.keys import StoreConfig
 from flintmq.forensics.rebuild import RESULTS, rebuild
 from flintmq.format import index
-from flintmq.kernels import derive as derive_kernel
-from flintmq.kernels import group_units, walk
-from flintmq.kernels import index_insert as index_kernel
+from flintmq.kernels.read import derive as derive_kernel
+from flintmq.kernels.read import group_units, walk
+from flintmq.kernels.write import index_insert as index_kernel
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.walk import PIECE_BYTES, LogWalk
 from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules

@@ -25,7 +25,7 @@ from pathlib import Path
 
 import numpy
 
-from flintmq.kernels import walk
+from flintmq.kernels.read import walk
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.commitlog.sources import TouchAhead
 from flintmq.store.commitlog.walk import LogWalk

@@ -40,10 +40,11 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     shutil.copytree(ROOT / "src", tree / "src", ignore=shutil.ignore_patterns("*.so", "__pycache__", "*.egg-info"))
     if (ROOT / "build" / "cython").is_dir():
         shutil.copytree(ROOT / "build" / "cython", tree / "build" / "cython")
-    compiled = tree / "build" / f"lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}" / "flintmq" / "kernels"
-    compiled.mkdir(parents=True)
-    for path in (ROOT / "src" / "flintmq" / "kernels").glob("*.so"):
-        shutil.copy2(path, compiled)
+    compiled = tree / "build" / f"lib.{sysconfig.get_platform()}-{sys.implementation.cache_tag}"
+    for path in (ROOT / "src" / "flintmq" / "kernels").rglob("*.so"):
+        place = compiled / path.relative_to(ROOT / "src")
+        place.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copy2(path, place)
     for name in ("pyproject.toml", "setup.py", "MANIFEST.in", "README.md", "LICENSE"):
         shutil.copy(ROOT / name, tree / name)
     run(sys.executable, "-m", "pip", "wheel", "-q", "--no-deps", "--no-build-isolation", "-w", folder, tree, cwd=folder)
@@ -69,7 +70,7 @@ def test_the_wheel_is_complete(wheel: Path):
         path.relative_to(source).as_posix() for pattern in ("*.pyi", "*.pxd", "*.h") for path in source.rglob(pattern)
     }
     assert modules | stubs | {"flintmq/py.typed"} <= names
-    kernels = [name for name in stubs if re.fullmatch(r"flintmq/kernels/\w+\.pyi", name)]
+    kernels = [name for name in stubs if re.fullmatch(r"flintmq/kernels/(\w+/)?\w+\.pyi", name)]
     kernels.append("_shared")  # what Cython puts into each of them otherwise
     if shutil.which("cc") or shutil.which("gcc"):
         assert len([name for name in names if name.endswith(".so")]) == len(kernels)

@@ -11,7 +11,7 @@ from pathlib import Path
 from struct import pack
 
 from flintmq.format import flintmq_mark, index, inner_batch, record, zone_map
-from flintmq.kernels import index_insert as kernel
+from flintmq.kernels.write import index_insert as kernel
 from labs.fuzz.more_targets import TARGETS
 from tests.compat.stores import Golden
 from tests.robustness.hostile.records import LOG, record_starts

@@ -39,7 +39,7 @@ from flintmq.format import (
 )
 from flintmq.format.compression import original_body
 from flintmq.format.layout import Layout
-from flintmq.kernels import record_parts, walk
+from flintmq.kernels.read import record_parts, walk
 from flintmq.message import stored_message
 from flintmq.storage.files.filesystem import Effects
 from flintmq.store.commitlog.files import LogFiles

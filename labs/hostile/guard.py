@@ -21,27 +21,22 @@ from contextlib import suppress
 from types import SimpleNamespace
 from typing import Any
 
-from flintmq.kernels import append_columns as columns_kernel
-from flintmq.kernels import derive as derive_kernel
-from flintmq.kernels import (
-    encode,
-    encode_one,
-    fast_append,
-    fast_get,
+from flintmq.kernels import only_file
+from flintmq.kernels.read import derive as derive_kernel
+from flintmq.kernels.read import (
     fetch,
     gather_views,
     group_units,
     index_check,
-    index_insert,
     odd_text,
-    only_file,
     record_parts,
     select,
-    unique_keys,
     walk,
     zone_keys,
 )
-from flintmq.kernels import gather as gather_kernel
+from flintmq.kernels.read import gather as gather_kernel
+from flintmq.kernels.write import append_columns as columns_kernel
+from flintmq.kernels.write import encode, encode_one, fast_append, fast_get, index_insert, unique_keys
 from flintmq.message import GetResult, Message, StoredMessage
 from tests.robustness.hostile.records import LOG, record_starts
 

@@ -22,10 +22,10 @@ from typing import Any
 from flintmq.format import message_id, properties, record
 from flintmq.format.record_view import SIZE
 from flintmq.format.text import brief, iso, java_decode, utc
-from flintmq.kernels.fetch import RecordBytes
-from flintmq.kernels.message import Message as Message
-from flintmq.kernels.message import PutResult as PutResult
-from flintmq.kernels.message import raise_for
+from flintmq.kernels.read.fetch import RecordBytes
+from flintmq.kernels.write.message import Message as Message
+from flintmq.kernels.write.message import PutResult as PutResult
+from flintmq.kernels.write.message import raise_for
 from flintmq.tabular import Tabular, html
 
 # Caches: a log contains few topics and hosts, again and again.

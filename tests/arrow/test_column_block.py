@@ -9,7 +9,7 @@ from flintmq.arrow.column_block import ColumnBlock
 from flintmq.arrow.column_layout import ColumnLayout, Rates
 from flintmq.arrow.ipc_template import Envelope
 from flintmq.arrow.schema import SCHEMA, SPARK_SCHEMA, narrow
-from flintmq.kernels import gather as kernel
+from flintmq.kernels.read import gather as kernel
 from flintmq.message import stored_message
 from tests.support.arrow_rows import row_of, rows_of
 from tests.support.kernel_records import ODD, PAIRS, records

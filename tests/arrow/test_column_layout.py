@@ -5,7 +5,7 @@ import pytest
 from flintmq.arrow.column_layout import NUMBERS, ColumnLayout, Rates
 from flintmq.arrow.ipc_template import Envelope
 from flintmq.arrow.schema import SCHEMA, SPARK_SCHEMA, narrow
-from flintmq.kernels import gather as kernel
+from flintmq.kernels.read import gather as kernel
 
 SCHEMAS = [
     SCHEMA,

@@ -13,7 +13,7 @@ from flintmq.errors import FormatError
 from flintmq.format import record as r
 from flintmq.format.message_id import parse_host
 from flintmq.format.text import java_decode
-from flintmq.kernels import walk
+from flintmq.kernels.read import walk
 from tests.compat.stores import Golden
 from tests.support.golden_logs import records
 from tests.support.layout_values import values

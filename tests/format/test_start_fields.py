@@ -10,7 +10,7 @@ import pytest
 
 from flintmq.format import properties, record
 from flintmq.format.start_fields import CUT, REFUSED, STUCK, disarmed, wrong_field, wrong_of
-from flintmq.kernels import odd_text
+from flintmq.kernels.read import odd_text
 from tests.support.kernel_records import records
 
 CASES = json.loads((Path(__file__).parents[1] / "compat" / "start_fields.json").read_text())

@@ -10,7 +10,7 @@ import pytest
 import flintmq
 from flintmq import Message, MessageStore
 from flintmq.frames.sql import ask
-from flintmq.kernels import walk as kernel
+from flintmq.kernels.read import walk as kernel
 from flintmq.store.commitlog import zone_maps, zones
 from tests.cli.conftest import Run, run  # noqa: F401  (a fixture)
 

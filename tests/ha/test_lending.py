@@ -22,7 +22,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.ha import Follower
 from flintmq.ha.lending import may_lend
 from flintmq.ha.listener import HaListener
-from flintmq.kernels.replica_lane import native
+from flintmq.kernels.threads.replica_lane import native
 from flintmq.message import Message, PutMessageStatus
 from flintmq.storage.files.filesystem import REAL, Effects
 from flintmq.store.listening import ListenOptions

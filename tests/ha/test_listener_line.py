@@ -10,7 +10,7 @@ import pytest
 
 from flintmq.ha.listener_line import ListenerLine
 from flintmq.ha.master_line import LineRules, LineState, MasterLine
-from flintmq.kernels.replica_lane import LaneFacts
+from flintmq.kernels.threads.replica_lane import LaneFacts
 from flintmq.store.listening import LogPart
 
 RULES = LineRules(1 << 16, 1 << 15, 5.0, 20.0)

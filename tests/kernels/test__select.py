@@ -17,13 +17,14 @@ FOLDER = Path(_select.FOLDER)
 PROBE = """
 import json
 from flintmq import kernels
-from flintmq.kernels import _select, walk
+from flintmq.kernels import _select
+from flintmq.kernels.read import walk
 print(json.dumps({"file": walk.__file__, "compiled": kernels.compiled(), "state": _select.state()}))
 """
 
 
 def probe(pure: str) -> dict:
-    """What a fresh interpreter imports as flintmq.kernels.walk."""
+    """What a fresh interpreter imports as flintmq.kernels.read.walk."""
     environment = {**os.environ, "FLINTMQ_PURE": pure}
     done = subprocess.run([sys.executable, "-c", PROBE], env=environment, capture_output=True, text=True, check=True)
     return json.loads(done.stdout)
@@ -31,12 +32,12 @@ def probe(pure: str) -> dict:
 
 def test_the_source_runs_when_asked_for():
     found = probe("1")
-    assert found["file"] == str(FOLDER / "walk.py")
+    assert found["file"] == str(FOLDER / "read" / "walk.py")
     assert found["compiled"] is False
     assert found["state"]["walk"] is False
 
 
-@pytest.mark.skipif(not list(FOLDER.glob("walk.*.so")), reason="the kernels are not compiled here (make compile)")
+@pytest.mark.skipif(not list(FOLDER.glob("read/walk.*.so")), reason="the kernels are not compiled here (make compile)")
 @pytest.mark.parametrize("pure", ["", "0"])
 def test_the_compiled_one_runs_otherwise(pure: str):
     found = probe(pure)
@@ -48,7 +49,9 @@ def test_every_kernel_is_counted_and_has_typed_stubs():
     names = set(_select.state())
     assert "walk" in names
     assert not names & {"__init__", "_cython", "_plain", "_select"}
-    assert [name for name in sorted(names) if not (FOLDER / f"{name}.pyi").is_file()] == []
+    places = [FOLDER / module.replace(".", "/") for module in _select.kernels().values()]
+    assert [path for path in places if not path.with_suffix(".pyi").is_file()] == []
+    assert len(names) == len(list(FOLDER.rglob("*.pyi"))), "no name twice"
 
 
 @pytest.mark.skipif(_select.pure(), reason="FLINTMQ_PURE asks for uncompiled kernels")
@@ -63,7 +66,7 @@ BARE = """
 import importlib, sys
 sys.modules["cython"] = sys.modules["Cython"] = None  # as if they were not installed
 from flintmq.kernels import _select
-for name in _select.state():
+for name in _select.kernels().values():
     assert importlib.import_module(f"flintmq.kernels.{name}").__file__.endswith(".py"), name
 assert sys.modules["cython"] is None and "Cython.Shadow" not in sys.modules
 from flintmq.cli.installation import diagnose
@@ -93,24 +96,25 @@ def test_an_installer_may_give_files_any_times(tmp_path: Path, monkeypatch: pyte
 def test_a_source_that_changed_makes_its_kernel_stale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     (tmp_path / "setup.py").touch()
     tmp_path = tmp_path / "src" / "flintmq" / "kernels"
-    tmp_path.mkdir(parents=True)
+    (tmp_path / "room").mkdir(parents=True)
     monkeypatch.setattr(_select, "FOLDER", str(tmp_path))
     monkeypatch.setattr(_select, "EXTENSION_SUFFIXES", [".so"])
     monkeypatch.delenv("FLINTMQ_PURE", raising=False)
     one = 'cdef extern from "one.h" nogil:\n    int x()\nfrom flintmq.kernels.types cimport T\n'
-    texts = {"one.pxd": one, "types.pxd": "# C types", "one.h": "", "other.h": "", "one.py": "", "two.py": ""}
-    for age_s, name in [(200, name) for name in texts] + [(100, "one.so")]:
+    texts = {"room/one.pxd": one, "types.pxd": "# C types", "room/one.h": "", "other.h": "", "room/one.py": ""}
+    texts |= {"room/__init__.py": "", "two.py": ""}
+    for age_s, name in [(200, name) for name in texts] + [(100, "room/one.so")]:
         (tmp_path / name).write_text(texts.get(name, ""))
         os.utime(tmp_path / name, (1_000_000 - age_s, 1_000_000 - age_s))
     assert _select.state() == {"one": True}  # two.py has no .pxd, so it is no kernel
     assert _select.stale() == []
     os.utime(tmp_path / "other.h", (1_000_000, 1_000_000))
     assert _select.stale() == [], "the header of another kernel"
-    for name in ("one.py", "one.pxd", "types.pxd", "one.h"):
+    for name in ("room/one.py", "room/one.pxd", "types.pxd", "room/one.h"):
         os.utime(tmp_path / name, (1_000_000, 1_000_000))
         assert _select.stale() == ["one"], name
         os.utime(tmp_path / name, (1_000_000 - 200, 1_000_000 - 200))
         assert _select.stale() == []
-    os.utime(tmp_path / "one.py", (1_000_000, 1_000_000))
+    os.utime(tmp_path / "room" / "one.py", (1_000_000, 1_000_000))
     monkeypatch.setenv("FLINTMQ_PURE", "1")
     assert (_select.state(), _select.stale(), _select.compiled()) == ({"one": False}, [], False)

@@ -17,8 +17,8 @@ from tests.support.engine import message, open_small
 ALL = """
 import importlib, pkgutil, sys
 import flintmq, flintmq.kernels, flintmq.store.message_store
-for module in pkgutil.iter_modules(flintmq.kernels.__path__):
-    importlib.import_module("flintmq.kernels." + module.name)
+for module in pkgutil.walk_packages(flintmq.kernels.__path__, "flintmq.kernels."):
+    importlib.import_module(module.name)
 print(sys._is_gil_enabled())
 """
 

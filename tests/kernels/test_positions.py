@@ -196,7 +196,8 @@ ACCESS = re.compile(rf"\b(?:{CALL}|{BYTE})")
 
 
 def source_of(kernel: str) -> str:
-    return (Path(kernels.__path__[0]) / f"{kernel}.py").read_text()
+    [path] = Path(kernels.__path__[0]).rglob(f"{kernel}.py")
+    return path.read_text()
 
 
 def lines_of(kernel: str) -> list[str]:
@@ -212,7 +213,7 @@ def test_constants_are_the_declared_positions(kernel: str) -> None:
 def test_no_position_is_left_out() -> None:
     assert (NUMBERS["least"], NUMBERS["wider"], NUMBERS["head"], NUMBERS["length_without_hosts"]) == (91, 12, 112, 68)
     left = []
-    for path in sorted(Path(kernels.__path__[0]).glob("[a-z]*.py")):
+    for path in sorted(Path(kernels.__path__[0]).rglob("[a-z]*.py")):
         known = " ".join(lines_of(path.stem)) if path.stem in LINES else ""
         for access in ACCESS.findall(path.read_text()):
             if access not in known and (path.stem, access) not in IN_TEXTS:

@@ -17,7 +17,7 @@ def test_a_process_imports_the_package_from_it(tmp_path):
     place = tmp_path / settings["spark.executorEnv.PYTHONPATH"]
     with tarfile.open(tmp_path / "one.tar.gz") as archive:
         archive.extractall(place, filter="data")
-    code = "import flintmq, flintmq.kernels.walk as walk, pyspark_flintmq; print(flintmq.__file__, walk.__file__)"
+    code = "import flintmq, flintmq.kernels.read.walk as walk, pyspark_flintmq; print(flintmq.__file__, walk.__file__)"
     told = subprocess.run(
         [sys.executable, "-c", code],
         check=True,

@@ -20,7 +20,7 @@ import pyarrow as pa
 import pytest
 
 from flintmq.errors import UsageError
-from flintmq.kernels.flusher import native
+from flintmq.kernels.threads.flusher import native
 from flintmq.message import Message
 from flintmq.storage.memory.allocation import AllocationService
 from flintmq.storage.memory.mapped_file_queue import MappedFileQueue

@@ -7,7 +7,7 @@ from array import array
 from dataclasses import dataclass, field
 from typing import Any
 
-from flintmq.kernels import gather as kernel
+from flintmq.kernels.read import gather as kernel
 
 FILL = 0xA5  # stands in every byte that nobody wrote
 NUMBERS = {kernel.INT32, kernel.INT64, kernel.UINT32, kernel.MICROSECONDS}

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flintmq.format import record
-from flintmq.kernels import encode
+from flintmq.kernels.write import encode
 from flintmq.store.commitlog.bulk_writer import LogRoom
 from flintmq.testing.rows import Column, Rows
 from flintmq.testing.strategies import messages

@@ -30,8 +30,8 @@ from flintmq.errors import CorruptStoreError, FormatError
 from flintmq.format.compression import original_body
 from flintmq.format.message_id import host_text
 from flintmq.format.record_view import size_at
-from flintmq.kernels import gather as kernel
-from flintmq.kernels.gather_views import copy_records
+from flintmq.kernels.read import gather as kernel
+from flintmq.kernels.read.gather_views import copy_records
 from flintmq.message import StoredMessage, stored_message
 from flintmq.store.commitlog.predicate import Predicate, Selector
 from flintmq.store.commitlog.report import Report

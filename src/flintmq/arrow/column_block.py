@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from flintmq.arrow.column_layout import MAP_PARTS, NAMED, NUMBERS, ColumnLayout, Rates, Section
-from flintmq.kernels import gather as kernel
+from flintmq.kernels.read import gather as kernel
 
 
 class ColumnBlock:
@@ -34,7 +34,7 @@ class ColumnBlock:
             self.ints[layout.sections[name].at_ints] = 0
 
     def gather(self, data: Any, positions: Any, first: int, last: int, notes: Any) -> tuple[int, int]:
-        """Append the records at positions[first:last]; return the result of kernels.gather.gather."""
+        """Append the records at positions[first:last]; return the result of the kernel's `gather`."""
         taken, why = kernel.gather(
             data,
             positions,

@@ -3,7 +3,7 @@
 One allocation holds a whole batch: the header of an Arrow IPC message (see ipc_template), then a section for each
 column's numbers, offsets, bytes and validity bits, at multiples of 64 bytes. The bytes of text in a row are not known
 beforehand: Rates estimates them from batch to batch. Every column is made by the kernel, one derived from another field
-too; a new kind of column goes after the last one in `kernels/gather.py`.
+too; a new kind of column goes after the last one in `kernels/read/gather.py`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import pyarrow as pa
 from flintmq.arrow.ipc_template import Envelope
 from flintmq.arrow.schema import US, has_views
 from flintmq.format.record_view import number_at
-from flintmq.kernels import gather as kernel
-from flintmq.kernels.record_parts import MOST_PAIRS
+from flintmq.kernels.read import gather as kernel
+from flintmq.kernels.read.record_parts import MOST_PAIRS
 
 # Column -> (kind, position in a record with two IPv4 hosts); see docs/internals/format/commit-log.md.
 NUMBERS = {

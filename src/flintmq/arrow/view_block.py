@@ -1,9 +1,9 @@
 """Holds the memory of a batch whose text and bodies are views of the log.
 
-The kernel writes numbers, views (16 bytes each, see kernels/gather_views.py) and codes of dictionaries into the block's
-memory. The batch holds that memory and, of each piece, the bytes between its first and its last row. So a batch that is
-written, pickled or sent takes the bytes of its own rows along, not those of a whole file. Rows whose views would hold
-much more of the log were copied before (batches.py); the copies of a batch share a few buffers.
+The kernel writes numbers, views (16 bytes each, see kernels/read/gather_views.py) and codes of dictionaries into the
+block's memory. The batch holds that memory and, of each piece, the bytes between its first and its last row. So a batch
+that is written, pickled or sent takes the bytes of its own rows along, not those of a whole file. Rows whose views
+would hold much more of the log were copied before (batches.py); the copies of a batch share a few buffers.
 """
 
 from __future__ import annotations
@@ -19,8 +19,8 @@ from flintmq.arrow.column_layout import NAMED, NUMBERS, ColumnLayout, Rates, Sec
 from flintmq.arrow.ipc_template import Envelope
 from flintmq.arrow.schema import CODES
 from flintmq.format.record_view import size_at
-from flintmq.kernels import gather as kernel
-from flintmq.kernels import gather_views
+from flintmq.kernels.read import gather as kernel
+from flintmq.kernels.read import gather_views
 
 LONGEST = 0x7FFFFFFF  # bytes of one buffer: offsets in views are 32-bit numbers
 GAP = 1 << 16  # bytes of unwanted records within a buffer: to hold them costs less than another buffer
@@ -112,7 +112,7 @@ class ViewBlock(ColumnBlock):
             self.longs[section.at_longs + most] = 0
 
     def gather(self, data: Any, positions: Any, first: int, last: int, notes: Any) -> tuple[int, int]:
-        """Append the records at positions[first:last]; return the result of kernels.gather.gather.
+        """Append the records at positions[first:last]; return the result of the kernel's `gather`.
 
         The batch will hold `data`, which must not change.
         """

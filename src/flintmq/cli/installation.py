@@ -98,7 +98,8 @@ def _python() -> Check:
 
 
 def _kernels() -> list[Check]:
-    from flintmq.kernels import _select, walk
+    from flintmq.kernels import _select
+    from flintmq.kernels.read import walk
 
     states = _select.state()
     slow = [name for name, compiled in states.items() if not compiled]
@@ -127,7 +128,7 @@ def _self_test() -> Check:
     """Test the walker: it must accept Java's record, and refuse it with a flipped bit."""
     from flintmq.format.layout import WIDTHS
     from flintmq.format.record_view import number_at
-    from flintmq.kernels import walk
+    from flintmq.kernels.read import walk
 
     data = bytes(range(256)) * 5
     wrong = [f"crc32 of {n} bytes is wrong" for n in _LENGTHS if walk.crc32(data[:n]) != zlib.crc32(data[:n])]
@@ -145,7 +146,7 @@ def _self_test() -> Check:
 
 
 def _counts(record: bytes) -> bool:
-    from flintmq.kernels import walk
+    from flintmq.kernels.read import walk
 
     length, places = len(record), array("q", [0])
     flags = walk.CHECK_CRC

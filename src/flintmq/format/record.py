@@ -2,7 +2,7 @@
 
 Bytes and rules: docs/internals/format/commit-log.md.
 
-This is the slow and clear reference. `kernels/walk.py` does the same many times faster and is tested against it.
+This is the slow and clear reference. `kernels/read/walk.py` does the same many times faster and is tested against it.
 Upstream: MessageExtEncoder (writes), CommitLog.checkMessageAndReturnSize and MessageDecoder (read).
 """
 
@@ -145,7 +145,7 @@ assert MIN_SIZE == 91 and BLANK.size == BLANK_SIZE
 class RecordError(FormatError):
     """No valid record begins at this position.
 
-    `kind`: MORE, BLANK, ZERO, MAGIC, SIZE, LENGTHS, OFFSET, CRC or CRC_PROPERTY, as `kernels/walk.py` names them.
+    `kind`: MORE, BLANK, ZERO, MAGIC, SIZE, LENGTHS, OFFSET, CRC or CRC_PROPERTY, as `kernels/read/walk.py` names them.
     """
 
     def __init__(self, kind: str, reason: str, position: int) -> None:

@@ -1,7 +1,7 @@
 """A zone map, FlintMQ's own file: which parts of a log file cannot hold a wanted message.
 
 Bytes and rules: docs/internals/format/zone-map.md. A header, its zones, and blocks of Bloom filters
-(kernels/zone_keys.py). Upstream neither writes nor reads the file.
+(kernels/read/zone_keys.py). Upstream neither writes nor reads the file.
 """
 
 from __future__ import annotations

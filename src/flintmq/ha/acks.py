@@ -20,9 +20,9 @@ from contextlib import suppress
 from operator import attrgetter
 from typing import Final, cast
 
-from flintmq.kernels.handoff import INTERRUPTED, Signal
-from flintmq.kernels.loop_puts import ReplicaPuts
-from flintmq.kernels.replica_lane import ReplicaLane
+from flintmq.kernels.threads.handoff import INTERRUPTED, Signal
+from flintmq.kernels.threads.loop_puts import ReplicaPuts
+from flintmq.kernels.threads.replica_lane import ReplicaLane
 from flintmq.message import PutMessageStatus, PutResult
 from flintmq.storage.threads.mutex import Lock
 from flintmq.store.append.replicas import ReplicaRequest
@@ -36,7 +36,7 @@ _END = attrgetter("end")
 class AckedPuts:
     """Puts of one event loop that wait for replicas; their ends increase.
 
-    The form of `kernels.loop_puts.ReplicaPuts` for uncompiled kernels.
+    The form of `kernels.threads.loop_puts.ReplicaPuts` for uncompiled kernels.
 
     `send`: called at the end of a turn of the loop, so that the records of all its puts go in one frame; returns the
     log offset that enough replicas have by now.

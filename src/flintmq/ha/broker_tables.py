@@ -36,7 +36,7 @@ from flintmq.format.config_json import JsonObject
 from flintmq.format.text import java_encode
 from flintmq.ha import metadata
 from flintmq.ha.metadata import BrokerFacts
-from flintmq.kernels.handoff import Signal
+from flintmq.kernels.threads.handoff import Signal
 from flintmq.remoting.client import split_address
 from flintmq.storage.files.filesystem import Effects
 from flintmq.storage.threads.stop_event import StopEvent

@@ -1,9 +1,9 @@
 """Lends the only line of a listener to the threads that put.
 
 A put that waits for one replica then sends its record by itself and waits for the report, in one compiled call
-(kernels/replica_lane.py). The listener's thread takes the line back, notes what was exchanged, does what is due, and
-lends the line again if nothing is under way on it. As long as puts send everything there is, it only looks whether that
-is so.
+(kernels/threads/replica_lane.py). The listener's thread takes the line back, notes what was exchanged, does what is
+due, and lends the line again if nothing is under way on it. As long as puts send everything there is, it only looks
+whether that is so.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Final
 from flintmq.config.keys import StoreConfig
 from flintmq.ha.listener_line import ListenerLine
 from flintmq.ha.master_line import LineState
-from flintmq.kernels.replica_lane import LaneFacts, ReplicaLane, native
+from flintmq.kernels.threads.replica_lane import LaneFacts, ReplicaLane, native
 from flintmq.storage.files.filesystem import Effects
 from flintmq.store.listening import ListenOptions
 

@@ -31,7 +31,7 @@ from flintmq.ha.frames import FRAME_HEADER
 from flintmq.ha.lending import Lending, may_lend
 from flintmq.ha.listener_line import ListenerLine
 from flintmq.ha.master_line import LineRules, LineState, MasterLine
-from flintmq.kernels.replica_lane import LaneFacts
+from flintmq.kernels.threads.replica_lane import LaneFacts
 from flintmq.storage.files.filesystem import REAL, Effects
 from flintmq.storage.threads.mutex import Lock
 from flintmq.storage.threads.service_thread import ServiceThread

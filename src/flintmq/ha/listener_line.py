@@ -7,7 +7,7 @@ import socket
 
 from flintmq.ha.frames import FRAME_HEADER, FrameHeader
 from flintmq.ha.master_line import MasterLine
-from flintmq.kernels.replica_lane import LaneFacts
+from flintmq.kernels.threads.replica_lane import LaneFacts
 from flintmq.store.listening import LogPart
 
 

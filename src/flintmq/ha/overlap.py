@@ -14,7 +14,7 @@ from typing import Final
 from flintmq.errors import DivergedError, OffsetGoneError, ReplicationError, UsageError
 from flintmq.format.record import MAGIC_V1, MAGIC_V2
 from flintmq.format.record_view import QUEUE, STORE_TIME_END_MAX, magic_at, store_time_at, texts_at
-from flintmq.kernels import walk as kernel
+from flintmq.kernels.read import walk as kernel
 from flintmq.storage.files.libc_memory import zeros
 
 NEW_PLACE: Final = "follow it into a new directory"

@@ -2,7 +2,7 @@
 
 Python prefers `walk.cpython-311-x86_64-linux-gnu.so` to `walk.py` if both are present, which is right for users. With
 FLINTMQ_PURE=1 in the environment the sources must run nevertheless (tests run both ways), so `install()` puts a finder
-before Python's own that finds only the sources of this folder.
+before Python's own that finds only the sources of this folder and of its rooms.
 
 Sources are loaded with `_cython` in place of the module `cython`, which no installation needs.
 """
@@ -50,13 +50,12 @@ class SourceFinder:
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
         """Return the spec of a kernel's source; None for every other module."""
-        parent, _, name = fullname.rpartition(".")
-        source = os.path.join(FOLDER, name + ".py")
-        if parent != PACKAGE or not os.path.isfile(os.path.join(FOLDER, name + ".pxd")):
+        if not fullname.startswith(PACKAGE + "."):
             return None
-        if not pure() and _extension(name) is not None:
+        place = _place(fullname.removeprefix(PACKAGE + "."))
+        if not os.path.isfile(place + ".pxd") or (not pure() and _extension(place) is not None):
             return None
-        spec = ModuleSpec(fullname, SourceLoader(fullname, source), origin=source)
+        spec = ModuleSpec(fullname, SourceLoader(fullname, place + ".py"), origin=place + ".py")
         spec.has_location = True
         return spec
 
@@ -70,34 +69,43 @@ def install() -> None:
         sys.meta_path.insert(0, SourceFinder())
 
 
-def state() -> dict[str, bool]:
-    """Return for each kernel whether an import loads its compiled form. Imports no kernel.
+def kernels() -> dict[str, str]:
+    """Return the module of each kernel, by its name: `walk` is `read.walk`. Imports no kernel.
 
-    A kernel is a `.py` file of this folder with a `.pxd` beside it.
+    A kernel is a `.py` file of this folder or of a room with a `.pxd` beside it. setup.py asks, too.
     """
-    names = sorted(name[:-4] for name in os.listdir(FOLDER) if name.endswith(".pxd"))
-    kernels = [name for name in names if os.path.isfile(os.path.join(FOLDER, name + ".py"))]
-    return {name: not pure() and _extension(name) is not None for name in kernels}
+    found = {
+        name[:-4]: f"{room}.{name[:-4]}" if room else name[:-4]
+        for room in ("", *_rooms())
+        for name in os.listdir(os.path.join(FOLDER, room))
+        if name.endswith(".pxd") and os.path.isfile(os.path.join(FOLDER, room, name[:-4] + ".py"))
+    }
+    return dict(sorted(found.items()))
 
 
-def sources_of(name: str) -> list[str]:
+def state() -> dict[str, bool]:
+    """Return for each kernel whether an import loads its compiled form. Imports no kernel."""
+    return {name: not pure() and _extension(_place(module)) is not None for name, module in kernels().items()}
+
+
+def sources_of(module: str) -> list[str]:
     """Return the files that a kernel's compiled form is made of, its Python source first.
 
     These are its C types, those that they name, however far, and their headers. setup.py asks, too.
     """
     import re  # later: every command loads this module
 
-    types, headers, new = set[str](), set[str](), {name}
+    types, headers, new = set[str](), set[str](), {module}
     while new:
         types |= new
         texts = []
         for each in new:
-            with open(os.path.join(FOLDER, each + ".pxd"), encoding="utf-8") as file:
+            with open(_place(each) + ".pxd", encoding="utf-8") as file:
                 texts.append(file.read())
         headers |= {header for text in texts for header in re.findall(r'extern from "(\w+\.h)"', text)}
-        new = {found for text in texts for found in re.findall(r"flintmq\.kernels\.(\w+) cimport", text)} - types
-    names = [name + ".py", *sorted(each + ".pxd" for each in types), *sorted(headers)]
-    paths = [os.path.join(FOLDER, file) for file in names]
+        new = {found for text in texts for found in re.findall(r"flintmq\.kernels\.([\w.]+) cimport", text)} - types
+    paths = [_place(module) + ".py", *sorted(_place(each) + ".pxd" for each in types)]
+    paths += [os.path.join(FOLDER, room, header) for header in sorted(headers) for room in ("", *_rooms())]
     return [path for path in paths if os.path.isfile(path)]  # another header is the system's
 
 
@@ -109,11 +117,12 @@ def stale() -> list[str]:
     changed: list[str] = []
     if not os.path.isfile(os.path.join(FOLDER, "..", "..", "..", "setup.py")):
         return changed
-    for name, is_compiled in state().items():
-        binary = _extension(name)
-        if not is_compiled or binary is None:
+    states = state()
+    for name, module in kernels().items():
+        binary = _extension(_place(module))
+        if not states[name] or binary is None:
             continue
-        if max(map(os.path.getmtime, sources_of(name))) > os.path.getmtime(binary):
+        if max(map(os.path.getmtime, sources_of(module))) > os.path.getmtime(binary):
             changed.append(name)
     return changed
 
@@ -124,9 +133,17 @@ def compiled() -> bool:
     return bool(states) and all(states)
 
 
-def _extension(name: str) -> str | None:
+def _rooms() -> list[str]:
+    return sorted(name for name in os.listdir(FOLDER) if os.path.isfile(os.path.join(FOLDER, name, "__init__.py")))
+
+
+def _place(module: str) -> str:
+    """Return the path of a module below this package, without a suffix."""
+    return os.path.join(FOLDER, *module.split("."))
+
+
+def _extension(place: str) -> str | None:
     for suffix in EXTENSION_SUFFIXES:
-        path = os.path.join(FOLDER, name + suffix)
-        if os.path.isfile(path):
-            return path
+        if os.path.isfile(place + suffix):
+            return place + suffix
     return None

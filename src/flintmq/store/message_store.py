@@ -22,7 +22,7 @@ from flintmq.config.key_effects import refuse_to_write
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import MissingExtraError, NotAStoreError, StoreError, UsageError
 from flintmq.format.index import checked_peer
-from flintmq.kernels.fast_append import Putter
+from flintmq.kernels.write.fast_append import Putter
 from flintmq.message import ColumnsResult, GetBatchResult, GetResult, Message, Messages, PutResult, StoredMessage
 from flintmq.storage.files.filesystem import REAL, Effects
 from flintmq.storage.files.store_url import local_only
@@ -173,8 +173,8 @@ class MessageStore(Putter):
                 raise
             raise NotAStoreError(f"{self.root}: is a file; give a directory, which is made if it is missing") from None
         self.config, self.recovered, self.ha = parts.config, parts.recovered, parts.ha
-        # Fields of Putter, which the compiled `put` reads: declared in kernels/fast_append.pxd, explained in class
-        # Putter of kernels/fast_append.py. `flusher` is set last, once its thread runs.
+        # Fields of Putter, which the compiled `put` reads: declared in kernels/write/fast_append.pxd, explained in
+        # class Putter of kernels/write/fast_append.py. `flusher` is set last, once its thread runs.
         self.waits = parts.puts.waits
         self.after_put, self.flusher, self.loop_puts = parts.puts.after_put, None, None
         # The fast way is closed for a slave, which accepts no puts, and if each put must wake the flush service. To

@@ -1,10 +1,10 @@
-"""Messages as columns, in the form that kernels/encode takes."""
+"""Messages as columns, in the form that kernels/write/encode takes."""
 
 from __future__ import annotations
 
 from array import array
 
-from flintmq.kernels import encode
+from flintmq.kernels.write import encode
 from flintmq.store.commitlog.bulk_writer import LogRoom
 
 
@@ -98,7 +98,7 @@ class Rows:
         return encode.size_of(body, topic, properties, self.sys_flags[row])
 
     def append(self, room: LogRoom, first: int = 0, last: int | None = None, reserve: int = 0) -> tuple[int, int, int]:
-        """Run kernels/encode over rows first..last-1, with the kernel's result."""
+        """Run kernels/write/encode over rows first..last-1, with the kernel's result."""
         return encode.append(
             room.out,
             room.at,

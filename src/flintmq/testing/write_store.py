@@ -13,7 +13,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.forensics.rebuild import indexed_time, rebuild
 from flintmq.format import checkpoint, config_json
-from flintmq.kernels import encode
+from flintmq.kernels.write import encode
 from flintmq.store.commitlog.bulk_writer import LogWriter
 from flintmq.store.services.consumer_offsets import new_group
 from flintmq.store.services.topics import new_topic

@@ -3,7 +3,7 @@
 import pytest
 
 from flintmq.errors import UsageError
-from flintmq.kernels.select import ANY_QUEUE
+from flintmq.kernels.read.select import ANY_QUEUE
 from flintmq.lake.read.broker_options import options_of_broker
 from flintmq.lake.read.offsets import parse_assignment, parse_flat, parse_offsets, queue_ranges
 from flintmq.lake.read.options import ReadOptions

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.kernels.flusher import native
+from flintmq.kernels.threads.flusher import native
 from labs.failing_calls import call_cases, refusing, syscalls
 from labs.failing_calls.sites import kind_of
 from labs.failing_calls.syscalls import Case

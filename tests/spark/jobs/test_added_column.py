@@ -15,7 +15,7 @@ from deltalake import DeltaTable
 from flintmq.arrow import column_layout, schema
 from flintmq.errors import UsageError
 from flintmq.format.record_view import number_at
-from flintmq.kernels import gather
+from flintmq.kernels.read import gather
 from flintmq.lake.shape.columns import ExportColumns
 from flintmq.message import Message
 from flintmq.spark.jobs.export.job import export, export_stream

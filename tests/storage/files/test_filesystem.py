@@ -249,9 +249,9 @@ def test_maps_and_what_the_kernel_says_of_them(tmp_path: Path, monkeypatch: pyte
             mapped[0] = 1
         for number, answer in ((0, True), (errno.EINVAL, False), (errno.ENOSYS, False)):
             asked: list[object] = []
-            monkeypatch.setattr("flintmq.kernels.walk.present", lambda *of, n=number, a=asked: a.extend(of) or n)
+            monkeypatch.setattr("flintmq.kernels.read.walk.present", lambda *of, n=number, a=asked: a.extend(of) or n)
             assert REAL.present(mapped, 4096, 8192) is answer and asked == [mapped, 4096, 8192]
-        monkeypatch.setattr("flintmq.kernels.walk.present", lambda *_: errno.EFAULT)
+        monkeypatch.setattr("flintmq.kernels.read.walk.present", lambda *_: errno.EFAULT)
         with pytest.raises(OSError, match="Input/output error") as broken:
             REAL.present(mapped, 0, 8192)
         assert broken.value.errno == errno.EIO, "what it means for the reader, whatever the kernel called it"

@@ -16,7 +16,7 @@ from typing import Any, Self
 import pytest
 
 from flintmq.config.keys import StoreConfig
-from flintmq.kernels import ring as kernel
+from flintmq.kernels.threads import ring as kernel
 from flintmq.storage.files.filesystem import Effects
 from flintmq.storage.memory.mapped_file import MappedFile
 from flintmq.storage.memory.mapped_file_queue import MappedFileQueue

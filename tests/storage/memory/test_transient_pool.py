@@ -387,14 +387,14 @@ def test_following_writes_whole_pieces_only(tmp_path: Path, effects: Effects):
 
 @pytest.mark.parametrize("size", [0, 12288, 8191, -8192])
 def test_a_ring_of_a_wrong_size_is_refused(size: int):
-    from flintmq.kernels.ring import Ring
+    from flintmq.kernels.threads.ring import Ring
 
     with pytest.raises(ValueError, match="power of two"):
         Ring(size)
 
 
 def test_memory_that_is_too_small_is_refused():
-    from flintmq.kernels.ring import Ring
+    from flintmq.kernels.threads.ring import Ring
 
     with pytest.raises(ValueError, match="not mapped twice"):
         Ring(SIZE).attach(memoryview(bytearray(2 * SIZE - 1)))

@@ -1,4 +1,4 @@
-"""The promises of a flush, kept by the Python thread and by the native one (kernels/flusher.py) alike."""
+"""The promises of a flush, kept by the Python thread and by the native one (kernels/threads/flusher.py) alike."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from flintmq.config.keys import StoreConfig
-from flintmq.kernels.flusher import native
+from flintmq.kernels.threads.flusher import native
 from flintmq.message import Message
 from flintmq.storage.files.filesystem import Effects
 from flintmq.storage.memory.mapped_file_queue import MappedFileQueue

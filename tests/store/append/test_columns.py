@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
-from flintmq.kernels import append_columns as kernel
+from flintmq.kernels.write import append_columns as kernel
 from flintmq.message import ColumnsResult, Message, Outcome, PutMessageStatus
 from flintmq.storage.memory.mapped_file_queue import MappedFileQueue
 from flintmq.store.append.columns import put_columns

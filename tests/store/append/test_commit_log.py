@@ -14,7 +14,7 @@ import pytest
 
 from flintmq.config.keys import StoreConfig
 from flintmq.format import record
-from flintmq.kernels.fast_append import AppendTarget, Topic
+from flintmq.kernels.write.fast_append import AppendTarget, Topic
 from flintmq.message import Message, Outcome, PutMessageStatus, PutResult
 from flintmq.storage.memory.mapped_file_queue import MappedFileQueue
 from flintmq.store.append.commit_log import CommitLog, LogState

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from flintmq.kernels.handoff import OPENED, Signal
+from flintmq.kernels.threads.handoff import OPENED, Signal
 from flintmq.store.append.group_commit import Waiters
 from flintmq.store.append.stats import WaitTimes
 

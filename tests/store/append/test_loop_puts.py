@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from flintmq.errors import UsageError
-from flintmq.kernels.flusher import native
+from flintmq.kernels.threads.flusher import native
 from flintmq.message import Message, PutMessageStatus, PutResult
 from flintmq.store.message_store import MessageStore
 from tests.support.engine import check_derived, message, open_small

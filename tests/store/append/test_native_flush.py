@@ -16,7 +16,7 @@ from typing import Any
 
 import pytest
 
-from flintmq.kernels.flusher import native
+from flintmq.kernels.threads.flusher import native
 from flintmq.message import Message, PutMessageStatus
 from flintmq.store.append import flush as flush_module
 from flintmq.store.append import native_flush

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from flintmq.kernels.flusher import native
+from flintmq.kernels.threads.flusher import native
 from flintmq.message import Message, PutMessageStatus
 from flintmq.store.append.after_put import AfterPut, DispatchAndFlush
 from tests.support.engine import FIRST_LOG, message, open_small

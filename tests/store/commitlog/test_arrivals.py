@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from flintmq.format import record
-from flintmq.kernels import fetch
+from flintmq.kernels.read import fetch
 from flintmq.storage.files.filesystem import Effects
 from flintmq.store.commitlog.arrivals import Arrivals
 from flintmq.store.commitlog.end_of_log import StopFacts, Verdict, read_facts

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flintmq.kernels import append_columns as kernel
+from flintmq.kernels.write import append_columns as kernel
 from flintmq.message import Message
 from flintmq.store.dispatch.handover import MOST, HandedOver, HandedRows
 from tests.store.services.test_dispatch_service import Setup

@@ -17,8 +17,9 @@ import pytest
 
 from flintmq.errors import UsageError
 from flintmq.format.consume_queue import UNIT, Unit
-from flintmq.kernels import _select, fast_get
-from flintmq.kernels.fast_append import own_lock
+from flintmq.kernels import _select
+from flintmq.kernels.write import fast_get
+from flintmq.kernels.write.fast_append import own_lock
 from flintmq.message import GetMessageStatus, GetResult, Message
 from flintmq.store.message_store import MessageStore
 from flintmq.store.read.get import LiveReader

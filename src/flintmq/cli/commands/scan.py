@@ -94,7 +94,7 @@ class MessageScan:
         self.walk.use_zones(zones_for(snapshot.log, selection.predicate))
 
     def __iter__(self) -> Iterator[tuple[StoredMessage, bytes]]:
-        from flintmq.kernels.zone_keys import keyed
+        from flintmq.kernels.read.zone_keys import keyed
         from flintmq.message import stored_message
         from flintmq.store.commitlog.predicate import Selector
 

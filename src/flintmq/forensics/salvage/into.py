@@ -26,7 +26,7 @@ from flintmq.format.checkpoint import Checkpoint
 from flintmq.format.index import PEER_533
 from flintmq.format.record import BLANK_SIZE, encode_blank
 from flintmq.format.record_view import size_at, store_time_at
-from flintmq.kernels import encode
+from flintmq.kernels.write import encode
 from flintmq.storage.files.filesystem import REAL
 from flintmq.storage.files.staging import bring_in, staging_for
 from flintmq.storage.files.store_url import local_only, outside_store

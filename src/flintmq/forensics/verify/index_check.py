@@ -22,8 +22,8 @@ from flintmq.forensics.verify.index_cursor import IndexItems
 from flintmq.format import index
 from flintmq.format.properties import TAGS
 from flintmq.format.record import TRANSACTION_MASK, TRANSACTION_ROLLBACK
-from flintmq.kernels import index_check as kernel
 from flintmq.kernels.buffers import Numbers
+from flintmq.kernels.read import index_check as kernel
 from flintmq.message import stored_message
 from flintmq.store.commitlog.walk import Piece
 

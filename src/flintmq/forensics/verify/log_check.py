@@ -11,7 +11,7 @@ from flintmq.forensics.verify.queue_files import report_stray
 from flintmq.format.properties import INNER_MULTI_DISPATCH
 from flintmq.format.record import BLANK, MAGIC_BLANK
 from flintmq.format.record_view import HEAD_SIZE, magic_at
-from flintmq.kernels import odd_text as kernel
+from flintmq.kernels.read import odd_text as kernel
 from flintmq.message import stored_message
 from flintmq.storage.files.filesystem import Effects
 from flintmq.store.commitlog.files import LogFile, LogFiles, file_start

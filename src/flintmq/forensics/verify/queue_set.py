@@ -16,7 +16,7 @@ from flintmq.forensics.verify.queue_findings import QueueKind
 from flintmq.format.batch_queue import BATCH_UNIT, BATCH_UNIT_SIZE, BatchUnit
 from flintmq.format.consume_queue import SCHEDULE_TOPIC, UNIT_SIZE, record_offset_at
 from flintmq.format.text import java_decode
-from flintmq.kernels.group_units import run_length
+from flintmq.kernels.read.group_units import run_length
 from flintmq.store.consumequeue.reader import ExtQueue
 from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules, UnitBlock
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX

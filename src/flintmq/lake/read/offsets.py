@@ -16,7 +16,7 @@ from typing import Any, TypeVar, cast
 from flintmq.config.text import short
 from flintmq.errors import UsageError
 from flintmq.format.text import typed_ms
-from flintmq.kernels.select import ANY_QUEUE
+from flintmq.kernels.read.select import ANY_QUEUE
 from flintmq.store.commitlog.predicate import LEAST, MOST, QueueRange
 
 EARLIEST, LATEST = -2, -1

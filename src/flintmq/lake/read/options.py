@@ -19,7 +19,7 @@ from flintmq.config.keys import KEYS, StoreConfig
 from flintmq.config.s3 import S3_KEYS
 from flintmq.config.text import short, tag_names
 from flintmq.errors import UsageError
-from flintmq.kernels.select import ANY_QUEUE
+from flintmq.kernels.read.select import ANY_QUEUE
 from flintmq.lake.read.broker_options import ANY_STORE, brokers_named, options_of_broker
 from flintmq.lake.read.offsets import Queue, parse_assignment, parse_offsets, parse_timestamps, queue_ranges
 from flintmq.lake.read.option_text import OptionNames, choice, flag, names, number, time_ms

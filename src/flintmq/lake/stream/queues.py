@@ -18,7 +18,7 @@ from collections.abc import Iterable, Iterator
 from itertools import groupby
 from operator import attrgetter
 
-from flintmq.kernels.select import ANY_QUEUE
+from flintmq.kernels.read.select import ANY_QUEUE
 from flintmq.lake.read.options import ReadOptions
 from flintmq.lake.stream.offset_index import Places, Segments
 from flintmq.message import StoredMessage

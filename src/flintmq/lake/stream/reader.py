@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from flintmq.config.text import short
 from flintmq.errors import CorruptStoreError, StoreError, UsageError
-from flintmq.kernels.select import ANY_QUEUE
+from flintmq.kernels.read.select import ANY_QUEUE
 from flintmq.lake.read.offsets import EARLIEST, MARKS, WORDS, flat, parse_flat
 from flintmq.lake.stream.admission import Span, limited
 from flintmq.lake.stream.anchor import (

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from flintmq.kernels.select import ANY_QUEUE
+from flintmq.kernels.read.select import ANY_QUEUE
 from flintmq.store.commitlog.predicate import LEAST, MOST, Predicate
 
 COLUMNS = ("topic", "queue_id", "queue_offset", "store_timestamp", "tags")

@@ -20,7 +20,8 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, nullco
 from typing import Any, Literal, NamedTuple, NoReturn
 
 from flintmq.errors import StoreAccessError
-from flintmq.kernels import only_file, walk
+from flintmq.kernels import only_file
+from flintmq.kernels.read import walk
 from flintmq.storage.files import libc_memory, lock
 from flintmq.storage.files.lock import StoreLock
 from flintmq.storage.files.system_error import of_system

@@ -13,7 +13,7 @@ import logging
 from collections.abc import Callable
 from typing import Final
 
-from flintmq.kernels.handoff import INTERRUPTED, Latch, Signal
+from flintmq.kernels.threads.handoff import INTERRUPTED, Latch, Signal
 from flintmq.storage.files.filesystem import Effects
 from flintmq.storage.memory.mapped_file import MappedFile
 from flintmq.storage.memory.transient_pool import TransientStorePool

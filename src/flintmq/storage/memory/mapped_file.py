@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable
 
-from flintmq.kernels.fast_append import AppendTarget
+from flintmq.kernels.write.fast_append import AppendTarget
 from flintmq.storage.files.filesystem import REAL, Effects
 from flintmq.storage.memory.transient_pool import TransientStorePool
 from flintmq.storage.threads.mutex import Lock
@@ -283,8 +283,8 @@ class MappedFile(AppendTarget):
             self._holders -= 1
             last = self._holders == 0
         if last:
-            # The address goes first: a fast get that found it reads mapped bytes (kernels/fast_append.py, R3). All
-            # without the lock: nobody can hold the file any more, and unmapping a gigabyte takes long.
+            # The address goes first: a fast get that found it reads mapped bytes (kernels/write/fast_append.py, R3).
+            # All without the lock: nobody can hold the file any more, and unmapping a gigabyte takes long.
             self.detach()
             self.map.close()
             self.effects.close(self.fd)

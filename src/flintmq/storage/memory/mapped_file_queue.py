@@ -11,7 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable
 
 from flintmq.config.keys import StoreConfig
-from flintmq.kernels.flusher import LogWatermark
+from flintmq.kernels.threads.flusher import LogWatermark
 from flintmq.storage.files.filesystem import REAL, Effects
 from flintmq.storage.memory.allocation import AllocationService
 from flintmq.storage.memory.mapped_file import MappedFile

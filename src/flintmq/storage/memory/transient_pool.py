@@ -1,6 +1,6 @@
 """The transient pool: memory that takes new records before their files do.
 
-With the pool a put stores into memory that is touched and used again and again, a ring (kernels/ring.py), and
+With the pool a put stores into memory that is touched and used again and again, a ring (kernels/threads/ring.py), and
 `CommitService` writes it to the file. So the put path meets neither page faults of the file nor its write-back. (With
 buffers of a file's size a put is the first to touch every page of a buffer, and 5 GiB stay taken.) The price: records
 that are not committed are lost if the process dies. Upstream: TransientStorePool, which has transientStorePoolSize
@@ -17,7 +17,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from flintmq.kernels import _select
-from flintmq.kernels.fast_append import AppendTarget
+from flintmq.kernels.write.fast_append import AppendTarget
 from flintmq.storage.files.filesystem import REAL, Effects
 from flintmq.storage.threads.mutex import GuardedRing, Lock
 

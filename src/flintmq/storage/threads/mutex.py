@@ -20,7 +20,7 @@ import sys
 import threading
 from collections.abc import Callable
 
-from flintmq.kernels.ring import Ring
+from flintmq.kernels.threads.ring import Ring
 
 if sys.version_info >= (3, 14):
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
-from flintmq.kernels.handoff import Signal
+from flintmq.kernels.threads.handoff import Signal
 
 
 class ServiceThread:

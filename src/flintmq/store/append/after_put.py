@@ -6,7 +6,7 @@ the same one.
 
 from __future__ import annotations
 
-from flintmq.kernels.fast_append import PutListener
+from flintmq.kernels.write.fast_append import PutListener
 
 
 class AfterPut(PutListener):

@@ -14,8 +14,8 @@ from flintmq.format import inner_batch, record
 from flintmq.format import properties as names
 from flintmq.format.index import PEER_533
 from flintmq.format.record import CRC_PROPERTY_SIZE, INNER_BATCH, MAX_PROPERTIES, NEED_UNWRAP, TRANSACTION_MASK
-from flintmq.kernels import encode_one as kernel
-from flintmq.kernels.fast_append import Topic
+from flintmq.kernels.write import encode_one as kernel
+from flintmq.kernels.write.fast_append import Topic
 from flintmq.message import Message, PutMessageStatus, PutResult, PutRule, refused
 from flintmq.store.append import multi_queue
 from flintmq.store.append.checks import encode_properties, message_rule, record_size, start_rule, timer_rule

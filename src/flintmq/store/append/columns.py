@@ -16,8 +16,8 @@ from dataclasses import replace
 from typing import Any, Literal
 
 from flintmq.errors import UsageError
-from flintmq.kernels import append_columns as kernel
-from flintmq.kernels.fast_append import QueueCounter, Topic
+from flintmq.kernels.write import append_columns as kernel
+from flintmq.kernels.write.fast_append import QueueCounter, Topic
 from flintmq.message import ColumnsResult, Message, PutMessageStatus, PutRule
 from flintmq.store.append.checks import TIMERS, encode_properties, message_rule, start_rule
 from flintmq.store.append.commit_log import CommitLog

@@ -4,9 +4,9 @@ One lock, the put lock, covers the choice of the queue offset and the bytes of t
 per queue, so that records can be encoded in parallel; here encoding is a kernel call inside the lock.) A queue offset
 counts as taken only once its record is in the map.
 
-Plain messages go the fast way, one kernel call (kernels/fast_append.py) that does not take the lock: it holds the GIL,
-and leaves everything to the slow way while another thread holds the lock. Both ways write the same bytes. Upstream:
-CommitLog.asyncPutMessage.
+Plain messages go the fast way, one kernel call (kernels/write/fast_append.py) that does not take the lock: it holds the
+GIL, and leaves everything to the slow way while another thread holds the lock. Both ways write the same bytes.
+Upstream: CommitLog.asyncPutMessage.
 """
 
 from __future__ import annotations
@@ -32,8 +32,8 @@ from flintmq.format.record import (
 )
 from flintmq.format.start_fields import TIMER_TOPIC
 from flintmq.format.text import java_encode, java_int
-from flintmq.kernels import encode_one as kernel
-from flintmq.kernels.fast_append import CLOCK_SET_BACK_MS, Appender, QueueCounter, Topic, forked
+from flintmq.kernels.write import encode_one as kernel
+from flintmq.kernels.write.fast_append import CLOCK_SET_BACK_MS, Appender, QueueCounter, Topic, forked
 from flintmq.message import Message, PutMessageStatus, PutResult, PutRule, refused
 from flintmq.storage.files.filesystem import Effects
 from flintmq.storage.memory.mapped_file import MappedFile
@@ -389,7 +389,7 @@ class CommitLog:
         """Write the bytes of one record to the map, after the log's end.
 
         Returns:
-            As kernels/encode_one.py: its end, FULL or REFUSED.
+            As kernels/write/encode_one.py: its end, FULL or REFUSED.
 
         Thread: the one that holds the put lock.
         """
@@ -505,7 +505,7 @@ class CommitLog:
         """Publish the blank record at `at`: the file is full."""
         assert file is self.files.last
         self.effects.wrote(file.fd, at, 8)
-        # In this order: who sees a full file must know which of its bytes nobody stored (kernels/ring.py, W4).
+        # In this order: who sees a full file must know which of its bytes nobody stored (kernels/threads/ring.py, W4).
         file.end_here(at + 8)
         file.wrote = file.size
         self.appender.end = file.start + file.size

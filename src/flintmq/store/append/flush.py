@@ -17,9 +17,9 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from flintmq.config.keys import StoreConfig
-from flintmq.kernels.flusher import Flusher
-from flintmq.kernels.handoff import INTERRUPTED, Latch, Signal
-from flintmq.kernels.loop_puts import LoopPuts
+from flintmq.kernels.threads.flusher import Flusher
+from flintmq.kernels.threads.handoff import INTERRUPTED, Latch, Signal
+from flintmq.kernels.threads.loop_puts import LoopPuts
 from flintmq.message import PutResult
 from flintmq.storage.files.filesystem import Effects
 from flintmq.storage.memory.mapped_file_queue import MappedFileQueue
@@ -156,7 +156,7 @@ class PythonFlush(AfterPut):
             assert self.files.flushed_where == target  # whoever waits for less is answered
             self.flushed_time = time
         # Without the lock, for `wake` waits a moment for a dispatch that lags far. After `flushed_where` has moved:
-        # dispatch sets its flag before it looks there (kernels/flusher.py, R9).
+        # dispatch sets its flag before it looks there (kernels/threads/flusher.py, R9).
         if self.after_flush is not None and self.after_flush.needs_wake:
             self.after_flush.wake()
         return True

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import deque
 from typing import TYPE_CHECKING
 
-from flintmq.kernels.handoff import Latch
+from flintmq.kernels.threads.handoff import Latch
 from flintmq.message import PutMessageStatus, PutResult
 from flintmq.storage.threads.mutex import Lock
 from flintmq.store.append.stats import WaitTimes

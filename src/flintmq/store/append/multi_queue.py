@@ -15,7 +15,7 @@ from flintmq.format import properties as names
 from flintmq.format.record import CRC_PROPERTY_SIZE, INNER_BATCH, MAX_PROPERTIES
 from flintmq.format.start_fields import allows_light, split_names
 from flintmq.format.text import java_encode, java_int
-from flintmq.kernels.fast_append import Topic
+from flintmq.kernels.write.fast_append import Topic
 from flintmq.message import Message, PutMessageStatus
 from flintmq.store.append.checks import record_size
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX

@@ -1,8 +1,8 @@
 """Flushes on a native thread, and answers its questions that need Python.
 
-The thread (kernels/flusher.py) syncs without the GIL and asks with it, rarely. If it asked for the GIL after the end of
-the interpreter, the process would crash. So the threads of stores that nobody closed are ended before, and puts that
-come later flush themselves.
+The thread (kernels/threads/flusher.py) syncs without the GIL and asks with it, rarely. If it asked for the GIL after
+the end of the interpreter, the process would crash. So the threads of stores that nobody closed are ended before, and
+puts that come later flush themselves.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ import os
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from flintmq.kernels.flusher import DURABLE, STOPPED, Flusher, native
-from flintmq.kernels.loop_puts import LoopPuts
+from flintmq.kernels.threads.flusher import DURABLE, STOPPED, Flusher, native
+from flintmq.kernels.threads.loop_puts import LoopPuts
 from flintmq.message import PutMessageStatus, PutResult
 from flintmq.storage.files.filesystem import Effects
 from flintmq.storage.files.lock import StoreLock
@@ -128,7 +128,7 @@ class NativeFlush(AfterPut):
 
     def start(self) -> None:
         # Before the thread runs, and after all other listeners: who is answered FAILED must find a store that refuses
-        # puts, and an `abort` that says so to the next start (kernels/flusher.py, C5).
+        # puts, and an `abort` that says so to the next start (kernels/threads/flusher.py, C5).
         self._failure.on_set(self._thread.poison)
         if self._failure:  # set before anybody listened
             self._thread.poison()

@@ -14,7 +14,7 @@ import os
 from collections.abc import Callable
 
 from flintmq.config.keys import StoreConfig
-from flintmq.kernels.handoff import Signal
+from flintmq.kernels.threads.handoff import Signal
 from flintmq.storage.files.filesystem import Effects
 from flintmq.storage.memory.mapped_file_queue import MappedFileQueue
 from flintmq.storage.threads.mutex import Lock

@@ -48,7 +48,7 @@ from mmap import PAGESIZE
 
 from flintmq.errors import DamagedStreamError, ReplicationError, StoreAccessError, StoreError, UsageError
 from flintmq.format.record_view import size_at, store_times
-from flintmq.kernels import walk as kernel
+from flintmq.kernels.read import walk as kernel
 from flintmq.storage.files.libc_memory import zeros
 from flintmq.storage.memory.mapped_file import MappedFile
 from flintmq.store.append.after_put import AfterPut

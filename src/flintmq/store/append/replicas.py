@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Protocol
 
-from flintmq.kernels.handoff import Latch
+from flintmq.kernels.threads.handoff import Latch
 
 if TYPE_CHECKING:
     import asyncio
     from collections.abc import Callable
 
-    from flintmq.kernels.fast_append import LoopWaits
+    from flintmq.kernels.write.fast_append import LoopWaits
     from flintmq.message import PutResult
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from flintmq.config.keys import StoreConfig
 from flintmq.format.index import PEER_533
-from flintmq.kernels.fast_append import Appender, LoopWaits
+from flintmq.kernels.write.fast_append import Appender, LoopWaits
 from flintmq.message import ColumnsResult, Message, PutMessageStatus, PutResult
 from flintmq.store.append.after_put import AfterPut
 from flintmq.store.append.batch import put_batch

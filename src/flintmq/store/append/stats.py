@@ -12,7 +12,7 @@ from bisect import bisect_left
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from flintmq.kernels.fast_get import FastReader
+from flintmq.kernels.write.fast_get import FastReader
 from flintmq.storage.files.filesystem import Effects
 from flintmq.storage.threads.mutex import Lock
 from flintmq.store.dispatch.queue_positions import LMQ_PREFIX

@@ -23,7 +23,7 @@ from datetime import datetime
 
 from flintmq.format.message_id import unique_key
 from flintmq.format.properties import UNIQ_KEY
-from flintmq.kernels.unique_keys import Numbers
+from flintmq.kernels.write.unique_keys import Numbers
 from flintmq.message import Message
 from flintmq.storage.files.filesystem import Effects
 from flintmq.storage.threads.mutex import Lock

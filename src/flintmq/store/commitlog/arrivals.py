@@ -21,7 +21,7 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from flintmq.format.record_view import HEAD_SIZE, texts_at
-from flintmq.kernels import fetch
+from flintmq.kernels.read import fetch
 from flintmq.store.commitlog.end_of_log import StopFacts, read_facts
 from flintmq.store.commitlog.files import LogFile, LogFiles
 from flintmq.store.commitlog.resync import ResyncBudget, next_record

@@ -12,7 +12,7 @@ from typing import Protocol
 
 from flintmq.errors import UsageError
 from flintmq.format.record import BLANK_SIZE, encode_blank
-from flintmq.kernels import encode
+from flintmq.kernels.write import encode
 
 BUFFER = 1 << 20
 
@@ -34,8 +34,8 @@ class WritableRows(Protocol):
         """Append rows [first, last), of which the first `reserve` bytes must go to one file.
 
         Returns:
-            As kernels/encode.append: the first row that was not written, the position in the buffer after the last
-            record, and the reason to stop.
+            As kernels/write/encode.append: the first row that was not written, the position in the buffer after the
+            last record, and the reason to stop.
         """
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from flintmq.kernels import walk as kernel
+from flintmq.kernels.read import walk as kernel
 from flintmq.storage.files.libc_memory import zeros
 from flintmq.storage.memory.mapped_file_queue import MappedFileQueue
 from flintmq.store.commitlog.files import LogFile, LogFiles

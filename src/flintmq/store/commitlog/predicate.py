@@ -14,7 +14,7 @@ from functools import cached_property
 
 from flintmq.errors import UsageError
 from flintmq.format.text import java_decode
-from flintmq.kernels import select as kernel
+from flintmq.kernels.read import select as kernel
 from flintmq.message import StoredMessage, stored_message
 from flintmq.store.commitlog.walk import Piece
 

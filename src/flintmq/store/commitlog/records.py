@@ -6,7 +6,7 @@ from array import array
 from typing import Self
 
 from flintmq.format.record_view import size_at
-from flintmq.kernels import walk as kernel
+from flintmq.kernels.read import walk as kernel
 from flintmq.message import StoredMessage, stored_message
 from flintmq.store.commitlog.files import LogFile, LogFiles
 

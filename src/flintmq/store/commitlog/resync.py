@@ -11,7 +11,7 @@ from __future__ import annotations
 from bisect import bisect_right
 
 from flintmq.format.record_view import HEAD_SIZE, HEADER_SIZE_MAX, SIZE, size_at
-from flintmq.kernels import walk as kernel
+from flintmq.kernels.read import walk as kernel
 from flintmq.store.commitlog.files import LogFile, LogFiles
 
 WINDOW = 1 << 20

@@ -8,8 +8,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from flintmq.kernels import _select
-from flintmq.kernels.handoff import Signal
-from flintmq.kernels.walk import present, touch
+from flintmq.kernels.read.walk import present, touch
+from flintmq.kernels.threads.handoff import Signal
 from flintmq.store.commitlog.files import LogFile
 
 if TYPE_CHECKING:

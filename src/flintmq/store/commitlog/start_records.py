@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from flintmq.format.start_fields import WrongField, wrong_field
-from flintmq.kernels import odd_text as kernel
+from flintmq.kernels.read import odd_text as kernel
 from flintmq.message import stored_message
 from flintmq.store.commitlog.walk import Piece
 

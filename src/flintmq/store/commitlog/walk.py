@@ -33,7 +33,7 @@ from flintmq.format.record_view import (
     store_time_at,
     store_times,
 )
-from flintmq.kernels import walk as kernel
+from flintmq.kernels.read import walk as kernel
 from flintmq.storage.files.libc_memory import zeros
 from flintmq.store.commitlog.arrivals import Arrivals
 from flintmq.store.commitlog.end_of_log import (

@@ -22,7 +22,7 @@ from pathlib import Path
 from flintmq.errors import FlintError, FormatError
 from flintmq.format import zone_map
 from flintmq.format.zone_map import BLOCK, HEAD_OF_RECORD, TAIL_OF_ZONE, Zone
-from flintmq.kernels import zone_keys
+from flintmq.kernels.read import zone_keys
 from flintmq.storage.files.filesystem import REAL
 from flintmq.store.commitlog.files import LARGEST_OFFSET, LogFile, LogFiles
 

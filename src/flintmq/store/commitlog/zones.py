@@ -18,7 +18,7 @@ from flintmq.errors import FlintError
 from flintmq.format import zone_map
 from flintmq.format.record_view import size_at
 from flintmq.format.zone_map import BLOCK, HEAD_OF_RECORD, TAIL_OF_ZONE, Zone
-from flintmq.kernels import zone_keys
+from flintmq.kernels.read import zone_keys
 from flintmq.storage.files.filesystem import REAL
 from flintmq.store.commitlog.files import LARGEST_OFFSET, LogFile, LogFiles
 from flintmq.store.commitlog.zone_maps import Key, ZoneMap, are_worth_it, ends_of

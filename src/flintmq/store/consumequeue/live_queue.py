@@ -30,8 +30,8 @@ BatchConsumeQueue (getIndexBuffer, getBatchMsgIndexBuffer).
 # R3 Else read `forgotten`, then the file, never above `max_offset`.
 # R4 Keep the block only if `forgotten` is the same as before R3, under the lock of W4: it was either read after W2, or
 #    is dropped by W4, or not kept.
-# R5 Compare each unit with its record (kernels/fetch.py): between W2 and W4 a reader may have an old unit. A unit is a
-#    hint, the record decides.
+# R5 Compare each unit with its record (kernels/read/fetch.py): between W2 and W4 a reader may have an old unit. A unit
+#    is a hint, the record decides.
 #
 # The two offsets are plain numbers: with a GIL it orders them, and W2 and R3 are calls of the system, whose own locks
 # order the bytes of the file. Without a GIL only these order W2 and W5.
@@ -62,7 +62,7 @@ from typing import TypeAlias
 from flintmq.format.batch_queue import BATCH_UNIT_SIZE, BatchUnit
 from flintmq.format.consume_queue import EXPIRED, UNIT, UNIT_SIZE, Unit
 from flintmq.format.consume_queue_ext import is_address
-from flintmq.kernels.fast_get import ReadableQueue
+from flintmq.kernels.write.fast_get import ReadableQueue
 from flintmq.storage.files.filesystem import Effects
 from flintmq.storage.threads.mutex import Lock
 from flintmq.store.consumequeue.reader import ExtQueue, batch_queue, plain_queue

@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 from flintmq.format import batch_queue, consume_queue, consume_queue_ext, record
 from flintmq.format.consume_queue import record_offset_at
-from flintmq.kernels import group_units
+from flintmq.kernels.read import group_units
 from flintmq.storage.files.filesystem import REAL, Effects
 from flintmq.storage.threads.mutex import Condition
 from flintmq.store.commitlog.report import Report

@@ -22,9 +22,9 @@ from flintmq.format.index import PEER_533, key_hash, keys_of
 from flintmq.format.record import INNER_BATCH, TRANSACTION_COMMIT, TRANSACTION_NONE
 from flintmq.format.record_view import store_times
 from flintmq.format.text import java_decode, java_encode, java_hash
-from flintmq.kernels import derive as kernel
-from flintmq.kernels import group_units
 from flintmq.kernels.buffers import Numbers
+from flintmq.kernels.read import derive as kernel
+from flintmq.kernels.read import group_units
 from flintmq.message import StoredMessage, stored_message
 from flintmq.storage.files.libc_memory import Kind, zeros_of
 from flintmq.store.commitlog.walk import Piece

@@ -11,7 +11,7 @@ from array import array
 from collections import deque
 from dataclasses import dataclass
 
-from flintmq.kernels.append_columns import Columns
+from flintmq.kernels.write.append_columns import Columns
 
 MOST = 16  # notes; each takes a few bytes for each row of its record batch, and replaces a few MiB of log
 

@@ -11,8 +11,8 @@ from contextlib import suppress
 
 from flintmq.format import index
 from flintmq.format.index import Header
-from flintmq.kernels import index_insert as kernel
 from flintmq.kernels.buffers import Numbers
+from flintmq.kernels.write import index_insert as kernel
 from flintmq.storage.files.filesystem import REAL, Effects
 
 WINDOW_ITEMS = 1 << 16  # items written at once

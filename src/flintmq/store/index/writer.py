@@ -17,8 +17,8 @@ from typing import Protocol
 
 from flintmq.format import index
 from flintmq.format.index import Header
-from flintmq.kernels import index_insert as kernel
 from flintmq.kernels.buffers import Numbers
+from flintmq.kernels.write import index_insert as kernel
 from flintmq.storage.files.filesystem import REAL, Effects
 
 PREVIOUS = index.ITEM.offset("previous")  # position in an item of the number of the item before

@@ -16,7 +16,7 @@ from itertools import chain
 
 from flintmq.format.consume_queue import POINTER, UNIT_SIZE
 from flintmq.format.text import java_encode
-from flintmq.kernels import fetch
+from flintmq.kernels.read import fetch
 from flintmq.message import StoredMessage
 from flintmq.store.commitlog.files import LogFile
 from flintmq.store.commitlog.report import Report

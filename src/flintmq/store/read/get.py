@@ -21,10 +21,10 @@ from flintmq.format.consume_queue_ext import is_address
 from flintmq.format.record import BLANK_SIZE
 from flintmq.format.record_view import size_at
 from flintmq.format.text import java_encode, java_hash
-from flintmq.kernels import fetch, walk
-from flintmq.kernels.derive import unit as unit_bytes
-from flintmq.kernels.fast_append import own_lock
-from flintmq.kernels.fast_get import FastReader, forked
+from flintmq.kernels.read import fetch, walk
+from flintmq.kernels.read.derive import unit as unit_bytes
+from flintmq.kernels.write.fast_append import own_lock
+from flintmq.kernels.write.fast_get import FastReader, forked
 from flintmq.message import GetMessageStatus, GetResult, StoredMessage
 from flintmq.storage.memory.mapped_file_queue import MappedFileQueue
 from flintmq.store.consumequeue.live_queue import AnyQueue, RunningQueue

@@ -11,7 +11,7 @@ from array import array
 
 from flintmq.format.consume_queue import UNIT, UNIT_SIZE, Unit, record_offset_at
 from flintmq.format.record_view import size_at
-from flintmq.kernels import fetch
+from flintmq.kernels.read import fetch
 from flintmq.message import GetMessageStatus
 from flintmq.storage.memory.mapped_file import MappedFile
 from flintmq.store.commitlog.files import LogFile

@@ -17,7 +17,7 @@ from flintmq.format.record import (
     TRANSACTION_NONE,
 )
 from flintmq.format.record_view import OFFSETS_AT, PHYSICAL_OFFSET_END, PLACE, texts_at
-from flintmq.kernels import fetch, group_units
+from flintmq.kernels.read import fetch, group_units
 from flintmq.store.commitlog.end_of_log import SECTOR
 from flintmq.store.commitlog.walk import Piece
 from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from flintmq.config.keys import StoreConfig
 from flintmq.format import config_json, consume_queue_ext
 from flintmq.format.consume_queue import SCHEDULE_TOPIC, Unit
-from flintmq.kernels.fast_append import CLOCK_SET_BACK_MS
+from flintmq.kernels.write.fast_append import CLOCK_SET_BACK_MS
 from flintmq.message import Message, PutMessageStatus, PutResult, StoredMessage
 from flintmq.storage.files.filesystem import Effects
 from flintmq.storage.threads.mutex import Lock

@@ -11,7 +11,7 @@ import logging
 import time
 from collections.abc import Callable, Iterable
 
-from flintmq.kernels.handoff import Signal
+from flintmq.kernels.threads.handoff import Signal
 from flintmq.storage.files.filesystem import PASSING
 from flintmq.storage.files.full_disk import FULL
 from flintmq.storage.threads.mutex import Lock
@@ -43,7 +43,7 @@ class DispatchService(AfterPut):
 
     Args:
         confirmed: log offset up to which records may be dispatched: what no crash takes back. Under SYNC_FLUSH it is
-            `flushed_where`, which kernels/flusher.py moves (store/assembly.py, `_confirmed`).
+            `flushed_where`, which kernels/threads/flusher.py moves (store/assembly.py, `_confirmed`).
         handed_over: notes of rows put as columns; None: there are none.
 
     Attributes:
@@ -275,8 +275,8 @@ class DispatchService(AfterPut):
             if looks < LINGERS:
                 self._wake.wait(LINGER_S)
             else:
-                # The flag, then the look (kernels/fast_append.py, W7; kernels/flusher.py, R9): a put before the look is
-                # seen by it, and one after it sees the flag.
+                # The flag, then the look (kernels/write/fast_append.py, W7; kernels/threads/flusher.py, R9): a put
+                # before the look is seen by it, and one after it sees the flag.
                 self.needs_wake = True
                 if self.confirmed() <= self.position or self.held or self.stopped_at is not None:
                     self._wake.wait(IDLE_S)

@@ -27,7 +27,7 @@ from flintmq.errors import StoreError
 from flintmq.forensics.rebuild import indexed_time
 from flintmq.format.checkpoint import Checkpoint
 from flintmq.format.text import java_encode
-from flintmq.kernels import encode
+from flintmq.kernels.write import encode
 from flintmq.spark.jobs.rebuild import rebuild
 from flintmq.spark.jobs.replay.plan import ChunkCount, ReplayTask, share_out
 from flintmq.spark.jobs.replay.refusals import checked

@@ -1,7 +1,7 @@
 """Encodes rows of the schema as log records: selects messages, computes sizes, writes bytes.
 
-All of it works by columns: kernels/encode takes Arrow columns of strings, and property strings are made by a join over
-the column's maps.
+All of it works by columns: kernels/write/encode takes Arrow columns of strings, and property strings are made by a join
+over the column's maps.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from flintmq.format.record import (
     V1_TOPIC_LIMIT,
 )
 from flintmq.format.record_view import WIDER_HOST
-from flintmq.kernels import encode
+from flintmq.kernels.write import encode
 from flintmq.store.commitlog.bulk_writer import LogRoom
 
 LEAST_MS = -(2**62)
@@ -159,7 +159,7 @@ def messages(batch: pa.RecordBatch, rules: RowRules, left_out: Counter[str]) -> 
 
 
 class Records:
-    """The rows of a batch as kernels/encode takes them."""
+    """The rows of a batch as kernels/write/encode takes them."""
 
     def __init__(self, batch: pa.RecordBatch) -> None:
         self.batch = batch
@@ -224,7 +224,7 @@ class Records:
         return last
 
     def append(self, room: LogRoom, first: int, last: int, reserve: int) -> tuple[int, int, int]:
-        """Run kernels/encode over the rows first..last-1, with the kernel's result."""
+        """Run kernels/write/encode over the rows first..last-1, with the kernel's result."""
         if not self._columns:
             self._columns = self._kernel_columns()
         return encode.append(

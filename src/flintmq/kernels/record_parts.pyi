@@ -1,7 +1,0 @@
-from typing import Final
-
-from flintmq.kernels.walk import Bytes, Int64s
-
-MOST_PAIRS: Final = 32
-
-def split_properties(data: Bytes, at: int, end: int, pairs: Int64s) -> tuple[int, bool]: ...
