@@ -361,16 +361,10 @@ class Mending:
             if self.effects.size(path) is None:
                 return
             with self.effects.reading(path) as fd:
-                at = position
-                while (data := self.effects.next_data(fd, at)) is not None and data < position + length:
-                    at = max(at, data)
-                    piece = self.effects.pread(fd, min(_PIECE, position + length - at), at)
-                    if not piece:
-                        break
+                for at, piece in self.effects.data_pieces(fd, position, position + length, _PIECE):
                     if any(piece):
                         out.seek(at - position)
                         out.write(piece)
-                    at += len(piece)
 
     def _fill_damage(self, damaged: Range) -> None:
         position, length = damaged.begin - damaged.start, damaged.end - damaged.begin

@@ -156,12 +156,9 @@ class SalvageJournal:
             self._pour(os.path.join(self.folder, change["before"]), path, change["new"], size - change["new"])
 
     def _set_size(self, path: str, size: int) -> None:
-        fd = self.effects.open_write(path)
-        try:
+        with self.effects.writing(path) as fd:
             self.effects.truncate(fd, size)
             self.effects.sync(fd)
-        finally:
-            self.effects.close(fd)
 
     def _write(self, change: dict[str, Any], *, forward: bool) -> None:
         if not forward and self.effects.size(self.path(change)) is None:
@@ -171,15 +168,12 @@ class SalvageJournal:
 
     def _pour(self, source: str, path: str, position: int, length: int) -> None:
         """Write `length` bytes of a kept file into a file, padded with zeros."""
-        fd = self.effects.open_write(path)
-        try:
+        with self.effects.writing(path) as fd:
             with open(source, "rb") as file:
                 for at in range(0, length, _STEP):
                     count = min(_STEP, length - at)
                     self.effects.pwrite(fd, file.read(count).ljust(count, b"\0"), position + at)
             self.effects.sync(fd)
-        finally:
-            self.effects.close(fd)
 
     def _swap(self, change: dict[str, Any], *, forward: bool) -> None:
         path = self.path(change)

@@ -527,6 +527,19 @@ class Effects:
         except (OSError, AttributeError) as error:
             return None if getattr(error, "errno", None) == errno.ENXIO else position
 
+    def data_pieces(self, fd: int, begin: int, end: int, most: int) -> Iterator[tuple[int, bytes]]:
+        """Yield (position, bytes) of what is not a hole in [begin, end) of a file, up to `most` bytes at a time.
+
+        They end where the file does.
+        """
+        while (data := self.next_data(fd, begin)) is not None and data < end:
+            begin = max(begin, data)
+            piece = self.pread(fd, min(most, end - begin), begin)
+            if not piece:
+                return
+            yield begin, piece
+            begin += len(piece)
+
     # -- writing; never used by a reader ----------------------------------------------------------------------------
 
     def guard(self, root: str) -> None:
@@ -581,6 +594,15 @@ class Effects:
                 return os.open(name, _WRITE, dir_fd=folder)
         except OSError as error:
             raise not_opened(error) from None
+
+    @contextmanager
+    def writing(self, path: str) -> Iterator[int]:
+        """Open a file as `open_write` does, for a `with` block."""
+        fd = self.open_write(path)
+        try:
+            yield fd
+        finally:
+            self.close(fd)
 
     def allocate(self, fd: int, position: int, count: int) -> None:
         """Reserve disk blocks, so that stores to the map cannot meet a full disk.

@@ -19,10 +19,13 @@ NEW = ".flintmq-new"
 """Suffix of a file that `replace_file` has not renamed yet."""
 
 
-def replace_file(path: str, data: bytes, effects: Effects) -> None:
+def replace_file(path: str, data: bytes, effects: Effects, *, durable: bool = True) -> None:
     """Write a file as a whole: temporary file, sync, rename, sync of the directory.
 
-    Durability: on return. Raises OSError: the old file is untouched then.
+    `durable`: False: both syncs are left out; for what a power cut may take. Raises OSError: the old file is untouched
+    then.
+
+    Durability: on return.
     """
     temporary = path + NEW
     # Left by a process that died before its rename.
@@ -32,11 +35,13 @@ def replace_file(path: str, data: bytes, effects: Effects) -> None:
     try:
         effects.pwrite(fd, data, 0)
         # Before the rename: a name that is durable before its bytes would lead to an empty file after a power cut.
-        effects.sync(fd)
+        if durable:
+            effects.sync(fd)
     finally:
         effects.close(fd)
     effects.rename(temporary, path)
-    effects.sync_dir(os.path.dirname(path))
+    if durable:
+        effects.sync_dir(os.path.dirname(path))
 
 
 @contextmanager
@@ -63,11 +68,8 @@ def new_file(path: str) -> Iterator[str]:
 
 def sync_file(path: str, effects: Effects) -> None:
     """Fsync a file that another writer filled; its directory entry is not synced."""
-    fd = effects.open_write(path)
-    try:
+    with effects.writing(path) as fd:
         effects.sync(fd)
-    finally:
-        effects.close(fd)
 
 
 def sync_folder(path: str | os.PathLike[str]) -> None:

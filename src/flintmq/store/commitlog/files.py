@@ -152,10 +152,4 @@ class LogFiles:
 def has_data(file: LogFile, effects: Effects, position: int = 0) -> bool:
     """Return whether a log file holds any byte other than zero from a position on."""
     with effects.reading(file.path) as fd:
-        while (data := effects.next_data(fd, position)) is not None and data < file.size:
-            data = max(data, position)
-            piece = effects.pread(fd, min(PIECE, file.size - data), data)
-            if any(piece) or not piece:
-                return bool(piece)
-            position = data + len(piece)
-    return False
+        return any(any(piece) for _, piece in effects.data_pieces(fd, position, file.size, PIECE))

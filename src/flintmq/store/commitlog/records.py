@@ -100,9 +100,16 @@ class RecordReader:
         return self._fd
 
     def _check(self, data: bytes, file_end: int, physical_offset: int) -> tuple[int, int]:
-        """Return (1 if data[0] begins a valid record, else 0; why the kernel stopped)."""
-        flags, positions = kernel.CHECK_CRC, self._positions
-        count, _, reason, _ = kernel.walk(
-            data, 0, len(data), file_end, 1, physical_offset, 0, self.log.max_record, flags, positions
-        )
-        return count, reason
+        return check_record(data, file_end, physical_offset, self.log.max_record, self._positions)
+
+
+def check_record(
+    data: bytes | memoryview, file_end: int, offset: int, max_record: int, positions: memoryview | array[int]
+) -> tuple[int, int]:
+    """Return (1 if data[0] begins a valid record, else 0; why the kernel stopped).
+
+    `file_end`: bytes from data[0] to the end of its file. `positions`: room for one number.
+    """
+    checked = kernel.CHECK_CRC, positions
+    count, _, reason, _ = kernel.walk(data, 0, len(data), file_end, 1, offset, 0, max_record, *checked)
+    return count, reason

@@ -13,6 +13,7 @@ from bisect import bisect_right
 from flintmq.format.record_view import HEAD_SIZE, HEADER_SIZE_MAX, SIZE, size_at
 from flintmq.kernels.read import walk as kernel
 from flintmq.store.commitlog.files import LogFile, LogFiles
+from flintmq.store.commitlog.records import check_record
 
 WINDOW = 1 << 20
 FIRST_WINDOW = 1 << 13
@@ -138,18 +139,8 @@ class _Search:
         data = bytearray(size)
         got = self.log.effects.pread_into(self.fd, memoryview(data), position)
         positions = memoryview(bytearray(8)).cast("q")
-        count, _, _, _ = kernel.walk(
-            data,
-            0,
-            got,
-            self.size - position,
-            1,
-            self.start + position,
-            0,
-            self.log.max_record,
-            kernel.CHECK_CRC,
-            positions,
-        )
+        place = self.size - position, self.start + position
+        count, _ = check_record(memoryview(data)[:got], *place, self.log.max_record, positions)
         if not count:
             self.effort.failed(size)
         return bool(count)

@@ -81,17 +81,10 @@ def zero_after(files: Iterable[UnitFile], end: int, effects: Effects = REAL, zer
 
 def _zero_file_after(file: UnitFile, position: int, effects: Effects) -> None:
     """Zero a file from this position on; holes stay holes."""
-    fd = effects.open_write(file.path)
-    try:
-        while (at := effects.next_data(fd, position)) is not None and at < file.size:
-            rest = effects.pread(fd, min(file.size - at, _ZERO_BYTES), at)
+    with effects.writing(file.path) as fd:
+        for at, rest in effects.data_pieces(fd, position, file.size, _ZERO_BYTES):
             if rest.count(0) != len(rest):
                 effects.pwrite(fd, bytes(len(rest)), at)
-            if not rest:
-                break
-            position = at + len(rest)
-    finally:
-        effects.close(fd)
 
 
 class OpenFiles:
@@ -245,11 +238,8 @@ class OpenFiles:
                 for path in files:
                     with self._lock:
                         if path in self._again:
-                            fd = self.effects.open_write(path)
-                            try:
+                            with self.effects.writing(path) as fd:
                                 self.effects.pwrite(fd, self._again[path], 0)
-                            finally:
-                                self.effects.close(fd)
                             del self._again[path]
 
     def _flush_folder(self, folder: str) -> None:

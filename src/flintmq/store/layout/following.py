@@ -14,7 +14,7 @@ from typing import Final, NamedTuple
 
 from flintmq.errors import FlintError
 from flintmq.storage.files.filesystem import Effects
-from flintmq.storage.files.whole_file import NEW
+from flintmq.storage.files.whole_file import replace_file
 
 FILE_NAME: Final = "flintmq.following"
 BYTES_MAX: Final = 4096
@@ -39,16 +39,8 @@ class Following(NamedTuple):
 
 def write(root: str, now: Following, effects: Effects) -> None:
     """Replace the file. Durability: none."""
-    path = os.path.join(root, FILE_NAME)
-    temporary = path + NEW
-    if effects.size(temporary) is not None:
-        effects.unlink(temporary)
-    fd = effects.create(temporary, 0)
-    try:
-        effects.pwrite(fd, json.dumps({"version": 1, **now._asdict()}).encode() + b"\n", 0)
-    finally:
-        effects.close(fd)
-    effects.rename(temporary, path)
+    data = json.dumps({"version": 1, **now._asdict()}).encode() + b"\n"
+    replace_file(os.path.join(root, FILE_NAME), data, effects, durable=False)
 
 
 def read(root: str, effects: Effects) -> Following | None:

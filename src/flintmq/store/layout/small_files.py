@@ -83,12 +83,9 @@ def fsync_and_drop_cache(path: str, position: int, count: int, effects: Effects)
     After a failed fsync the page cache may show bytes that never reached the device, without any error.
     """
     # Synced first: a page that is not on disk cannot be dropped, and would be read again from memory.
-    fd = effects.open_write(path)
-    try:
+    with effects.writing(path) as fd:
         effects.sync(fd)
         effects.drop_cache(fd, position, count)
-    finally:
-        effects.close(fd)
 
 
 class StoreFiles:
@@ -175,11 +172,8 @@ class StoreFiles:
         replace_file(path, text, self.effects)
         self.close()
         if boot:
-            fd = self.effects.open_write(path)
-            try:
+            with self.effects.writing(path) as fd:
                 self._abort = self.effects.map_write(fd, len(text))
-            finally:
-                self.effects.close(fd)
 
     def distrust_page_cache(self) -> None:
         """Mark the page cache as untrusted after a failed fsync.
