@@ -528,9 +528,9 @@ class Effects:
             return None if getattr(error, "errno", None) == errno.ENXIO else position
 
     def data_pieces(self, fd: int, begin: int, end: int, most: int) -> Iterator[tuple[int, bytes]]:
-        """Yield (position, bytes) of what is not a hole in [begin, end) of a file, up to `most` bytes at a time.
+        """Yield (position, bytes) of what is not a hole in [begin, end) of a file.
 
-        They end where the file does.
+        They end where the file does. `most`: bytes at a time.
         """
         while (data := self.next_data(fd, begin)) is not None and data < end:
             begin = max(begin, data)
