@@ -10,11 +10,13 @@ crash               kills, power cuts, consumers that are killed
 failing_calls       each system call refused
 sim                 power cuts on the simulated disk of tests/sim, for hours
 clocks, matrix      every door asked about every kind of store
+salvaging           stores damaged at random, salvaged both ways
 soak                all of it for minutes
 interop             RocketMQ on the same directories
 replication, promotion, three_brokers   a master and its followers
 torture_spark, dispatch_kills, bucket_kills   exports and dispatches that are killed
 mutants             mutmut's mutants, and branches that are taken
+spark_cluster       each job of Spark on a cluster whose workers are killed
 planted_differences differences that `flintmq diff` must find
 torture             all of them in turn; the sums in docs/internals/reliability.md
 """

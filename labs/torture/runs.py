@@ -62,7 +62,7 @@ RUNS = (
         limit_s=7200,
     ),
     Run("soak", "labs.soak.run --minutes 30", limit_s=3000),
-    Run("salvage", "tests.support.salvaging --stores 100 --first {n}00 --java 10", parts=10, limit_s=3600),
+    Run("salvage", "labs.salvaging --stores 100 --first {n}00 --java 10", parts=10, limit_s=3600),
     Run("damaged stores beside RocketMQ", "labs.interop.damaged --stores 1000", resumes=True, tracked=True),
     Run("mutants", "tests.robustness.mutants"),
     Run("fuzz", "labs.fuzz 120", parts=420),

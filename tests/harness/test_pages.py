@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from flintmq.forensics.verify.run import verify
+from labs.salvaging import tree
 from tests.harness import pages
 from tests.harness.pages import Command, commands, masked, same
-from tests.support.salvaging import tree
 from tests.support.scenes import SCENES
 
 PAGE = """# A page

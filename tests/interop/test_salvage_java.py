@@ -11,10 +11,10 @@ import pytest
 from flintmq.forensics.salvage.in_place import plan_in_place
 from flintmq.forensics.salvage.into import salvage_into
 from flintmq.format.record import split
+from labs.salvaging import config_of, records, try_java
 from tests.compat.stores import Golden
 from tests.forensics.salvage.test_into import broken
 from tests.interop.java import Java
-from tests.support.salvaging import config_of, records, try_java
 
 pytestmark = pytest.mark.slow
 STORES = ("basic", "batch", "cqext", "crc", "delay", "flags", "lmq", "rolled", "v540", "v550")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support import spark_cluster, spark_every_job
+from labs.spark_cluster import cluster, every_job
 
 pytestmark = [pytest.mark.spark, pytest.mark.slow]
 
@@ -32,9 +32,9 @@ def test_each_job_finds_what_one_machine_finds(golden, tmp_path, kind):
     out = tmp_path / "out"
     out.mkdir()
     python = python_without(tmp_path / "python")
-    started = spark_cluster.standalone(tmp_path) if kind == "standalone" else nullcontext(spark_cluster.LOCAL_CLUSTER)
+    started = cluster.standalone(tmp_path) if kind == "standalone" else nullcontext(cluster.LOCAL_CLUSTER)
     with started as master:
-        told = spark_every_job.run(master, store, out, python)
+        told = every_job.run(master, store, out, python)
     places = told.pop("where")["found"]
     assert places and all("flintmq-spark/flintmq/" in place for place in places), places
     for name, job in told.items():

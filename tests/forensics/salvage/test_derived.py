@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from flintmq.forensics.verify.run import verify
+from labs.salvaging import tree
 from tests.forensics.salvage.test_in_place import FIRST, mend
 from tests.support.makers import config_of, flip, patch
-from tests.support.salvaging import tree
 
 
 @pytest.mark.parametrize(

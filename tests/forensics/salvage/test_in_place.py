@@ -19,17 +19,17 @@ from flintmq.store.commitlog.snapshot import list_log
 from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.dispatch.dispatcher import Dispatcher, DispatchRules
 from flintmq.testing import write_store
+from labs.salvaging import sound, tree, try_one
 from tests.compat.stores import Golden
 from tests.robustness.hostile.commands import stamps
 from tests.support.engine import records as decoded
 from tests.support.faults import Faulty
 from tests.support.makers import config_of, flip, patch
-from tests.support.salvaging import sound, tree, try_one
 
 SMALL_KEYS = {"maxHashSlotNum": 20, "maxIndexNum": 80, "mappedFileSizeConsumeQueue": 400}
 SMALL = StoreConfig.from_keys({**SMALL_KEYS, "mappedFileSizeCommitLog": 8192})
 KILLS = 12
-SAMPLE = 12  # stores; the long form is tests/support/salvaging.py
+SAMPLE = 12  # stores; the long form is labs/salvaging.py
 FIRST = "00000000000000000000"
 
 

@@ -1,7 +1,7 @@
 """A Spark cluster on this machine: worker processes of `local-cluster`, or a standalone master with two workers.
 
-    python -m tests.support.spark_cluster MASTER URL OUT KEYS    reads, exports and streams a store in tasks of MASTER,
-                                                                 and prints what came as JSON; KEYS: options as JSON
+    python -m labs.spark_cluster.cluster MASTER URL OUT KEYS    reads, exports and streams a store in tasks of MASTER,
+                                                                and prints what came as JSON; KEYS: options as JSON
 
 The driver is a process of its own, since a process has one Spark session.
 """
@@ -96,7 +96,7 @@ def _wait(log: Path, pattern: str, process: subprocess.Popen[bytes]) -> str:
 def run(master: str, url: str, out: Path, keys: dict[str, Any]) -> dict[str, Any]:
     """What a driver process says of its reads of a store."""
     done = subprocess.run(
-        [sys.executable, "-m", "tests.support.spark_cluster", master, url, str(out), json.dumps(keys)],
+        [sys.executable, "-m", "labs.spark_cluster.cluster", master, url, str(out), json.dumps(keys)],
         capture_output=True,
         text=True,
         timeout=400,

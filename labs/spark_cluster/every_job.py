@@ -1,6 +1,6 @@
 """Every job on a cluster, with speculation on and a worker killed amid each: what comes is what one machine says.
 
-    python -m tests.support.spark_every_job MASTER STORE OUT PYTHON    prints a JSON object: job -> what was found,
+    python -m labs.spark_cluster.every_job MASTER STORE OUT PYTHON    prints a JSON object: job -> what was found,
                                                                        and what it has to be
 
 PYTHON is the executors' interpreter. It does not have the package, which comes as a pack. The driver is a process of
@@ -22,7 +22,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from tests.support.spark_cluster import ROOT, environment
+from labs.spark_cluster.cluster import ROOT, environment
 
 SETTINGS = {
     "spark.driver.memory": "768m",
@@ -55,7 +55,7 @@ def run(master: str, store: Path, out: Path, python: str) -> dict[str, Any]:
     """
     known = environment() | {"PYSPARK_DRIVER_PYTHON": sys.executable}
     done = subprocess.run(
-        [sys.executable, "-m", "tests.support.spark_every_job", master, str(store), str(out), python],
+        [sys.executable, "-m", "labs.spark_cluster.every_job", master, str(store), str(out), python],
         capture_output=True,
         text=True,
         timeout=1200,

@@ -1,4 +1,4 @@
-"""Salvage both ways, on golden stores damaged at random: `python -m tests.support.salvaging --stores 1000`.
+"""Salvage both ways, on golden stores damaged at random: `python -m labs.salvaging --stores 1000`.
 
 Each store is a golden one with one to three pieces of damage, all decided by its number. A record is untouched if its
 bytes stand where they stood; each of these must be in both results, in the second one at its own place, and verify must
