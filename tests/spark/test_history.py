@@ -11,14 +11,14 @@ from tests.lake.history.test_history import SMALL, expire, put
 from tests.support.exporting import once, whole
 
 pytestmark = pytest.mark.spark
+EACH = [(whole, "parquet"), (once, "delta"), (whole, "iceberg")]  # all pairs: tests/lake/history
 
 
 def bodies(frame):
     return Counter(int(bytes(row.body)[6:-1]) for row in frame.select("body").collect())
 
 
-@pytest.mark.parametrize("to", ["parquet", "delta", "iceberg"])
-@pytest.mark.parametrize("make", [whole, once])
+@pytest.mark.parametrize(("make", "to"), EACH)
 def test_batch(spark, tmp_path, make, to):
     store, out = tmp_path / "store", tmp_path / "out"
     put(store, 0, 300, **SMALL)
@@ -48,8 +48,7 @@ def test_columns_are_the_tables(spark, tmp_path, make):
     )
 
 
-@pytest.mark.parametrize("to", ["parquet", "delta", "iceberg"])
-@pytest.mark.parametrize("make", [whole, once])
+@pytest.mark.parametrize(("make", "to"), EACH)
 def test_a_stream_goes_on_from_its_checkpoint(spark, tmp_path, make, to):
     store, out, lake, checkpoint = (tmp_path / name for name in ("store", "out", "lake", "checkpoint"))
 

@@ -135,6 +135,7 @@ def test_bad_batch_query_options(orders):
         ({"subscribePattern": ""}, "matches no topic"),
         ({"startingOffsetsByTimestampStrategy": "earliest"}, "not one of error, latest"),
         ({"startingOffsetsByTimestamp": "{}"}, "not an object such as"),
+        ({"columns": "topics"}, "no column 'topics'; did you mean topic"),
     ]  # fmt: skip
     for options, complaint in bad:
         source = FlintMQSource({"path": str(path), **options})

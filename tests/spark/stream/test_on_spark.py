@@ -121,18 +121,9 @@ while True:
 """
 
 
-@pytest.mark.parametrize(
-    "options, complaint",
-    [
-        ({"maxOffsetsPerTriger": "1"}, "did you mean maxOffsetsPerTrigger?"),
-        ({"maxBytesPerTrigger": "none"}, "option maxBytesPerTrigger: 'none' is not a whole number"),
-        ({"endingOffsets": '{"A/0": 5}'}, "option endingOffsets is for spark.read"),
-    ],
-)
-def test_wrong_options_are_told(spark, golden, tmp_path, options, complaint):
-    with pytest.raises(Exception) as caught:
-        to_parquet(stream(spark, golden("basic").path, **options), tmp_path).awaitTermination(30)
-    assert complaint in str(caught.value).replace("\\'", "'")
+def test_wrong_options_are_told(spark, golden, tmp_path):
+    with pytest.raises(Exception, match=r"did you mean maxOffsetsPerTrigger\?"):
+        to_parquet(stream(spark, golden("basic").path, maxOffsetsPerTriger="1"), tmp_path).awaitTermination(30)
 
 
 def test_a_loss_ends_the_query_with_its_place(spark, golden, tmp_path):
