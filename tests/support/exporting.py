@@ -21,3 +21,23 @@ def once(root: Any, out: Path, **choices: Any) -> Exported:
 def whole(root: Any, out: Path, **choices: Any) -> Exported:
     """Export in one pass."""
     return export(root, str(out), **choices)
+
+
+def iceberg_table(out: Path) -> Any:
+    """The Iceberg table of a directory, as PyIceberg opens it."""
+    from flintmq.lake.table.iceberg_catalog import TableName
+
+    return TableName().open(out).load_table(TableName().identifier)
+
+
+def table_of(out: Path, to: str) -> Any:
+    """The rows of a table as readers of its format see them."""
+    if to == "parquet":
+        import pyarrow.dataset as ds
+
+        return ds.dataset(str(out), partitioning="hive").to_table()
+    if to == "delta":
+        from deltalake import DeltaTable
+
+        return DeltaTable(str(out)).to_pyarrow_table()
+    return iceberg_table(out).scan().to_arrow()

@@ -19,17 +19,14 @@ KEYS = [(number * 5 % 23, 1000 + 100 * number, TIME + 700 * number) for number i
 def make(root: Path, keys: list[tuple[int, int, int]], items: int = ITEMS, **ground: bool) -> tuple[IndexItems, Path]:
     root.mkdir(exist_ok=True)
     (path,) = IndexMaker(SLOTS, items).put(keys).write(root)
+    return opened(path, items, **ground), path
+
+
+def opened(path: Path, items: int = ITEMS, **ground: bool) -> IndexItems:
     header = index.HEADER.unpack(path.read_bytes())
-    file = IndexItems(
-        str(path),
-        header,
-        IndexGeometry(SLOTS, items),
-        None,
-        Disk(REAL),
-        Ground(Findings(), **ground),  # type: ignore[arg-type]
-    )
+    file = IndexItems(str(path), header, IndexGeometry(SLOTS, items), None, Disk(REAL), Ground(Findings(), **ground))
     file.open()
-    return file, path
+    return file
 
 
 def take_all(file: IndexItems) -> dict[str, int]:
@@ -53,15 +50,7 @@ def test_the_header_must_be_what_the_items_give(tmp_path: Path):
     for field, code in (("begin_timestamp", 0), ("end_timestamp", 8), ("end_physical_offset", 24), ("slots_used", 32)):
         _, path = make(tmp_path, KEYS)
         patch(path, code, struct.pack(">i", 5) if code == 32 else struct.pack(">q", 5))
-        file = IndexItems(
-            str(path),
-            index.HEADER.unpack(path.read_bytes()),
-            IndexGeometry(SLOTS, ITEMS),
-            None,
-            Disk(REAL),
-            Ground(Findings()),
-        )
-        file.open()
+        file = opened(path)
         assert take_all(file) == {"index-header": 1}, field
 
 
@@ -69,11 +58,7 @@ def test_a_file_that_is_written_now_has_no_final_header(tmp_path: Path):
     _, path = make(tmp_path, KEYS)
     patch(path, 8, bytes(8))
     for live, found in ((True, {}), (False, {"index-header": 1})):
-        ground = Ground(Findings(), live=live)
-        header = index.HEADER.unpack(path.read_bytes())
-        file = IndexItems(str(path), header, IndexGeometry(SLOTS, ITEMS), None, Disk(REAL), ground)
-        file.open()
-        assert take_all(file) == found
+        assert take_all(opened(path, live=live)) == found
 
 
 def test_runs_of_empty_items(tmp_path: Path):
@@ -88,15 +73,7 @@ def test_runs_of_empty_items(tmp_path: Path):
 def test_a_count_beyond_the_capacity(tmp_path: Path):
     _, path = make(tmp_path, KEYS)
     patch(path, 36, struct.pack(">i", 10**9))
-    file = IndexItems(
-        str(path),
-        index.HEADER.unpack(path.read_bytes()),
-        IndexGeometry(SLOTS, ITEMS),
-        None,
-        Disk(REAL),
-        Ground(Findings()),
-    )
-    file.open()
+    file = opened(path)
     assert file.stop == ITEMS
     assert file.ground.findings.defect_counts == {"index-header": 1}
 

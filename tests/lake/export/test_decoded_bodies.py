@@ -7,16 +7,14 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
-import deltalake
 import fastavro
-import pyarrow.parquet as pq
 import pytest
 
 from flintmq import Message, MessageStore
 from flintmq.errors import UsageError
 from flintmq.lake.export.export_once import export
-from flintmq.lake.table.iceberg_catalog import TableName
 from tests.support import shop_proto as proto
+from tests.support.exporting import table_of
 
 SCHEMA = {
     "type": "record",
@@ -44,14 +42,7 @@ ORDER: dict[str, Any] = {
 
 def bodies_of(out: Path, to: str) -> list[tuple[Any, bytes | None]]:
     """(body, body_raw) of each row, by its place in the log, as a reader of the format gives them."""
-    if to == "parquet":
-        tables = [pq.ParquetFile(path).read() for path in out.glob("export=*/**/*.parquet")]
-        rows = [row for table in tables for row in table.to_pylist()]
-    elif to == "delta":
-        rows = deltalake.DeltaTable(str(out)).to_pyarrow_table().to_pylist()
-    else:
-        name = TableName.parse(None)
-        rows = name.open(out).load_table(name.identifier).scan().to_arrow().to_pylist()
+    rows = table_of(out, to).to_pylist()
     return [(row["body"], row["body_raw"]) for row in sorted(rows, key=lambda row: row["physical_offset"])]
 
 

@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 from flintmq import Message, MessageStore
 from flintmq.config.releases import is_older
 from flintmq.lake.export.export_once import export
-from flintmq.lake.table.iceberg_catalog import TableName
 from tests.compat.stores import Golden
+from tests.support.exporting import iceberg_table
 
 F = ds.field
 LONG = 1 << 13
@@ -105,7 +105,7 @@ def test_duckdb_and_polars_find_what_is_there(odd: str, tmp_path: Path, to: str)
     elif to == "delta":
         frame, source = polars.scan_delta(str(out)), DeltaTable(str(out)).to_pyarrow_dataset()
     else:
-        table = TableName.parse(None).open(out).load_table(TableName.parse(None).identifier)
+        table = iceberg_table(out)
         source = table.scan().to_arrow()
         reads_it = not is_older(polars.__version__, (2, 1))  # files without field ids
         frame = polars.scan_iceberg(table) if reads_it else polars.from_arrow(source).lazy()

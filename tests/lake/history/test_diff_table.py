@@ -18,10 +18,9 @@ from flintmq import Message, MessageStore
 from flintmq.errors import NotAStoreError, StoreAccessError, UsageError
 from flintmq.lake.history import diff_table
 from flintmq.lake.history.diff_table import TableComparison, compare_table
-from flintmq.lake.table.iceberg_catalog import TableName
 from tests.cli.conftest import Run, run
 from tests.compat.stores import Golden
-from tests.support.exporting import Export, whole
+from tests.support.exporting import Export, iceberg_table, whole
 
 __all__ = ["run"]  # a fixture
 
@@ -142,8 +141,7 @@ def change_delta(out: Path) -> None:
 
 
 def change_iceberg(out: Path) -> None:
-    name = TableName.parse(None)
-    table = name.open(out).load_table(name.identifier)
+    table = iceberg_table(out)
     new = changed(table.scan("queue_id = 0").to_arrow())
     table.delete("queue_id = 0 and queue_offset >= 1 and queue_offset <= 3")
     table.append(new)
@@ -197,8 +195,7 @@ def test_rows_of_somebody_else_are_counted(tmp_path: Path, make: Export, to: str
         put(data / broker / "store", 0, 10)
     pattern, out = f"{data}/{{broker}}/store", tmp_path / "out"
     make(pattern, out, to=to)
-    name = TableName.parse(None)
-    table = name.open(out).load_table(name.identifier) if to == "iceberg" else None
+    table = iceberg_table(out) if to == "iceberg" else None
     rows = DeltaTable(str(out)).to_pyarrow_table() if table is None else table.scan().to_arrow()
     one = rows.slice(0, 1)
     for column, value in (("physical_offset", None), ("broker", "nobody")):

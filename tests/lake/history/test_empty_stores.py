@@ -1,31 +1,14 @@
 """The first export of a store without messages makes a table without rows, which every reader takes."""
 
 from pathlib import Path
-from typing import Any
 
-import pyarrow.dataset as ds
 import pytest
 
 from flintmq import Message, MessageStore, scan_arrow
 from flintmq.cli import app
 from flintmq.lake.export.export import Exported
 from flintmq.lake.history.diff_table import compare_table
-from tests.support.exporting import Export
-
-
-def table(out: Path, to: str) -> Any:
-    """The rows as readers of the format see them."""
-    if to == "parquet":
-        return ds.dataset(str(out), partitioning="hive").to_table()
-    if to == "delta":
-        from deltalake import DeltaTable
-
-        return DeltaTable(str(out)).to_pyarrow_table()
-    from flintmq.lake.files.table_folder import DiskFolder
-    from flintmq.lake.table.iceberg_catalog import TableName
-
-    name = TableName.parse(None)
-    return name.open(DiskFolder(out)).load_table(name.identifier).scan().to_arrow()
+from tests.support.exporting import Export, table_of
 
 
 def put(store: Path, *bodies: bytes) -> None:
@@ -40,8 +23,8 @@ def test_a_table_without_rows(tmp_path: Path, make: Export, to: str, by: list[st
     put(store)
     done: Exported = make(str(store), out, to=to, partition_by=by)
     assert (done.number, done.rows, done.begin, done.end) == (1, 0, 0, 0)
-    assert {"topic", "queue_id", "queue_offset", "body", "physical_offset"} <= set(table(out, to).schema.names)
-    assert table(out, to).num_rows == 0
+    assert {"topic", "queue_id", "queue_offset", "body", "physical_offset"} <= set(table_of(out, to).schema.names)
+    assert table_of(out, to).num_rows == 0
     assert scan_arrow(store, history=out).read_all().num_rows == 0
     found = compare_table(str(store), str(out))
     assert found.equal and (found.messages, found.rows) == (0, 0)
@@ -50,7 +33,7 @@ def test_a_table_without_rows(tmp_path: Path, make: Export, to: str, by: list[st
     assert scan_arrow(store, ["body"], history=out).read_all()["body"].to_pylist() == [b"1", b"2"]
     done = make(str(store), out, to=to, partition_by=by)
     assert (done.number, done.rows) == (2, 2)
-    rows = table(out, to)
+    rows = table_of(out, to)
     assert sorted(rows["body"].to_pylist()) == [b"1", b"2"]
     assert rows["topic"].to_pylist() == ["007", "007"]
     assert compare_table(str(store), str(out)).equal

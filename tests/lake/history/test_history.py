@@ -19,7 +19,7 @@ from flintmq.lake.history.history import History
 from flintmq.lake.table.table_rows import open_table
 from flintmq.store.commitlog.predicate import Predicate
 from flintmq.store.commitlog.report import NOT_IN_STORES, OF_STREAM, Report
-from tests.support.exporting import Export, once, whole
+from tests.support.exporting import Export, iceberg_table, once, whole
 
 SMALL: dict[str, Any] = {"mappedFileSizeCommitLog": 16384, "mappedFileSizeConsumeQueue": 2000}
 
@@ -219,9 +219,7 @@ def test_rows_that_somebody_compacted_come_once(tmp_path: Path, make: Export, to
     if to == "delta":
         DeltaTable(str(out)).optimize.compact()
     else:
-        from flintmq.lake.table.iceberg_catalog import TableName
-
-        table = TableName().open(out).load_table(TableName().identifier)
+        table = iceberg_table(out)
         table.overwrite(table.scan().to_arrow())
     put(store, 100, 110)
     assert sorted(numbers(union(store, out))) == list(range(110))

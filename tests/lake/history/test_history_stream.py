@@ -15,7 +15,7 @@ from flintmq.lake.history.history_stream import HISTORY, Backfill, HistoryStream
 from flintmq.lake.stream.options import StreamOptions
 from flintmq.store.commitlog.report import Report
 from tests.lake.history.test_history import SMALL, expire, numbers, put
-from tests.support.exporting import Export, whole
+from tests.support.exporting import Export, iceberg_table, whole
 
 
 class Query:
@@ -127,9 +127,7 @@ def test_a_restart_after_the_table_was_compacted(tmp_path: Path, make: Export, t
     if to == "delta":
         assert DeltaTable(str(out)).optimize.compact()["numFilesRemoved"]
     else:
-        from flintmq.lake.table.iceberg_catalog import TableName
-
-        table = TableName().open(out).load_table(TableName().identifier)
+        table = iceberg_table(out)
         table.overwrite(table.scan().to_arrow())
     query.start()
     put(store, 60, 65)

@@ -13,9 +13,8 @@ from flintmq import Message, MessageStore
 from flintmq.errors import StoreAccessError, UnsupportedFormatError, UsageError
 from flintmq.lake.shape import dead_letters
 from flintmq.lake.shape.dead_letters import DeadLetters
-from flintmq.lake.table.iceberg_catalog import TableName
 from flintmq.version import OURS
-from tests.support.exporting import Export, whole
+from tests.support.exporting import Export, iceberg_table, whole
 
 JSON: dict[str, Any] = {"body": "json", "body_schema": "n long"}
 
@@ -112,8 +111,7 @@ def test_letters_of_exports_that_were_undone_go(tmp_path: Path, make: Export) ->
     for body in (b"first", b"second", b"third"):
         put(store, body)
         make(store, out, **names)
-    name = TableName.parse(None)
-    table = name.open(out).load_table(name.identifier)
+    table = iceberg_table(out)
     table.manage_snapshots().rollback_to_snapshot(table.history()[0].snapshot_id).commit()
     put(store, b"fourth")
     make(store, out, **names)

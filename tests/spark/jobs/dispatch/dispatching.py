@@ -3,7 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from flintmq.forensics.rebuild import RESULTS
+from flintmq.config.keys import StoreConfig
+from flintmq.forensics.rebuild import RESULTS, rebuild
 from flintmq.spark.jobs.dispatch import index, job
 from flintmq.storage.files.filesystem import Effects
 
@@ -41,3 +42,9 @@ def differing(ours: Path, theirs: Path) -> list[str]:
     """Names of files that one of two directories has alone, or that differ."""
     one, other = derived(ours), derived(theirs)
     return sorted(name for name in one.keys() | other.keys() if one.get(name) != other.get(name))
+
+
+def check_rebuilt(root: Path, into: Path, folder: Path, config: StoreConfig, peer: str = "5.3.3") -> None:
+    """What was dispatched from a store into a directory is what a local rebuild makes in another."""
+    rebuild(str(root), str(folder), config, peer)
+    assert differing(into, folder) == []

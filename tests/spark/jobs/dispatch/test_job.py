@@ -18,11 +18,16 @@ from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.view import open_store
 from tests.compat.stores import Golden
 from tests.robustness.hostile.test_links import BATCH, LINKS, content, linked, sound  # noqa: F401 - a fixture
-from tests.spark.jobs.dispatch.dispatching import derived, differing, tasks_as_calls
+from tests.spark.jobs.dispatch.dispatching import check_rebuilt, derived, differing, tasks_as_calls
 from tests.support.engine import KEYS, open_small, put_all, units
 from tests.support.makers import hurt_body
 
 CONFIG = StoreConfig.from_keys(KEYS | BATCH)
+
+
+@pytest.fixture(autouse=True)
+def in_process(monkeypatch):
+    tasks_as_calls(monkeypatch)
 
 
 def settings(store: Golden) -> tuple[StoreConfig, str]:
@@ -141,8 +146,7 @@ def test_a_store_that_is_written_meanwhile(tmp_path, monkeypatch):
             bodies = [view.get("T", queue, n).body[:6] for n in range(100)]
             assert bodies == [b"%06d" % n for n in range(300) if n // 25 % 3 == queue]
         assert [m.queue_offset for m in view.query("T", "k299")] == [99]
-    rebuild(str(root), str(tmp_path / "local"), config)
-    assert differing(root, tmp_path / "local") == []
+    check_rebuilt(root, root, tmp_path / "local", config)
 
 
 def test_a_round_that_dies_amid_an_index_file_makes_it_anew(golden, tmp_path, monkeypatch):
@@ -152,12 +156,10 @@ def test_a_round_that_dies_amid_an_index_file_makes_it_anew(golden, tmp_path, mo
     tasks_as_calls(monkeypatch, 12, twice=True)
     made = run(store.path, tmp_path / "into", config, peer, max_bytes=1)
     assert made.rounds > 8
-    rebuild(str(store.path), str(tmp_path / "local"), config, peer)
-    assert differing(tmp_path / "into", tmp_path / "local") == []
+    check_rebuilt(store.path, tmp_path / "into", tmp_path / "local", config, peer)
 
 
-def test_what_others_made_is_not_touched(golden, tmp_path, monkeypatch):
-    tasks_as_calls(monkeypatch)
+def test_what_others_made_is_not_touched(golden, tmp_path):
     store = golden("basic")
     config, peer = settings(store)
     copy = store.copy(tmp_path)
@@ -168,12 +170,10 @@ def test_what_others_made_is_not_touched(golden, tmp_path, monkeypatch):
         run(store.path, copy, config, peer)
     assert derived(copy) == before
     run(copy, copy, config, peer, anew=True)
-    rebuild(str(copy), str(tmp_path / "local"), config, peer)
-    assert differing(copy, tmp_path / "local") == []
+    check_rebuilt(copy, copy, tmp_path / "local", config, peer)
 
 
-def test_one_dispatcher_at_a_time(golden, tmp_path, monkeypatch):
-    tasks_as_calls(monkeypatch)
+def test_one_dispatcher_at_a_time(golden, tmp_path):
     (tmp_path / "into").mkdir()
     lock = DispatchLock(str(tmp_path / "into"))
     with pytest.raises(StoreLockedError, match=r"into: process \d+ on .* dispatches into it; stop that one"):
@@ -182,16 +182,14 @@ def test_one_dispatcher_at_a_time(golden, tmp_path, monkeypatch):
     run(golden("basic").path, tmp_path / "into", *settings(golden("basic")))
 
 
-def test_a_store_that_dispatches_itself_is_refused(tmp_path, monkeypatch):
-    tasks_as_calls(monkeypatch)
+def test_a_store_that_dispatches_itself_is_refused(tmp_path):
     with open_small(tmp_path / "store") as store:
         put_all(store, 20)
         with pytest.raises(StoreLockedError, match='dispatches itself; open it with dispatch="external"'):
             run(tmp_path / "store", tmp_path / "store", anew=True)
         assert store.wait_dispatched(10)
         run(tmp_path / "store", tmp_path / "into", StoreConfig.from_keys(KEYS))
-    rebuild(str(tmp_path / "store"), str(tmp_path / "local"), StoreConfig.from_keys(KEYS))
-    assert differing(tmp_path / "into", tmp_path / "local") == []
+    check_rebuilt(tmp_path / "store", tmp_path / "into", tmp_path / "local", StoreConfig.from_keys(KEYS))
 
 
 def test_an_engine_that_dispatches_waits_for_the_job_to_end(tmp_path):
@@ -218,8 +216,7 @@ def test_the_engine_goes_on_where_the_job_ended_and_the_job_again(tmp_path, monk
             put_all(store, 40, 80 * turn + 40)
             assert store.wait_dispatched(10)
     run(root, root, config)
-    rebuild(str(root), str(tmp_path / "local"), config)
-    assert differing(root, tmp_path / "local") == []
+    check_rebuilt(root, root, tmp_path / "local", config)
 
 
 def test_damage_is_named_and_nothing_is_half_done(golden, tmp_path, monkeypatch):
@@ -236,12 +233,10 @@ def test_damage_is_named_and_nothing_is_half_done(golden, tmp_path, monkeypatch)
     hurt_body(path, row["physical_offset"])
     assert committed.keys() == derived(into).keys()
     run(path, into, config, peer)
-    rebuild(str(path), str(tmp_path / "local"), config, peer)
-    assert differing(into, tmp_path / "local") == []
+    check_rebuilt(path, into, tmp_path / "local", config, peer)
 
 
-def test_another_log_is_refused(tmp_path, monkeypatch):
-    tasks_as_calls(monkeypatch)
+def test_another_log_is_refused(tmp_path):
     config = StoreConfig.from_keys(KEYS)
     for name, count in (("one", 30), ("two", 40), ("short", 10)):
         with open_small(tmp_path / name) as store:
@@ -253,12 +248,10 @@ def test_another_log_is_refused(tmp_path, monkeypatch):
         ):
             run(tmp_path / name, tmp_path / "into", config)
     run(tmp_path / "two", tmp_path / "into", config, anew=True)
-    rebuild(str(tmp_path / "two"), str(tmp_path / "local"), config)
-    assert differing(tmp_path / "into", tmp_path / "local") == []
+    check_rebuilt(tmp_path / "two", tmp_path / "into", tmp_path / "local", config)
 
 
-def test_another_shape_is_refused(golden, tmp_path, monkeypatch):
-    tasks_as_calls(monkeypatch)
+def test_another_shape_is_refused(golden, tmp_path):
     store = golden("basic")
     config, peer = settings(store)
     root = store.copy(tmp_path, "index")  # which would show the number, too
@@ -301,8 +294,7 @@ def _first(into: Path, kind: str) -> int:
     return int(names[0]) if kind == "consumequeue" else 20 - len(names)
 
 
-def test_damage_at_the_end_comes_after_what_is_sound(tmp_path, monkeypatch):
-    tasks_as_calls(monkeypatch)
+def test_damage_at_the_end_comes_after_what_is_sound(tmp_path):
     root, into, config = tmp_path / "store", tmp_path / "into", StoreConfig.from_keys(KEYS)
     with open_small(root) as store:
         last = put_all(store, 30)[-1]
@@ -314,8 +306,7 @@ def test_damage_at_the_end_comes_after_what_is_sound(tmp_path, monkeypatch):
                for n in range(0, len(data), 20)) == 29  # fmt: skip
 
 
-def test_a_torn_tail_is_looked_at_again(golden, tmp_path, monkeypatch):
-    tasks_as_calls(monkeypatch)
+def test_a_torn_tail_is_looked_at_again(golden, tmp_path):
     store, into = golden("basic"), tmp_path / "into"
     config, peer = settings(store)
     root = store.copy(tmp_path)
@@ -328,12 +319,10 @@ def test_a_torn_tail_is_looked_at_again(golden, tmp_path, monkeypatch):
     assert run(root, into, config, peer).records == len(store.rows) - 1
     path.write_bytes(whole)
     assert run(root, into, config, peer).records == 1
-    rebuild(str(root), str(tmp_path / "local"), config, peer)
-    assert differing(into, tmp_path / "local") == []
+    check_rebuilt(root, into, tmp_path / "local", config, peer)
 
 
-def test_what_goes_before_it_is_dispatched_is_told(tmp_path, monkeypatch):
-    tasks_as_calls(monkeypatch)
+def test_what_goes_before_it_is_dispatched_is_told(tmp_path):
     root, into, config = tmp_path / "store", tmp_path / "into", StoreConfig.from_keys(KEYS)
     with open_small(root, dispatch="external") as store:
         put_all(store, 30)
@@ -359,8 +348,7 @@ def stopped(root: Path) -> str:
     return f"{words}, {'lagging' if facts.lagging else 'clean' if facts.clean else 'unclean'}"
 
 
-def test_d6_abort_of_a_store_whose_queues_lag_goes_when_the_job_has_completed_them(tmp_path, monkeypatch):
-    tasks_as_calls(monkeypatch)
+def test_d6_abort_of_a_store_whose_queues_lag_goes_when_the_job_has_completed_them(tmp_path):
     root, config = tmp_path / "store", StoreConfig.from_keys(KEYS)
     with open_small(root, dispatch="external") as store:
         put_all(store, 30)
@@ -383,8 +371,7 @@ def test_d6_abort_of_a_store_whose_queues_lag_goes_when_the_job_has_completed_th
     assert (root / "abort").read_bytes() == b"4242"
 
 
-def test_an_engine_that_is_closed_beside_the_job_leaves_abort_to_it(tmp_path, monkeypatch):
-    tasks_as_calls(monkeypatch)
+def test_an_engine_that_is_closed_beside_the_job_leaves_abort_to_it(tmp_path):
     root, config, stop = tmp_path / "store", StoreConfig.from_keys(KEYS), threading.Event()
     seen: list[str] = []
 
@@ -403,14 +390,12 @@ def test_an_engine_that_is_closed_beside_the_job_leaves_abort_to_it(tmp_path, mo
     dispatch(None, str(root), str(root), config, interval_s=0.0, stop=stop, on_round=lambda d: seen or close(d))
     assert seen == ["abort, lagging", "abort, unclean", "abort, lagging"]
     assert stopped(root) == "no abort, clean", "the last round took what the second one put"
-    rebuild(str(root), str(tmp_path / "local"), config)
-    assert differing(root, tmp_path / "local") == []
+    check_rebuilt(root, root, tmp_path / "local", config)
 
 
 @pytest.mark.parametrize("has_mark", [True, False])
-def test_abort_stays_if_an_engine_wrote_after_the_last_round(tmp_path, monkeypatch, has_mark):
+def test_abort_stays_if_an_engine_wrote_after_the_last_round(tmp_path, has_mark):
     """Whoever wrote last need not have left a mark: the log itself is asked where it ends."""
-    tasks_as_calls(monkeypatch)
     root, config = tmp_path / "store", StoreConfig.from_keys(KEYS)
 
     def write(_: object) -> None:
@@ -430,7 +415,6 @@ def test_abort_stays_if_an_engine_wrote_after_the_last_round(tmp_path, monkeypat
 @pytest.mark.parametrize("anew", [False, True])
 def test_a_job_that_dies_leaves_no_store_that_looks_whole(tmp_path, monkeypatch, anew):
     """It cuts queues that the engine had made whole, and is killed."""
-    tasks_as_calls(monkeypatch)
     root, config = tmp_path / "store", StoreConfig.from_keys(KEYS)
     with open_small(root, dispatch="external") as store:
         put_all(store, 30)
@@ -460,7 +444,6 @@ def test_a_job_that_dies_leaves_no_store_that_looks_whole(tmp_path, monkeypatch,
 
 
 def test_an_engine_leaves_abort_after_a_job_that_died_with_its_keys_not_in_place(tmp_path, monkeypatch):
-    tasks_as_calls(monkeypatch)
     root, config = tmp_path / "store", StoreConfig.from_keys(KEYS)
     with open_small(root, dispatch="external") as store:
         put_all(store, 30)
@@ -474,13 +457,11 @@ def test_an_engine_leaves_abort_after_a_job_that_died_with_its_keys_not_in_place
     run(root, root, config)
     open_small(root, dispatch="external").close()
     assert stopped(root) == "no abort, clean"
-    rebuild(str(root), str(tmp_path / "local"), config)
-    assert differing(root, tmp_path / "local") == []
+    check_rebuilt(root, root, tmp_path / "local", config)
 
 
 def test_of_units_that_a_job_may_have_cut_beside_the_engine_nothing_is_claimed(tmp_path, monkeypatch):
     """Else RocketMQ would dispatch again from the time of the last life that dispatched itself."""
-    tasks_as_calls(monkeypatch)
     root, config = tmp_path / "store", StoreConfig.from_keys(KEYS)
     with open_small(root) as store:
         put_all(store, 30)
@@ -495,12 +476,10 @@ def test_of_units_that_a_job_may_have_cut_beside_the_engine_nothing_is_claimed(t
     assert stopped(root) == "abort, lagging" and times[0] > 0 == times[1]
     with open_small(root) as store:
         assert store.wait_dispatched(10)
-    rebuild(str(root), str(tmp_path / "local"), config)
-    assert differing(root, tmp_path / "local") == []
+    check_rebuilt(root, root, tmp_path / "local", config)
 
 
-def test_a_job_that_is_refused_leaves_a_clean_store_as_it_was(tmp_path, monkeypatch):
-    tasks_as_calls(monkeypatch)
+def test_a_job_that_is_refused_leaves_a_clean_store_as_it_was(tmp_path):
     root = tmp_path / "store"
     with open_small(root) as store:
         put_all(store, 30)

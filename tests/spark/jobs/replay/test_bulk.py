@@ -19,7 +19,7 @@ from flintmq.message import Message
 from flintmq.storage.files.staging import bring_in, staging_for
 from flintmq.store.layout.config_reader import read_config
 from flintmq.store.message_store import MessageStore
-from tests.spark.jobs.replay.replaying import SMALL, bulk, held, tasks_as_calls
+from tests.spark.jobs.replay.replaying import SMALL, bulk, held
 
 RUN = """
 import sys
@@ -31,11 +31,6 @@ print("begin", flush=True)
 bulk(sys.argv[1], Path(sys.argv[2]))
 print("done", flush=True)
 """
-
-
-@pytest.fixture(autouse=True)
-def in_process(monkeypatch: pytest.MonkeyPatch) -> None:
-    tasks_as_calls(monkeypatch)
 
 
 def test_the_store_is_whole_and_the_engine_goes_on(golden: Any, tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from flintmq.message import Message
 from flintmq.spark.jobs.replay import live
 from flintmq.spark.jobs.replay.exactly_once import FILE_NAME, WriterIds, WriterTail, is_same, put_all
 from flintmq.store.message_store import MessageStore
-from tests.spark.jobs.replay.replaying import SMALL, bulk, held, tasks_as_calls, without_offsets
+from tests.spark.jobs.replay.replaying import SMALL, bulk, held, without_offsets
 
 
 def message(number: int, **named: Any) -> Message:
@@ -79,7 +79,6 @@ def test_a_replay_that_died_is_carried_on_exactly(
 ) -> None:
     """The process dies behind `stop` puts, with all or none of the progress since the beginning on disk; and others
     put messages before the next run."""
-    tasks_as_calls(monkeypatch)
     source, root = golden("basic").path, tmp_path / "new"
     monkeypatch.setattr(live, "SAVE_ROWS", 600)
     monkeypatch.setattr(live, "ROWS_AT_ONCE", 100)

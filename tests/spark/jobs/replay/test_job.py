@@ -24,12 +24,10 @@ from tests.support.object_server import BUCKET, KEYS
 
 
 @pytest.fixture(autouse=True)
-def in_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    if "spark" in request.fixturenames:
-        return
-    tasks_as_calls(monkeypatch)
-    calls.tasks_as_calls(monkeypatch)
-    monkeypatch.setattr("flintmq.lake.export.export_once.split_count", lambda span, cores: 5)
+def exports_in_process(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "spark" not in request.fixturenames:
+        calls.tasks_as_calls(monkeypatch)
+        monkeypatch.setattr("flintmq.lake.export.export_once.split_count", lambda span, cores: 5)
 
 
 def exported(store: Any, out: Path, to: str, **named: Any) -> Path:

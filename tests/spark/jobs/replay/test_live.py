@@ -13,7 +13,7 @@ from flintmq.spark.jobs.replay.exactly_once import WriterIds
 from flintmq.spark.jobs.replay.live import Pace, Position
 from flintmq.spark.jobs.replay.rows import SourceRow
 from flintmq.store.message_store import MessageStore
-from tests.spark.jobs.replay.replaying import SMALL, bulk, tasks_as_calls
+from tests.spark.jobs.replay.replaying import SMALL, bulk
 from tests.support.own_time import own_time
 
 
@@ -46,8 +46,7 @@ def test_a_position_comes_back(tmp_path: Path) -> None:
     assert Position.read(WriterIds(str(tmp_path)), "b") is None
 
 
-def test_the_original_distance_takes_its_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tasks_as_calls(monkeypatch)
+def test_the_original_distance_takes_its_time(tmp_path: Path) -> None:
     with MessageStore(tmp_path / "old", dev=True) as store:
         store.put(Message("T", b"1"))
         time.sleep(0.3)

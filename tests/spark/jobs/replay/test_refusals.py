@@ -18,7 +18,7 @@ from flintmq.message import Message, PutMessageStatus
 from flintmq.spark.jobs.replay.exactly_once import WriterIds, put_all
 from flintmq.spark.jobs.replay.refusals import batches_of, target_config, why_refused
 from flintmq.store.message_store import MessageStore
-from tests.spark.jobs.replay.replaying import SMALL, bulk, tasks_as_calls
+from tests.spark.jobs.replay.replaying import SMALL, bulk
 
 FILE = 1 << 17
 KEYS = {"mappedFileSizeCommitLog": FILE, "mappedFileSizeConsumeQueue": 2000, "maxHashSlotNum": 500, "maxIndexNum": 2000}
@@ -93,10 +93,7 @@ def bodies(root: Path) -> list[bytes]:
 
 
 @pytest.mark.parametrize("into", ["a store", "nothing"])
-def test_a_replay_with_a_refused_message_puts_nothing_and_never_twice(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, into: str
-) -> None:
-    tasks_as_calls(monkeypatch)
+def test_a_replay_with_a_refused_message_puts_nothing_and_never_twice(tmp_path: Path, into: str) -> None:
     source, root = source_with_a_bad_one(tmp_path / "source", Message("T", bytes(200_000))), tmp_path / "target"
     want = []
     if into == "a store":
@@ -114,8 +111,7 @@ def test_a_replay_with_a_refused_message_puts_nothing_and_never_twice(
         assert done.left_out == ({"refused_messages": 1} if rows else {})
 
 
-def test_a_bulk_load_leaves_out_what_it_cannot_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tasks_as_calls(monkeypatch)
+def test_a_bulk_load_leaves_out_what_it_cannot_write(tmp_path: Path) -> None:
     source = source_with_a_bad_one(tmp_path / "source", Message("T", bytes(200_000)))
     with pytest.raises(UsageError, match="offset 1 of the source: makes a record of 200092 bytes"):
         bulk(source, tmp_path / "new")
@@ -152,11 +148,8 @@ ALWAYS = ("topic", "queue_id", "body", "properties", "size", "flag", "sys_flag",
 
 @pytest.mark.parametrize("into", ["a new store", "a store", "a new one, one by one"])
 @pytest.mark.parametrize("column", ALWAYS)
-def test_a_row_that_lacks_what_each_message_has(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str, into: str
-) -> None:
+def test_a_row_that_lacks_what_each_message_has(tmp_path: Path, column: str, into: str) -> None:
     """It became a message with an empty body, or with 0, and nothing was said."""
-    tasks_as_calls(monkeypatch)
     table, root, config = table_without(tmp_path, column), tmp_path / "target", StoreConfig.from_keys(KEYS)
     want = []
     if into == "a store":
@@ -173,8 +166,7 @@ def test_a_row_that_lacks_what_each_message_has(
 
 
 @pytest.mark.parametrize("column", ["physical_offset", "queue_offset"])
-def test_a_row_that_has_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str) -> None:
-    tasks_as_calls(monkeypatch)
+def test_a_row_that_has_no_place(tmp_path: Path, column: str) -> None:
     table = table_without(tmp_path, column)
     for skip in (False, True):
         with pytest.raises(UsageError, match=rf"{table}/export=1/.*\.parquet: a row has no {column}, which says"):
@@ -184,11 +176,8 @@ def test_a_row_that_has_no_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("flags", [COMPRESSED, INNER_BATCH, COMPRESSED | INNER_BATCH | NEED_UNWRAP])
 @pytest.mark.parametrize("column", ["body", "body_crc", "properties"])
-def test_a_packed_row_that_lacks_something(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str, flags: int
-) -> None:
+def test_a_packed_row_that_lacks_something(tmp_path: Path, column: str, flags: int) -> None:
     """A body is looked at first where flags say that it is compressed, or a batch."""
-    tasks_as_calls(monkeypatch)
     table = table_without(tmp_path, column, flags)
     with pytest.raises(UsageError, match=f"it has no {column}"):
         bulk(table, tmp_path / "target")
@@ -196,8 +185,7 @@ def test_a_packed_row_that_lacks_something(
 
 
 @pytest.mark.parametrize("column", ["keys", "born_host", "store_host", "born_timestamp", "store_timestamp", "magic"])
-def test_what_a_row_may_lack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, column: str) -> None:
-    tasks_as_calls(monkeypatch)
+def test_what_a_row_may_lack(tmp_path: Path, column: str) -> None:
     assert bulk(table_without(tmp_path, column), tmp_path / "target").rows == 3
     assert bodies(tmp_path / "target") == [b"one", b"two", b"three"]
 
@@ -221,8 +209,7 @@ def test_nothing_behind_a_refused_message_is_stored(tmp_path: Path) -> None:
     assert bodies(tmp_path / "s") == [b"a", b"b", b"c"]
 
 
-def test_no_ledger_says_that_a_refused_replay_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    tasks_as_calls(monkeypatch)
+def test_no_ledger_says_that_a_refused_replay_runs(tmp_path: Path) -> None:
     source = source_with_a_bad_one(tmp_path / "source", Message("T", bytes(200_000)))
     with MessageStore(tmp_path / "t", StoreConfig.from_keys(KEYS), unique_keys=False) as store:
         store.put(Message("T", b"zero"))

@@ -8,15 +8,13 @@ import pytest
 from flintmq.config.keys import StoreConfig
 from flintmq.spark.jobs.replay.source import open_source
 from flintmq.spark.jobs.replay.tasks import run_over_rows
-from tests.spark.jobs.replay.replaying import tasks_as_calls
 
 
 def count(number: int, batches: Iterator[Any]) -> dict[str, Any]:
     return {"number": number, "rows": sum(batch.num_rows for batch in batches)}
 
 
-def test_each_part_has_its_rows(golden: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    tasks_as_calls(monkeypatch)
+def test_each_part_has_its_rows(golden: Any) -> None:
     source = open_source(str(golden("basic").path), StoreConfig())
     chunks = source.chunks(0, 100_000)
     parts = [chunks[:2], chunks[2:3], chunks[3:]]
