@@ -14,7 +14,7 @@ from flintmq.config.keys import StoreConfig
 from flintmq.format import properties as names
 from flintmq.message import Message, PutMessageStatus, PutResult, PutRule
 from flintmq.spark.jobs.replay.refusals import why_refused
-from flintmq.store.append.checks import encode_properties, message_status, start_rule, topic_status
+from flintmq.store.append.checks import encode_properties, message_rule, start_rule, topic_status
 from flintmq.store.message_store import MessageStore
 from tests.compat.stores import Golden
 from tests.format.test_start_fields import CASES, text_of
@@ -64,7 +64,8 @@ def test_topics(topic: str, status: PutMessageStatus | None):
     ],
 )
 def test_messages(message: Message, properties: bytes, status: PutMessageStatus | None):
-    assert message_status(message, properties, CONFIG) is status
+    rule = message_rule(message, properties, CONFIG)
+    assert (None if rule is None else rule.status) is status
 
 
 @pytest.mark.parametrize(

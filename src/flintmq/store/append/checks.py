@@ -29,11 +29,6 @@ def topic_status(topic: str, raw: bytes) -> PutMessageStatus | None:
     return PutRule.TOPIC.status if wrong else None
 
 
-def message_status(message: Message, properties: bytes, config: StoreConfig) -> PutMessageStatus | None:
-    rule = message_rule(message, properties, config)
-    return None if rule is None else rule.status
-
-
 def message_rule(message: Message, properties: bytes, config: StoreConfig) -> PutRule | None:
     if not isinstance(message.body, bytes) or len(message.body) > config.max_message_size:
         return PutRule.BODY_SIZE

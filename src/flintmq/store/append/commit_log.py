@@ -211,7 +211,7 @@ class CommitLog:
     def _refusal(self, message: Message, properties: bytes) -> PutRule | None:
         """Return the rule that refuses this message before anything is changed, or None."""
         rule = message_rule(message, properties, self.config)
-        if multi_queue.inner_batch_status(message, properties, message.topic in self.batch_topics) is not None:
+        if multi_queue.is_wrong_inner_batch(message, properties, message.topic in self.batch_topics):
             return PutRule.INNER_BATCH
         rule = rule or start_rule(message.topic, properties)
         if multi_queue.MARK not in properties:
@@ -219,7 +219,7 @@ class CommitLog:
         listed = multi_queue.lmq_names(message, properties, self.config)
         if listed and rule is PutRule.PROPERTIES_SIZE:
             return PutRule.LIGHT_SIZE  # the only status of upstream's encoder for such messages
-        if rule is None and multi_queue.lmq_status(listed, self.config) is not None:
+        if rule is None and multi_queue.are_wrong_lmqs(listed, self.config):
             return PutRule.LIGHT_QUEUES
         return rule
 

@@ -33,8 +33,8 @@ class TakenOffsets(NamedTuple):
     nexts: tuple[tuple[Topic, int, int], ...]  # (topic, queue id, the queue's next offset once the append counts)
 
 
-def inner_batch_status(message: Message, properties: bytes, is_batch_topic: bool) -> PutMessageStatus | None:
-    """Return the refusal of an inner batch, or None.
+def is_wrong_inner_batch(message: Message, properties: bytes, is_batch_topic: bool) -> bool:
+    """Return whether an inner batch is refused.
 
     INNER_NUM and the flag of an inner batch belong together, and only in a topic of type BatchCQ.
 
@@ -42,12 +42,12 @@ def inner_batch_status(message: Message, properties: bytes, is_batch_topic: bool
     """
     flagged = bool(message.sys_flag & INNER_BATCH)
     if not flagged and MARK not in properties:
-        return None
+        return False
     number = names.parse_bytes(properties).get(names.INNER_NUM)
     if not flagged:
-        return ILLEGAL if number is not None else None
+        return number is not None
     good = number is None or (java_int(number, 16) or 0) >= 1
-    return None if is_batch_topic and good else ILLEGAL
+    return not (is_batch_topic and good)
 
 
 def lmq_names(message: Message, properties: bytes, config: StoreConfig) -> list[str]:
@@ -57,18 +57,17 @@ def lmq_names(message: Message, properties: bytes, config: StoreConfig) -> list[
     return split_names(names.parse_bytes(properties).get(names.INNER_MULTI_DISPATCH, ""))
 
 
-def lmq_status(listed: list[str], config: StoreConfig) -> PutMessageStatus | None:
-    """Return the refusal of a message for these queues, or None.
+def are_wrong_lmqs(listed: list[str], config: StoreConfig) -> bool:
+    """Return whether a message for these queues is refused.
 
     Refused are names that upstream accepts and then cannot dispatch: light queues mixed with others, for which no queue
     gets a unit, and names that no directory can have, which stop its dispatch of all topics (upstream defect D9).
     """
     light = [name for name in listed if name.startswith(LMQ_PREFIX)]
     if not config.enable_lmq or not light:
-        return None
-    if len(light) < len(listed):
-        return ILLEGAL
-    return ILLEGAL if any("/" not in name and not can_be_stored(java_encode(name)) for name in light) else None
+        return False
+    mixed = len(light) < len(listed)
+    return mixed or any("/" not in name and not can_be_stored(java_encode(name)) for name in light)
 
 
 def taken(

@@ -23,7 +23,7 @@ from flintmq.spark.jobs.replay.exactly_once import messages_of
 from flintmq.spark.jobs.replay.rows import Records, RowRules, incomplete, messages
 from flintmq.storage.files.filesystem import REAL
 from flintmq.store.append import multi_queue
-from flintmq.store.append.checks import message_status, record_size, start_rule, topic_status
+from flintmq.store.append.checks import message_rule, record_size, start_rule, topic_status
 from flintmq.store.commitlog.files import LogFiles
 from flintmq.store.layout import directories
 from flintmq.store.layout.given_sizes import refuse_other_sizes
@@ -71,14 +71,15 @@ def why_refused(message: Message, config: StoreConfig, inner_topics: Collection[
         return "its queue id is negative"
     if len(message.body) > config.max_message_size:
         return f"its body has {len(message.body)} bytes, and maxMessageSize is {config.max_message_size}"
-    status = message_status(message, properties, config)
-    if status is not None:
-        return f"{status.name}: its queue id ({message.queue_id}) or properties ({len(properties)} bytes) cannot be"
+    rule = message_rule(message, properties, config)
+    if rule is not None:
+        which = f"queue id ({message.queue_id}) or properties ({len(properties)} bytes)"
+        return f"{rule.status.name}: its {which} cannot be"
     if message.sys_flag & TRANSACTION_PREPARED:
         return "its sys_flag is that of a prepared or rolled-back transaction record"
-    if multi_queue.inner_batch_status(message, properties, message.topic in inner_topics) is not None:
+    if multi_queue.is_wrong_inner_batch(message, properties, message.topic in inner_topics):
         return "it is an inner batch by its sys_flag or by INNER_NUM, but not by both, or its topic takes none"
-    if multi_queue.lmq_status(multi_queue.lmq_names(message, properties, config), config) is not None:
+    if multi_queue.are_wrong_lmqs(multi_queue.lmq_names(message, properties, config), config):
         return "INNER_MULTI_DISPATCH names queues that cannot be"
     if start_rule(message.topic, properties) is not None:
         return f"{PutRule.START_FIELD}"
