@@ -1,7 +1,5 @@
 """What a folder of tests needs: where one of these packages is not installed, its files are skipped."""
 
-from __future__ import annotations
-
 from functools import cache
 from importlib.util import find_spec
 

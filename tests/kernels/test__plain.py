@@ -1,7 +1,5 @@
 """The Python twins of the C functions refuse to leave a buffer, by the bytes that the C form would touch."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from typing import Any
 

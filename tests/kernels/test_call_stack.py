@@ -1,7 +1,5 @@
 """Frames of the engine in the call stack: whose modules surround the frames that ask."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from functools import partial
 from typing import Any

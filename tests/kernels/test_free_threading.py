@@ -1,7 +1,5 @@
 """What holds where Python has no GIL, and what threads share in gets."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

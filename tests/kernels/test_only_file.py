@@ -1,7 +1,5 @@
 """The only file of a directory, read in one call."""
 
-from __future__ import annotations
-
 import os
 from collections.abc import Callable, Iterator
 from pathlib import Path

@@ -4,8 +4,6 @@ Each line below is a piece of a kernel's source, with names for its numbers: the
 `format/`, and the line must then be in the source. A read or write at a number that no line covers fails too.
 """
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 
