@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
-from flintmq.errors import UsageError
 from flintmq.lake.history.history_stream import HistoryStream
 from flintmq.lake.stream.reader import log_line
 from flintmq.spark.failing import from_one_frame, rows_from_one_frame
@@ -97,15 +96,9 @@ class HistoryStreamReader(StreamReader):
 def check_columns(options: ReadOptions, schema: StructType) -> None:
     from dataclasses import replace
 
-    ours = history_schema(replace(options, columns=tuple(schema.fieldNames())))
-    for field, right in zip(schema.fields, ours.fields, strict=True):
-        if field.dataType != right.dataType:
-            raise UsageError(
-                f"column {field.name} is of type {right.dataType.simpleString()}, not {field.dataType.simpleString()}; "
-                "correct .schema(...), and cast afterwards"
-            )
-    if options.columns is not None and tuple(schema.fieldNames()) != tuple(options.columns):
-        raise UsageError("option columns and .schema(...) name different columns; give one of them")
+    from flintmq.spark.schema import check_same
+
+    check_same(schema, history_schema(replace(options, columns=tuple(schema.fieldNames()))), options.columns)
 
 
 def _rows(partition: HistoryPartition, wanted: StructType) -> Iterator[pa.RecordBatch]:

@@ -29,14 +29,17 @@ def check_schema(schema: StructType, columns: Sequence[str] | None, many: bool =
     """
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    names = schema.fieldNames()
-    ours = spark_schema(names, many)
+    check_same(schema, spark_schema(schema.fieldNames(), many), columns)
+    return to_arrow_schema(schema, timezone="UTC")
+
+
+def check_same(schema: StructType, ours: StructType, columns: Sequence[str] | None) -> None:
+    """Refuse a schema of the user with other types than ours, or with other columns than the option `columns`."""
     for field, right in zip(schema.fields, ours.fields, strict=True):
         if field.dataType != right.dataType:
             raise UsageError(
                 f"column {field.name} is of type {right.dataType.simpleString()}, not {field.dataType.simpleString()}; "
                 "correct .schema(...), and cast afterwards"
             )
-    if columns is not None and tuple(names) != tuple(columns):
+    if columns is not None and tuple(schema.fieldNames()) != tuple(columns):
         raise UsageError("option columns and .schema(...) name different columns; give one of them")
-    return to_arrow_schema(schema, timezone="UTC")

@@ -14,6 +14,7 @@ import logging
 import sys
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TYPE_CHECKING
 
 from pyspark.sql.datasource import (
@@ -206,29 +207,15 @@ class BatchReader(DataSourceReader):
     @rows_from_one_frame
     def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
         """Yield the rows of one split, the same rows in every call."""
-        from flintmq.arrow.members import MemberColumns
         from flintmq.lake.read.scan import scan_range
         from flintmq.spark.schema import check_schema
-        from flintmq.spark.worker import freeze_once
-        from flintmq.store.commitlog.report import Report
+        from flintmq.spark.worker import damage_in, rows_of_task
 
         if not isinstance(partition, Split):  # of an empty plan Spark makes InputPartition(None)
             return
-        freeze_once()
-        report = Report()
-        columns = MemberColumns(check_schema(self.wanted, None, self.options.many), partition.member)
-        batches = scan_range(partition.plan, partition.part, columns.inner, report)
-        try:
-            yield from map(columns.add_to, batches)  # of an only store: the same batches
-        finally:
-            batches.close()
-            if report.damage_count:
-                first = report.damages[0]
-                log.warning(
-                    "%s",
-                    f"skipped {report.damage_count} damaged places, {report.lost_bytes} bytes of the log; "
-                    f"the first: {first.file}, position {first.position}: {first.reason}",
-                )
+        schema = check_schema(self.wanted, None, self.options.many)
+        read = partial(scan_range, partition.plan, partition.part)
+        yield from rows_of_task(schema, partition.member, read, damage_in, partial(log.warning, "%s"))
 
 
 class FilteringReader(BatchReader):

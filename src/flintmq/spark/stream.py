@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Generator, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
@@ -70,24 +71,14 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     @rows_from_one_frame
     def read(self, partition: InputPartition) -> Generator[pa.RecordBatch, None, None]:
-        from flintmq.arrow.members import MemberColumns
         from flintmq.lake.stream.scan import read_part
         from flintmq.spark.schema import check_schema
-        from flintmq.spark.worker import freeze_once
-        from flintmq.store.commitlog.report import Report
+        from flintmq.spark.worker import rows_of_task
 
         if not isinstance(partition, StreamPartition):
             return
-        freeze_once()
-        report = Report()
-        columns = MemberColumns(check_schema(self.wanted, None, self.options.read.many), partition.member)
-        rows = read_part(partition.part, columns.inner, report)
-        try:
-            yield from map(columns.add_to, rows)
-        finally:
-            rows.close()
-            for line in lines_of(report):
-                log_line(line)
+        schema = check_schema(self.wanted, None, self.options.read.many)
+        yield from rows_of_task(schema, partition.member, partial(read_part, partition.part), lines_of, log_line)
 
     def commit(self, end: dict[str, Any]) -> None:
         """Do nothing: Spark's checkpoint records the progress."""
@@ -101,12 +92,9 @@ def lines_of(report: Report) -> Iterator[str]:
 
     Spark plans anew for each action. A store that is left out is always named.
     """
-    if report.damage_count:
-        first = report.damages[0]
-        yield (
-            f"skipped {report.damage_count} damaged places, {report.lost_bytes} bytes of the log; "
-            f"the first: {first.file}, position {first.position}: {first.reason}"
-        )
+    from flintmq.spark.worker import damage_in
+
+    yield from damage_in(report)
     for code, texts in report.texts(KEPT).items():
         more = report.note_counts[code] - 1
         if code == LOST or not more:

@@ -80,27 +80,16 @@ class TableComparison:
         return not (self.differences.run_count or self.strangers or self.lost_files or self.stray_files)
 
     def as_dict(self) -> dict[str, Any]:
-        found = self.differences
+        found, own = self.differences, {**vars(self)}
+        notes = own.pop("notes")
         return {
-            "table": self.table,
-            "format": self.format,
-            "number": self.number,
-            "messages": self.messages,
-            "rows": self.rows,
-            "waiting": self.waiting,
-            "expired": self.expired,
-            "strangers": self.strangers,
-            "left_alone": self.left_alone,
-            "unfilled": self.unfilled,
-            "unqueued": self.unqueued,
-            "lost_files": self.lost_files,
-            "stray_files": self.stray_files,
+            **own,
             "differences": sum(found.counts.values()),
             "counts": {str(kind): count for kind, count in found.counts.items()},
             "runs": found.run_count,
             "first_store_timestamp": found.first_timestamp,
             "equal": self.equal,
-            "notes": self.notes,
+            "notes": notes,
         }
 
 
@@ -376,11 +365,8 @@ def _told(kind: Kind, table: pa.Table, row: int, fields: Sequence[str] = ()) -> 
 
 
 def _add(found: TableComparison, answer: Mapping[str, Any]) -> None:
-    found.messages += answer["messages"]
-    found.rows += answer["rows"]
-    found.waiting += answer["waiting"]
-    found.unfilled += answer["unfilled"]
-    found.unqueued += answer["unqueued"]
+    for name in ("messages", "rows", "waiting", "unfilled", "unqueued"):
+        setattr(found, name, getattr(found, name) + answer[name])
     if answer["damages"] and not answer["vanished"]:
         found.notes.append(f"{answer['damages']} damaged places of a log have no messages to compare")
     if answer["vanished"]:

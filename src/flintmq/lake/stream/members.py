@@ -176,22 +176,26 @@ class StoresStream:
         there = {broker: there[broker] for broker in sorted(there)}
         most, most_bytes = self.options.max_offsets, self.options.max_bytes
         messages = {broker: one.messages for broker, one in there.items() if one.messages}
-        if most is not None and sum(messages.values()) > most:
-            shares = _shares(messages, most, self._served)
-            self._served += 1
-            there = {
-                broker: one.limited(shares[broker], None) if shares.get(broker) else replace(one, spans={})
-                for broker, one in there.items()
-            }
+        there = self._shared(there, messages, most, lambda one, share: one.limited(share, None))
         sizes = {broker: one.log_bytes for broker, one in there.items() if one.spans and most_bytes is not None}
-        if most_bytes is not None and sum(sizes.values()) > most_bytes:
-            shares = _shares(sizes, most_bytes, self._served)
-            self._served += 1
-            there = {
-                broker: one.limited(None, shares[broker]) if shares.get(broker) else replace(one, spans={})
-                for broker, one in there.items()
-            }
-        return there
+        return self._shared(there, sizes, most_bytes, lambda one, share: one.limited(None, share))
+
+    def _shared(
+        self,
+        there: dict[str, Available],
+        wanted: Mapping[str, int],
+        most: int | None,
+        limited: Callable[[Available, int], Available],
+    ) -> dict[str, Available]:
+        """Give each store its share of one limit; one without a share has nothing to read."""
+        if most is None or sum(wanted.values()) <= most:
+            return there
+        shares = _shares(wanted, most, self._served)
+        self._served += 1
+        return {
+            broker: limited(one, shares[broker]) if shares.get(broker) else replace(one, spans={})
+            for broker, one in there.items()
+        }
 
     def _tell_gone(self, start: BrokerOffsets, there: Mapping[str, StoreStream]) -> None:
         for broker in sorted(start.keys() - there.keys() - self._gone):
@@ -205,10 +209,9 @@ class StoresStream:
         """Fail because the store of a planned batch is gone; or report it."""
         path = self.options.read.path
         why = f"{path}: the store of broker {short(broker)}, of which a micro-batch was planned, is gone"
-        if self.options.read.fail_on_data_loss:
-            skip = self.options.read.skip_option
-            raise StoreError(f"{why}; start the stream again when it is back, or set {skip}")
         skip = self.options.read.skip_option
+        if self.options.read.fail_on_data_loss:
+            raise StoreError(f"{why}; start the stream again when it is back, or set {skip}")
         self._tell(f"{why}; its messages of this batch are left out (as {skip} says)", self.lose)
 
     def _tell(self, text: str, tell: Callable[[str], None] | None = None) -> None:

@@ -47,7 +47,7 @@ from flintmq.store.commitlog.walk import LogWalk
 from flintmq.store.consumequeue.writer import BatchQueueWriter, OpenFiles, QueueWriter
 from flintmq.store.dispatch.dispatcher import Dispatcher
 from flintmq.store.index.builder import IndexFileBuilder
-from flintmq.store.index.writer import file_name
+from flintmq.store.index.writer import IndexFileWriter, file_name
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -230,12 +230,16 @@ def make(plan: RebuildPlan, stages: list[Stage], work: list[str] | PlannedIndexF
     return {"path": attempt, "notes": dict(report.note_counts), "units": units}
 
 
-def make_index_file(plan: RebuildPlan, stages: list[Stage], file: PlannedIndexFile, path: str) -> None:
-    writer = IndexFileBuilder(path, plan.sizes.slots, plan.sizes.items, file.begin_offset, file.begin_time, plan.disk)
+def insert_keys(writer: IndexFileBuilder | IndexFileWriter, stages: list[Stage], file: PlannedIndexFile) -> None:
     for number, first, end in file.keys:
         for hashes, offsets, times in staged.keys(stages[number].path, first, end):
             done = writer.insert(hashes, offsets, times, 0, len(hashes))
-            assert done == len(hashes)  # the plan gave the file no more keys than it holds
+            assert done == len(hashes)  # the plan gave the file no more keys than it has room for
+
+
+def make_index_file(plan: RebuildPlan, stages: list[Stage], file: PlannedIndexFile, path: str) -> None:
+    writer = IndexFileBuilder(path, plan.sizes.slots, plan.sizes.items, file.begin_offset, file.begin_time, plan.disk)
+    insert_keys(writer, stages, file)
     writer.close()
 
 

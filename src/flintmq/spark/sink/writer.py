@@ -38,35 +38,70 @@ class Staged(WriterCommitMessage):
     query: str | None = None
 
 
-class BatchWriter(DataSourceArrowWriter):
+class _Writer:
+    """What a write does, of a batch or of a stream."""
+
     def __init__(self, options: SinkOptions) -> None:
         self.options = options
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:  # type: ignore[override]
-        return _write(self.options, iterator)
+    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:
+        """Stage the rows of a task that make messages.
 
-    def commit(self, messages: list[WriterCommitMessage | None]) -> None:
-        _commit(self.options, self.options.batch, messages)
+        The other rows go into a separate file, or end the query.
+        """
+        from pyspark import TaskContext
 
-    def abort(self, messages: list[WriterCommitMessage | None]) -> None:
+        freeze_once()
+        options = self.options
+        context = TaskContext.get()
+        query = context.getLocalProperty(QUERY_ID) if context is not None and options.stream else None
+        part = f" of partition {context.partitionId()}" if context is not None else ""
+        config, inner = target_config(options.path, options.config), batches_of(options.path)
+        mark = tag(options.query or query)
+        bad_file, first = BadFile(options.path, mark), 0
+        unique = UniqueKeys(REAL) if options.unique_keys else None
+
+        def rows() -> Iterator[pa.RecordBatch]:
+            nonlocal first
+            for batch in iterator:
+                if not batch.num_rows:
+                    continue
+                filled, bad = judge(batch, config, inner, unique)
+                for row, why in bad:
+                    if not options.bad_rows:
+                        raise UsageError(f"{named(batch, row, f'row {first + row}{part}')}: {why}; {WAYS}")
+                    bad_file.write(as_json(batch, row, why))
+                first += batch.num_rows
+                if filled.num_rows:
+                    yield filled
+
+        with bad_file:
+            name, count = stage(options.path, rows(), mark, checked_by(config, inner))
+        return Staged(name, count, bad_file.name, query)
+
+    def commit(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
+        """Put the batch into the store, unless it was put before. `batchId`: of a stream, the number of the batch."""
+        options = self.options
+        batch = options.batch if batchId is None else batchId
+        staged = [message for message in messages if isinstance(message, Staged)]
+        query = next((message.query for message in staged if message.query), None)
+        if options.stream and options.query is None and query is None:
+            query = id_in(options.checkpoint)
+        bad = [message.bad for message in staged if message.bad]
+        commit(options, batch, [message.file for message in staged if message.file], bad, query)
+
+    def abort(self, messages: list[WriterCommitMessage | None], batchId: int | None = None) -> None:
         """Remove the staged files, unless a commit has begun to put them."""
-        _discard(self.options, messages)
+        staged = [message for message in messages if isinstance(message, Staged)]
+        discard(self.options.path, [name for message in staged for name in (message.file, message.bad) if name])
 
 
-class StreamWriter(DataSourceStreamArrowWriter):
-    def __init__(self, options: SinkOptions) -> None:
-        self.options = options
+class BatchWriter(_Writer, DataSourceArrowWriter):  # type: ignore[misc]
+    pass
 
-    def write(self, iterator: Iterator[pa.RecordBatch]) -> Staged:  # type: ignore[override]
-        return _write(self.options, iterator)
 
-    def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Put a micro-batch into the store, unless it was put before."""
-        _commit(self.options, batchId, messages)
-
-    def abort(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:
-        """Remove the staged files, unless a commit has begun to put them."""
-        _discard(self.options, messages)
+class StreamWriter(_Writer, DataSourceStreamArrowWriter):  # type: ignore[misc]
+    pass
 
 
 def writer(options: Mapping[str, str], schema: StructType, overwrite: bool) -> BatchWriter:
@@ -81,52 +116,3 @@ def stream_writer(options: Mapping[str, str], schema: StructType, overwrite: boo
         raise UsageError('outputMode("complete") would write all rows again each time; use outputMode("append")')
     check_columns(schema)
     return StreamWriter(SinkOptions.parse(options, stream=True))
-
-
-def _write(options: SinkOptions, batches: Iterator[pa.RecordBatch]) -> Staged:
-    """Stage the rows of a task that make messages.
-
-    The other rows go into a separate file, or end the query.
-    """
-    from pyspark import TaskContext
-
-    freeze_once()
-    context = TaskContext.get()
-    query = context.getLocalProperty(QUERY_ID) if context is not None and options.stream else None
-    part = f" of partition {context.partitionId()}" if context is not None else ""
-    config, inner = target_config(options.path, options.config), batches_of(options.path)
-    mark = tag(options.query or query)
-    bad_file, first = BadFile(options.path, mark), 0
-    unique = UniqueKeys(REAL) if options.unique_keys else None
-
-    def rows() -> Iterator[pa.RecordBatch]:
-        nonlocal first
-        for batch in batches:
-            if not batch.num_rows:
-                continue
-            filled, bad = judge(batch, config, inner, unique)
-            for row, why in bad:
-                if not options.bad_rows:
-                    raise UsageError(f"{named(batch, row, f'row {first + row}{part}')}: {why}; {WAYS}")
-                bad_file.write(as_json(batch, row, why))
-            first += batch.num_rows
-            if filled.num_rows:
-                yield filled
-
-    with bad_file:
-        name, count = stage(options.path, rows(), mark, checked_by(config, inner))
-    return Staged(name, count, bad_file.name, query)
-
-
-def _commit(options: SinkOptions, batch: int | None, messages: list[WriterCommitMessage | None]) -> None:
-    staged = [message for message in messages if isinstance(message, Staged)]
-    query = next((message.query for message in staged if message.query), None)
-    if options.stream and options.query is None and query is None:
-        query = id_in(options.checkpoint)
-    bad = [message.bad for message in staged if message.bad]
-    commit(options, batch, [message.file for message in staged if message.file], bad, query)
-
-
-def _discard(options: SinkOptions, messages: list[WriterCommitMessage | None]) -> None:
-    staged = [message for message in messages if isinstance(message, Staged)]
-    discard(options.path, [name for message in staged for name in (message.file, message.bad) if name])

@@ -21,8 +21,7 @@ from typing import Any
 
 from flintmq.errors import StoreLockedError
 from flintmq.forensics.rebuild import RebuildPlan
-from flintmq.spark.jobs import staged
-from flintmq.spark.jobs.rebuild import PlannedIndexFile, make_index_file, place_staged
+from flintmq.spark.jobs.rebuild import PlannedIndexFile, insert_keys, make_index_file, place_staged
 from flintmq.spark.jobs.staged import Stage
 from flintmq.storage.files.dispatch_lock import exclusive, retire, work_folder
 from flintmq.storage.files.whole_file import sync_file
@@ -154,10 +153,7 @@ def _index(job: Round, share: DispatchTask, file: PlannedIndexFile) -> dict[str,
     if writer.count != share.begun + 1:
         writer.close()
         return {"again": True}
-    for number, first, end in file.keys:
-        for hashes, offsets, times in staged.keys(job.stages[number].path, first, end):
-            done = writer.insert(hashes, offsets, times, 0, len(hashes))
-            assert done == len(hashes)  # the plan gave the file no more keys than it has room for
+    insert_keys(writer, job.stages, file)
     job.plan.disk.sync(writer.fd)
     writer.close()
     return {}

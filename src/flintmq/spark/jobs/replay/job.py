@@ -25,7 +25,7 @@ from flintmq.spark.jobs.replay.refusals import batches_of, target_config
 from flintmq.spark.jobs.replay.rows import OTHER, RowRules, SourceRow
 from flintmq.spark.jobs.replay.source import CHUNK_BYTES, Chunk, ReplaySource, Source, open_source, rows_of
 from flintmq.spark.jobs.replay.tasks import matching
-from flintmq.spark.jobs.tasks import Progress, parallelism
+from flintmq.spark.jobs.tasks import Progress, parallelism, scaled
 from flintmq.storage.files.filesystem import REAL
 from flintmq.storage.files.staging import bring_in, staging_for, sweep
 from flintmq.storage.files.store_url import absolute, is_remote, local_only, outside_store
@@ -299,10 +299,7 @@ class _Job:
         return done
 
     def _stage(self, begin: float, end: float) -> Progress | None:
-        whole = self.progress
-        if whole is None:
-            return None
-        return lambda done, of: whole(int(1000 * (begin + (end - begin) * done / max(1, of))), 1000)
+        return scaled(self.progress, 1000, begin, end)
 
 
 def _writer_id(into: str, source: str, how: str) -> str:

@@ -131,14 +131,8 @@ class _RowWriter:
     def __init__(
         self, store: MessageStore, ledger: WriterIds, writer_id: str, at: Position, tail: WriterTail, pace: Pace
     ) -> None:
-        self.store, self.ledger, self.writer_id, self.at, self.tail, self.pace = (
-            store,
-            ledger,
-            writer_id,
-            at,
-            tail,
-            pace,
-        )
+        self.store, self.ledger, self.writer_id = store, ledger, writer_id
+        self.at, self.tail, self.pace = at, tail, pace
         self.put = self.found = 0
         self.end = max(at.log_end, store.recovered.state.end)
         self.last: int | None = None  # log offset of the last message put

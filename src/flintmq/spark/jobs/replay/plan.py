@@ -107,20 +107,10 @@ def count(
     answers = run_over_rows(
         spark, source, [[chunk] for chunk in chunks], where, partial(count_rows, rules, after), progress
     )
-    return [
-        ChunkCount(
-            chunk,
-            answer["rows"],
-            answer["bytes"],
-            answer["files"],
-            answer["last_time"],
-            {(topic, queue_id): number for topic, queue_id, number in answer["queues"]},
-            Counter(answer["left_out"]),
-            answer["damages"],
-            answer["lost_bytes"],
-        )
-        for chunk, answer in zip(chunks, answers, strict=True)
-    ]
+    for chunk, answer in zip(chunks, answers, strict=True):
+        queues = {(topic, queue_id): number for topic, queue_id, number in answer["queues"]}
+        answer |= {"chunk": chunk, "queues": queues, "left_out": Counter(answer["left_out"])}
+    return [ChunkCount(**answer) for answer in answers]
 
 
 def count_rows(

@@ -31,6 +31,7 @@ from flintmq.lake.read.explode import exploded
 from flintmq.lake.read.options import ReadOptions
 from flintmq.lake.read.scan import ScanPlan, plan_scan, scan_range
 from flintmq.lake.read.splits import LogRange, equal_ranges
+from flintmq.lake.table.row_files import fitted
 from flintmq.lake.table.table_rows import TableVersion, open_delta, open_table
 from flintmq.objects.object_file import readable
 from flintmq.spark.jobs.replay.rows import lacking
@@ -218,7 +219,7 @@ def _rows_between(path: str, begin: int, end: int, s3: S3Options) -> Iterator[pa
                 least, most = _span(file.metadata.row_group(group))
                 if most < begin or least >= end:
                     continue
-                table = _with_all_columns(file.read_row_group(group, columns=SPARK_SCHEMA.names))
+                table = fitted(file.read_row_group(group, columns=SPARK_SCHEMA.names), SPARK_SCHEMA)
                 unknown = next((name for name in PLACE if table.column(name).null_count), None)
                 if unknown is not None:
                     raise UsageError(
@@ -231,14 +232,6 @@ def _rows_between(path: str, begin: int, end: int, s3: S3Options) -> Iterator[pa
                 yield table
     except (OSError, pa.ArrowException) as error:
         raise StoreAccessError(f"{path}: not a readable file of messages ({_line(error)}); export anew") from error
-
-
-def _with_all_columns(table: pa.Table) -> pa.Table:
-    """Give the rows of a file all columns of the schema; those added later are null."""
-    for column in SPARK_SCHEMA:
-        if column.name not in table.column_names:
-            table = table.append_column(column, pa.nulls(table.num_rows, column.type))
-    return table.select(SPARK_SCHEMA.names).cast(SPARK_SCHEMA)
 
 
 def _table_files(table: TableVersion) -> tuple[TableFile, ...]:

@@ -7,7 +7,7 @@ batch to a row for each queue, host, topic and bucket of time, and only these ro
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import pyarrow as pa
@@ -43,8 +43,34 @@ def queue_of(key: str) -> tuple[str, int, str]:
     return topic, int(queue), broker
 
 
-class Values:
+class _Counts:
+    """Sums and sketches of a task, which go to the driver as JSON."""
+
+    SUMS: ClassVar[tuple[str, ...]]
+    PARTS: ClassVar[tuple[str, ...]]
+
+    def merge(self, other: Self) -> None:
+        for name in self.SUMS:
+            setattr(self, name, getattr(self, name) + getattr(other, name))
+        for name in self.PARTS:
+            getattr(self, name).merge(getattr(other, name))
+
+    def state(self) -> dict[str, Any]:
+        plain = {name: getattr(self, name) for name in self.SUMS}
+        return plain | {name: getattr(self, name).state() for name in self.PARTS}
+
+    def load(self, state: dict[str, Any]) -> Self:
+        for name in self.SUMS:
+            setattr(self, name, state[name])
+        for name in self.PARTS:
+            getattr(self, name).load(state[name])
+        return self
+
+
+class Values(_Counts):
     """Counts values of one kind that messages of a topic have: keys, or message ids."""
+
+    SUMS, PARTS = ("messages",), ("repeats", "top")
 
     def __init__(self) -> None:
         self.messages = 0
@@ -66,22 +92,8 @@ class Values:
         for text, count in zip(texts, counts.tolist(), strict=True):
             self.top.add(text, [count])
 
-    def merge(self, other: Values) -> None:
-        self.messages += other.messages
-        self.repeats.merge(other.repeats)
-        self.top.merge(other.top)
 
-    def state(self) -> dict[str, Any]:
-        return {"messages": self.messages, "repeats": self.repeats.state(), "top": self.top.state()}
-
-    def load(self, state: dict[str, Any]) -> Values:
-        self.messages = state["messages"]
-        self.repeats.load(state["repeats"])
-        self.top.load(state["top"])
-        return self
-
-
-class Tally:
+class Tally(_Counts):
     """All counts of a task.
 
     Attributes:
@@ -89,6 +101,9 @@ class Tally:
         ahead: records that were born later than they were stored, by the two clocks.
         undated: records with a time outside the years 1 to 9999; they are not on the axis of time and have no latency.
     """
+
+    SUMS = ("messages", "bytes", "ahead", "undated")
+    PARTS = ("queues", "hosts", "keys", "ids", "sizes", "latency", "series")
 
     def __init__(self, broker: str = ONLY) -> None:
         """Begin with nothing; `broker` is that of the queues."""
@@ -101,11 +116,6 @@ class Tally:
         self.keys, self.ids = Values(), Values()
         self.sizes, self.latency = Histogram(), Histogram()
         self.series = Series(CELLS, SERIES_NAMES, CELL_FOLDS)
-
-    @property
-    def parts(self) -> dict[str, Any]:
-        names = ("queues", "hosts", "keys", "ids", "sizes", "latency", "series")
-        return {name: getattr(self, name) for name in names}
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Count a batch with COLUMNS, in the types of the Spark schema."""
@@ -125,9 +135,7 @@ class Tally:
         self.latency.add(latency[latency >= 0])
         if stored.null_count < len(stored):
             ends = pc.min_max(stored)
-            first, last = ends["min"].as_py(), ends["max"].as_py()
-            self.first = first if self.first is None else min(first, self.first)
-            self.last = last if self.last is None else max(last, self.last)
+            self._ends(ends["min"].as_py(), ends["max"].as_py())
         table = pa.table(
             {
                 "topic": batch.column("topic").dictionary_encode(),
@@ -197,26 +205,21 @@ class Tally:
         values.add(encoded.dictionary, np.bincount(index, minlength=len(encoded.dictionary)).astype(np.int64))
 
     def merge(self, other: Tally) -> None:
-        self.messages += other.messages
-        self.bytes += other.bytes
-        self.ahead += other.ahead
-        self.undated += other.undated
-        self.first = min((time for time in (self.first, other.first) if time is not None), default=None)
-        self.last = max((time for time in (self.last, other.last) if time is not None), default=None)
-        for one, more in zip(self.parts.values(), other.parts.values(), strict=True):
-            one.merge(more)
+        super().merge(other)
+        self._ends(other.first, other.last)
+
+    def _ends(self, *times: int | None) -> None:
+        """Widen the span of store times."""
+        known = [time for time in (self.first, self.last, *times) if time is not None]
+        self.first, self.last = min(known, default=None), max(known, default=None)
 
     def state(self) -> dict[str, Any]:
-        plain = {name: getattr(self, name) for name in ("messages", "bytes", "ahead", "undated", "first", "last")}
-        return plain | {name: part.state() for name, part in self.parts.items()}
+        return {**super().state(), "first": self.first, "last": self.last}
 
     @classmethod
     def of(cls, state: dict[str, Any]) -> Tally:
-        tally = cls()
-        for name in ("messages", "bytes", "ahead", "undated", "first", "last"):
-            setattr(tally, name, state[name])
-        for name, part in tally.parts.items():
-            part.load(state[name])
+        tally = cls().load(state)
+        tally.first, tally.last = state["first"], state["last"]
         return tally
 
 

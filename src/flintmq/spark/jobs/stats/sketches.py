@@ -12,6 +12,7 @@ and driver). The exact parts of the results do not depend on the order in which 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 from typing import Any
@@ -23,6 +24,11 @@ from flintmq.config.text import DAY_MS
 
 Numbers = npt.NDArray[np.int64]
 FOLDS: dict[str, Callable[[int, int], int]] = {"+": lambda one, other: one + other, "<": min, ">": max}
+
+
+def _folded(folds: Sequence[Callable[[int, int], int]], known: list[int] | None, row: Sequence[int]) -> list[int]:
+    """Return a row combined with what is known of its name."""
+    return [*row] if known is None else [fold(*pair) for fold, *pair in zip(folds, known, row, strict=True)]
 
 
 class Top:
@@ -40,13 +46,9 @@ class Top:
         self.missed = 0
 
     def add(self, name: str, row: Sequence[int]) -> None:
-        known = self.rows.get(name)
-        if known is None:
-            self.rows[name] = list(row)
-            if len(self.rows) > 2 * self.most:
-                self.prune()
-        else:
-            self.rows[name] = [fold(one, other) for fold, one, other in zip(self.folds, known, row, strict=True)]
+        self.rows[name] = _folded(self.folds, self.rows.get(name), row)
+        if len(self.rows) > 2 * self.most:
+            self.prune()
 
     def prune(self) -> None:
         """Drop the names with the least counts, down to `most`."""
@@ -137,7 +139,7 @@ class Histogram:
     """Counts of non-negative whole numbers in cells with 1/32 of their width; below 32 exact."""
 
     def __init__(self) -> None:
-        self.cells: dict[int, int] = {}
+        self.cells: Counter[int] = Counter()
         self.least: int | None = None
         self.largest: int | None = None
         self.sum = 0
@@ -150,8 +152,7 @@ class Histogram:
         self.sum += sum(values.tolist())
         assert self.least is not None and self.least >= 0  # a negative one has no cell
         cells, counts = np.unique(cell_of(values), return_counts=True)
-        for cell, count in zip(cells.tolist(), counts.tolist(), strict=True):
-            self.cells[cell] = self.cells.get(cell, 0) + count
+        self.cells.update(dict(zip(cells.tolist(), counts.tolist(), strict=True)))
 
     def _ends(self, least: int, largest: int) -> None:
         self.least = least if self.least is None else min(least, self.least)
@@ -161,8 +162,7 @@ class Histogram:
         if other.least is not None and other.largest is not None:
             self._ends(other.least, other.largest)
         self.sum += other.sum
-        for cell, count in other.cells.items():
-            self.cells[cell] = self.cells.get(cell, 0) + count
+        self.cells.update(other.cells)
 
     def state(self) -> dict[str, Any]:
         return {
@@ -173,7 +173,7 @@ class Histogram:
         }
 
     def load(self, state: dict[str, Any]) -> Histogram:
-        self.cells, self.sum = dict(state["cells"]), state["sum"]
+        self.cells, self.sum = Counter(dict(state["cells"])), state["sum"]
         self.least, self.largest = state["least"], state["largest"]
         return self
 
@@ -256,9 +256,7 @@ class Series:
                 name = ""
             self.names.add(name)
         key = bucket, name
-        known = self.cells.get(key)
-        folded = zip(self.folds, known, row, strict=True) if known is not None else ()
-        self.cells[key] = [fold(one, other) for fold, one, other in folded] if known is not None else list(row)
+        self.cells[key] = _folded(self.folds, self.cells.get(key), row)
 
     def settle(self) -> None:
         """Widen the buckets until there are not too many cells."""

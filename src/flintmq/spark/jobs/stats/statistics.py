@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import time
 from collections import defaultdict
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -301,20 +302,16 @@ def time_text(ms: int | None, digits: int = 3) -> str:
     return text if digits else text[:-4]
 
 
-def _losses(found: Statistics) -> list[str]:
-    said = []
+def _losses(found: Statistics) -> Iterator[str]:
     if found.damages:
-        said.append(
-            f"{count_of(found.damages, 'damaged place')} in the log: {count_of(found.lost_bytes, 'byte')} skipped."
-        )
+        yield (f"{count_of(found.damages, 'damaged place')} in the log: {count_of(found.lost_bytes, 'byte')} skipped.")
     dead = sum(one["messages"] for one in found.topics if one["topic"].startswith(DEAD))
     if dead:
-        said.append(f"{count_of(dead, 'message')} in dead-letter topics: consumers gave up on them.")
+        yield f"{count_of(dead, 'message')} in dead-letter topics: consumers gave up on them."
     expired = [lag for lag in found.lags if lag["expired"]]
     for lag in expired[:3]:
         lost = count_of(lag["expired"], "message")
-        said.append(f"{lost} of {lag['topic']} left the log before group {lag['group']} consumed them.")
-    return said
+        yield f"{lost} of {lag['topic']} left the log before group {lag['group']} consumed them."
 
 
 def _late(found: Statistics) -> list[str]:
@@ -331,34 +328,30 @@ def _late(found: Statistics) -> list[str]:
     return [*said[:5], *([f"{len(said) - 5} more remarks on lag."] if len(said) > 5 else [])]
 
 
-def _uneven(found: Statistics) -> list[str]:
+def _uneven(found: Statistics) -> Iterator[str]:
     skewed = [one for one in found.topics if one["skew"] >= SKEWED and one["messages"] >= SKEW_MESSAGES]
-    said = []
     for one in skewed[:3]:
         share = one["largest_queue"] / one["messages"]
-        said.append(
+        yield (
             f"{one['topic']} is uneven: one of its {one['queues']} queues has {share:.0%} of the messages, "
             f"{one['skew']:.3g} times the mean."
         )
-    return [*said, *([f"The same holds for {count_of(len(skewed) - 3, 'more topic')}."] if len(skewed) > 3 else [])]
+    if len(skewed) > 3:
+        yield f"The same holds for {count_of(len(skewed) - 3, 'more topic')}."
 
 
-def _odd(found: Statistics) -> list[str]:
-    said = []
+def _odd(found: Statistics) -> Iterator[str]:
     if found.ids["surplus"]:
         surplus = count_of(found.ids["surplus"], "message")
         about = surplus if found.ids["exact"] else f"about {surplus}"
-        said.append(f"{about} under an id that its topic had before: sent again by a producer, or by the broker.")
+        yield f"{about} under an id that its topic had before: sent again by a producer, or by the broker."
     if found.latency["ahead"]:
-        said.append(
-            f"{count_of(found.latency['ahead'], 'message')} born after being stored: a producer's clock is off."
-        )
+        yield (f"{count_of(found.latency['ahead'], 'message')} born after being stored: a producer's clock is off.")
     beyond = [lag for lag in found.lags if lag["beyond"]]
     for lag in beyond[:3]:
-        said.append(
+        yield (
             f"Group {lag['group']} has offsets beyond the end of {lag['topic']}: a queue lost messages or began anew."
         )
     odd = found.latency["undated"] + found.over_time["outside"]
     if odd:
-        said.append(f"{count_of(odd, 'message')} with store times far from all others.")
-    return said
+        yield f"{count_of(odd, 'message')} with store times far from all others."
