@@ -18,7 +18,6 @@ import pyarrow.dataset as ds
 from flintmq.arrow.options import ScanOptions
 from flintmq.arrow.scan import Progress, Queue, predicate_of, read_members
 from flintmq.arrow.schema import SCHEMA, VIEW_SCHEMA, dated, narrow, of_many
-from flintmq.cluster.member import ONLY
 from flintmq.cluster.members import Stores, find_members, only_named
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import FlintError, UsageError
@@ -101,17 +100,15 @@ class StoreDataset(Tabular, ds.Dataset):
         config: StoreConfig,
         report: Report,
         progress: Progress | None,
-        wanted: Any = None,
+        *,
         views: bool = False,
-        many: bool | None = None,
         history: HistoryFrame | None = None,
-        in_years: bool = False,
     ) -> None:
-        if many is None:
-            many = find_members(path, config, strict=options.strict)[0].broker != ONLY
-        self.many, self._views, self.history, self._in_years = many, views, history, in_years
+        self.many = bool(find_members(path, config, strict=options.strict)[0].words)
+        self._views, self.history, self._in_years = views, history, False
         self.path, self.predicate, self.options, self.config = path, predicate, options, config
-        self.report, self.progress, self._wanted = report, progress, wanted
+        self.report, self.progress = report, progress
+        self._wanted: Any = None  # an expression that applies to every read
         self.failure: FlintError | None = None
 
     def __repr__(self) -> str:
@@ -218,22 +215,21 @@ class StoreDataset(Tabular, ds.Dataset):
 
     def filter(self, expression: Any) -> StoreDataset:
         """Return the same dataset with a filter that applies to every read."""
-        return self._changed(self._with_filter(expression), self._views)
+        return self._changed(_wanted=self._with_filter(expression))
 
     def with_views(self) -> StoreDataset:
         """Return the same dataset with the columns of VIEW_SCHEMA."""
-        return self._changed(self._wanted, True)
+        return self._changed(_views=True)
 
     def with_years(self) -> StoreDataset:
         """Return the same dataset with null for times outside the years 1 to 9999.
 
         DuckDB would end at them."""
-        return self._changed(self._wanted, self._views, True)
+        return self._changed(_in_years=True)
 
     def with_options(self, options: ScanOptions) -> StoreDataset:
         """Return the same dataset read in another way; its notes and its progress go nowhere."""
-        rest = self.config, Report(), None, self._wanted, self._views, self.many, self.history, self._in_years
-        return StoreDataset(self.path, self.predicate, options, *rest)
+        return self._changed(options=options, report=Report(), progress=None)
 
     def places(self) -> Iterator[tuple[str, dict[str, str]]]:
         """Yield the path of each store, and its values of the columns broker and store.
@@ -246,10 +242,11 @@ class StoreDataset(Tabular, ds.Dataset):
         for member in find_members(self.path, self.config, strict=self.options.strict):
             yield member.path, member.words
 
-    def _changed(self, wanted: Any, views: bool, in_years: bool = False) -> StoreDataset:
-        """Return the same dataset with another filter and other types of columns."""
-        rest = self.predicate, self.options, self.config, self.report, self.progress
-        return StoreDataset(self.path, *rest, wanted, views, self.many, self.history, in_years or self._in_years)
+    def _changed(self, **others: Any) -> StoreDataset:
+        """Return the same dataset with other values of some attributes."""
+        changed = StoreDataset.__new__(StoreDataset)
+        vars(changed).update({**vars(self), "failure": None, **others})
+        return changed
 
     def _not_here(self, *_: Any, **__: Any) -> NoReturn:
         """Refuse a method that does not fit a store, which is one stream and not a set of files.

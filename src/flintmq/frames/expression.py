@@ -19,8 +19,8 @@ import pyarrow as pa
 from flintmq.store.commitlog.pushdown import LIMITED, TIME, Comparison
 
 _LINE = re.compile(r"^([a-z_]+): '(.*)'$", re.MULTILINE)
-_ORDER = {"greater": ">", "greater_equal": ">=", "less": "<", "less_equal": "<="}
-_TURNED = {">": "<", ">=": "<=", "<": ">", "<=": ">="}
+_ORDER = {"equal": "=", "greater": ">", "greater_equal": ">=", "less": "<", "less_equal": "<="}
+_TURNED = {"=": "=", ">": "<", ">=": "<=", "<": ">", "<=": ">="}
 _NS = {"s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}
 
 
@@ -93,7 +93,7 @@ def comparisons(node: Node) -> list[Comparison]:
         return comparisons(node.inner[1])  # otherwise the result is null, which does not pass
     if node.name == "is_in" and node.inner[0].kind == "field_ref" and node.inner[0].name in LIMITED:
         # Not of other columns: Python has no time outside the years 1 to 9999.
-        return _among(node.inner[0].name, node.value.as_py()["value_set"])
+        return among(node.inner[0].name, node.value.as_py()["value_set"])
     return _compared(node)
 
 
@@ -106,21 +106,25 @@ def _compared(node: Node) -> list[Comparison]:
     else:
         return []
     if node.name == "equal" and column.name in LIMITED:
-        return _among(column.name, [literal.value.as_py()])
+        return among(column.name, [literal.value.as_py()])
     ns = _time(literal.value) if column.name == TIME else None
     if ns is None:
         return []
-    if node.name == "equal":
-        return [(TIME, ">=", ns), (TIME, "<=", ns)]
     if node.name not in _ORDER:
         return []
     operator = _ORDER[node.name]
-    return [(TIME, operator if node.inner[0] is column else _TURNED[operator], ns)]
+    return in_time(operator if node.inner[0] is column else _TURNED[operator], ns)
 
 
-def _among(column: str, values: list[Any]) -> list[Comparison]:
+def in_time(operator: str, ns: int) -> list[Comparison]:
+    """Return the comparison of the store time with a moment."""
+    return [(TIME, one, ns) for one in ((">=", "<=") if operator == "=" else (operator,))]
+
+
+def among(column: str, values: list[Any]) -> list[Comparison]:
+    """Return the comparison of a column with values; none if the scan cannot use it."""
     kind = int if column == "queue_id" else str
-    known = all(type(value) is kind for value in values)  # a null in the list could match
+    known = column in LIMITED and all(type(value) is kind for value in values)  # a null in the list could match
     return [(column, "in", frozenset(values))] if known else []
 
 

@@ -18,12 +18,13 @@ from flintmq.cluster.members import Stores
 from flintmq.config.releases import is_older
 from flintmq.errors import MissingExtraError
 from flintmq.frames.dataset import dataset
+from flintmq.frames.expression import among, in_time
 from flintmq.store.commitlog.pushdown import LIMITED, TIME, Comparison, narrowed
 
 if TYPE_CHECKING:
     import polars
 
-_ORDER = {"Gt": ">", "GtEq": ">=", "Lt": "<", "LtEq": "<="}
+_ORDER = {"Eq": "=", "Gt": ">", "GtEq": ">=", "Lt": "<", "LtEq": "<="}
 _FIRST_ROWS = 64  # that pass a filter are a frame of their own, so that few of them do not hold a whole batch
 _NS = {"Milliseconds": 10**6, "Microseconds": 10**3, "Nanoseconds": 1}
 
@@ -142,30 +143,21 @@ def comparisons(node: Any) -> list[Comparison]:
         case {"BinaryExpr": {"left": left, "op": "And" | "LogicalAnd", "right": right}}:
             return comparisons(left) + comparisons(right)
         case {"BinaryExpr": {"left": {"Column": column}, "op": "Eq", "right": {"Literal": value}}} if column in LIMITED:
-            return _among(column, [_plain(value)])
+            return among(column, [_plain(value)])
         case {"BinaryExpr": {"left": {"Column": column}, "op": operator, "right": {"Literal": value}}} if (
             column == TIME
         ):
             return _in_time(operator, value)
         case {"Function": {"input": [{"Column": column}, {"Literal": {"Scalar": {"List": data}}}], "function": kind}}:
             inner = kind.get("Boolean") if isinstance(kind, dict) else None
-            return _among(column, _listed(data)) if isinstance(inner, dict) and "IsIn" in inner else []
+            return among(column, _listed(data)) if isinstance(inner, dict) and "IsIn" in inner else []
     return []
-
-
-def _among(column: str, values: list[Any]) -> list[Comparison]:
-    kind = int if column == "queue_id" else str
-    known = column in LIMITED and all(type(value) is kind for value in values)
-    return [(column, "in", frozenset(values))] if known else []
 
 
 def _in_time(operator: str, value: Any) -> list[Comparison]:
     match value:
         case {"Scalar": {"Datetime": [int(time), str(unit), *_]}} if unit in _NS:
-            ns = time * _NS[unit]
-            if operator == "Eq":
-                return [(TIME, ">=", ns), (TIME, "<=", ns)]
-            return [(TIME, _ORDER[operator], ns)] if operator in _ORDER else []
+            return in_time(_ORDER[operator], time * _NS[unit]) if operator in _ORDER else []
     return []
 
 

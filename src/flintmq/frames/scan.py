@@ -11,7 +11,6 @@ import pyarrow as pa
 from flintmq.arrow.options import BATCH_BYTES, ScanOptions
 from flintmq.arrow.scan import Queue, predicate_of, read_members
 from flintmq.arrow.schema import SCHEMA, VIEW_SCHEMA, narrow, of_many
-from flintmq.cluster.member import ONLY
 from flintmq.cluster.members import Stores, find_members
 from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
@@ -120,7 +119,7 @@ def scan_arrow(
         with_history.refuse_unknown_topics(predicate, report)
         return with_history.read(narrow(columns, with_history.schema), predicate, report)
     members = find_members(path, checked, strict=strict, report=report)
-    many = members[0].broker != ONLY
+    many = bool(members[0].words)
     if many and (begin is not None or end is not None):
         raise UsageError("begin and end are log offsets of one store; read several by since and until")
     refuse_unknown_topics([member.path for member in members], predicate, checked, strict, report)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated
 
 from flintmq.cli.declare import Argument, Option
@@ -57,19 +58,8 @@ def command(
 
 
 def _json(line: Line) -> str:
-    return dumps(
-        {
-            "offset": line.offset,
-            "length": line.length,
-            "unit": line.unit or None,
-            "name": line.name,
-            "value": line.value,
-            "text": line.text,
-            "meaning": line.meaning,
-            "problem": line.problem,
-            "bytes": line.data,
-        }
-    )
+    found = {**asdict(line), "unit": line.unit or None}
+    return dumps({**found, "bytes": found.pop("data")})
 
 
 def _text(found: Explained) -> Iterator[str]:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from flintmq.cli.options import JsonOption, SetOption, StoresArgument, examples
 from flintmq.cli.output import dumps, output
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 EPILOG = examples(
     "flintmq inspect /var/rocketmq/store", "flintmq inspect /var/rocketmq/store --json", "flintmq inspect cluster.toml"
 )
+T = TypeVar("T")
 TOPICS_SHOWN = 100
 """A person sees this many topics, those with most messages; and this many groups and notes."""
 QUEUES_SHOWN = 16
@@ -85,21 +86,20 @@ def _render_many(found: Sequence[tuple[Member, StoreFigures]]) -> Iterator[Any]:
     from flintmq.forensics.cluster_figures import cluster_groups, cluster_topics
 
     yield _brokers(found)
-    topics = cluster_topics(figures for _, figures in found)
-    if topics:
-        yield ""
-        yield _topics_of_many(topics[:TOPICS_SHOWN])
-    if len(topics) > TOPICS_SHOWN:
-        yield f"and {len(topics) - TOPICS_SHOWN} topics with fewer messages (--json shows all)"
-    groups = cluster_groups(figures for _, figures in found)
-    if groups:
-        yield ""
-        yield _groups_of_many(groups[:TOPICS_SHOWN])
-    if len(groups) > TOPICS_SHOWN:
-        yield f"and {len(groups) - TOPICS_SHOWN} groups with less lag (--json shows all)"
+    yield from _first(cluster_topics(one for _, one in found), _topics_of_many, "topics with fewer messages")
+    yield from _first(cluster_groups(one for _, one in found), _groups_of_many, "groups with less lag")
     for member, figures in found:
         for note in figures.content.notes[:TOPICS_SHOWN]:
             yield f"note {note.code} ({printable(member.broker)}): {printable(note.text)}"
+
+
+def _first(rows: Sequence[T], table: Callable[[Sequence[T]], TextTable], others: str) -> Iterator[Any]:
+    """Yield a table of the first rows, and how many others there are."""
+    if rows:
+        yield ""
+        yield table(rows)
+    if len(rows) > TOPICS_SHOWN:
+        yield f"and {len(rows) - TOPICS_SHOWN} {others} (--json shows all)"
 
 
 def _brokers(found: Sequence[tuple[Member, StoreFigures]]) -> TextTable:
@@ -119,7 +119,7 @@ def _next_deletion(plan: RetentionPlan) -> str:
 
 def _topics_of_many(topics: Sequence[ClusterTopic]) -> TextTable:
     table = TextTable("topic", "brokers>", "queues>", "messages>", "largest queue>")
-    for topic in topics:
+    for topic in topics[:TOPICS_SHOWN]:
         numbers = (topic.brokers, topic.queues, topic.messages)
         share = f"{100 * topic.largest / topic.messages:.0f} %" if topic.messages else ""
         table.add_row(shorten_text(printable(topic.name), NAME_CHARS), *map(str, numbers), share)
@@ -128,7 +128,7 @@ def _topics_of_many(topics: Sequence[ClusterTopic]) -> TextTable:
 
 def _groups_of_many(groups: Sequence[ClusterGroup]) -> TextTable:
     table = TextTable("group", "brokers>", "lag>", "oldest unread", "unread and next to go>")
-    for group in groups:
+    for group in groups[:TOPICS_SHOWN]:
         oldest = "" if group.oldest_ms is None else iso(group.oldest_ms)
         if group.name is None:
             table.add_row("- (topics without a group)", "", "", "", str(group.goes))
@@ -141,11 +141,7 @@ def _groups_of_many(groups: Sequence[ClusterGroup]) -> TextTable:
 def _render(found: Inspection) -> Iterator[Any]:
     yield _overview(found)
     topics = [topic for topic in found.topics if topic.queues]
-    if topics:
-        yield ""
-        yield _topics(topics)
-    if len(topics) > TOPICS_SHOWN:
-        yield f"and {len(topics) - TOPICS_SHOWN} topics with fewer messages (--json shows all)"
+    yield from _first(topics, _topics, "topics with fewer messages")
     yield from _named("topics without queues", [topic.name for topic in found.topics if not topic.queues])
     groups = [group for group in found.groups if group.offsets]
     if groups:

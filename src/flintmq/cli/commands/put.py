@@ -24,6 +24,7 @@ EPILOG = examples(
     "flintmq put /tmp/store Orders hello --tag paid --key order-1",
     "flintmq put /tmp/store Orders hello --set flushDiskType=SYNC_FLUSH --json",
 )
+PLACE = ("queue_offset", "physical_offset", "size", "store_timestamp", "offset_msg_id", "msg_id")
 LINES_AT_ONCE = 1000
 BLOCK = 1 << 20
 """Bytes of standard input that are taken at once, if so many are there."""
@@ -137,24 +138,12 @@ def _line_groups() -> Iterator[list[bytes]]:
         yield [b"".join(begun).rstrip(b"\r")]
 
 
-def _fields(result: PutResult) -> dict[str, Any]:
-    return {
-        "status": result.status.name,
-        "outcome": result.outcome.value,
-        "reason": None if result.reason is None else result.reason.id,
-        "queue_offset": result.queue_offset,
-        "physical_offset": result.physical_offset,
-        "size": result.size,
-        "store_timestamp": result.store_timestamp,
-        "offset_msg_id": result.offset_msg_id,
-        "msg_id": result.msg_id,
-    }
-
-
 def _json(result: PutResult) -> str:
     import json
 
-    return json.dumps(_fields(result))
+    reason = None if result.reason is None else result.reason.id
+    told = {"status": result.status.name, "outcome": result.outcome.value, "reason": reason}
+    return json.dumps({**told, **{name: getattr(result, name) for name in PLACE}})
 
 
 def _line(result: PutResult, topic: str, queue_id: int) -> str:
