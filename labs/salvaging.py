@@ -7,8 +7,6 @@ find nothing. With `--java N` RocketMQ opens every N-th result of the salvage in
 With `--state FILE` a line is added for each store that was tried, and a later run goes on behind it.
 """
 
-from __future__ import annotations
-
 import argparse
 import hashlib
 import json

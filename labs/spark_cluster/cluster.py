@@ -6,8 +6,6 @@
 The driver is a process of its own, since a process has one Spark session.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import re

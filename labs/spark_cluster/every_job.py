@@ -7,8 +7,6 @@ PYTHON is the executors' interpreter. It does not have the package, which comes 
 its own, since a process has one Spark session.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import signal

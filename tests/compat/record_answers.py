@@ -4,8 +4,6 @@
 last: 95f33ac2, before the source tree was made smaller. What comes later is added by hand, if it is to last.
 """
 
-from __future__ import annotations
-
 import contextlib
 import importlib
 import inspect

@@ -1,7 +1,5 @@
 """The progress that FlintMQ 0.1.0 kept (progress/README.md), unpacked where it was recorded."""
 
-from __future__ import annotations
-
 import fcntl
 import shutil
 import tarfile

@@ -1,7 +1,5 @@
 """What real masters and slaves sent (golden-ha/README.md), and the log of a recorded master."""
 
-from __future__ import annotations
-
 import json
 import struct
 import tarfile

@@ -3,8 +3,6 @@
 Tests take them through the fixtures of tests/conftest.py: `golden("basic")`, or `golden_store` for every one in turn.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 import tarfile

@@ -4,8 +4,6 @@ An option answers if the command line takes it, by that name or as a hidden alia
 parameters that it took. What is given up on purpose leaves the record, in the commit that says so in CHANGELOG.md.
 """
 
-from __future__ import annotations
-
 import inspect
 import json
 import re

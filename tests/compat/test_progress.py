@@ -1,7 +1,5 @@
 """What FlintMQ 0.1.0 left is continued, each message once, and gets what it lacks; or it is refused by name."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 import shutil

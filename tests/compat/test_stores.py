@@ -1,7 +1,5 @@
 """The golden files themselves: complete, whole, and read by the fixtures as they were written."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Batch consume queue units: hand-written bytes, Java's files, and what a record counts for."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

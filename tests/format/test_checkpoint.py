@@ -1,7 +1,5 @@
 """The checkpoint file: hand-written bytes, Java's files, short ones."""
 
-from __future__ import annotations
-
 import pytest
 
 from flintmq.errors import FormatError

@@ -1,7 +1,5 @@
 """Bodies that Java's clients compressed, and bodies that claim to be."""
 
-from __future__ import annotations
-
 import builtins
 import json
 import re

@@ -1,7 +1,5 @@
 """Java's JSON: golden files byte for byte, what upstream takes and refuses, bounds; the standard library as oracle."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

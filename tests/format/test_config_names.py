@@ -1,7 +1,5 @@
 """What keys of configuration files mean."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

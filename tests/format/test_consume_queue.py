@@ -1,7 +1,5 @@
 """Consume queue units: hand-written bytes, Java's files, and the tags code."""
 
-from __future__ import annotations
-
 import pytest
 
 from flintmq.config.keys import StoreConfig

@@ -1,7 +1,5 @@
 """Ext units: hand-written bytes, addresses, Java's files."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

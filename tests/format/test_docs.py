@@ -1,7 +1,5 @@
 """The pages of docs/internals/format: tables as generated, links that lead somewhere, claims that the code holds."""
 
-from __future__ import annotations
-
 import locale
 import re
 from pathlib import Path

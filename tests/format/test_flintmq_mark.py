@@ -1,7 +1,5 @@
 """The durable mark: hand-written bytes, every prefix, every flipped bit."""
 
-from __future__ import annotations
-
 import zlib
 
 import pytest

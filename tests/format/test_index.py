@@ -1,7 +1,5 @@
 """Index files: hand-written bytes, hashes, and every item of Java's files against the keys of its record."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

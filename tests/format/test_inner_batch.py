@@ -1,7 +1,5 @@
 """Inner batches: hand-written bytes, Java's batches, and bodies that break off."""
 
-from __future__ import annotations
-
 import zlib
 from collections.abc import Callable
 

@@ -1,7 +1,5 @@
 """Codecs derived from declarations: sizes, both directions, and that bad bytes raise FormatError and nothing else."""
 
-from __future__ import annotations
-
 from typing import Annotated, Any, NamedTuple
 
 import pytest

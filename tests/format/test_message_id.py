@@ -1,7 +1,5 @@
 """Message ids and hosts: golden ids, hand-written ones, and text that is neither."""
 
-from __future__ import annotations
-
 import ipaddress
 
 import pytest

@@ -1,7 +1,5 @@
 """Records against Java's bytes, hand-written hex, every prefix, every flipped bit, and the appended checksum."""
 
-from __future__ import annotations
-
 from array import array
 from collections.abc import Callable
 

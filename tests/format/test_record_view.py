@@ -1,7 +1,5 @@
 """Numbers of a record read in place: the same as of the decoded record, for all widths of hosts; positions by hand."""
 
-from __future__ import annotations
-
 from array import array
 
 import pytest

@@ -1,7 +1,5 @@
 """Properties that RocketMQ's start parses: what three versions made of each, as recorded from them."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Text, hashes and numbers against what Java 17 gave for the same input."""
 
-from __future__ import annotations
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st

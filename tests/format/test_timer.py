@@ -1,7 +1,5 @@
 """The timer store: hand-written bytes, and Java's wheel and log against the records they point at."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 
 import pytest

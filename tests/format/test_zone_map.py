@@ -1,7 +1,5 @@
 """Zone maps: hand-written bytes, every prefix, every flipped bit of the table."""
 
-from __future__ import annotations
-
 import zlib
 
 import pytest

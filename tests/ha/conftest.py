@@ -1,7 +1,5 @@
 """Fixtures for replication: the recorded masters, and a simulated line to them."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.compat.replication import VERSIONS, GoldenMaster

@@ -1,7 +1,5 @@
 """A broker of a few records and tables, written by hand, and a follower of it."""
 
-from __future__ import annotations
-
 import json
 import os
 import threading

@@ -1,7 +1,5 @@
 """A follower made of a socket, for tests of what a listener does."""
 
-from __future__ import annotations
-
 import socket
 import struct
 import time

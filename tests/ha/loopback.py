@@ -1,7 +1,5 @@
 """A recorded master on a real socket of this machine; it answers as Java does, heartbeats come each 0.3 s."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import struct

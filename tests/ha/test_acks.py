@@ -1,7 +1,5 @@
 """Puts that wait for replicas: who counts, who is answered, and when."""
 
-from __future__ import annotations
-
 import asyncio
 import random
 import threading

@@ -1,7 +1,5 @@
 """In which directories a follower begins a copy, or goes on."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

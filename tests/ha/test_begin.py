@@ -1,7 +1,5 @@
 """Where an empty follower begins, found by asking; the master's log has lost its first files in most cases."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

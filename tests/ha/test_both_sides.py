@@ -1,7 +1,5 @@
 """A follower of ours at a listener of ours: it catches up, goes on, and refuses by name as at RocketMQ's."""
 
-from __future__ import annotations
-
 import os
 import shutil
 from pathlib import Path

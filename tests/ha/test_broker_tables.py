@@ -1,7 +1,5 @@
 """The tables of a broker in the store of its follower, before it is opened and while it runs."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """The TCP line to a master: its time limits, which the system keeps, and its ends."""
 
-from __future__ import annotations
-
 import signal
 import socket
 import threading

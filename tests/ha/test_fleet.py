@@ -1,7 +1,5 @@
 """Several brokers of a name server, followed side by side; the followers here are stand-ins."""
 
-from __future__ import annotations
-
 import threading
 import time
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """A follower as its user has it: in a thread, run by a command, into a new directory."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

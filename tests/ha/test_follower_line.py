@@ -1,7 +1,5 @@
 """The follower's side of a line: every event in every state, and what Java sent, cut at every byte."""
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json

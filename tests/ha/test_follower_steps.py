@@ -1,7 +1,5 @@
 """A follower of one master, step by step, on a simulated line."""
 
-from __future__ import annotations
-
 import random
 import struct
 from collections.abc import Callable

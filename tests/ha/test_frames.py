@@ -1,7 +1,5 @@
 """The two layouts on the line, against bytes that Java sent."""
 
-from __future__ import annotations
-
 import base64
 import json
 

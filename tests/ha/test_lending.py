@@ -1,7 +1,5 @@
 """Puts that use the line of the one replica themselves: what they answer, and what the line is afterwards."""
 
-from __future__ import annotations
-
 import asyncio
 import os
 import random

@@ -1,7 +1,5 @@
 """A store that followers copy: right ones, wrong ones, slow ones; what they get, and what they cost."""
 
-from __future__ import annotations
-
 import errno
 import hashlib
 import json

@@ -1,7 +1,5 @@
 """A listener's line takes what threads that put have exchanged: whole frames, halves, errors."""
 
-from __future__ import annotations
-
 import errno
 import socket
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """The master's side of a line: every state and event of its table, without a socket."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

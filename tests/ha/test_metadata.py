@@ -1,7 +1,5 @@
 """A broker's tables: from its answers into the files that it has itself, whole or not at all."""
 
-from __future__ import annotations
-
 import json
 import struct
 from pathlib import Path

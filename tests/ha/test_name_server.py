@@ -1,7 +1,5 @@
 """Where brokers are, by a name server, and where their replication ports are, by themselves."""
 
-from __future__ import annotations
-
 import pytest
 
 from flintmq.errors import ReplicationError, UsageError

@@ -1,7 +1,5 @@
 """What the master sends again is compared; why it sends nothing is judged."""
 
-from __future__ import annotations
-
 import struct
 
 import pytest

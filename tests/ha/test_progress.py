@@ -1,7 +1,5 @@
 """The notes of a follower for other processes: when they are written, and what they say."""
 
-from __future__ import annotations
-
 import errno
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A copy goes on as its master would, or says why it may not: kinds of queues, and where they go on."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

@@ -1,7 +1,5 @@
 """A listener at a name server: what is sent is what a broker sends, as often as it must be, and taken back."""
 
-from __future__ import annotations
-
 import base64
 import json
 import struct

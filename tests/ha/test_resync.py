@@ -1,7 +1,5 @@
 """Dropping what the master does not have, and going on with it."""
 
-from __future__ import annotations
-
 import json
 import struct
 from pathlib import Path

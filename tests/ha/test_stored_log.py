@@ -1,7 +1,5 @@
 """The log of a store that is only read: served as it is, and as another process makes it grow."""
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

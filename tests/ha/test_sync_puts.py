@@ -1,7 +1,5 @@
 """Puts of a SYNC_MASTER: what they answer with replicas that acknowledge, are silent, lie, or are not there."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import os

@@ -7,8 +7,6 @@ without the file, 10.5 s with it (one small query, two cores that had other work
 because it is another Java or another Spark, goes on without it.
 """
 
-from __future__ import annotations
-
 import os
 import subprocess
 import sys

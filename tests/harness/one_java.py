@@ -5,8 +5,6 @@ with its working directory, which is why they share one. Used by the tests of pa
 runs each example in a new process, as a reader does.
 """
 
-from __future__ import annotations
-
 import contextlib
 import io
 import json

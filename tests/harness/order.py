@@ -6,8 +6,6 @@ Spark, and those that mostly wait, beside RocketMQ, stand by turns. Files that a
 that are, the most tests first; a wrong place costs time, nothing else.
 """
 
-from __future__ import annotations
-
 from collections import Counter
 from pathlib import Path
 

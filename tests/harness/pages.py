@@ -19,8 +19,6 @@ stays left out; any other is written as printed, with `...` for each word that d
     python -m tests.harness.pages --fresh  # compare, in a new environment with FlintMQ installed
 """
 
-from __future__ import annotations
-
 import argparse
 import contextlib
 import io

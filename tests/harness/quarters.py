@@ -4,8 +4,6 @@ A test is of the quarter of its folder, and of each quarter whose rooms its file
 quarter that the page is about, one of docs/operations/cli.md of the quarter of its command.
 """
 
-from __future__ import annotations
-
 import re
 from functools import cache
 from pathlib import Path

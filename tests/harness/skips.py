@@ -1,8 +1,6 @@
 """Fail a run that skipped a test for a reason that is not in tests/harness/allowed_skips.txt. Registered by
 tests/conftest.py."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 

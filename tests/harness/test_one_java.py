@@ -1,7 +1,5 @@
 """tests/harness/one_java.py: what runs there, and what comes back. Spark itself runs in the tests of pages."""
 
-from __future__ import annotations
-
 import shlex
 from collections.abc import Iterator
 from pathlib import Path

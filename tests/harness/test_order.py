@@ -1,7 +1,5 @@
 """tests/harness/order.py: the files of the list are there, and workers get them first."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,8 +1,6 @@
 """tests/harness/pages.py: how examples are found, run, compared and written anew; tests/support/scenes.py: the same
 bytes each time."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

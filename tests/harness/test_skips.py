@@ -1,7 +1,5 @@
 """Skips fail a run unless their reason is allowed."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Which of a family of alike tests run: another part each day where workers share the tests, else all."""
 
-from __future__ import annotations
-
 import re
 from pathlib import Path
 from types import SimpleNamespace

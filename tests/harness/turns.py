@@ -15,8 +15,6 @@ Tests with the mark `nightly(of=PATHS)` run where everything does (so each night
 they take about a minute, and other tests find nearly all that they find.
 """
 
-from __future__ import annotations
-
 import os
 import re
 import time

@@ -1,7 +1,5 @@
 """RocketMQ's own name server and brokers, each a process that its start script's main runs; and one who asks them."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import socket

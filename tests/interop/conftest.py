@@ -1,7 +1,5 @@
 """The real stores of Apache RocketMQ."""
 
-from __future__ import annotations
-
 import pytest
 
 from tests.interop.java import VERSIONS, Java, home

@@ -4,8 +4,6 @@ The build goes to a cache directory named after the oracle's sources, so that a 
 names a directory with build/VERSION in it; "off" leaves all these tests out.
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 import os

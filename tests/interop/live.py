@@ -1,7 +1,5 @@
 """A real Java store that lives and answers one operation a line: a master, or a slave of somebody's HA port."""
 
-from __future__ import annotations
-
 import contextlib
 import json
 import select

@@ -8,8 +8,6 @@ A kind of run has its own configuration, topics and operations:
     ext     plain ones, with enableConsumeQueueExt
 """
 
-from __future__ import annotations
-
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field

@@ -1,7 +1,5 @@
 """A line between two sides that can be recorded and cut: a relay of bytes on the loopback address."""
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import threading

@@ -1,7 +1,5 @@
 """A whole broker with its name server on 127.0.0.1, that runs while a test talks to it."""
 
-from __future__ import annotations
-
 import json
 import random
 import socket

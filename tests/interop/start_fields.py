@@ -6,8 +6,6 @@ Each case is a log of three records, the second one odd. A start keeps all of th
 odd one (`cut`), or does not come up (`refused`).
 """
 
-from __future__ import annotations
-
 import json
 import subprocess
 import tempfile

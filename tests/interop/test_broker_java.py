@@ -1,7 +1,5 @@
 """A whole broker, with real clients, on a directory of FlintMQ, and the other way round: topics, offsets, delays."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 from typing import Any

@@ -1,7 +1,5 @@
 """Real brokers and name servers: their tables, their addresses, and a slave that finds FlintMQ as its master."""
 
-from __future__ import annotations
-
 import json
 import signal
 import socket

@@ -1,7 +1,5 @@
 """RocketMQ goes on at the next offsets that a copy was given for queues whose messages have expired."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

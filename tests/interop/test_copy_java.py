@@ -1,7 +1,5 @@
 """Copies of a store that Apache RocketMQ writes meanwhile; it opens them, serves every message, and goes on."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

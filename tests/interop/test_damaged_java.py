@@ -1,7 +1,5 @@
 """The short form of labs/interop/damaged.py. The long one's figures stand in docs/internals/reliability.md."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The job dispatch beside Apache RocketMQ: it follows a log that is written by it, and ends with the same queues."""
 
-from __future__ import annotations
-
 import threading
 from pathlib import Path
 

@@ -3,8 +3,6 @@
 Skipped where Java or the oracle is missing; tests/interop/java.py says which, and how to have it.
 """
 
-from __future__ import annotations
-
 import hashlib
 import random
 import shutil

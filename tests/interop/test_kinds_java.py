@@ -1,7 +1,5 @@
 """Batches, light queues and queue extensions to and fro: FlintMQ and the real Java store by turns in one directory."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

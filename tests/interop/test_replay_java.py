@@ -1,7 +1,5 @@
 """Apache RocketMQ opens what a replay made, reads every message by queue and key, and goes on with it."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """Replication with Apache RocketMQ on the other side: a copy of its log, a slave of ours, and a copy of a copy."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

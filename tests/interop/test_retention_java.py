@@ -1,7 +1,5 @@
 """A store whose first files FlintMQ has deleted, opened by the real Java store, and the other way round."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

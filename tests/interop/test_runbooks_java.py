@@ -1,8 +1,6 @@
 """What docs/operations/runbooks/ say of Apache RocketMQ: which store it refuses, where it cuts one, what it serves once
 mended."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

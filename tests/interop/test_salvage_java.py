@@ -1,7 +1,5 @@
 """Apache RocketMQ opens what salvage made, serves every message that was left, and goes on with it."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

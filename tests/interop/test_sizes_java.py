@@ -1,7 +1,5 @@
 """What real RocketMQ does with sizes that its files contradict, and with files that are none of its own."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

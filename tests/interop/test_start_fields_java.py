@@ -1,7 +1,5 @@
 """The real store at records that its start cannot bear: as recorded, and loaded whole once they are salvaged."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """`flintmq tail --follow`, and a consumer of a view, on a store that RocketMQ is writing."""
 
-from __future__ import annotations
-
 import queue
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Differences of every kind are planted in stores and tables: `diff` names each, and nothing else."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,8 +1,6 @@
 """Keys that change what the store does: another value of the key, another result (all:
 tests/config/test_key_effects.py)."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

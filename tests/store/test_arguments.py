@@ -1,7 +1,5 @@
 """What callers give that is of the wrong type: every public method of a store, view and consumer says it by name."""
 
-from __future__ import annotations
-
 import copy
 import json
 import pickle

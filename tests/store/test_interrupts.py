@@ -4,8 +4,6 @@ That is no failure of the disk, leaves no lock taken, loses nothing that was ack
 disk did have.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 import threading

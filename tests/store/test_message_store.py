@@ -1,7 +1,5 @@
 """The store as a user has it: open, put, get, close; what a failing disk makes of the answers; refusals."""
 
-from __future__ import annotations
-
 import ast
 import errno
 import logging

@@ -1,8 +1,6 @@
 """Signal handlers amid a call, and fork's children of a thread amid one: every public method works or raises, none
 waits for ever. Each case is a process of its own, which an alarm ends if it hangs."""
 
-from __future__ import annotations
-
 import asyncio
 import faulthandler
 import json

@@ -1,7 +1,5 @@
 """Arrow tables as plain rows, and stores to read them from."""
 
-from __future__ import annotations
-
 import hashlib
 import ipaddress
 from collections.abc import Iterator

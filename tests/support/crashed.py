@@ -1,7 +1,5 @@
 """Stores as crashes leave them, made by hand: records zeroed or flipped, small files that say what was flushed."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Small stores for tests of the engine, and what lies in one, read by the slow reference codecs alone."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The two ways of exporting, for tests of both."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

@@ -3,8 +3,6 @@
 Syncs are counted and not done, unless asked for: what a test asks is mostly when they are called.
 """
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Callable

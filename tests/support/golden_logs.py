@@ -1,7 +1,5 @@
 """The records of a golden store's log, each with the row that Java made of it."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any

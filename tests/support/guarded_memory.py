@@ -1,7 +1,5 @@
 """Memory that must not be read past: bytes that end where a page without any access begins."""
 
-from __future__ import annotations
-
 import ctypes
 import mmap
 

@@ -3,8 +3,6 @@
 It follows Iceberg's `rest-catalog-open-api.yaml` as far as an export needs it: configuration, namespaces, tables.
 """
 
-from __future__ import annotations
-
 import json
 import threading
 from collections.abc import Iterator

@@ -1,7 +1,5 @@
 """Signals at every place where Python looks for them."""
 
-from __future__ import annotations
-
 import sys
 from collections.abc import Callable
 from types import FrameType

@@ -1,7 +1,5 @@
 """What operators should see of a golden store, from what Java wrote and Java's own answers; nothing of FlintMQ."""
 
-from __future__ import annotations
-
 import json
 import re
 from collections import Counter

@@ -1,7 +1,5 @@
 """Hypothesis strategies made from the declarations: random values of any layout."""
 
-from __future__ import annotations
-
 from typing import Any
 
 from hypothesis import strategies as st

@@ -1,7 +1,5 @@
 """Explaining in tests: all lines of a file, checked to cover each byte once."""
 
-from __future__ import annotations
-
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any

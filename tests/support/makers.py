@@ -1,12 +1,10 @@
 """Small stores and index files made by hand, straight from the layouts: what the tests of verify compare with."""
 
-from __future__ import annotations
-
 import struct
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from flintmq.config.keys import StoreConfig
 from flintmq.forensics.verify.run import Verification, verify
@@ -135,7 +133,7 @@ class IndexMaker:
         self.slots, self.items = slots, items
         self.files: list[dict[str, Any]] = []
 
-    def put(self, keys: Iterable[Key]) -> IndexMaker:
+    def put(self, keys: Iterable[Key]) -> Self:
         """Enter keys."""
         for key, offset, time in keys:
             if not self.files or self.files[-1]["count"] >= self.items:
@@ -151,7 +149,7 @@ class IndexMaker:
             file["end"], file["end_offset"] = time, offset
         return self
 
-    def new_file(self) -> IndexMaker:
+    def new_file(self) -> Self:
         """Begin a file, which counts seconds from the end of the one before at first."""
         end, offset = (self.files[-1]["end"], self.files[-1]["end_offset"]) if self.files else (0, 0)
         self.files.append(

@@ -4,8 +4,6 @@
 port) and `broker:10911` (the broker itself). They are recorded ones (tests/compat/golden-ha) with one accident each.
 """
 
-from __future__ import annotations
-
 import contextlib
 import socket
 import tempfile

@@ -9,8 +9,6 @@
 Each has one bucket, empty. What they keep is in a directory that is removed with them.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import hmac

@@ -4,8 +4,6 @@ To change `sleep` of a module's `time` would change it for every thread of the p
 loop, spun then, and filled 19 GB with what a test noted of its sleeps. `tests/test_tidy.py` looks for such changes.
 """
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from types import ModuleType, SimpleNamespace
 from typing import Any

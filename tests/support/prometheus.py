@@ -1,7 +1,5 @@
 """Prometheus text, read by the parser of Prometheus' own client."""
 
-from __future__ import annotations
-
 from prometheus_client.parser import text_string_to_metric_families
 
 Samples = dict[str, dict[tuple[tuple[str, str], ...], float]]

@@ -1,7 +1,5 @@
 """A topic that was deleted and made again: its messages in the log twice, its queue with the later ones alone."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 

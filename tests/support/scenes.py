@@ -4,8 +4,6 @@
 engine on a fixed clock, with one accident each.
 """
 
-from __future__ import annotations
-
 import shutil
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Lives of stores that one number decides; `python -m labs.torture.seeds` tries thousands of each."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A store with files of every kind, and what is said of a size that they contradict."""
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

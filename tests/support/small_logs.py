@@ -1,7 +1,5 @@
 """Small logs for tests of walking: records by the slow reference codec, placed where a test wants them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from flintmq.format import record

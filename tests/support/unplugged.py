@@ -6,8 +6,6 @@ from a seed, for each sector of 512 bytes what is certain or what was stored sin
 sector is never torn, and names are either those that are certain or those that are there.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import random

@@ -4,8 +4,6 @@ The long form asks beside and after real brokers: `python -m labs.clocks`. Here 
 byte, and what RocketMQ keeps of each is recorded (`recorded.json`, written by `--record`).
 """
 
-from __future__ import annotations
-
 import hashlib
 import json
 from pathlib import Path

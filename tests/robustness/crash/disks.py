@@ -4,8 +4,6 @@ The call makes the file system forget what it has not written: pages, and its jo
 stays, as on a disk. Source: EXT4_IOC_SHUTDOWN and XFS_IOC_GOINGDOWN of the kernel's headers.
 """
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os
@@ -15,6 +13,7 @@ import subprocess
 import time
 from functools import cache
 from pathlib import Path
+from typing import Self
 
 SHUTDOWN = 0x8004587D
 DROP_JOURNAL, FLUSH_JOURNAL = 2, 1
@@ -82,7 +81,7 @@ class Disk:
                 file.truncate((mib or least) << 20)
             run(*make, self.image)
 
-    def __enter__(self) -> Disk:
+    def __enter__(self) -> Self:
         self.mount()
         return self
 

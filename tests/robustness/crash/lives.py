@@ -5,8 +5,6 @@ itself at its n-th call that changes the disk. The ledger lies outside the store
 (what is sent) and after it (what was answered), so that a killed child leaves at most a put without an answer.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import random

@@ -1,7 +1,5 @@
 """Consumers under kill -9 and power cuts: nothing acknowledged is skipped, no committed offset goes back."""
 
-from __future__ import annotations
-
 import random
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Power cuts on real file systems (T4, short form of `python -m labs.crash.cuts`)."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

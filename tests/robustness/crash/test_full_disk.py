@@ -4,8 +4,6 @@ The thin disk is a sparse image on a small tmpfs: the file system has room, its 
 given, and the sync fails; or the file system meets the error in its own journal and shuts itself down.
 """
 
-from __future__ import annotations
-
 import faulthandler
 import json
 import os

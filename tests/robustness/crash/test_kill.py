@@ -1,7 +1,5 @@
 """kill -9 at random moments and at chosen calls: the whole contract after each few lives (T3, short form)."""
 
-from __future__ import annotations
-
 import random
 from dataclasses import replace
 from pathlib import Path

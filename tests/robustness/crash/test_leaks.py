@@ -1,7 +1,5 @@
 """T22: after any failure nothing is left in the process: no descriptor, no map, no thread, no memory."""
 
-from __future__ import annotations
-
 import errno
 import gc
 import logging

@@ -1,7 +1,5 @@
 """The long kill loop, one store of each kind: ten lives that nobody looks at in between, then the contract."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """Power cuts on a disk that forgets what was not synced (short form of `python -m labs.crash.power`)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

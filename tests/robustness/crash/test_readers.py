@@ -1,7 +1,5 @@
 """Line 7 by the system calls that readers make beside a store that is written: they change nothing and lock nothing."""
 
-from __future__ import annotations
-
 import re
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """The contract on a store, and the ledger settled by it: what is there then must stay, what is not must not come."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from flintmq.format import properties

@@ -1,7 +1,5 @@
 """Any call that changes the disk fails, once or from then on: whatever was answered OK is there afterwards (T5, T6)."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,8 +1,6 @@
 """System calls of a store's life failed, one at a time (T3, T5, T6; short form of `python -m
 labs.failing_calls.syscalls`)."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

@@ -1,7 +1,5 @@
 """T15 by the kernel: a sync of the log takes three seconds. Who waits for it is told `unknown`, nobody else waits."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

@@ -1,7 +1,5 @@
 """Real system calls that fail, by strace: what the kernel says reaches the answers (T5, T6, short form)."""
 
-from __future__ import annotations
-
 import json
 import os
 import re

@@ -1,7 +1,5 @@
 """A short fuzzing run of every parser: the corpus, then a few hundred mutations of it, the same ones each time."""
 
-from __future__ import annotations
-
 import random
 
 import pytest

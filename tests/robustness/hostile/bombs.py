@@ -4,8 +4,6 @@ Every bomb is legal bytes as far as it can be, so that readers go on; what is ho
 there.
 """
 
-from __future__ import annotations
-
 import json
 import struct
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """What can be done to one file of a store: a table of damages, and the kinds of files to do them to."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

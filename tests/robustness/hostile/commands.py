@@ -1,7 +1,5 @@
 """Runs the command line in this process and says everything that was wrong with how it behaved."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Tests of hostile bytes make many small stores; none of them has to survive a power cut."""
 
-from __future__ import annotations
-
 import pytest
 
 from flintmq.storage.files.filesystem import Effects

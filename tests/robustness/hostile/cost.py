@@ -5,8 +5,6 @@ JSON line a command. CPU time, not wall time: other processes do not count. Memo
 command ran.
 """
 
-from __future__ import annotations
-
 import gc
 import json
 import shutil

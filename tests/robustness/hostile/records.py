@@ -1,7 +1,5 @@
 """Logs to damage: a short one with every kind of record, made with the slow codec, and hostile ones made to order."""
 
-from __future__ import annotations
-
 import zlib
 from functools import cache
 

@@ -1,7 +1,5 @@
 """Bits of records flipped: a few. All of them: `labs/hostile/bits.py`."""
 
-from __future__ import annotations
-
 import random
 import time
 from collections import Counter

@@ -4,8 +4,6 @@ A short run takes a quarter of the damages for each kind of file and two command
 and command is met often. With FLINTMQ_HOSTILE=all everything meets everything (minutes), as in `make fuzz`.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

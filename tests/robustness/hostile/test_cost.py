@@ -4,8 +4,6 @@ The bounds are those of docs/internals/hostile-input.md. CPU time is measured in
 other work on the machine does not count. With FLINTMQ_HOSTILE=all the bombs are 1 and 4 MiB.
 """
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

@@ -1,7 +1,5 @@
 """No kernel reads or writes one byte outside its buffers, whatever the bytes and numbers are (see guard.py)."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Symbolic links below a store that comes from strangers: what writes a store follows none of them, and says so."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import stat

@@ -4,8 +4,6 @@ One thread does to a store what brokers, retention and people do; readers of eve
 that what it was given are records that count. Nobody may crash, hang, or raise anything but a FlintError.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

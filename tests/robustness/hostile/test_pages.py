@@ -1,8 +1,6 @@
 """A part of the cases of `labs/hostile/pages.py`, which tries them all; subsets of what is derived all the
 time."""
 
-from __future__ import annotations
-
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path

@@ -1,8 +1,6 @@
 """The rules of docs/internals/hostile-input.md: each names its tests, and some that no other place tries are tried
 here."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

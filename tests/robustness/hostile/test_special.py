@@ -3,8 +3,6 @@
 The table of test_commands.py damages files blindly; here each byte is aimed.
 """
 
-from __future__ import annotations
-
 import itertools
 import os
 import struct

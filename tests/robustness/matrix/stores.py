@@ -1,7 +1,5 @@
 """Stores as users have them: many topics, odd names, odd bodies, damage of every kind, retention, clocks, a writer."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import subprocess

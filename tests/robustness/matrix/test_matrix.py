@@ -1,7 +1,5 @@
 """A tenth of the matrix a day, without Spark; FLINTMQ_TURN=0..19 names another (`make matrix`: all of it)."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

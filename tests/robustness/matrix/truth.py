@@ -1,7 +1,5 @@
 """What a log says, read by the codecs of `flintmq.format` alone: record by record, file by file, no kernel."""
 
-from __future__ import annotations
-
 import hashlib
 import mmap
 from collections.abc import Iterator

@@ -9,8 +9,6 @@ and it goes out again. A mutant is dead if every one of its killers fails by an 
 while all of them pass without it. The exit code is 1 if one is alive or cannot be judged, 2 for wrong use.
 """
 
-from __future__ import annotations
-
 import argparse
 import json
 import os

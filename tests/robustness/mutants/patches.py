@@ -12,8 +12,6 @@ A patch begins with lines `Name: text` (indented lines go on), then comes a unif
 Line numbers of the diff are not looked at: each of its pieces must stand in the file exactly once.
 """
 
-from __future__ import annotations
-
 import re
 from dataclasses import dataclass
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Tests aimed at single mutants: faults that a random test meets too seldom, or would not end at."""
 
-from __future__ import annotations
-
 import fcntl
 import json
 import os

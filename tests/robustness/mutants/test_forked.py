@@ -1,7 +1,5 @@
 """Mutants in forked processes: which module they are of, what counts as dead, and that nothing of them is left."""
 
-from __future__ import annotations
-
 import json
 import os
 import subprocess

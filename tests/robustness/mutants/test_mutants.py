@@ -1,7 +1,5 @@
 """The mutants themselves: complete, applicable, aimed at tests that exist; and their runner tells dead from alive."""
 
-from __future__ import annotations
-
 import ast
 import re
 import subprocess

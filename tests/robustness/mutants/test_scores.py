@@ -1,7 +1,5 @@
 """The sums over mutmut's results: what counts as killed, as equivalent, as alive; and that all modules have tests."""
 
-from __future__ import annotations
-
 import json
 from pathlib import Path
 

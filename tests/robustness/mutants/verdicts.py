@@ -1,8 +1,6 @@
 """A pytest plugin (`-p tests.robustness.mutants.verdicts`): how each test ended, as JSON in the file named by
 FLINTMQ_VERDICTS."""
 
-from __future__ import annotations
-
 import json
 import os
 from collections.abc import Iterator

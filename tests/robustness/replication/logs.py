@@ -1,7 +1,5 @@
 """What two stores hold, compared file by file, without FlintMQ."""
 
-from __future__ import annotations
-
 import struct
 from pathlib import Path
 from typing import NamedTuple

@@ -1,7 +1,5 @@
 """A few kills; `python -m labs.replication` makes many."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -5,8 +5,6 @@ gives so many runs, by chance. The store starts no thread, so that a crash, whic
 `kill -9` leaves at that moment.
 """
 
-from __future__ import annotations
-
 import os
 import shutil
 import tempfile

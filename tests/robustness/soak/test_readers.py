@@ -1,8 +1,6 @@
 """Four readers in processes of their own beside a store that appends, rolls over and cleans (T13): by strace they write
 nothing there and take no lock. FLINTMQ_READERS_SECONDS for longer."""
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """The soak in short; FLINTMQ_SOAK_SECONDS for longer."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """The run's own check names what is planted in a copy; `python -m labs.three_brokers` is the run."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """What the long runs have counted: the sums in the page, and how another run is added."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

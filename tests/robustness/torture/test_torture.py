@@ -1,7 +1,5 @@
 """The runner of the long forms, on runs that take no time."""
 
-from __future__ import annotations
-
 import importlib.util
 import subprocess
 import sys

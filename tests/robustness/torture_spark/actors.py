@@ -3,8 +3,6 @@
 All of them die with the process that started them (Linux), so that a run that is cut leaves nobody behind.
 """
 
-from __future__ import annotations
-
 import ctypes
 import json
 import os

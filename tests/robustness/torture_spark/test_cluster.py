@@ -1,7 +1,5 @@
 """The short form of the cluster's kill run (long: `make torture-cluster`), and that its measure finds what is wrong."""
 
-from __future__ import annotations
-
 import sys
 from collections import Counter
 from pathlib import Path

@@ -6,8 +6,6 @@ tests.robustness.torture_spark.writer`.
 A line of the ledger is one write after an answer: what is in it was acknowledged.
 """
 
-from __future__ import annotations
-
 import itertools
 import json
 import os

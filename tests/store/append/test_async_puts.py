@@ -1,7 +1,5 @@
 """Puts that an event loop awaits: answered by group, in time, and only when they are on disk."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import sys

@@ -1,7 +1,5 @@
 """Batches: all of their messages or none, one after the other in one file; as one record in topics of type BatchCQ."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

@@ -1,7 +1,5 @@
 """The promises of a flush, kept by the Python thread and by the native one (kernels/threads/flusher.py) alike."""
 
-from __future__ import annotations
-
 import contextlib
 import errno
 import os

@@ -1,7 +1,5 @@
 """What a put is refused for, by the reference's limits; the property string on disk."""
 
-from __future__ import annotations
-
 import asyncio
 from collections.abc import Callable
 from pathlib import Path

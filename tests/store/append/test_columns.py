@@ -1,7 +1,5 @@
 """Columns put at once: the same bytes as the same messages put one by one; refusals; full disks; roll-over."""
 
-from __future__ import annotations
-
 import errno
 import threading
 from array import array

@@ -1,7 +1,5 @@
 """The append side of the log: bytes against the reference codec, queue offsets, roll-over, refusals, the clock."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import threading

@@ -1,7 +1,5 @@
 """The mark of a store whose disk refused."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Durability as a user of the store has it: what a failing or slow disk, and a signal, make of the answers."""
 
-from __future__ import annotations
-
 import errno
 import os
 import threading

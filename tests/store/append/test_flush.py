@@ -1,7 +1,5 @@
 """Flushing: when a page count or an interval says so, for those who wait, and never again after it failed once."""
 
-from __future__ import annotations
-
 import errno
 import threading
 import time

@@ -1,7 +1,5 @@
 """Two lists of those who wait: who comes while a group is answered belongs to the next one."""
 
-from __future__ import annotations
-
 import threading
 
 from flintmq.kernels.threads.handoff import OPENED, Signal

@@ -1,7 +1,5 @@
 """Puts that an event loop awaits, answered by the native flusher: in one callback, in order, in each task's context."""
 
-from __future__ import annotations
-
 import asyncio
 import contextlib
 import contextvars

@@ -1,7 +1,5 @@
 """Messages that take more than one queue offset: inner batches as a sender makes them, and light queues."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any

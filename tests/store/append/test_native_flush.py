@@ -1,7 +1,5 @@
 """The native flusher beside the interpreter: its start, its end, forks, and errors of what it asks."""
 
-from __future__ import annotations
-
 import asyncio
 import mmap
 import os

@@ -1,7 +1,5 @@
 """The transient pool's committer: what is put, what is in the file, what is on disk are three things."""
 
-from __future__ import annotations
-
 import errno
 import os
 import threading

@@ -1,7 +1,5 @@
 """What a store lets its users put besides single messages: closed stores refuse it."""
 
-from __future__ import annotations
-
 import json
 import subprocess
 import sys

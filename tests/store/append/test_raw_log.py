@@ -1,14 +1,12 @@
 """A store in role SLAVE that gets a master's log as bytes: what Java wrote is what is there, and what is read."""
 
-from __future__ import annotations
-
 import errno
 import random
 import shutil
 from collections.abc import Callable
 from mmap import PAGESIZE
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -208,7 +206,7 @@ class Room:
     def __init__(self, view: memoryview, at: int, pages: list[tuple[int, int]]) -> None:
         self.view, self.at, self.pages = view, at, pages
 
-    def __enter__(self) -> Room:
+    def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:

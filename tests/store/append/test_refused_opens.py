@@ -1,7 +1,5 @@
 """What could not be opened is not what could not be synced; and no thread of a store dies of a surprise."""
 
-from __future__ import annotations
-
 import errno
 import os
 import threading

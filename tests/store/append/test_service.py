@@ -1,7 +1,5 @@
 """What a put wakes, waits for and counts."""
 
-from __future__ import annotations
-
 import errno
 from pathlib import Path
 

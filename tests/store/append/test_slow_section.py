@@ -1,7 +1,5 @@
 """Puts are refused while another one keeps the put lock for too long."""
 
-from __future__ import annotations
-
 import threading
 import time
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A store's numbers."""
 
-from __future__ import annotations
-
 import asyncio
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Unique keys: what RocketMQ's client gives, by every door of a put, never twice, and nowhere but where one is put."""
 
-from __future__ import annotations
-
 import asyncio
 import threading
 from collections.abc import Callable

@@ -1,7 +1,5 @@
 """Whoever waits is told when the store is closed, when its disk refuses, and when dispatch stands still for good."""
 
-from __future__ import annotations
-
 import asyncio
 import errno
 import threading

@@ -1,7 +1,5 @@
 """A log that grows while it is read: no reader gives a record whose bytes are not all there, and each comes once."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path

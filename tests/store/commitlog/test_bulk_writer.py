@@ -1,7 +1,5 @@
 """LogWriter fills files to their end and goes on in the next."""
 
-from __future__ import annotations
-
 import os
 import struct
 from pathlib import Path

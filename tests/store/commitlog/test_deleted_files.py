@@ -1,7 +1,5 @@
 """Files of the log that are deleted between the listing and the reading of them."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

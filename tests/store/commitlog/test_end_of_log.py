@@ -1,7 +1,5 @@
 """The table of store/commitlog/end_of_log.py, over every combination, and the small files it is fed from."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import struct

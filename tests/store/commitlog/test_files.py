@@ -1,7 +1,5 @@
 """Listing a log's files: names, sizes, several directories, and finding by offset."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

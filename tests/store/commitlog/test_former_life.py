@@ -1,7 +1,5 @@
 """Which facts prove that older records are of a former life of the log, one by one and over every combination."""
 
-from __future__ import annotations
-
 import itertools
 import struct
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The dispatcher's way of reading the log: the records that are there, and no further than they go."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

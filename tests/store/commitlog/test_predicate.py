@@ -1,7 +1,5 @@
 """What a predicate means, and that the kernel keeps exactly what filtering afterwards keeps."""
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Any
 

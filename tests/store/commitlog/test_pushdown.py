@@ -1,7 +1,5 @@
 """Comparisons worked into a predicate: never narrower than what they say."""
 
-from __future__ import annotations
-
 from typing import Any
 
 import pytest

@@ -1,7 +1,5 @@
 """Finding the next record: across windows, files, holes and hostile headers."""
 
-from __future__ import annotations
-
 import random
 import struct
 import time

@@ -1,7 +1,5 @@
 """store/commitlog/sources: the same pieces however a walk comes to its bytes; what cannot be read is an error."""
 
-from __future__ import annotations
-
 import errno
 import mmap
 import os

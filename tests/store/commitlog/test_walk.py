@@ -1,7 +1,5 @@
 """Walking logs of files: golden stores both ways in, and every kind of stop with what strict and lenient readers do."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator
 from pathlib import Path
 

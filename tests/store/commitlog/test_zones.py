@@ -1,7 +1,5 @@
 """Walks that skip zones: the rows of a walk that does not, whatever the maps are."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

@@ -1,7 +1,5 @@
 """Queues that lost files while a start reads records of others only: `flintmq.queues`, and gaps between files."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

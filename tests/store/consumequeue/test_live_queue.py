@@ -1,7 +1,5 @@
 """The queues of a running store as readers see them; more of the plain ones in store/read/test_get.py."""
 
-from __future__ import annotations
-
 import random
 from pathlib import Path
 

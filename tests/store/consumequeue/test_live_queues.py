@@ -1,7 +1,5 @@
 """The queues of a running store: units at their offsets, ends checked against the log, nothing behind them."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

@@ -1,7 +1,5 @@
 """The extension of a running store's queues (enableConsumeQueueExt): after restarts, cuts and losses, and Java's."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Where units are written: hand-made queues, hand-made bytes."""
 
-from __future__ import annotations
-
 import threading
 from array import array
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Blocks from pieces: queues told apart, slow records among fast ones, small arrays that fill up."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

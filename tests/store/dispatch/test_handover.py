@@ -1,7 +1,5 @@
 """Rows put as columns, whose units dispatch makes without reading records: the same units, in every order of things."""
 
-from __future__ import annotations
-
 from array import array
 from pathlib import Path
 from typing import Any

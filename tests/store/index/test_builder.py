@@ -1,7 +1,5 @@
 """Index files that are only made: the same bytes as those that the engine writes through a map."""
 
-from __future__ import annotations
-
 import random
 from array import array
 from pathlib import Path

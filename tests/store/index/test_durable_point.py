@@ -1,7 +1,5 @@
 """How far queues and index are on disk, as the mark says it: what a start reads then, and that no key is missed."""
 
-from __future__ import annotations
-
 import os
 import random
 import shutil

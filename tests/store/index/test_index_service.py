@@ -1,7 +1,5 @@
 """The key index of a running store: continued, cut and filled up again to what one that never stopped holds."""
 
-from __future__ import annotations
-
 import mmap
 import os
 import random

@@ -1,7 +1,5 @@
 """Index files: names, when a new one begins, what its header repeats."""
 
-from __future__ import annotations
-
 import time
 from array import array
 from datetime import datetime

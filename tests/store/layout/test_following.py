@@ -1,7 +1,5 @@
 """The note of a follower: whole or not there, and never an error."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

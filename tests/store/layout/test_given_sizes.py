@@ -1,7 +1,5 @@
 """What the files of a store show of the sizes that were given; the doors: tests/cli/test_given_sizes.py."""
 
-from __future__ import annotations
-
 from collections.abc import Callable
 from pathlib import Path
 

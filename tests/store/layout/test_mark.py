@@ -1,7 +1,5 @@
 """The mark's value: each way to let it claim less leaves the rest as it was."""
 
-from __future__ import annotations
-
 import pytest
 
 from flintmq.format.flintmq_mark import Indexed

@@ -1,7 +1,5 @@
 """abort, checkpoint and mark: whole or not at all, durable when the call returns."""
 
-from __future__ import annotations
-
 import errno
 import os
 from contextlib import nullcontext

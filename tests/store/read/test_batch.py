@@ -1,7 +1,5 @@
 """Batches of a queue hold what `get` gives, on stores of Java and of our own, also where units mislead."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 from collections.abc import Callable

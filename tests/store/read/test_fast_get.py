@@ -3,8 +3,6 @@
 Uncompiled the fast way answers nothing, and the same tests run the slow way twice.
 """
 
-from __future__ import annotations
-
 import os
 import random
 import signal

@@ -1,7 +1,5 @@
 """Reading by queue and offset: every status of the reference's table, limits, tags, waiting."""
 
-from __future__ import annotations
-
 import os
 import threading
 import time

@@ -1,7 +1,5 @@
 """Records where they lie: which of them, in which pieces, and that files are given back. As Arrow: tests/arrow."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 from flintmq.message import GetMessageStatus, Message

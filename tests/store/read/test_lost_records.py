@@ -1,7 +1,5 @@
 """Answers that lack messages because the log is damaged tell so; units that are left over tell nothing."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from collections.abc import Callable

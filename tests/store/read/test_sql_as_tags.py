@@ -1,7 +1,5 @@
 """An SQL92 expression given for tags: told once by every door that takes tags, and still the name of a tag."""
 
-from __future__ import annotations
-
 import logging
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Messages that nobody delivers: counted in stores of real brokers, and said when such a store is opened."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Recovery: stores as crashes leave them, made by hand. What is cut, what is kept, what is refused."""
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

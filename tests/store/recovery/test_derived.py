@@ -1,7 +1,5 @@
 """store/recovery/derived: queues and index made again beside the reading of the log are those that were there."""
 
-from __future__ import annotations
-
 import shutil
 from collections.abc import Callable
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The search for a log's end alone: log files that are missing, damage, tails, and who else has written."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

@@ -1,7 +1,5 @@
 """The log's part of recovery alone, on files of a few records: its end, what is read again, what is cut and told."""
 
-from __future__ import annotations
-
 import json
 import logging
 from pathlib import Path

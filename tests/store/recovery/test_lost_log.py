@@ -1,7 +1,5 @@
 """Log files that are missing: each choice of files, each stop, each mark, against what the issue's table says."""
 
-from __future__ import annotations
-
 import itertools
 import os
 import pickle

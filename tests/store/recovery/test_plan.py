@@ -1,7 +1,5 @@
 """The steps of recovery: which, and in which order, for every kind of stop."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

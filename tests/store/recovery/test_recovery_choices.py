@@ -1,7 +1,5 @@
 """Recovery's choices: from where it reads and dispatches, where it cannot tell, and what `preview` says beforehand."""
 
-from __future__ import annotations
-
 import logging
 import shutil
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Recovery that is killed, or whose disk refuses, at every call that changes the disk."""
 
-from __future__ import annotations
-
 import shutil
 from pathlib import Path
 from typing import Any

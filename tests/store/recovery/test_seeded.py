@@ -1,7 +1,5 @@
 """T10 and T14: the first of the lives that `python -m labs.torture.seeds` tries thousands of."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

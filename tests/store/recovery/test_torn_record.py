@@ -1,7 +1,5 @@
 """Records above the durable mark: torn ones at every byte, those out of their queue's order, and the exceptions."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

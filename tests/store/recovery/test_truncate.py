@@ -1,7 +1,5 @@
 """What a cut leaves alone, and what it makes durable when a record after the end cannot be read."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import pytest

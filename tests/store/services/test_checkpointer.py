@@ -1,7 +1,5 @@
 """When the thread of checkpoints writes one."""
 
-from __future__ import annotations
-
 import time
 from pathlib import Path
 

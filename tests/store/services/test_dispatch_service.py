@@ -1,7 +1,5 @@
 """Dispatch follows the log to the confirmed position, and stops loudly where it cannot go on."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import threading

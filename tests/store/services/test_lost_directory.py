@@ -1,7 +1,5 @@
 """The log's directory, the store or a log file in use is deleted under a running store: noticed, and not made again."""
 
-from __future__ import annotations
-
 import shutil
 import time
 from collections.abc import Callable

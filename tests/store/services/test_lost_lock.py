@@ -1,7 +1,5 @@
 """`lock` is removed or replaced under a running store: RocketMQ would get in, so the store writes nothing any more."""
 
-from __future__ import annotations
-
 import os
 import time
 from collections.abc import Callable

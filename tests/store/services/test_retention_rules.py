@@ -1,7 +1,5 @@
 """The rules of retention as decisions; that the engine follows them is tested with the engine."""
 
-from __future__ import annotations
-
 import time
 
 import pytest

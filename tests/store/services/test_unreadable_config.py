@@ -1,7 +1,5 @@
 """A file of config/ that is there and cannot be read for now: no older one takes its place in silence."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import os

@@ -1,7 +1,5 @@
 """Zone maps of a running store's full files."""
 
-from __future__ import annotations
-
 import os
 import time
 from dataclasses import replace
