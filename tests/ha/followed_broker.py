@@ -95,14 +95,6 @@ def every(monkeypatch: Any, seconds: float) -> None:
     monkeypatch.setitem(BrokerTables.__init__.__kwdefaults__, "every_s", seconds)
 
 
-def wait_for(there: Callable[[], bool]) -> None:
-    """Wait until something is so."""
-    limit = time.monotonic() + LONGEST_S
-    while not there():
-        assert time.monotonic() < limit
-        time.sleep(0.01)
-
-
 def queues_of(store: Path) -> dict[str, set[str]]:
     """Kind of queue to TOPIC/QUEUE of its directories that have a file."""
     kinds = ("consumequeue", "batchconsumequeue")

@@ -9,16 +9,6 @@ from typing import Self
 LIMIT_S = 10.0  # nothing here takes so long
 
 
-def within(what: Callable[[], object], seconds: float = LIMIT_S) -> bool:
-    """Whether it becomes true within so many seconds."""
-    limit = time.monotonic() + seconds
-    while not what():
-        if time.monotonic() > limit:
-            return False
-        time.sleep(0.002)
-    return True
-
-
 class Line:
     """One connection to a listener, closed at the end of a `with` block.
 

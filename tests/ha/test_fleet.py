@@ -1,7 +1,6 @@
 """Several brokers of a name server, followed side by side; the followers here are stand-ins."""
 
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 from flintmq.errors import DivergedError, ReplicationError, UsageError
 from flintmq.ha.fleet import Event, Fleet
 from tests.remoting.remoting_peer import Asked, RemotingPeer, reply
+from tests.support.threads import within
 
 
 class StandIn:
@@ -111,19 +111,11 @@ class Running:
         return self.error
 
 
-def wait_until(there: Callable[[], bool]) -> None:
-    """Wait until something is so, at most ten seconds."""
-    limit = time.monotonic() + 10
-    while not there():
-        assert time.monotonic() < limit
-        time.sleep(0.005)
-
-
 def test_each_broker_has_its_own_directory_address_and_events(world: World):
     world.add("a", 1001)
     world.add("b", 1002)
     running = Running(world.fleet())
-    wait_until(lambda: len(world.events) == 2)
+    assert within(lambda: len(world.events) == 2)
     assert running.end() is None
     assert {(one.store, one.address, one.broker) for one in world.made} == {
         ("/copies/a", "127.0.0.1:1001", world.peers["a"].address),
@@ -171,12 +163,12 @@ def test_a_refused_broker_is_reported_and_the_others_go_on(world: World):
     world.add("a", 1001)
     world.add("b", 1002)
     running = Running(world.fleet(every_s=0.05))
-    wait_until(lambda: len(world.made) == 2)
+    assert within(lambda: len(world.made) == 2)
     world.made[0].error = DivergedError("diverged", "another past")
     world.made[0].ends.set()
-    wait_until(lambda: any(event["event"] == "refused" for event in world.events))
+    assert within(lambda: any(event["event"] == "refused" for event in world.events))
     asked = len(world.names.asked)
-    wait_until(lambda: len(world.names.asked) > asked + 2)
+    assert within(lambda: len(world.names.asked) > asked + 2)
     assert running.thread.is_alive() and len(world.made) == 2, "not begun again at the same address"
     error = running.end()
     assert isinstance(error, DivergedError) and error.exit_code == 12
@@ -186,7 +178,7 @@ def test_a_refused_broker_is_reported_and_the_others_go_on(world: World):
 def test_all_refused_is_the_end_at_once(world: World):
     world.add("a", 1001)
     running = Running(world.fleet())
-    wait_until(lambda: len(world.made) == 1)
+    assert within(lambda: len(world.made) == 1)
     world.made[0].error = DivergedError("diverged", "another past")
     world.made[0].ends.set()
     running.thread.join(10)
@@ -200,7 +192,7 @@ def test_a_refused_broker_is_tried_again_at_another_address(world: World):
     fleet.look()
     world.made[0].error = DivergedError("diverged", "another past")
     world.made[0].ends.set()
-    wait_until(lambda: not fleet.members["a"].runs)
+    assert within(lambda: not fleet.members["a"].runs)
     fleet.look()
     assert len(world.made) == 2
     world.add("a", 1009)
@@ -234,26 +226,26 @@ def test_a_broker_that_is_not_there_yet_is_asked_again(world: World):
     world.add("a", 1001)
     world.peers["a"].close()
     running = Running(world.fleet(every_s=0.05))
-    wait_until(lambda: world.events != [])
+    assert within(lambda: world.events != [])
     assert world.events == [{"event": "lost", "what": "broker", "reason": world.events[0]["reason"], "broker": "a"}]
     world.peers["a"] = RemotingPeer(lambda asked: world.ha_address("a", asked))
-    wait_until(lambda: len(world.made) == 1)
+    assert within(lambda: len(world.made) == 1)
     assert running.end() is None
 
 
 def test_a_name_server_that_goes_ends_nothing(world: World):
     world.add("a", 1001)
     running = Running(world.fleet(every_s=0.02))
-    wait_until(lambda: len(world.made) == 1)
+    assert within(lambda: len(world.made) == 1)
     world.there = False
-    wait_until(lambda: any(event["event"] == "lost" for event in world.events))
+    assert within(lambda: any(event["event"] == "lost" for event in world.events))
     asked = len(world.names.lines)
-    wait_until(lambda: len(world.names.lines) > asked + 3)
+    assert within(lambda: len(world.names.lines) > asked + 3)
     lost = [event for event in world.events if event["event"] == "lost"]
     assert len(lost) == 1 and "broker" not in lost[0], "reported once"
     world.there = True
     world.add("b", 1002)
-    wait_until(lambda: len(world.made) == 2)
+    assert within(lambda: len(world.made) == 2)
     assert running.end() is None
 
 
@@ -261,7 +253,7 @@ def test_once_ends_when_all_have_ended(world: World):
     world.add("a", 1001)
     world.add("b", 1002)
     running = Running(world.fleet(once=True))
-    wait_until(lambda: len(world.made) == 2)
+    assert within(lambda: len(world.made) == 2)
     for one in world.made:
         one.ends.set()
     running.thread.join(10)
@@ -293,7 +285,7 @@ def test_once_fails_if_a_broker_was_never_copied(world: World, why: str, others:
         table = f'{{"brokerAddrTable":{{{addresses}"bad":{{"brokerAddrs":{{1:"h:1"}},"cluster":"C"}}}}}}'.encode()
         world.names.answer = lambda asked: reply(asked, table)
     running = Running(world.fleet(once=True, brokers=brokers))
-    wait_until(lambda: len(world.made) == others)
+    assert within(lambda: len(world.made) == others)
     for one in world.made:
         one.ends.set()
     running.thread.join(10)
@@ -309,7 +301,7 @@ def test_once_with_a_broker_that_comes_at_the_third_look(world: World, monkeypat
     answers = iter([None, None, 1])
     world.peers["a"].answer = lambda asked: world.ha_address("a", asked) if next(answers) else None
     running = Running(world.fleet(once=True))
-    wait_until(lambda: len(world.made) == 1)
+    assert within(lambda: len(world.made) == 1)
     world.made[0].ends.set()
     running.thread.join(10)
     assert not running.thread.is_alive() and running.error is None
@@ -319,7 +311,7 @@ def test_once_with_a_broker_that_comes_at_the_third_look(world: World, monkeypat
 def test_a_name_that_nothing_has_is_told_of_with_those_that_are_there(world: World, chosen: dict[str, Any]):
     world.add("a", 1001, "Orders")
     running = Running(world.fleet(every_s=0.02, **chosen))
-    wait_until(lambda: len(world.names.asked) > 5)
+    assert within(lambda: len(world.names.asked) > 5)
     there = "'Orders'" if "cluster" in chosen else "'a'"
     assert len(world.events) == 1 and world.events[0]["reason"].endswith(f"it knows {there}")
     assert running.end() is None
@@ -330,7 +322,7 @@ def test_a_broker_that_stays_away_is_told_of_again(world: World, monkeypatch: py
     world.add("a", 1001)
     world.peers["a"].close()
     running = Running(world.fleet(every_s=0.02))
-    wait_until(lambda: len(world.events) == 3)
+    assert within(lambda: len(world.events) == 3)
     assert {event["broker"] for event in world.events} == {"a"} and running.end() is None
 
 

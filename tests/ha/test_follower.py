@@ -24,10 +24,10 @@ from flintmq.ha import Follower
 from flintmq.store.commitlog.log_end import find_end
 from flintmq.store.commitlog.snapshot import Snapshot
 from tests.compat.replication import GoldenMaster
-from tests.ha.lines import within
 from tests.ha.loopback import LoopbackMaster
 from tests.ha.simulated import HEADER, SimulatedMaster, SimulatedTime, driven, followed, log_of, record_end
 from tests.support.crashed import flip
+from tests.support.threads import within
 
 # -- in a thread -----------------------------------------------------------------------------------------------------
 

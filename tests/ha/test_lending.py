@@ -26,7 +26,8 @@ from flintmq.storage.files.filesystem import REAL, Effects
 from flintmq.store.listening import ListenOptions
 from flintmq.store.message_store import MessageStore
 from flintmq.testing import slow_read
-from tests.ha.lines import LIMIT_S, Line, within
+from tests.ha.lines import LIMIT_S, Line
+from tests.support.threads import at_once, beside, within
 
 pytestmark = pytest.mark.skipif(not native(), reason="kernels run uncompiled, or this system has no futex")
 
@@ -305,13 +306,9 @@ def test_a_follower_leaves_amid_puts(tmp_path: Path, reset: bool):
                     if result.status is LATE:
                         late.append(end)
 
-            threads = [threading.Thread(target=put) for _ in range(2)]
-            for thread in threads:
-                thread.start()
-            time.sleep(0.05)
-            one.leave(reset=reset)
-            for thread in threads:
-                thread.join(LIMIT_S)
+            with beside(*[put] * 2):
+                time.sleep(0.05)
+                one.leave(reset=reset)
             assert wrong == [] and late
             assert within(lambda: not listener_of(store).followers()) and not is_lent(store)
             assert status(store) is LATE
@@ -479,21 +476,16 @@ def test_close_amid_puts(tmp_path: Path, what: str):
                 if result.status is OK and one.reported < result.physical_offset + result.size:
                     wrong.append(result)
 
-        threads = [threading.Thread(target=put) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        time.sleep(0.1)
-        began = time.monotonic()
-        if what == "store":
-            store.close()
-        else:
-            listener_of(store).close()
-            assert status(store) is LATE
-        assert time.monotonic() - began < 5
-        over.set()
-        for thread in threads:
-            thread.join(LIMIT_S)
-            assert not thread.is_alive()
+        with beside(*[put] * 4):
+            time.sleep(0.1)
+            began = time.monotonic()
+            if what == "store":
+                store.close()
+            else:
+                listener_of(store).close()
+                assert status(store) is LATE
+            assert time.monotonic() - began < 5
+            over.set()
         assert wrong == []
 
 
@@ -505,10 +497,6 @@ def test_four_threads_put_at_once(tmp_path: Path):
         def put() -> None:
             answers.extend(status(store) for _ in range(200))
 
-        threads = [threading.Thread(target=put) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
+        at_once(*[put] * 4)
         assert Counter(answers) == {OK: 800} and exchanges(store) > before
         assert one.has_all_of(store, tmp_path)

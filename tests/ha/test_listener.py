@@ -33,7 +33,8 @@ from flintmq.store.listening import ListenOptions, LogPart
 from flintmq.store.message_store import MessageStore
 from flintmq.testing import slow_read
 from tests.compat.replication import FOLDER, GoldenMaster
-from tests.ha.lines import LIMIT_S, Line, within
+from tests.ha.lines import LIMIT_S, Line
+from tests.support.threads import within
 
 HERE = ("127.0.0.1", 0)
 SIZE = 4096

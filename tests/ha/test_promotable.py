@@ -18,8 +18,9 @@ from flintmq.ha.broker_tables import UNSETTLED
 from flintmq.ha.follower import Follower
 from flintmq.ha.metadata import queue_ends
 from flintmq.store.layout.followed import NOT_ASKED
-from tests.ha.followed_broker import BATCH, FILE_SIZE, SIMPLE, FollowedBroker, every, once, queues_of, wait_for
+from tests.ha.followed_broker import BATCH, FILE_SIZE, SIMPLE, FollowedBroker, every, once, queues_of
 from tests.remoting.remoting_peer import Asked, reply
+from tests.support.threads import within
 
 PLAIN_UNIT = struct.Struct(">qiq")
 BATCH_UNIT = struct.Struct(">qiqqqhii")
@@ -46,12 +47,12 @@ def test_the_first_record_of_a_topic_waits_for_its_type(tmp_path: Path, kind: st
         broker.topics["T"] = SIMPLE
         broker.put("T", 0, 1)
         with broker.follower(tmp_path / "s") as follower:
-            wait_for(lambda: follower.steps._tables is not None and follower.steps._tables.settled)
+            assert within(lambda: follower.steps._tables is not None and follower.steps._tables.settled)
             broker.before = lambda asked: None if asked.code != 21 or answers.wait(15) else b""
             broker.topics["Bulk"] = kind
             broker.put("Bulk", 0, 1, 2)
             broker.put("T", 2)
-            wait_for(lambda: follower.whole == broker.master.end and follower.store.copied.held)
+            assert within(lambda: follower.whole == broker.master.end and follower.store.copied.held)
             assert queues_of(tmp_path / "s") == {"consumequeue": {"T/0"}, "batchconsumequeue": set()}
             assert follower.store.get("T", 0, 0).max_offset == 2, "what comes after it waits too"
             answers.set()
@@ -69,18 +70,18 @@ def test_records_of_a_topic_that_was_deleted_meanwhile_are_held_until_that_is_kn
     with FollowedBroker() as broker:
         with broker.follower(tmp_path / "s") as follower:
             broker.put("Gone", 0, 1)
-            wait_for(lambda: follower.whole == broker.master.end and follower.store.wait_dispatched(0))
+            assert within(lambda: follower.whole == broker.master.end and follower.store.wait_dispatched(0))
     assert queues_of(tmp_path / "s")["consumequeue"] == {"Gone/0"}
 
 
 def test_a_stop_while_a_record_is_held_is_mended_by_the_next_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     with FollowedBroker() as broker:
         with broker.follower(tmp_path / "s") as follower:
-            wait_for(lambda: follower.state == "following")
+            assert within(lambda: follower.state == "following")
             broker.before = lambda asked: b"" if asked.code == 21 else None
             broker.topics["Bulk"] = BATCH
             broker.put("Bulk", 0, 1)
-            wait_for(lambda: follower.whole == broker.master.end and follower.store.copied.held)
+            assert within(lambda: follower.whole == broker.master.end and follower.store.copied.held)
         assert (tmp_path / "s" / "abort").exists(), "not a clean stop"
         broker.before = lambda asked: None
         assert once(broker.follower(tmp_path / "s", once=True)) is None
@@ -99,13 +100,13 @@ def test_a_topic_that_is_deleted_and_made_again_has_the_queues_of_its_new_type(
         broker.put("Other", 0)
         broker.put("T", 0, 1, 2, 3, 4)
         with broker.follower(tmp_path / "s", on_event=events.append) as follower:
-            wait_for(lambda: follower.caught_up)
+            assert within(lambda: follower.caught_up)
             broker.put("T", 0, 1)  # of its new life, and the table comes later
-            wait_for(lambda: follower.whole == broker.master.end)
+            assert within(lambda: follower.whole == broker.master.end)
             broker.topics = {"T": after, "Other": SIMPLE}
             if after != before:
-                wait_for(lambda: any(one["event"] == "laid_out_again" for one in events))
-            wait_for(lambda: follower.caught_up)
+                assert within(lambda: any(one["event"] == "laid_out_again" for one in events))
+            assert within(lambda: follower.caught_up)
     assert [one["topics"] for one in events if one["event"] == "laid_out_again"] == [["T"]] * (after != before)
     kind, unit, size = ("batchconsumequeue", BATCH_UNIT, 46) if after == BATCH else ("consumequeue", PLAIN_UNIT, 20)
     other = "consumequeue" if after == BATCH else "batchconsumequeue"
@@ -165,14 +166,14 @@ def test_queues_of_a_deleted_topic_go_and_those_with_newer_records_stay(
         for topic in broker.topics:
             broker.put(topic, 0, 1, 2)
         with broker.follower(tmp_path / "s") as follower:
-            wait_for(lambda: follower.caught_up and lacks(tmp_path / "s") is None)
+            assert within(lambda: follower.caught_up and lacks(tmp_path / "s") is None)
             broker.ends = {("Kept", 0): 3}
             broker.topics = {"Empty": kind, "Kept": kind, "Newer": kind}  # Empty was made again
             folder = "consumequeue" if kind == SIMPLE else "batchconsumequeue"
-            wait_for(lambda: queues_of(tmp_path / "s")[folder] == {"Kept/0"})
-            wait_for(lambda: not (tmp_path / "s" / folder / "Gone").exists())
+            assert within(lambda: queues_of(tmp_path / "s")[folder] == {"Kept/0"})
+            assert within(lambda: not (tmp_path / "s" / folder / "Gone").exists())
             broker.put("Empty", 0)
-            wait_for(lambda: queues_of(tmp_path / "s")[folder] == {"Kept/0", "Empty/0"})
+            assert within(lambda: queues_of(tmp_path / "s")[folder] == {"Kept/0", "Empty/0"})
     assert next_offsets(tmp_path / "s", "Kept", "Empty", "Gone") == {"Kept": 3, "Empty": 1, "Gone": 0}
 
 
@@ -198,11 +199,11 @@ def test_keys_that_decide_on_units_are_followed_when_they_change(tmp_path: Path,
         broker.topics = {"T": SIMPLE}
         broker.put("T", 0)
         with broker.follower(tmp_path / "s", on_event=events.append) as follower:
-            wait_for(lambda: follower.caught_up)
+            assert within(lambda: follower.caught_up)
             assert not follower.store.config.enable_lmq
             broker.config["enableLmq"] = broker.config["enableMultiDispatch"] = "true"
-            wait_for(lambda: {"event": "laid_out_again", "topics": []} in events)
-            wait_for(lambda: follower.caught_up)
+            assert within(lambda: {"event": "laid_out_again", "topics": []} in events)
+            assert within(lambda: follower.caught_up)
             assert follower.store.config.enable_lmq and follower.store._parts.dispatch.dispatcher.rules.light_queues
     assert next_offsets(tmp_path / "s", "T") == {"T": 1}
 
@@ -235,7 +236,7 @@ def test_what_a_copy_lacks(tmp_path: Path):
         keys = {"mappedFileSizeCommitLog": FILE_SIZE}
         plain = type(alone)(tmp_path / "e", broker.master.address, config=keys, begin="last")
         with plain:
-            wait_for(lambda: plain.caught_up)
+            assert within(lambda: plain.caught_up)
         assert lacks(tmp_path / "e") == NOT_ASKED
     for name in "abcde":
         found = inspect(tmp_path / name).copy
@@ -254,10 +255,10 @@ def test_a_copy_that_was_written_as_a_master_or_is_followed_anew_is_unsettled(tm
         answers = threading.Event()
         broker.before = lambda asked: None if asked.code != 30 or answers.wait(15) else b""
         with broker.follower(tmp_path / "s") as follower:
-            wait_for(lambda: follower.caught_up)
+            assert within(lambda: follower.caught_up)
             assert lacks(tmp_path / "s") == UNSETTLED
             answers.set()
-            wait_for(lambda: lacks(tmp_path / "s") is None)
+            assert within(lambda: lacks(tmp_path / "s") is None)
 
 
 def test_a_hostile_brokers_offsets_are_bounded(tmp_path: Path):

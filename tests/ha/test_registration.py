@@ -3,8 +3,6 @@
 import base64
 import json
 import struct
-import threading
-import time
 import zlib
 from typing import Any
 
@@ -14,6 +12,7 @@ from flintmq.errors import ReplicationError, UsageError
 from flintmq.ha.registration import Registration
 from tests.compat.replication import FOLDER, VERSIONS
 from tests.remoting.remoting_peer import Answer, Asked, RemotingPeer, reply
+from tests.support.threads import within
 
 NOBODY = b'{"brokerAddrTable":{},"clusterAddrTable":{}}'
 
@@ -60,7 +59,7 @@ def test_the_fields_are_those_of_a_broker(version: str):
 def test_one_connection_that_is_kept_and_the_end():
     with RemotingPeer(names()) as peer:
         with registration(peer.address, every_s=0.05):
-            wait_until(lambda: peer.codes().count(103) >= 4)
+            assert within(lambda: peer.codes().count(103) >= 4)
         assert peer.codes()[0] == 106 and set(peer.codes()[1:-1]) == {103} and peer.codes()[-1] == 104
         assert peer.asked[-1].fields == {
             "brokerName": "b", "brokerAddr": "127.0.0.1:10911", "clusterName": "C", "brokerId": "0",
@@ -88,7 +87,7 @@ def test_a_name_server_that_hangs_up_gets_it_again():
         return names()(asked)
 
     with RemotingPeer(answer) as peer, registration(peer.address, every_s=0.05):
-        wait_until(lambda: len(peer.lines) == 2 and peer.codes()[-1] == 103 and len(peer.asked) > 4)
+        assert within(lambda: len(peer.lines) == 2 and peer.codes()[-1] == 103 and len(peer.asked) > 4)
         assert peer.codes()[:5] == [106, 103, 103, 106, 103], "who has the name is asked over each new connection"
 
 
@@ -116,11 +115,3 @@ def test_addresses_that_no_slave_can_use(address: str):
         Registration("127.0.0.1:9876", broker="b", cluster="C", ha_address=address)
     with pytest.raises(UsageError):
         Registration("127.0.0.1:9876", broker="", cluster="C", ha_address="127.0.0.1:10912")
-
-
-def wait_until(there: Any) -> None:
-    """Wait until something is so, at most ten seconds."""
-    limit = time.monotonic() + 10
-    while not there():
-        assert time.monotonic() < limit
-        threading.Event().wait(0.005)

@@ -16,8 +16,9 @@ from flintmq.ha.listener import HaListener
 from flintmq.ha.stored_log import StoredLog
 from flintmq.store.listening import ListenOptions
 from tests.compat.replication import GoldenMaster
-from tests.ha.lines import Line, within
-from tests.support.engine import FILE_SIZE, log_bytes, message, open_small, put_all
+from tests.ha.lines import Line
+from tests.support.engine import FILE_SIZE, log_bytes, message, open_small, put_all, stored
+from tests.support.threads import within
 
 PLAIN = StoreConfig()
 
@@ -46,6 +47,7 @@ WRITER = """
 import sys
 from flintmq import Message, MessageStore
 from tests.support.engine import message, open_small
+from tests.support.threads import within
 with open_small(sys.argv[1]) as store:
     for line in sys.stdin:
         for number in range(int(line)):
@@ -95,8 +97,7 @@ def test_a_torn_tail_is_not_sent(tmp_path: Path):
 
 
 def test_a_file_that_has_gone(tmp_path: Path):
-    with open_small(tmp_path) as store:
-        put_all(store, 60)
+    stored(tmp_path, 60)
     log = StoredLog(tmp_path, PLAIN)
     first = next(file for file in sorted((tmp_path / "commitlog").iterdir()))
     part = log.open(10)
@@ -131,8 +132,7 @@ def test_what_cannot_be_served(tmp_path: Path):
         StoredLog(tmp_path / "empty", PLAIN)
     sized = StoredLog(tmp_path / "empty", StoreConfig.from_keys({"mappedFileSizeCommitLog": 4096}))
     assert (sized.file_size, sized.begin(), sized.end()) == (4096, 0, 0)
-    with open_small(tmp_path / "short") as store:
-        put_all(store, 60)
+    stored(tmp_path / "short", 60)
     sorted((tmp_path / "short" / "commitlog").iterdir())[-1].unlink()
     with pytest.raises(CorruptStoreError):
         StoredLog(tmp_path / "short", PLAIN)

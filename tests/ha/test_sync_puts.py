@@ -20,9 +20,10 @@ from flintmq.ha import Follower, master_line
 from flintmq.kernels import compiled
 from flintmq.message import Message, Outcome, PutMessageStatus, PutResult, PutRule
 from flintmq.store.message_store import MessageStore
-from tests.ha.lines import LIMIT_S, Line, within
+from tests.ha.lines import LIMIT_S, Line
 from tests.support.engine import FIRST_LOG, message
 from tests.support.faults import Faulty, close_unclean
+from tests.support.threads import beside, within
 
 OK, LATE, UNFLUSHED = (
     PutMessageStatus.PUT_OK,
@@ -348,12 +349,8 @@ def test_put_async_under_load_with_late_acknowledgements(tmp_path: Path, flush: 
             for number in range(20):
                 answers.append(status(store, number))
 
-        threads = [threading.Thread(target=put) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        results = asyncio.run(_put_async(store, [message(n) for n in range(2000)]))
-        for thread in threads:
-            thread.join(LIMIT_S)
+        with beside(*[put] * 4):
+            results = asyncio.run(_put_async(store, [message(n) for n in range(2000)]))
         assert Counter(one.status for one in results) == {OK: 2000} and Counter(answers) == {OK: 80}
         assert [one.queue_offset for one in results] == sorted(one.queue_offset for one in results)
 

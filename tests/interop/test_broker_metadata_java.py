@@ -6,8 +6,6 @@ import socket
 import struct
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -21,6 +19,7 @@ from flintmq.store.layout.config_reader import read_config
 from flintmq.store.view import open_store
 from tests.compat.replication import GoldenMaster
 from tests.interop.running_broker import KEYS, LONGEST_S, RunningBroker
+from tests.support.threads import within
 
 pytestmark = pytest.mark.slow
 
@@ -35,14 +34,6 @@ OPS = [
     {"op": "consume", "topic": "Plain", "group": "G", "count": 300, "timeout_ms": 45_000},
 ]
 VERSIONS = ("5.3.3", "5.4.0", "5.5.0")
-
-
-def wait_until(there: Callable[[], bool]) -> None:
-    """Wait until something is so."""
-    limit = time.monotonic() + LONGEST_S
-    while not there():
-        assert time.monotonic() < limit
-        time.sleep(0.1)
 
 
 def lines(path: Path) -> list[bytes]:
@@ -70,7 +61,7 @@ def test_a_brokers_tables_and_a_copy_by_its_name_server(version: str, tmp_path: 
         assert sum(found.consumer_offsets["Plain", "G"].values()) == 300
         # A broker writes its groups' offsets as they change; its other tables at the change.
         own = broker.root / "config"
-        wait_until(
+        assert within(
             lambda: (own / "consumerOffset.json").exists() and b"@G" in (own / "consumerOffset.json").read_bytes()
         )
         for name in ("topics.json", "subscriptionGroup.json"):
@@ -117,7 +108,7 @@ def test_a_slave_finds_flintmq_by_its_registration(version: str, tmp_path: Path)
     master = GoldenMaster("533" if version == "5.3.3" else "540", tmp_path)
     slave = {"brokerName": "f", "brokerId": 1}
     with RunningBroker(version, tmp_path / "java", [], broker=slave, store={"brokerRole": "SLAVE"}) as java:
-        wait_until(lambda: is_up(java.names))
+        assert within(lambda: is_up(java.names))
         words = ["serve-ha", str(master.path), "--listen", "127.0.0.1:0", "--new-slave", "first", "--json"]
         words += ["--register", java.names, "--broker-name", "f", "--cluster", "C"]
         with subprocess.Popen([sys.executable, "-m", "flintmq", *words], stdout=subprocess.PIPE, text=True) as served:
@@ -130,7 +121,7 @@ def test_a_slave_finds_flintmq_by_its_registration(version: str, tmp_path: Path)
                 assert (known.cluster, known.master) == ("C", f"{host}:{int(port) - 1}")
                 with pytest.raises(ReplicationError, match="is registered at"):
                     Registration(java.names, broker="f", cluster="C", ha_address="127.0.0.1:9").start()
-                wait_until(lambda: log_of(java.root)[: len(master.log)] == master.log)
+                assert within(lambda: log_of(java.root)[: len(master.log)] == master.log)
                 assert not any(log_of(java.root)[len(master.log) :]), "and nothing else"
             finally:
                 served.send_signal(signal.SIGTERM)

@@ -19,6 +19,7 @@ from tests.interop.java import VERSIONS, home
 from tests.interop.live import KEYS, QUEUES, TOPICS, LiveJava
 from tests.robustness.replication.logs import Log, read_log
 from tests.robustness.torture_spark.actors import end, spawn
+from tests.support.threads import within
 
 pytestmark = pytest.mark.slow
 
@@ -137,7 +138,7 @@ def test_a_slave_of_java_follows_flintmq(live: Callable[..., LiveJava], tmp_path
         assert slave("await", offset=last, ms=SLAVE_MS)["max_physical_offset"] == last
         last = put_some(store, 600, 100)
         assert slave("await", offset=last, ms=SLAVE_MS)["max_physical_offset"] == last
-        assert eventually(lambda: [one.acknowledged for one in store.ha.followers()] == [last])
+        assert within(lambda: [one.acknowledged for one in store.ha.followers()] == [last])
     with MessageStore(ours, config=KEYS, ha_listen=("127.0.0.1", port), ha_new_slave="first") as store:
         last = put_some(store, 700, 100)
         assert slave("await", offset=last, ms=SLAVE_MS)["max_physical_offset"] == last
@@ -159,7 +160,7 @@ def test_flintmq_waits_for_a_slave_of_java(live: Callable[..., LiveJava], tmp_pa
         slave = live("theirs", master=store.ha.address[1])
         last = first.physical_offset + first.size
         assert slave("await", offset=last, ms=SLAVE_MS)["max_physical_offset"] == last
-        assert eventually(lambda: store.put(Message("T0", b"until it is there")).status.name == "PUT_OK")
+        assert within(lambda: store.put(Message("T0", b"until it is there")).status.name == "PUT_OK")
         assert {store.put(Message("T0", b"%d" % n)).status.name for n in range(20)} == {"PUT_OK"}
         slave.stop()
 
@@ -170,16 +171,6 @@ def put_some(store: MessageStore, first: int, count: int) -> int:
         result = store.put(Message(TOPICS[n % 3], b"%d " % n * (n % 150), keys=f"k{n}", queue_id=n % QUEUES))
         assert result.status.name == "PUT_OK"
     return result.physical_offset + result.size
-
-
-def eventually(true: Callable[[], bool]) -> bool:
-    """Whether it becomes true within 10 s."""
-    limit = time.monotonic() + 10
-    while not true():
-        if time.monotonic() > limit:
-            return False
-        time.sleep(0.05)
-    return True
 
 
 def test_a_copy_of_a_copy_of_a_master_of_java(live: Callable[..., LiveJava], tmp_path: Path):
@@ -194,7 +185,7 @@ def test_a_copy_of_a_copy_of_a_master_of_java(live: Callable[..., LiveJava], tmp
                 assert second.wait_caught_up(CATCH_UP_S)
                 master.fill(2, 300)
                 last = master.end
-                assert eventually(lambda: first.whole == second.whole == last)
+                assert within(lambda: first.whole == second.whole == last)
         finally:
             end(server)
     master("dispatch")
@@ -210,7 +201,7 @@ def serve(store: Path, folder: Path) -> tuple[subprocess.Popen[bytes], int]:
     words = [sys.executable, "-m", "flintmq", "serve-ha", str(store), "--listen", "127.0.0.1:0", "--json", *sets]
     out = folder / "serve.out"
     server = spawn(words, out, folder / "serve.err")
-    assert eventually(lambda: out.read_bytes().endswith(b"\n")), (folder / "serve.err").read_text()
+    assert within(lambda: out.read_bytes().endswith(b"\n")), (folder / "serve.err").read_text()
     told = json.loads(out.read_bytes().splitlines()[0])
     assert told["event"] == "listening"
     return server, int(told["address"].rpartition(":")[2])

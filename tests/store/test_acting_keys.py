@@ -3,7 +3,6 @@ tests/config/test_key_effects.py)."""
 
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -12,19 +11,10 @@ import pytest
 from flintmq.store.message_store import MessageStore
 from tests.store.services.test_retention import Disk, filled, log_files
 from tests.support.engine import KEYS, message, open_small, put_all
+from tests.support.threads import within
 
 POOL = {"transientStorePoolEnable": "true"}
 FAR = {"commitIntervalCommitLog": 100_000, "commitCommitLogThoroughInterval": 100_000}
-
-
-def within(what: Callable[[], bool], seconds: float) -> bool:
-    """Whether it becomes true within so many seconds."""
-    limit = time.monotonic() + seconds
-    while not what():
-        if time.monotonic() > limit:
-            return False
-        time.sleep(0.005)
-    return True
 
 
 @pytest.mark.parametrize(("pause_ms", "soon"), [(20, True), (100_000, False)])

@@ -37,8 +37,9 @@ from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.message_store import MessageStore
 from flintmq.store.recovery.apply import Recovery
 from tests.support.crashed import flip, killed, make
-from tests.support.engine import FIRST_LOG, KEYS, check_derived, message, open_small, put_all, records
+from tests.support.engine import FIRST_LOG, KEYS, check_derived, message, open_small, put_all, records, stored
 from tests.support.faults import Faulty, close_unclean, unclean
+from tests.support.threads import beside
 
 OK = PutMessageStatus.PUT_OK
 
@@ -148,13 +149,9 @@ def test_puts_that_race_with_close_are_stored_or_refused(tmp_path: Path):
             except BaseException as error:
                 wrong.append(error)  # noqa: B023
 
-        threads = [threading.Thread(target=work) for _ in range(3)]
-        for thread in threads:
-            thread.start()
-        time.sleep(0.01 + life / 1000)
-        store.close()
-        for thread in threads:
-            thread.join()
+        with beside(*[work] * 3):
+            time.sleep(0.01 + life / 1000)
+            store.close()
         assert wrong == []
         with open_small(tmp_path) as again:
             assert set(told) <= {m.physical_offset for m in again}
@@ -175,8 +172,7 @@ def test_a_second_store_is_refused(tmp_path: Path):
 
 
 def test_a_store_that_could_not_be_opened_is_free_again(tmp_path: Path):
-    with open_small(tmp_path) as store:
-        put_all(store, 1)
+    stored(tmp_path, 1)
     effects = Faulty()
     effects.refuse("rename", "abort", times=1)
     with pytest.raises(OSError):
@@ -187,8 +183,7 @@ def test_a_store_that_could_not_be_opened_is_free_again(tmp_path: Path):
         with pytest.raises(OSError):
             open_small(tmp_path, effects)
     assert len(os.listdir("/proc/self/fd")) == open_files, "T22: no descriptor leaks on the way out"
-    with open_small(tmp_path) as store:
-        put_all(store, 1, first=1)
+    stored(tmp_path, 1, first=1)
 
 
 def test_closing_leaves_no_descriptor_thread_or_map(tmp_path: Path):

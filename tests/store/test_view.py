@@ -5,6 +5,7 @@ import subprocess
 import sys
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -27,6 +28,7 @@ from flintmq.store.commitlog.report import Report
 from flintmq.store.view import QueueInfo, open_store
 from flintmq.testing.damage import random_damage
 from tests.support.engine import KEYS, open_small
+from tests.support.threads import beside
 
 BASIC_FILE = 131072
 
@@ -317,14 +319,10 @@ def test_readers_in_many_threads_while_the_store_changes(golden, tmp_path):
         except BaseException as error:
             failures.append(error)
 
-    threads = [threading.Thread(target=read, args=(seed,)) for seed in range(4)]
-    for thread in threads:
-        thread.start()
-    for number in range(2):  # retention takes the oldest files away meanwhile
-        time.sleep(0.02)
-        (copy / "commitlog" / f"{number * BASIC_FILE:020d}").unlink()
-    for thread in threads:
-        thread.join()
+    with beside(*(partial(read, seed) for seed in range(4))):
+        for number in range(2):  # retention takes the oldest files away meanwhile
+            time.sleep(0.02)
+            (copy / "commitlog" / f"{number * BASIC_FILE:020d}").unlink()
     assert failures == []
 
 

@@ -46,6 +46,21 @@ def put_all(store: MessageStore, count: int, first: int = 0, **rest: Any) -> lis
     return results
 
 
+def put_dispatched(store: MessageStore, count: int, first: int = 0, **rest: Any) -> list[PutResult]:
+    """Put messages, and wait until queues and index have them."""
+    results = put_all(store, count, first, **rest)
+    assert store.wait_dispatched(60)
+    return results
+
+
+def stored(
+    root: Path | str, count: int, first: int = 0, topic: str = "T", queue_id: int = 0, size: int = 20, **keys: Any
+) -> list[PutResult]:
+    """Open a small store, put messages, and close it."""
+    with open_small(root, **keys) as store:
+        return put_all(store, count, first, topic=topic, queue_id=queue_id, size=size)
+
+
 def records(root: Path | str, file_size: int = FILE_SIZE) -> list[record.Record]:
     """Every record of the log, each fully checked; behind the last one there must be zeros only."""
     return slow_read.records(root, file_size)

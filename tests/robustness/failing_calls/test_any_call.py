@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.robustness.failing_calls.test_syscalls import CONFIG, STRACE, WHY_NOT, WRITER
-from tests.support.engine import check_derived, open_small, put_all, records
+from tests.support.engine import check_derived, open_small, records, stored
 
 pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "-")
 
@@ -31,8 +31,7 @@ WHEN = ["1", "2", "3", "4", "5", "7", "8", "12", "1+", "6+"] if ALL else ["1", "
 def test_whatever_call_fails_what_was_ok_is_there(tmp_path: Path, disk: str, call: str, error: str, when: str):
     assert STRACE is not None
     root = tmp_path / "store"
-    with open_small(root) as store:
-        put_all(store, 10)
+    stored(root, 10)
     (root / "abort").write_text("1")
     rule = f"inject={call}:error={error}:when={when}"
     words = [STRACE, "-f", "-o", str(tmp_path / "log"), "-e", f"trace={call}", "-e", rule]

@@ -13,7 +13,7 @@ import pytest
 
 from flintmq.errors import StoreError
 from flintmq.message import PutMessageStatus
-from tests.support.engine import check_derived, open_small, put_all, records, tree
+from tests.support.engine import check_derived, open_small, put_all, records, stored, tree
 
 STRACE = shutil.which("strace")
 FIRST_FILE = "commitlog/" + "0" * 20
@@ -233,8 +233,7 @@ def test_line_3_a_start_whose_disk_fails_is_refused_and_loses_nothing(tmp_path: 
     """Line 3's end: the truth is re-read from the disk, and where that fails nothing is promised."""
     assert STRACE is not None
     root = tmp_path / "store"
-    with open_small(root) as store:
-        put_all(store, 30)
+    stored(root, 30)
     (root / "abort").write_text("1")
     before = tree(root)
     words = [STRACE, "-f", "-o", os.devnull, "-P", str(root / FIRST_FILE), "-e", "trace=fdatasync"]

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from flintmq.store.message_store import MessageStore
 from tests.support.crashed import Clock
-from tests.support.engine import KEYS, open_small, put_all
+from tests.support.engine import KEYS, open_small, put_all, stored
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -33,8 +33,7 @@ class Aging(Clock):
 
 def test_strangers_stay(tmp_path: Path) -> None:
     """Opening, roll-over, cleaning, recovery of a cut log, a clean stop: none of them takes what is not the store's."""
-    with open_small(tmp_path) as store:
-        put_all(store, 40, size=300)
+    stored(tmp_path, 40, size=300)
     places = [tmp_path, *(p for p in tmp_path.rglob("*") if p.is_dir())]
     strangers = [
         place / name for place in places for name in ("stranger", "0000", "1.flintmq-new", "00000000000000000000x")

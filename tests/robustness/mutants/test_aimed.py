@@ -19,7 +19,16 @@ from flintmq.store.index.reader import discover
 from flintmq.store.layout.small_files import page_cache_id
 from flintmq.store.view import open_store
 from tests.support.crashed import Clock, killed, make, zero
-from tests.support.engine import FIRST_LOG, check_derived, index_items, open_small, put_all, records
+from tests.support.engine import (
+    FIRST_LOG,
+    check_derived,
+    index_items,
+    open_small,
+    put_all,
+    put_dispatched,
+    records,
+    stored,
+)
 from tests.support.faults import Faulty
 from tests.support.unplugged import Unplugged, write
 
@@ -50,8 +59,7 @@ def test_allocated_bytes_have_blocks(tmp_path: Path):
 def test_abort_is_there_until_the_last_sync_of_a_stop(tmp_path: Path):
     effects, seen = Faulty(), []
     store = open_small(tmp_path, effects, flushIntervalCommitLog=NEVER_MS)
-    put_all(store, 3)
-    store.wait_dispatched(10)
+    put_dispatched(store, 3)
 
     def look(name: str, path: str) -> None:
         if name == "sync" and path.endswith(FIRST_LOG):
@@ -117,8 +125,7 @@ def test_a_record_that_landed_at_another_s_place_is_not_read(tmp_path: Path):
     """As whole as any, stored in the same millisecond, of the same queue; only its place is wrong."""
     effects = Faulty()
     effects.clock = 1_700_000_000_000
-    with open_small(tmp_path, effects) as store:
-        put_all(store, 8)
+    stored(tmp_path, 8, effects=effects)
     kept = records(tmp_path)
     (path,) = (tmp_path / "commitlog").iterdir()
     data = bytearray(path.read_bytes())

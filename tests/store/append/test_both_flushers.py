@@ -24,6 +24,7 @@ from flintmq.store.append.disk_failure import DiskFailure
 from flintmq.store.append.flush import PythonFlush
 from flintmq.store.append.native_flush import native_if_possible
 from tests.support.faults import Faulty
+from tests.support.threads import at_once
 
 FILE_SIZE = 1 << 16
 SOON_S = 20.0  # from here on it hangs; the machine may be slow
@@ -406,9 +407,5 @@ def test_no_wait_is_lost_or_answered_too_early(flushing: Callable[..., Flushing]
             if s.files.flushed_where < end:
                 wrong.append("early")
 
-    threads = [threading.Thread(target=work) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(60)
+    at_once(*[work] * 8)
     assert wrong == [] and s.files.flushed_where == s.log.end and s.waiting == 0

@@ -1,8 +1,8 @@
 """Columns put at once: the same bytes as the same messages put one by one; refusals; full disks; roll-over."""
 
 import errno
-import threading
 from array import array
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +21,7 @@ from flintmq.store.append.commit_log import CommitLog, LogState
 from flintmq.store.message_store import MessageStore
 from tests.support.engine import FILE_SIZE, KEYS, check_derived, open_small, records
 from tests.support.faults import Faulty, unclean
+from tests.support.threads import at_once
 
 NOW = 1_700_000_000_000
 MAP = pa.map_(pa.string(), pa.string())
@@ -197,11 +198,7 @@ def test_puts_of_others_come_between_and_take_nothing_apart(tmp_path: Path):
                 store.put_columns("T", batch) if columns else [store.put(Message("T", b"x")) for _ in range(200)]
             )
 
-    threads = [threading.Thread(target=work, args=(n % 2 == 0,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*(partial(work, n % 2 == 0) for n in range(4)))
     store.close()
     check_derived(tmp_path / "s")
     found = records(tmp_path / "s")

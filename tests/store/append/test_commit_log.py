@@ -2,8 +2,8 @@
 
 import errno
 import logging
-import threading
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,6 +19,7 @@ from flintmq.store.append.commit_log import CommitLog, LogState
 from tests.support.engine import FILE_SIZE, open_small, records
 from tests.support.faults import Faulty
 from tests.support.interrupts import interrupted_at
+from tests.support.threads import at_once
 
 LOCAL = bytes([127, 0, 0, 1]) + (10911).to_bytes(4, "big")
 NOW = 1_700_000_000_000
@@ -203,11 +204,7 @@ def test_puts_of_many_threads_are_one_prefix_without_holes(tmp_path: Path):
     def work(number: int) -> None:
         told[number] = [log.put(body=b"%d-%d" % (number, n), queue_id=n % 2) for n in range(100)]
 
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*(partial(work, n) for n in range(4)))
     found = {r.physical_offset: r for r in log.records()}
     assert len(found) == 400
     for number, results in enumerate(told):

@@ -10,7 +10,7 @@ from flintmq.message import PutMessageStatus
 from flintmq.store.append.disk_failure import DiskFailure
 from flintmq.store.consumer.consumer import Consumer
 from flintmq.store.message_store import MessageStore
-from tests.support.engine import message, open_small, put_all
+from tests.support.engine import message, open_small, put_dispatched
 from tests.support.faults import close_unclean
 
 
@@ -36,8 +36,7 @@ CALLS: dict[str, Callable[[MessageStore, Consumer], object]] = {  # those whose 
 @pytest.mark.parametrize("call", CALLS)
 def test_no_call_returns_as_if_done_once_the_disk_has_failed(call: str, tmp_path: Path) -> None:
     store = open_small(tmp_path)
-    put_all(store, 2)
-    assert store.wait_dispatched(30)
+    put_dispatched(store, 2)
     consumer = store.consumer("g", "T")
     consumer.poll()
     store._parts.failure.set("a sync failed")

@@ -4,6 +4,7 @@ import errno
 import os
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,10 @@ import pytest
 from flintmq.errors import StoreError
 from flintmq.format import checkpoint
 from flintmq.message import GetMessageStatus, Message, Outcome, PutMessageStatus
-from tests.support.engine import FIRST_LOG, check_derived, message, open_small, put_all, records
+from tests.support.engine import FIRST_LOG, check_derived, message, open_small, put_all, put_dispatched, records
 from tests.support.faults import Faulty, close_unclean
 from tests.support.interrupts import interrupted_at
+from tests.support.threads import at_once
 
 OK = PutMessageStatus.PUT_OK
 
@@ -50,8 +52,7 @@ def test_d1_a_failed_flush_is_never_ok_and_ends_all_puts(tmp_path: Path):
     """Line 3: the failed one is unknown, all later ones fail, nothing is tried again, the stop counts as unclean."""
     effects = Faulty()
     store = open_small(tmp_path, effects, flushDiskType="SYNC_FLUSH")
-    put_all(store, 3)
-    store.wait_dispatched(10)
+    put_dispatched(store, 3)
     effects.refuse("sync", FIRST_LOG, error=errno.EIO, times=1)
     failed = store.put(message(3))
     assert (failed.status, failed.outcome) == (PutMessageStatus.FLUSH_DISK_TIMEOUT, Outcome.UNKNOWN)
@@ -83,11 +84,7 @@ def test_d1_with_many_threads_waiting(tmp_path: Path, error: int):
             told.append((result.status, result.physical_offset))
 
     effects.refuse("sync", FIRST_LOG, error=error, after=20, times=1)
-    threads = [threading.Thread(target=work, args=(n,)) for n in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*(partial(work, n) for n in range(4)))
     flushed = store._parts.files.flushed_where
     close_unclean(store)
     assert {status for status, _ in told} <= {
@@ -126,8 +123,7 @@ def test_a_queue_or_index_that_cannot_be_flushed_is_not_called_flushed(tmp_path:
     """Line 3 for derived data: after a failed sync no later checkpoint says that it is on disk."""
     effects = Faulty()
     store = open_small(tmp_path, effects)
-    put_all(store, 3)
-    store.wait_dispatched(10)
+    put_dispatched(store, 3)
     store.flush()
     effects.refuse("sync", f"/{where}/", times=1)  # the folder, which the name of the test is not
     limit = time.monotonic() + 10
@@ -138,8 +134,7 @@ def test_a_queue_or_index_that_cannot_be_flushed_is_not_called_flushed(tmp_path:
     assert effects.refused
     times = checkpoint.decode((tmp_path / "checkpoint").read_bytes()) if (tmp_path / "checkpoint").exists() else None
     assert (tmp_path / "abort").exists() or times is None or times.logics_timestamp == 0
-    with open_small(tmp_path):
-        pass
+    open_small(tmp_path).close()
     check_derived(tmp_path)
 
 
@@ -204,8 +199,7 @@ def test_d30_consumers_see_nothing_that_is_not_flushed(tmp_path: Path):
     """Under SYNC_FLUSH dispatch is capped at the flushed position (D30)."""
     effects = Faulty()
     with open_small(tmp_path, effects, flushDiskType="SYNC_FLUSH", syncFlushTimeout=50) as store:
-        put_all(store, 1)
-        store.wait_dispatched(10)
+        put_dispatched(store, 1)
         slow = threading.Event()
         effects.before = lambda name, path: slow.wait(5) if name == "sync" and FIRST_LOG in path else None
         store.put(message(1))

@@ -15,6 +15,7 @@ from flintmq.store.append.commit_log import CommitLog, LogState
 from flintmq.store.append.disk_failure import DiskFailure
 from flintmq.store.append.flush import PythonFlush
 from tests.support.faults import Faulty
+from tests.support.threads import beside
 
 FILE_SIZE = 1 << 20
 NOW = 1_700_000_000_000
@@ -142,12 +143,8 @@ def test_waiters_are_told_of_a_failed_sync(setup: Any, error: int):
     ends = [s.put() for _ in range(3)]
     s.effects.refuse("sync", "commitlog", error=error, times=1)
     answers: list[bool] = []
-    threads = [threading.Thread(target=lambda e=end: answers.append(s.flush.wait_flushed(e))) for end in ends]
-    for thread in threads:
-        thread.start()
-    s.flush.start()
-    for thread in threads:
-        thread.join(4)
+    with beside(*(lambda e=end: answers.append(s.flush.wait_flushed(e)) for end in ends)):
+        s.flush.start()
     assert answers == [False] * 3
     began = time.monotonic()
     assert not s.flush.wait_flushed(s.put()), "later ones too, and at once"
@@ -158,14 +155,10 @@ def test_one_flush_answers_everybody_who_appended_before_it(setup: Any):
     s = setup("SYNC_FLUSH")
     ends = [s.put() for _ in range(20)]
     answers: list[bool] = []
-    threads = [threading.Thread(target=lambda e=end: answers.append(s.flush.wait_flushed(e))) for end in ends]
-    for thread in threads:
-        thread.start()
-    while len(s.flush.waiters) < 20:
-        time.sleep(0.001)
-    s.flush.commit_group()
-    for thread in threads:
-        thread.join()
+    with beside(*(lambda e=end: answers.append(s.flush.wait_flushed(e)) for end in ends)):
+        while len(s.flush.waiters) < 20:
+            time.sleep(0.001)
+        s.flush.commit_group()
     assert answers == [True] * 20 and s.syncs == 1
 
 

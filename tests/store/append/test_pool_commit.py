@@ -14,7 +14,7 @@ from flintmq.message import GetMessageStatus, PutMessageStatus
 from flintmq.storage.memory import transient_pool
 from flintmq.store.message_store import MessageStore
 from flintmq.store.view import open_store
-from tests.support.engine import KEYS, check_derived, message, put_all, records
+from tests.support.engine import KEYS, check_derived, message, put_all, put_dispatched, records
 from tests.support.faults import Faulty, unclean
 
 OK = PutMessageStatus.PUT_OK
@@ -96,8 +96,7 @@ def test_the_files_are_those_of_a_store_without_the_pool(tmp_path: Path, disk: s
 def test_d3_more_puts_than_buffers_are_all_readable(tmp_path: Path):
     """D3: upstream acknowledges messages in a file without a buffer and never shows them."""
     with open_pool(tmp_path, transientStorePoolSize="1", **NEVER) as store:
-        put_all(store, 200)
-        assert store.wait_dispatched(10)
+        put_dispatched(store, 200)
         for offset in range(200):
             assert store.get("T", 0, offset, max_messages=1).messages[0].body[:6] == b"%06d" % offset
     with open_pool(tmp_path) as store:
@@ -195,8 +194,7 @@ def test_files_that_are_warmed_up_lose_nothing_to_a_small_ring(
     keys = {"mappedFileSizeCommitLog": str(256 << 10), "warmMapedFileEnable": "true", "transientStorePoolSize": "1"}
     with open_pool(tmp_path, flushDiskType=disk, **keys, **NEVER) as store:
         assert store._parts.files.pool.ring.size == 32 << 10  # type: ignore[union-attr]
-        put_all(store, 600, size=1000)
-        assert store.wait_dispatched(10)
+        put_dispatched(store, 600, size=1000)
     assert [record.body[:6] for record in records(tmp_path, 256 << 10)] == [b"%06d" % n for n in range(600)]
 
 

@@ -26,8 +26,8 @@ from flintmq.store.layout.config_reader import read_config
 from flintmq.store.message_store import MessageStore
 from tests.compat.replication import VERSIONS, GoldenMaster, queue_units
 from tests.compat.stores import Golden
-from tests.ha.lines import within
 from tests.support.faults import Faulty, unclean
+from tests.support.threads import within
 
 
 @pytest.fixture(scope="module", params=VERSIONS)

@@ -20,7 +20,7 @@ from flintmq.store.consumequeue.writer import OpenFiles
 from flintmq.store.message_store import MessageStore
 from flintmq.store.services.dispatch_service import DispatchService
 from flintmq.store.services.housekeeping import Housekeeping
-from tests.support.engine import KEYS, expected_units, message, open_small, put_all, records, units
+from tests.support.engine import KEYS, expected_units, message, open_small, put_all, put_dispatched, records, units
 from tests.support.faults import close_unclean
 
 OK, LATE = PutMessageStatus.PUT_OK, PutMessageStatus.FLUSH_DISK_TIMEOUT
@@ -176,8 +176,7 @@ def test_dispatch_waits_for_a_refused_open_of_a_reader_too(tmp_path: Path) -> No
     refused.__cause__ = OSError(errno.EMFILE, os.strerror(errno.EMFILE))
     store._parts.dispatch._halt(refused)
     assert store._parts.dispatch.stopped_at is None and store._parts.dispatch.waits_for is refused.__cause__
-    put_all(store, 3)
-    assert store.wait_dispatched(30)
+    put_dispatched(store, 3)
     store.close()
     assert units(tmp_path) == expected_units(tmp_path)
 

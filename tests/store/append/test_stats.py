@@ -10,13 +10,12 @@ from flintmq.message import Message
 from flintmq.store.append.stats import LABELS, WaitTimes, process_memory
 from flintmq.store.message_store import MessageStore
 from tests.store.services.test_retention import Disk
-from tests.support.engine import FILE_SIZE, KEYS, message, open_small, put_all
+from tests.support.engine import FILE_SIZE, KEYS, message, open_small, put_all, put_dispatched, stored
 from tests.support.faults import Faulty
 
 
 def test_puts_are_counted_since_the_store_was_opened(tmp_path: Path):
-    with open_small(tmp_path) as store:
-        put_all(store, 7)
+    stored(tmp_path, 7)
     with open_small(tmp_path) as store:
         assert (store.stats().puts, store.stats().put_bytes, store.stats().puts_by_topic) == (0, 0, {})
         results = put_all(store, 5) + put_all(store, 3, topic="库存", queue_id=2)
@@ -53,8 +52,7 @@ def test_behind_is_told_by_positions(tmp_path: Path):
 
 def test_gets_are_counted(tmp_path: Path):
     with open_small(tmp_path) as store:
-        put_all(store, 3)
-        store.wait_dispatched(10)
+        put_dispatched(store, 3)
         store.get("T", 0, 0)
         store.get("T", 0, 1, max_messages=1)
         store.get("T", 0, 3)

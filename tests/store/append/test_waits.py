@@ -14,7 +14,7 @@ from flintmq.errors import UsageError
 from flintmq.message import Message, PutMessageStatus
 from flintmq.storage.files.filesystem import Effects
 from flintmq.store.message_store import MessageStore
-from tests.support.engine import message, open_small, put_all
+from tests.support.engine import message, open_small, put_dispatched
 from tests.support.faults import close_unclean
 
 LONG_S = 25.0  # how long each of them would wait
@@ -83,8 +83,7 @@ def test_each_wait_ends(end: str, tmp_path: Path) -> None:
     disk = Stuck()
     disk.fails = end == "poisoned"
     store = open_small(tmp_path, disk, flushDiskType="SYNC_FLUSH", syncFlushTimeout=60_000)
-    put_all(store, 3)
-    assert store.wait_dispatched(30)
+    put_dispatched(store, 3)
     found: dict[str, str] = {}
     took: dict[str, float] = {}
     disk.armed = True

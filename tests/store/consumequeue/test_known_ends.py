@@ -11,7 +11,7 @@ from flintmq.message import Message
 from flintmq.store.consumequeue import known_ends
 from flintmq.store.consumequeue.writer import OpenFiles
 from flintmq.store.message_store import MessageStore
-from tests.support.engine import FILE_SIZE, open_small, put_all, tree
+from tests.support.engine import FILE_SIZE, open_small, put_dispatched, tree
 from tests.support.faults import Faulty
 
 KEYS: dict[str, Any] = {
@@ -33,8 +33,7 @@ def made(root: Path) -> dict[str, bytes]:
         for number in range(45):
             store.put(Message("U", b"%d" % number, tags="t", properties={"INNER_MULTI_DISPATCH": "%LMQ%a"}))
             store.put_batch([Message("B", b"%d" % number)] * 2)
-        put_all(store, 40, size=800)
-        assert store.wait_dispatched(10)
+        put_dispatched(store, 40, size=800)
     return tree(root, *DERIVED)
 
 

@@ -3,7 +3,6 @@
 import os
 import random
 import shutil
-import threading
 from array import array
 from collections import Counter
 from collections.abc import Callable
@@ -26,6 +25,7 @@ from flintmq.store.layout.queue_name import PLAIN, Queue, QueueName
 from flintmq.store.message_store import MessageStore
 from tests.support.engine import KEYS, open_small
 from tests.support.faults import Faulty
+from tests.support.threads import at_once
 
 CONFIG = StoreConfig.from_keys({"mappedFileSizeConsumeQueue": 100})  # five units a file
 PLACE = (b"T", 0)
@@ -313,11 +313,7 @@ def test_no_put_of_a_running_store_is_denied_its_place(tmp_path: Path):
                     assert {r.status for r in results} == {PutMessageStatus.PUT_OK}
                     assert store.put_columns("T", rows).count == 40
 
-            threads = [threading.Thread(target=put) for _ in range(4)]
-            for thread in threads:
-                thread.start()
-            for thread in threads:
-                thread.join()
+            at_once(*[put] * 4)
             assert store.wait_dispatched(30)
             assert [note for note in store._parts.report.notes if note.code == "denied"] == []
             counts = Counter({place: queue.max_offset for place, queue in store._parts.queues.plain.items() if queue})

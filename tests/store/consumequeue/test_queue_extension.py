@@ -13,7 +13,7 @@ from flintmq.store.consumequeue.reader import ExtQueue
 from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.message_store import MessageStore
 from tests.compat.stores import Golden
-from tests.support.engine import open_small, put_all, records, tree, units
+from tests.support.engine import open_small, put_dispatched, records, stored, tree, units
 
 EXT: dict[str, Any] = {"enableConsumeQueueExt": "true", "mappedFileSizeConsumeQueueExt": "100"}  # four units a file
 
@@ -27,8 +27,7 @@ def ext_units(root: Path, topic: str = "T") -> list[tuple[int, int]]:
 
 def test_the_extension_goes_on_after_a_restart(tmp_path: Path):
     for turn in range(3):
-        with open_small(tmp_path, **EXT) as store:
-            put_all(store, 5, 5 * turn)
+        stored(tmp_path, 5, 5 * turn, **EXT)
     found = records(tmp_path)
     assert ext_units(tmp_path) == [(java_hash(f"t{n % 3}"), r.store_timestamp) for n, r in enumerate(found)]
     assert [consume_queue_ext.position(u.tags_code) for u in units(tmp_path)] == [
@@ -37,20 +36,17 @@ def test_the_extension_goes_on_after_a_restart(tmp_path: Path):
 
 
 def test_d25_the_extension_is_cut_with_its_queue(tmp_path: Path):
-    with open_small(tmp_path, **EXT) as store:
-        put_all(store, 3)
+    stored(tmp_path, 3, **EXT)
     ext = tmp_path / "consumequeue_ext/T/0" / ("0" * 20)
     whole = ext.read_bytes()
     ext.write_bytes(whole[:60] + b"\x55" * 40)  # what a cut left behind the last unit
     (ext.parent / f"{100:020d}").write_bytes(bytes(100))
-    with open_small(tmp_path, **EXT):
-        pass
+    open_small(tmp_path, **EXT).close()
     assert ext.read_bytes() == whole and [file.name for file in ext.parent.iterdir()] == [ext.name]
 
 
 def test_bitmaps_of_a_broker_stay_where_units_are_written_again(tmp_path: Path):
-    with open_small(tmp_path, **EXT) as store:
-        put_all(store, 2)
+    stored(tmp_path, 2, **EXT)
     ext = tmp_path / "consumequeue_ext/T/0" / ("0" * 20)
     second = consume_queue_ext.decode(ext.read_bytes(), 20)
     assert second is not None
@@ -59,19 +55,16 @@ def test_bitmaps_of_a_broker_stay_where_units_are_written_again(tmp_path: Path):
     for _ in range(2):
         with open_small(tmp_path, **EXT):  # reads the last log file again
             pass
-    with open_small(tmp_path, **EXT) as store:
-        put_all(store, 1, 2)
+    stored(tmp_path, 1, 2, **EXT)
     assert ext.read_bytes()[20:48] == with_bitmap
     assert [consume_queue_ext.position(u.tags_code) for u in units(tmp_path)] == [0, 20, 48]
 
 
 def test_an_extension_that_is_lost_takes_no_unit_with_it(tmp_path: Path):
-    with open_small(tmp_path, **EXT) as store:
-        put_all(store, 3)
+    stored(tmp_path, 3, **EXT)
     shutil.rmtree(tmp_path / "consumequeue_ext")
     with open_small(tmp_path, **EXT) as store:
-        put_all(store, 1, 3)
-        assert store.wait_dispatched(10)
+        put_dispatched(store, 1, 3)
         assert len(store.get("T", 0, 0).messages) == 4
         found = [m.tags for m in store.get("T", 0, 0, tags="t0").messages]
         assert found == ["t0", "t1", "t2", "t0"]  # who filters gets what cannot be told
@@ -79,8 +72,7 @@ def test_an_extension_that_is_lost_takes_no_unit_with_it(tmp_path: Path):
 
 def test_addresses_rise_also_where_a_hole_was_filled(tmp_path: Path):
     """Retention deletes what stands before the address of the first unit that is left."""
-    with open_small(tmp_path, **EXT) as store:
-        put_all(store, 9)
+    stored(tmp_path, 9, **EXT)
     queue = tmp_path / "consumequeue/T/0" / ("0" * 20)
     data = queue.read_bytes()
     queue.write_bytes(data[:80] + bytes(20) + data[100:])  # unit 4
@@ -94,8 +86,7 @@ def test_addresses_rise_also_where_a_hole_was_filled(tmp_path: Path):
 
 def test_tags_are_looked_up_in_the_extension(tmp_path: Path):
     with open_small(tmp_path, **EXT) as store:
-        put_all(store, 9)
-        assert store.wait_dispatched(10)
+        put_dispatched(store, 9)
         assert [m.queue_offset for m in store.get("T", 0, 0, tags="t1").messages] == [1, 4, 7]
         assert store.get("T", 0, 0, tags="other").status is GetMessageStatus.NO_MATCHED_MESSAGE
 

@@ -12,9 +12,10 @@ from flintmq.errors import StoreError, UsageError
 from flintmq.format import config_json
 from flintmq.message import Message
 from flintmq.store.message_store import MessageStore
-from tests.support.engine import FIRST_LOG, open_small, put_all
+from tests.support.engine import FIRST_LOG, open_small, put_all, put_dispatched
 from tests.support.faults import Faulty, close_unclean, unclean
 from tests.support.interrupts import interrupted_at
+from tests.support.threads import at_once
 
 
 @pytest.fixture
@@ -303,8 +304,7 @@ def test_latest_begins_behind_what_is_there_and_only_for_a_new_group(store):
 
 
 def test_what_left_the_store_is_told_and_passed(store, caplog):
-    put_all(store, 40, size=700)
-    assert store.wait_dispatched(10)
+    put_dispatched(store, 40, size=700)
     with store.consumer("G", "T") as consumer:
         consumer.poll(1)
         queue = store._parts.queues.find(b"T", 0)
@@ -316,8 +316,7 @@ def test_what_left_the_store_is_told_and_passed(store, caplog):
 
 def test_what_left_the_log_is_told_before_the_queue_follows_it(store, caplog):
     """Retention deletes files of the log first. Found by the explorer, seed 1073742223."""
-    put_all(store, 40, size=700)
-    assert store.wait_dispatched(10)
+    put_dispatched(store, 40, size=700)
     with store.consumer("G", "T", tags="t1") as some, store.consumer("H", "T") as consumer:
         consumer.poll(1), some.poll(1)
         store._parts.files.drop_first()
@@ -333,8 +332,7 @@ def test_what_left_the_log_is_told_before_the_queue_follows_it(store, caplog):
 def test_a_store_whose_sync_failed_gives_nothing_behind_a_unit_that_is_gone(store):
     """Some file systems then show what is on disk: a unit that had not arrived is zeros. Found by the explorer, seed
     1073742623."""
-    put_all(store, 8, size=50)
-    assert store.wait_dispatched(10)
+    put_dispatched(store, 8, size=50)
     with store.consumer("G", "T") as consumer:
         consumer.poll(1)
         store._parts.queues.files.write(str(Path(store.root, "consumequeue/T/0", "0" * 20)), 200, bytes(20), 3 * 20)
@@ -410,9 +408,5 @@ def test_many_threads_share_one_consumer(store):
             with lock:
                 got.extend(places(batch))
 
-    threads = [threading.Thread(target=work) for _ in range(4)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
+    at_once(*[work] * 4)
     assert sorted(got) == [(q, n) for q in range(3) for n in range(100)], "each message once"

@@ -25,7 +25,9 @@ from tests.support.engine import (
     message,
     open_small,
     put_all,
+    put_dispatched,
     records,
+    stored,
     tree,
 )
 
@@ -119,8 +121,7 @@ def test_d2_an_index_that_was_changed_after_the_mark_comes_back_as_it_was(tmp_pa
                     if chance.random() < 0.5:
                         new[place : place + 4] = old[place : place + 4]
             path.write_bytes(new)
-    with open_small(root, Clock()):
-        pass
+    open_small(root, Clock()).close()
     check_derived(root)
     assert index_items(root) == index_items(tmp_path / "s")
     wanted = tree(tmp_path / "s", "index")
@@ -143,8 +144,7 @@ def test_a_mark_that_is_stale_hides_no_key(tmp_path: Path, how: str):
     elif how == "shorter":
         newest.write_bytes(newest.read_bytes()[:60])
     else:
-        with open_small(tmp_path / "other", Clock()) as other:
-            put_all(other, 3, topic="U")
+        stored(tmp_path / "other", 3, topic="U", effects=Clock())
         other_file = newest_index(tmp_path / "other")
         newest.unlink()
         shutil.copy(other_file, newest if how == "the same name" else root / "index" / "20991231235959999")
@@ -207,8 +207,7 @@ def test_the_mark_is_never_ahead_of_the_log_that_is_on_disk(tmp_path: Path):
         put_all(store, 10)
         marked(store)
         end = store._parts.log.end
-        put_all(store, 10, first=10)
-        store.wait_dispatched(60)
+        put_dispatched(store, 10, first=10)
         store._parts.checkpointer.write()
         facts = read_facts(store.root)
         assert facts.mark.flushed == facts.mark.dispatched == end < store._parts.log.end
@@ -263,8 +262,7 @@ def test_an_index_with_new_items_is_synced_once_for_a_file_of_log(tmp_path: Path
      ({"begin_physical_offset": 7}, False), ({"end_physical_offset": 7}, False), ({"end_timestamp": 7}, True)],
 )  # fmt: skip
 def test_what_the_file_must_have_for_the_mark_to_count(tmp_path: Path, change: dict[str, int], stands: bool):
-    with open_small(tmp_path, Clock()) as store:
-        put_all(store, 6)
+    stored(tmp_path, 6, effects=Clock())
     config = StoreConfig.from_keys(KEYS)
     found = discover(str(tmp_path), config, REAL)
     facts = read_facts(str(tmp_path))

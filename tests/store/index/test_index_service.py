@@ -26,7 +26,18 @@ from flintmq.testing import damage
 from tests.store.index.test_durable_point import NEVER, again, left, marked, newest_index, put_plain
 from tests.support.crashed import BEGIN as BEGIN
 from tests.support.crashed import Clock
-from tests.support.engine import FILE_SIZE, KEYS, check_derived, index_items, open_small, put_all, records, tree
+from tests.support.engine import (
+    FILE_SIZE,
+    KEYS,
+    check_derived,
+    index_items,
+    open_small,
+    put_all,
+    put_dispatched,
+    records,
+    stored,
+    tree,
+)
 from tests.support.faults import Faulty, unclean
 
 SLOTS, ITEMS = 8, 32
@@ -191,23 +202,20 @@ def test_d28_a_file_that_can_not_be_made_is_not_tried_without_end(tmp_path: Path
     """Upstream makes another half file with every key. Here dispatch stops in words, and the next start goes on."""
     effects = Faulty()
     store = open_small(tmp_path, effects)
-    put_all(store, 10)
-    assert store.wait_dispatched(10)
+    put_dispatched(store, 10)
     effects.refuse(call, "/index/")
     put_all(store, 60, first=10)
     assert not store.wait_dispatched(10) and isinstance(store._parts.dispatch.stopped_at, OSError)
     assert len(list((tmp_path / "index").iterdir())) <= 2
     effects.rules.clear()
     store.close()
-    with open_small(tmp_path):
-        pass
+    open_small(tmp_path).close()
     check_derived(tmp_path)
 
 
 def test_d2_an_index_that_a_power_cut_may_have_spoilt_is_made_anew(tmp_path: Path):
     """After another boot than that of `abort` no unsynced file is trusted; after a mere kill every byte is there."""
-    with open_small(tmp_path) as store:
-        put_all(store, 100)
+    stored(tmp_path, 100)
     first, *_, last = sorted((tmp_path / "index").iterdir())
     assert len(list((tmp_path / "index").iterdir())) == 4
     damage.zero(last, 40 + 4 * 8 + 20, 60)  # items that never arrived, while the count did
@@ -224,8 +232,7 @@ def test_d2_an_index_that_a_power_cut_may_have_spoilt_is_made_anew(tmp_path: Pat
 def test_full_files_are_synced_and_the_checkpoint_says_so(tmp_path: Path):
     effects = Faulty()
     with open_small(tmp_path, effects) as store:
-        put_all(store, 100)
-        assert store.wait_dispatched(10)
+        put_dispatched(store, 100)
         store._parts.checkpointer.write()
         full = sorted((tmp_path / "index").iterdir())[:-1]
         assert [effects.count("sync", str(path)) for path in full] == [1, 1, 1]
@@ -338,8 +345,7 @@ def test_a_kill_between_any_two_stores_of_a_removal(
 @pytest.mark.parametrize("which", [0, -1])
 def test_a_file_that_was_cut_short_is_made_again(tmp_path: Path, which: int, length: int, clean: bool):
     """At 92 bytes and below there is no room for an item, and a start that took the length for its own never ended."""
-    with open_small(tmp_path) as store:
-        put_all(store, 45)
+    stored(tmp_path, 45)
     files = sorted((tmp_path / "index").iterdir())
     whole = [path.read_bytes() for path in files]
     damage.cut(files[which], length)
@@ -434,8 +440,7 @@ def amid(monkeypatch: pytest.MonkeyPatch, root: Path, to: Path, effects: Clock) 
         return outcome
 
     monkeypatch.setattr(Recovery, "run", copied)
-    with open_small(root, effects, **NEVER):
-        pass
+    open_small(root, effects, **NEVER).close()
     monkeypatch.undo()
     process, boot = (to / "abort").read_text().split()
     (to / "abort").write_text(f"{process}\n{boot[::-1]}")
@@ -448,8 +453,7 @@ def ahead_of_the_log(tmp_path: Path, effects: Clock) -> Path:
         put_all(store, 5, first=200)
         store.flush()
         end = store._parts.log.end
-        put_all(store, 10, first=205)
-        store.wait_dispatched(60)
+        put_dispatched(store, 10, first=205)
         store._parts.checkpointer.write()
         facts = read_facts(store.root)
         assert (
@@ -489,8 +493,7 @@ def test_a_power_cut_amid_the_taking_back(tmp_path: Path, monkeypatch: pytest.Mo
     second = amid(monkeypatch, root, tmp_path / "second", effects)
     as_synced(second, synced)
     damage.zero(newest_index(second), 72 + 8 * 20, 4 * 20)
-    with open_small(second, effects):
-        pass
+    open_small(second, effects).close()
     check_derived(second)
 
 
@@ -542,21 +545,19 @@ def test_units_that_are_made_again_are_not_taken_for_those_that_were_synced(
             assert again(store) >= 25
             second = left(store, tmp_path / "second", "power cut")
     damage.zero(second / lost, 0, 200)
-    with open_small(second, effects):
-        pass
+    open_small(second, effects).close()
     check_derived(second)
 
 
 def test_nothing_is_said_of_what_others_write(tmp_path: Path):
     """Not even until the first mark of the new run."""
-    with open_small(tmp_path, Clock()) as store:
-        put_all(store, 20)
+    stored(tmp_path, 20, effects=Clock())
     facts = read_facts(str(tmp_path))
     assert facts.mark.dispatched == facts.mark.flushed and facts.mark.indexed is not None
     with open_small(tmp_path, Clock(), dispatch="external"):
         now = read_facts(str(tmp_path))
         assert (now.mark.flushed, now.mark.dispatched, now.mark.indexed) == (facts.mark.flushed, -1, None)
-    with open_small(tmp_path, Clock()) as store:
+    with open_small(tmp_path, Clock()):
         assert read_facts(str(tmp_path)).mark.dispatched == -1
     check_derived(tmp_path)
 
@@ -656,8 +657,7 @@ def test_what_could_not_be_synced_is_asked_of_the_disk_by_the_next_start(tmp_pat
         put_all(store, 10)
         marked(store)
         disk.refuse("sync", "index", times=1)
-        put_all(store, 10, first=10)
-        assert store.wait_dispatched(60)
+        put_dispatched(store, 10, first=10)
         if when == "at a checkpoint":
             store.flush()
             with pytest.raises(OSError, match="Input/output"):

@@ -12,7 +12,7 @@ from flintmq.format import index
 from flintmq.storage.files.filesystem import REAL
 from flintmq.store.layout.file_geometry import IndexGeometry, index_division, index_files, index_geometry
 from flintmq.store.layout.given_sizes import open_root, refuse_other_sizes
-from tests.support.engine import KEYS, open_small, put_all
+from tests.support.engine import KEYS, put_all, stored
 
 QUEUE = "mappedFileSizeConsumeQueue"
 
@@ -75,8 +75,7 @@ def test_a_log_in_several_directories(tmp_path: Path):
 
 def test_a_size_that_nobody_gave_is_not_compared(tmp_path: Path):
     """The constructor's values and `dev=True` are no keys of a user: files that are there win."""
-    with open_small(tmp_path) as store:
-        put_all(store, 30)
+    stored(tmp_path, 30)
     open_root(tmp_path, StoreConfig(mapped_file_size_consume_queue=6000), REAL)
     with MessageStore(tmp_path, dev=True) as store:
         shown = {key: store.config.key(key) for key in (QUEUE, "mappedFileSizeCommitLog")}

@@ -23,7 +23,7 @@ from flintmq.store.message_store import MessageStore
 from flintmq.store.read.get import LiveReader
 from flintmq.testing.damage import cut, flip, random_damage
 from tests.compat.stores import Golden
-from tests.support.engine import FILE_SIZE, message, open_small, put_all
+from tests.support.engine import FILE_SIZE, message, open_small, put_all, put_dispatched, stored
 from tests.support.faults import Faulty
 
 S = GetMessageStatus
@@ -77,8 +77,7 @@ def test_every_store_of_java(golden_store: Golden, tmp_path: Path):
 def test_every_get_of_a_plain_store_is_fast(tmp_path: Path, pool: bool):
     keys = {"transientStorePoolEnable": "true", "transientStorePoolSize": "4"} if pool else {}
     with open_small(tmp_path, mappedFileSizeConsumeQueue=2000, **keys) as store:
-        put_all(store, 250)
-        assert store.wait_dispatched(10)
+        put_dispatched(store, 250)
         reader = store._parts.reader
         reader.get_slowly("T", 0, 0, 1, None, 0)
         for offset in range(0, 251, 5):
@@ -138,8 +137,7 @@ def test_random_operations(tmp_path: Path, kind: str, seed: int, monkeypatch: py
 def test_damaged_files(tmp_path: Path, seed: int, kept: bool):
     """Bytes of queue files and of the log change under a running store; only maps must not lose their bytes."""
     with open_small(tmp_path) as store:
-        put_all(store, 60)
-        assert store.wait_dispatched(10)
+        put_dispatched(store, 60)
         reader = store._parts.reader
         for offset in range(60) if kept else (0,):
             reader.get_slowly("T", 0, offset, 1, None, 0)
@@ -171,8 +169,7 @@ UNITS = {
 @pytest.mark.parametrize("case", UNITS)
 def test_units_that_are_wrong_are_left_to_the_slow_way(tmp_path: Path, case: str):
     path = tmp_path / "consumequeue" / "T" / "0" / ("0" * 20)
-    with open_small(tmp_path) as store:
-        put_all(store, 10)
+    stored(tmp_path, 10)
     with open_small(tmp_path) as store:
         data = bytearray(path.read_bytes())
         data[60:80] = UNITS[case] or data[:20]
@@ -190,8 +187,7 @@ def test_units_that_are_wrong_are_left_to_the_slow_way(tmp_path: Path, case: str
 @compiled_only
 def test_a_damaged_record_is_left_to_the_slow_way(tmp_path: Path):
     with open_small(tmp_path) as store:
-        put_all(store, 5)
-        assert store.wait_dispatched(10)
+        put_dispatched(store, 5)
         reader = store._parts.reader
         whole = store.get("T", 0, 2, 1).messages[0]
         assert both(reader, "T", 0, 2, 1, None, 0) is not None
@@ -205,8 +201,7 @@ def test_a_damaged_record_is_left_to_the_slow_way(tmp_path: Path):
 
 def test_units_that_are_rewritten_are_seen(tmp_path: Path):
     with open_small(tmp_path) as store:
-        put_all(store, 9)
-        assert store.wait_dispatched(10)
+        put_dispatched(store, 9)
         reader, queue = store._parts.reader, store._parts.queues.plain[b"T", 0]
         assert queue is not None
         reader.get_slowly("T", 0, 0, 32, None, 0)
@@ -225,8 +220,7 @@ def test_new_messages_are_seen(tmp_path: Path):
     with open_small(tmp_path) as store:
         reader = store._parts.reader
         for number in range(35):
-            put_all(store, 1, number)
-            assert store.wait_dispatched(10)
+            put_dispatched(store, 1, number)
             for offset in range(max(number - 12, 0), number + 2):
                 found = both(reader, "T", 0, offset, 32, None, 0)
                 assert number == 0 or (found is not None) == (COMPILED and offset <= number + 1)
@@ -240,8 +234,7 @@ def test_arguments_of_other_types_are_refused_as_before(tmp_path: Path):
         pass
 
     with open_small(tmp_path) as store:
-        put_all(store, 5)
-        assert store.wait_dispatched(10)
+        put_dispatched(store, 5)
         for _ in range(2):  # before and after the queue is known
             assert len(store.get("T", 0, 1).messages) == 4
             wrong: tuple[Any, ...]
@@ -296,8 +289,7 @@ def test_a_get_that_the_fast_way_refused_does_not_ask_it_again(tmp_path: Path):
         read = know = get
 
     with open_small(tmp_path) as store:
-        put_all(store, 5)
-        assert store.wait_dispatched(10)
+        put_dispatched(store, 5)
         fast, there = Asked(), store._parts.reader
         store._fast = fast  # type: ignore[assignment]
         there.fast = there.fast and fast  # type: ignore[assignment]
@@ -346,8 +338,7 @@ def test_every_status_is_the_same_both_ways(tmp_path: Path, seed: int):
 def test_a_block_that_was_rewritten_while_it_was_read_is_not_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """Between the read and the keeping the dispatcher wrote the units again, and dropped what was kept."""
     with open_small(tmp_path) as store:
-        put_all(store, 9)
-        assert store.wait_dispatched(10)
+        put_dispatched(store, 9)
         queue = store._parts.queues.plain[b"T", 0]
         assert queue is not None
         path = Path(queue.folder) / ("0" * 20)
@@ -370,8 +361,7 @@ def test_a_block_that_was_rewritten_while_it_was_read_is_not_kept(tmp_path: Path
 def test_a_long_get_keeps_no_more_than_a_block(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, count: int):
     monkeypatch.setattr("flintmq.store.consumequeue.live_queue.BLOCK", 4)
     with open_small(tmp_path, mappedFileSizeConsumeQueue=2000) as store:
-        put_all(store, 60)
-        assert store.wait_dispatched(10)
+        put_dispatched(store, 60)
         queue = store._parts.queues.plain[b"T", 0]
         assert queue is not None
         for offset in (0, 2, 7):
@@ -384,8 +374,7 @@ def test_a_long_get_keeps_no_more_than_a_block(tmp_path: Path, monkeypatch: pyte
 
 def test_gets_are_counted(tmp_path: Path):
     with open_small(tmp_path) as store:
-        put_all(store, 5)
-        assert store.wait_dispatched(10)
+        put_dispatched(store, 5)
         for _ in range(3):
             store.get("T", 0, 0, 2)
             store.get("T", 0, 0, tags="nobody")
@@ -455,8 +444,7 @@ def test_a_signal_handler_amid_a_call_is_refused(tmp_path: Path):
 def test_records_of_older_files_that_are_not_in_memory(tmp_path: Path):
     """Read from the disk without the GIL; the file is held meanwhile, and released."""
     with open_small(tmp_path, mappedFileSizeConsumeQueue=20_000) as store:
-        put_all(store, 200)
-        assert store.wait_dispatched(10)
+        put_dispatched(store, 200)
         store.flush()
         reader, files = store._parts.reader, store._parts.files
         reader.get_slowly("T", 0, 0, 1, None, 0)
@@ -480,8 +468,7 @@ def test_records_of_older_files_that_are_not_in_memory(tmp_path: Path):
 def test_a_read_that_fails_is_left_to_the_slow_way(tmp_path: Path):
     """Which raises the error of the system."""
     with open_small(tmp_path) as store:
-        put_all(store, 100)
-        assert store.wait_dispatched(10)
+        put_dispatched(store, 100)
         store.get("T", 0, 0, 1)
         file = store._parts.files.files[0]
         fd, (read_end, write_end) = file.fd, os.pipe()
@@ -501,8 +488,7 @@ def test_a_read_that_fails_is_left_to_the_slow_way(tmp_path: Path):
 def test_a_log_file_that_another_process_cut(tmp_path: Path):
     """An older one, which is read by pread: short, and left to the slow way; nobody is killed."""
     with open_small(tmp_path) as store:
-        put_all(store, 100)
-        assert store.wait_dispatched(10)
+        put_dispatched(store, 100)
         store.get("T", 0, 0, 1)
         cut(tmp_path / "commitlog" / ("0" * 20), 300)
         found = [both(store._parts.reader, "T", 0, offset, 1, None, 0) for offset in range(20)]
@@ -514,8 +500,7 @@ def test_a_log_file_that_another_process_cut(tmp_path: Path):
 def test_a_file_that_is_closed_is_not_read(tmp_path: Path):
     """Retention let it go between the list of files and the read."""
     with open_small(tmp_path) as store:
-        put_all(store, 100)
-        assert store.wait_dispatched(10)
+        put_dispatched(store, 100)
         store.get("T", 0, 0, 1)
         files = store._parts.files
         everything = files.files
@@ -528,8 +513,7 @@ def test_a_file_that_is_closed_is_not_read(tmp_path: Path):
 
 def test_a_disk_that_must_see_each_read_has_no_fast_way(tmp_path: Path):
     with open_small(tmp_path, effects=Faulty()) as store:
-        put_all(store, 5)
-        assert store.wait_dispatched(10)
+        put_dispatched(store, 5)
         assert store._parts.reader.fast is None and len(store.get("T", 0, 0).messages) == 5
 
 

@@ -13,7 +13,8 @@ from flintmq.message import GetMessageStatus, Message
 from flintmq.store.message_store import MessageStore
 from flintmq.store.read.get import wanted_codes
 from flintmq.testing.damage import flip
-from tests.support.engine import FILE_SIZE, message, open_small, put_all
+from tests.support.engine import FILE_SIZE, message, open_small, put_dispatched, stored
+from tests.support.threads import beside
 
 S = GetMessageStatus
 
@@ -25,8 +26,7 @@ def store(tmp_path: Path):
 
 
 def filled(store: MessageStore, count: int) -> MessageStore:
-    put_all(store, count)
-    assert store.wait_dispatched(10)
+    put_dispatched(store, count)
     return store
 
 
@@ -84,8 +84,7 @@ def test_by_default_at_most_32_messages(tmp_path: Path, given: dict[str, int]):
 def test_at_most_256_kib_in_one_answer(tmp_path: Path, given: dict[str, int], count: int):
     """By default."""
     with open_small(tmp_path, mappedFileSizeCommitLog=1 << 20, mappedFileSizeConsumeQueue=2000, **given) as store:
-        put_all(store, 5, size=100_000)
-        store.wait_dispatched(10)
+        put_dispatched(store, 5, size=100_000)
         got = store.get("T", 0, 0)
         assert [m.queue_offset for m in got.messages] == list(range(count))
         assert got.next_begin_offset == count
@@ -214,8 +213,7 @@ def test_a_unit_that_leads_to_another_record_is_not_served(tmp_path: Path):
 def test_a_damaged_record_costs_the_others_of_its_answer_nothing(tmp_path: Path, byte: int):
     """Magic, system flag (the host's width), the lengths of body and properties: that one is left out."""
     with open_small(tmp_path) as store:
-        put_all(store, 5)
-        store.wait_dispatched(5)
+        put_dispatched(store, 5)
         whole = store.get("T", 0, 0).messages
         flip(tmp_path / "commitlog" / ("0" * 20), whole[2].physical_offset + byte, 0x10)
         got = store.get("T", 0, 0)
@@ -267,8 +265,7 @@ def test_an_offset_that_is_left_out_is_told(
     A pre-blank unit is news to nobody: RocketMQ, `rebuild` and the engine write it where nothing stands.
     """
     path = tmp_path / "consumequeue" / "T" / "0" / ("0" * 20)
-    with open_small(tmp_path) as store:
-        put_all(store, 5)
+    stored(tmp_path, 5)
     with open_small(tmp_path) as store:  # a clean start writes no units again: the hole stays
         data = bytearray(path.read_bytes())
         data[HIT * 20 : HIT * 20 + 20] = data[:20] if unit is None else unit
@@ -334,14 +331,9 @@ def test_readers_run_while_others_put(store: MessageStore):
                     wrong.append((at, m))
                 at += 1
 
-    threads = [threading.Thread(target=read) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    put_all(store, 600)
-    store.wait_dispatched(10)
-    stop.set()
-    for thread in threads:
-        thread.join()
+    with beside(*[read] * 3):
+        put_dispatched(store, 600)
+        stop.set()
     assert wrong == []
 
 

@@ -5,7 +5,7 @@ from pathlib import Path
 from flintmq.message import GetMessageStatus, Message
 from flintmq.store.message_store import MessageStore
 from flintmq.store.read.get_batch import AT_ONCE, PieceReader
-from tests.support.engine import FILE_SIZE, message, open_small, put_all
+from tests.support.engine import FILE_SIZE, message, open_small, put_all, put_dispatched
 
 
 def read(store: MessageStore, topic: bytes = b"T", offset: int = 0, most: int = 1 << 20, size: int = 1 << 30):
@@ -37,8 +37,7 @@ def test_a_piece_is_of_one_log_file(tmp_path: Path):
 
 def test_the_limit_of_bytes_is_kept_and_the_rest_comes_next(tmp_path: Path):
     with open_small(tmp_path, mappedFileSizeCommitLog=1 << 20, mappedFileSizeConsumeQueue="200000") as store:
-        put_all(store, 3 * AT_ONCE)
-        assert store.wait_dispatched(10)
+        put_dispatched(store, 3 * AT_ONCE)
         size = store.get("T", 0, 0).messages[0].size
         for room in (1, 10 * size, (AT_ONCE + 100) * size):
             _, following, places, _ = read(store, size=room)
@@ -47,8 +46,7 @@ def test_the_limit_of_bytes_is_kept_and_the_rest_comes_next(tmp_path: Path):
 
 def test_a_hole_is_stepped_over(tmp_path: Path):
     with open_small(tmp_path, mappedFileSizeConsumeQueue="4000") as store:
-        put_all(store, 10)
-        assert store.wait_dispatched(10)
+        put_dispatched(store, 10)
         queue = tmp_path / "consumequeue/T/0" / ("0" * 20)
         data = bytearray(queue.read_bytes())
         data[60:100] = bytes(20) + data[0:20]  # offset 3 lost, and offset 4 says the place of offset 0

@@ -15,7 +15,7 @@ from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.read import queue_lookup
 from flintmq.store.read.queue_lookup import Bounds, QueueLookup
 from flintmq.store.view import StoreView
-from tests.support.engine import FILE_SIZE, open_small, put_all
+from tests.support.engine import FILE_SIZE, open_small, put_all, put_dispatched, stored
 
 PLAIN = StoreConfig()
 # Where Java's own bounds are not the measure (golden/README.md): a ghost unit is counted, and the records behind the
@@ -224,8 +224,7 @@ def test_what_is_known_of_the_log_is_taken_over(golden, tmp_path, monkeypatch):
 
 def filled(root: Path, count: int = 30) -> Path:
     """Make a store with one queue file of 100 units; return the path of that."""
-    with open_small(root, mappedFileSizeConsumeQueue=2000) as store:
-        put_all(store, count)
+    stored(root, count, mappedFileSizeConsumeQueue=2000)
     return root / "consumequeue" / "T" / "0" / ("0" * 20)
 
 
@@ -274,8 +273,7 @@ def test_a_record_that_is_damaged_or_gone_is_not_given(tmp_path: Path):
 def test_messages_of_another_process_are_seen_after_a_refresh(tmp_path: Path):
     with open_small(tmp_path, mappedFileSizeConsumeQueue=2000) as store, open_store(tmp_path) as view:
         for number in range(20):
-            put_all(store, 1, number)
-            assert store.wait_dispatched(10)
+            put_dispatched(store, 1, number)
             view.refresh()
             assert view.get("T", 0, number).queue_offset == number
             assert offsets(view, 0, 99) == list(range(number + 1))

@@ -27,7 +27,9 @@ from tests.support.engine import (
     message,
     open_small,
     put_all,
+    put_dispatched,
     records,
+    stored,
     tree,
 )
 
@@ -268,8 +270,7 @@ def test_units_and_items_behind_a_cut_are_gone(tmp_path: Path):
         assert store.get("T", 0, 5).messages == []
         assert store.query("T", "k5") == store.query("T", "k19") == []
         assert [m.queue_offset for m in store.query("T", "k4")] == [4]
-        put_all(store, 3, first=100, size=600)
-        store.wait_dispatched(5)
+        put_dispatched(store, 3, first=100, size=600)
         assert [m.keys for m in store.get("T", 0, 5).messages] == ["k100", "k101", "k102"]
     check_derived(tmp_path)
 
@@ -308,8 +309,7 @@ def test_a_log_that_ends_with_a_file_s_blank_record_goes_on_in_the_next_one(tmp_
 
 
 def test_a_log_whose_first_files_expired_and_whose_rest_is_empty_can_be_written(tmp_path: Path):
-    with open_small(tmp_path):
-        pass
+    open_small(tmp_path).close()
     (tmp_path / "commitlog" / f"{8 * FILE_SIZE:020d}").write_bytes(bytes(FILE_SIZE))
     with open_small(tmp_path) as store:
         assert put_all(store, 1)[0].physical_offset == 8 * FILE_SIZE
@@ -349,8 +349,7 @@ def test_files_swapped_with_each_other_refuse(tmp_path: Path):
 
 def test_d10_units_that_were_not_flushed_with_their_records_are_written_again(tmp_path: Path):
     """The log is flushed up to its end, the queues only as far as the checkpoint's second time says."""
-    with open_small(tmp_path, Clock()) as store:
-        put_all(store, 40, size=300)
+    stored(tmp_path, 40, size=300, effects=Clock())
     kept, before = records(tmp_path), tree(tmp_path)
     end = kept[-1].physical_offset + kept[-1].size
     killed(tmp_path, flushed=end)
@@ -389,8 +388,7 @@ def test_a_store_whose_messages_have_no_keys_is_not_read_as_a_whole_at_every_sta
             [line] = [line for line in store.recovered.decisions if "dispatched again" in line]
             assert int(line.split()[0]) <= FILE_SIZE // 300, life
     assert len(list((tmp_path / "index").iterdir())) == 1 and index_items(tmp_path) == []
-    with open_small(tmp_path) as store:
-        put_all(store, 1)
+    stored(tmp_path, 1)
     assert len(list((tmp_path / "index").iterdir())) == 1 and len(index_items(tmp_path)) == 1
 
 

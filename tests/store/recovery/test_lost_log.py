@@ -21,7 +21,18 @@ from flintmq.store.commitlog.report import Report
 from flintmq.store.recovery.lost_log import lost_directory, queue_with_units
 from flintmq.store.recovery.preview import preview
 from tests.support.crashed import Clock, small_and_quick
-from tests.support.engine import FILE_SIZE, KEYS, check_derived, message, open_small, put_all, records, tree
+from tests.support.engine import (
+    FILE_SIZE,
+    KEYS,
+    check_derived,
+    message,
+    open_small,
+    put_all,
+    put_dispatched,
+    records,
+    stored,
+    tree,
+)
 from tests.support.scenes import golden
 
 CONFIG = StoreConfig.from_keys(KEYS)
@@ -35,8 +46,7 @@ def whole(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch:
         small_and_quick(patch.setattr)
         with open_small(root, Clock()) as store:
-            put_all(store, COUNT, size=300)
-            assert store.wait_dispatched(10)
+            put_dispatched(store, COUNT, size=300)
             store.commit_offset("billing", "T", 0, COUNT)
             store.commit_offset("slow", "T", 0, 3)
     return root
@@ -189,8 +199,7 @@ def test_a_kill_amid_the_word_asks_for_it_again(whole, tmp_path):
 @pytest.mark.parametrize("there", [True, False])
 def test_a_store_that_never_held_a_message_opens(tmp_path, what, there):
     root = tmp_path / "store"
-    with open_small(root, Clock()):
-        pass
+    open_small(root, Clock()).close()
     assert not log_files(root)
     if what == "mark":
         (root / "flintmq.mark").write_bytes(flintmq_mark.encode(100, 0))
@@ -214,8 +223,7 @@ def test_a_store_that_never_held_a_message_opens(tmp_path, what, there):
 def test_a_mark_behind_a_blank(tmp_path):
     """The log ends behind a blank, whose file is the last one: nothing is missing, though the mark is above the end."""
     root = tmp_path / "store"
-    with open_small(root, Clock()) as store:
-        put_all(store, 20, size=300)
+    stored(root, 20, size=300, effects=Clock())
     *_, last = log_files(root)
     start = int(last.name)
     last.unlink()
@@ -223,7 +231,7 @@ def test_a_mark_behind_a_blank(tmp_path):
     assert ended.physical_offset + ended.size < start
     (root / "flintmq.mark").write_bytes(flintmq_mark.encode(start, ended.store_timestamp))
     (root / "checkpoint").write_bytes(checkpoint.encode(Checkpoint(ended.store_timestamp, ended.store_timestamp)))
-    with open_small(root, Clock()) as store:
+    with open_small(root, Clock()):
         assert len(records(root)) == ended.queue_offset + 1 < 20
 
 
@@ -400,8 +408,7 @@ def test_directories_of_the_log(tmp_path):
     one.mkdir()
     other.mkdir()
     keys = {"storePathCommitLog": f"{one},{other}"}
-    with open_small(root, Clock(), **keys) as store:
-        put_all(store, COUNT, size=300)
+    stored(root, COUNT, size=300, effects=Clock(), **keys)
     assert list(one.iterdir()) and list(other.iterdir())
     for paths in itertools.chain([f"{one}", f"{other}"], [str(tmp_path / "store" / "commitlog")]):
         with pytest.raises(CorruptStoreError):

@@ -24,7 +24,7 @@ from flintmq.store.recovery.find_end import MARGIN_MS, check_files, recovery_sca
 from flintmq.store.recovery.preview import preview
 from flintmq.testing import damage
 from tests.support.crashed import Clock, killed, log_file, make, quarantined, reopened, zero
-from tests.support.engine import FILE_SIZE, KEYS, check_derived, open_small, put_all, records, tree
+from tests.support.engine import FILE_SIZE, KEYS, check_derived, open_small, put_all, records, stored, tree
 
 CONFIG = StoreConfig.from_keys(KEYS)
 
@@ -190,8 +190,7 @@ def test_queues_without_an_index_are_made_again(tmp_path: Path, caplog: pytest.L
 
 
 def test_an_index_that_is_behind_is_completed_from_its_last_record(tmp_path: Path):
-    with open_small(tmp_path, Clock()) as store:
-        put_all(store, 40, size=300)
+    stored(tmp_path, 40, size=300, effects=Clock())
     last = sorted((tmp_path / "index").iterdir())[-1]
     last.unlink()
     (tmp_path / "abort").write_text("1")

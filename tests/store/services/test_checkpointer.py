@@ -3,15 +3,14 @@
 import time
 from pathlib import Path
 
-from tests.support.engine import open_small, put_all
+from tests.support.engine import open_small, put_all, put_dispatched
 
 
 def test_dispatch_that_reaches_the_end_after_the_last_flush_is_recorded(tmp_path: Path):
     """An idle store's mark would say for ever that its last records are to be dispatched again."""
     with open_small(tmp_path, flushIntervalConsumeQueue=10, flushIntervalCommitLog=10) as store:
         parts = store._parts
-        put_all(store, 5)
-        assert store.wait_dispatched(20)
+        put_dispatched(store, 5)
         first = parts.log.end
         with parts.dispatch._step:
             put_all(store, 5, first=5)

@@ -4,7 +4,6 @@ import errno
 import logging
 import threading
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +22,20 @@ from flintmq.store.index.index_service import KeyIndex
 from flintmq.store.layout.queue_name import QueueName
 from flintmq.store.services import dispatch_service
 from flintmq.store.services.dispatch_service import DispatchService
-from tests.support.engine import FILE_SIZE, KEYS, check_derived, message, open_small, put_all, tree, units
+from tests.support.engine import (
+    FILE_SIZE,
+    KEYS,
+    check_derived,
+    message,
+    open_small,
+    put_all,
+    put_dispatched,
+    tree,
+    units,
+)
 from tests.support.faults import Faulty
 from tests.support.own_time import own_time
+from tests.support.threads import beside, within
 
 
 class Setup:
@@ -118,8 +128,7 @@ def test_a_disk_that_refuses_stops_dispatch_and_is_told(s: Setup, caplog: pytest
 def test_d29_an_error_of_any_kind_stops_dispatch_in_words(tmp_path: Path, error: Exception, caplog: Any):
     """Upstream's thread is gone, and nobody is told; here whoever waits is, and the next start does it again."""
     store = open_small(tmp_path)
-    put_all(store, 3)
-    assert store.wait_dispatched(10)
+    put_dispatched(store, 3)
 
     def fail(*words: Any) -> Any:
         raise error
@@ -141,8 +150,7 @@ def test_d29_an_error_of_any_kind_stops_dispatch_in_words(tmp_path: Path, error:
 def test_dispatch_waits_for_memory_and_writes_again_what_was_cut_short(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     """The units that the interrupted block left behind are gone over: these here are zeros on disk."""
     store = open_small(tmp_path)
-    put_all(store, 2)
-    assert store.wait_dispatched(30)
+    put_dispatched(store, 2)
     take, cut = ConsumeQueues.take, list[str]()
 
     def cut_short(self: ConsumeQueues, block: Any, dispatcher: Any) -> None:
@@ -256,14 +264,14 @@ def test_the_thread_dispatches_what_comes_and_wakes_who_waits(s: Setup):
 
 def test_puts_need_no_wake_while_it_looks_by_itself_and_one_when_it_sleeps(s: Setup):
     s.dispatch.start()
-    wait_until(lambda: s.dispatch.needs_wake)
+    assert within(lambda: s.dispatch.needs_wake)
     [end] = s.put(0)
     s.dispatch.wake()
-    wait_until(lambda: s.dispatch.position == end)
+    assert within(lambda: s.dispatch.position == end)
     for n in range(1, 50):  # nobody wakes it from here on
         [end] = s.put(n)
-        wait_until(lambda end=end: s.dispatch.position == end)
-    wait_until(lambda: s.dispatch.needs_wake)
+        assert within(lambda end=end: s.dispatch.position == end)
+    assert within(lambda: s.dispatch.needs_wake)
     s.dispatch.stop()
 
 
@@ -285,13 +293,6 @@ def test_who_puts_waits_while_dispatch_is_far_behind(s: Setup, monkeypatch: pyte
     s.dispatch._far = True
     s.dispatch.wake()
     assert slept == [dispatch_service.YIELD_S]
-
-
-def wait_until(true: Callable[[], bool], seconds: float = 10) -> None:
-    limit = time.monotonic() + seconds
-    while not true():
-        assert time.monotonic() < limit
-        time.sleep(0.0005)
 
 
 def test_wait_gives_up(s: Setup):
@@ -317,15 +318,11 @@ def test_steps_from_many_threads_write_each_unit_once(s: Setup):
         while not done.is_set():
             s.dispatch.dispatch_once()
 
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    s.put(*range(200))
-    while s.dispatch.position < s.log.end:
-        time.sleep(0.001)
-    done.set()
-    for thread in threads:
-        thread.join()
+    with beside(*[work] * 3):
+        s.put(*range(200))
+        while s.dispatch.position < s.log.end:
+            time.sleep(0.001)
+        done.set()
     check_derived(s.root)
 
 
@@ -341,7 +338,7 @@ def test_a_put_amid_the_last_look_is_seen(s: Setup, monkeypatch: pytest.MonkeyPa
 
     s.dispatch.confirmed = look  # type: ignore[method-assign]
     s.dispatch.start()
-    wait_until(lambda: s.dispatch.needs_wake)
+    assert within(lambda: s.dispatch.needs_wake)
     time.sleep(0.05)
     assert asked[-1], "the last look came after the word"
     s.dispatch.stop()

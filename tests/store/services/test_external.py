@@ -17,7 +17,18 @@ from flintmq.storage.files.dispatch_lock import DispatchLock
 from flintmq.store.commitlog.end_of_log import read_facts
 from flintmq.store.recovery.preview import preview
 from tests.support.crashed import Clock
-from tests.support.engine import FILE_SIZE, KEYS, check_derived, message, open_small, put_all, records, units
+from tests.support.engine import (
+    FILE_SIZE,
+    KEYS,
+    check_derived,
+    message,
+    open_small,
+    put_all,
+    put_dispatched,
+    records,
+    stored,
+    units,
+)
 from tests.support.faults import Faulty
 from tests.support.small_logs import SIZE, log_of, make
 
@@ -58,8 +69,7 @@ def test_offsets_go_on_without_queues(tmp_path, how):
 
 def test_a_normal_start_makes_queues_and_index_whole(tmp_path):
     with open_small(tmp_path) as store:
-        put_all(store, 12)
-        store.wait_dispatched(10)
+        put_dispatched(store, 12)
     with external(tmp_path) as store:
         put_all(store, 30, 12)
         put_all(store, 5, topic="New")
@@ -99,8 +109,7 @@ def test_another_word_is_refused(tmp_path):
 @pytest.mark.parametrize("how", ["clean", "killed"])
 def test_d35_queues_that_end_many_files_before_the_log_are_completed(tmp_path, how):
     """RocketMQ looks ten files back, and gives queue offsets a second time."""
-    with open_small(tmp_path) as store:
-        put_all(store, 5, size=300)
+    stored(tmp_path, 5, size=300)
     with external(tmp_path) as store:
         put_all(store, 200, first=5, size=300)
     assert len(os.listdir(tmp_path / "commitlog")) > 15
@@ -126,8 +135,7 @@ def stopped(root: Path) -> str:
 
 
 def test_d6_abort_stays_while_queues_lag_and_goes_with_the_first_close_with_none(tmp_path):
-    with open_small(tmp_path) as store:
-        put_all(store, 12)
+    stored(tmp_path, 12)
     with external(tmp_path) as store:
         assert store.recovered.decisions == [] or "unclean" not in str(store.recovered.decisions)
     assert stopped(tmp_path) == "no abort, clean", "nothing was put"
@@ -186,8 +194,7 @@ def test_one_queue_that_lags_is_enough(tmp_path, lags):
 
 def test_while_another_process_dispatches_abort_is_its_to_remove(tmp_path):
     """Its queues may have all units amid a round whose index is not in place."""
-    with open_small(tmp_path) as store:
-        put_all(store, 12)
+    stored(tmp_path, 12)
     lock = DispatchLock(str(tmp_path))
     external(tmp_path).close()
     assert stopped(tmp_path) == "abort, lagging"
@@ -275,8 +282,7 @@ def test_queues_that_a_killed_dispatcher_left_at_different_ends_are_completed(tm
 def test_units_that_were_lost_amid_a_queue_are_written_again(tmp_path, stop):
     """A dispatcher, or an engine, was killed before its sync, and then the power failed: the last units are there."""
     root, whole = tmp_path / "store", tmp_path / "whole"
-    with open_small(root) as store:
-        put_all(store, 5, size=300)
+    stored(root, 5, size=300)
     with external(root) as store:
         put_all(store, 60, 5, size=300)
     shutil.copytree(root, whole)
@@ -299,11 +305,9 @@ def test_units_that_were_lost_amid_a_queue_are_written_again(tmp_path, stop):
 
 def test_keys_that_a_killed_dispatcher_did_not_enter_are_entered(tmp_path):
     """Its queues are whole and its index is not; so is `abort`'s word, since it ran when the store was closed."""
-    with open_small(tmp_path) as store:
-        put_all(store, 5)
+    stored(tmp_path, 5)
     shutil.copytree(tmp_path / "index", tmp_path / "old")
-    with open_small(tmp_path) as store:
-        put_all(store, 60, 5)
+    stored(tmp_path, 60, 5)
     shutil.rmtree(tmp_path / "index")
     (tmp_path / "old").rename(tmp_path / "index")
     lock = DispatchLock(str(tmp_path))
@@ -315,8 +319,7 @@ def test_keys_that_a_killed_dispatcher_did_not_enter_are_entered(tmp_path):
 
 
 def test_what_the_commands_say(tmp_path):
-    with open_small(tmp_path / "store") as store:
-        put_all(store, 5)
+    stored(tmp_path / "store", 5)
     with external(tmp_path / "store") as store:
         put_all(store, 5, 5)
     found = verify(tmp_path / "store")

@@ -12,7 +12,7 @@ from flintmq.message import PutMessageStatus
 from flintmq.store.append.flush import PythonFlush
 from flintmq.store.message_store import MessageStore
 from flintmq.store.services.checkpointer import Checkpointer
-from tests.support.engine import FILE_SIZE, KEYS, message, open_small, put_all
+from tests.support.engine import FILE_SIZE, KEYS, message, open_small, put_all, put_dispatched
 from tests.support.faults import close_unclean
 
 OK, NOT_AVAILABLE = PutMessageStatus.PUT_OK, PutMessageStatus.SERVICE_NOT_AVAILABLE
@@ -55,8 +55,7 @@ def test_it_is_noticed_and_nothing_is_made_again(
 ) -> None:
     root = tmp_path / "store"
     store = open_small(root, flushDiskType=flush, flushIntervalCommitLog=60_000)
-    put_all(store, 3)
-    assert store.wait_dispatched(10)
+    put_dispatched(store, 3)
     GONE[gone](root)
     there = (root / "commitlog").exists()
     if flush == "SYNC_FLUSH":

@@ -10,7 +10,7 @@ import pytest
 from flintmq.errors import StoreError
 from flintmq.message import PutMessageStatus
 from flintmq.store.message_store import MessageStore
-from tests.support.engine import FILE_SIZE, message, open_small, put_all, records
+from tests.support.engine import FILE_SIZE, message, open_small, put_all, put_dispatched, records
 from tests.support.faults import close_unclean
 
 NOT_AVAILABLE = PutMessageStatus.SERVICE_NOT_AVAILABLE
@@ -61,8 +61,7 @@ def test_nothing_is_acknowledged_once_it_is_noticed(
 ) -> None:
     sync = "SYNC_FLUSH" if noticed is by_a_flush else "ASYNC_FLUSH"
     store = open_small(tmp_path, flushDiskType=sync, flushIntervalCommitLog=60_000)
-    put_all(store, 5)
-    assert store.wait_dispatched(10)
+    put_dispatched(store, 5)
     GONE[gone](tmp_path / "lock")
     noticed(store)
     assert store.put(message(11)).status is NOT_AVAILABLE
