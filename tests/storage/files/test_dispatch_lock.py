@@ -4,6 +4,7 @@ import os
 import socket
 import threading
 import time
+from functools import partial
 
 import pytest
 
@@ -19,6 +20,7 @@ from flintmq.storage.files.dispatch_lock import (
 )
 from flintmq.storage.files.lock import StoreLock
 from tests.support.own_time import own_time
+from tests.support.threads import at_once
 
 
 def test_one_at_a_time_and_the_other_is_told_who(tmp_path):
@@ -79,11 +81,7 @@ def test_work_under_a_lock_is_done_by_one_and_not_after_it_is_retired(tmp_path):
             time.sleep(0.05)
             order.append(name)
 
-    threads = [threading.Thread(target=work, args=(name,)) for name in "ab"]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*(partial(work, name) for name in "ab"))
     assert order in (["a", "a", "b", "b"], ["b", "b", "a", "a"])
     with exclusive(path):
         assert not retire(path, 0.0)

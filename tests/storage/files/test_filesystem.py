@@ -1,7 +1,5 @@
 """The real disk's door: what is refused, and what files do that change under it."""
 
-from __future__ import annotations
-
 import errno
 import os
 from collections.abc import Callable

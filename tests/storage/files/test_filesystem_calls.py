@@ -1,14 +1,12 @@
 """The real disk's door: what is asked of the system and with which flags, and what is done where it lacks a call."""
 
-from __future__ import annotations
-
 import errno
 import mmap
 import os
 import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import pytest
 
@@ -205,7 +203,7 @@ def test_the_own_address_is_that_of_the_way_out(monkeypatch: pytest.MonkeyPatch)
         def __init__(self, family: int = socket.AF_INET, kind: int = socket.SOCK_STREAM) -> None:
             asked.append((family, kind))
 
-        def __enter__(self) -> Way:
+        def __enter__(self) -> Self:
             return self
 
         def __exit__(self, *_: object) -> None:

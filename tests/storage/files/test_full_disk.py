@@ -1,7 +1,5 @@
 """A full disk is named, also where the write that failed knew no path."""
 
-from __future__ import annotations
-
 import errno
 import os
 import resource

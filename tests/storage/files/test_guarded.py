@@ -1,7 +1,5 @@
 """Below the root of a store that is written no symbolic link is followed but its direct sub-directories."""
 
-from __future__ import annotations
-
 import errno
 import os
 import stat

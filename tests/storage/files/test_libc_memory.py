@@ -1,7 +1,5 @@
 """What Python's mmap does not offer: populating, locking, advice; each refusal is an OSError."""
 
-from __future__ import annotations
-
 import contextlib
 import ctypes
 import errno

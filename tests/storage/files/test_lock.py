@@ -1,7 +1,5 @@
 """The lock of a store: taken by one, asked by others without taking it."""
 
-from __future__ import annotations
-
 import errno
 import fcntl
 import os

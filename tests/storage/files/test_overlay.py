@@ -1,7 +1,5 @@
 """Reads through planned changes give what a disk with them would give."""
 
-from __future__ import annotations
-
 import os
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """A directory beside its place."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

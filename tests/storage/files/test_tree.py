@@ -1,7 +1,5 @@
 """Trees are walked whole, or not at all: what is published unsynced, or left unread, nobody would notice."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """A small JSON file with a version: read back, replaced as a whole, refused in the words of its user."""
 
-from __future__ import annotations
-
 import errno
 import json
 import os

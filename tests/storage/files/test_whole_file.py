@@ -1,7 +1,5 @@
 """A file as a whole: the old one or the new one, durable when the call returns."""
 
-from __future__ import annotations
-
 import errno
 import os
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Files ahead of the writer: made in order, waited for, told when they fail, removed when nobody used them."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import signal

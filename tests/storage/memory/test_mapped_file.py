@@ -1,7 +1,5 @@
 """One mapped file: on disk before its first byte, allocated before it is stored to, mapped while somebody holds it."""
 
-from __future__ import annotations
-
 import errno
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Files of one size in a row: found by offset, read across nothing that is not written, flushed oldest first."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import os

@@ -1,7 +1,5 @@
 """The ring that takes new records first: its memory, its size, and files that are in it."""
 
-from __future__ import annotations
-
 import errno
 import logging
 import mmap

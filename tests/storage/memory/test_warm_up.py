@@ -1,7 +1,5 @@
 """Pages ready before their first use: whole files, or a piece ahead of the writer; every refusal is only slower."""
 
-from __future__ import annotations
-
 import errno
 import itertools
 import logging

@@ -4,8 +4,6 @@ storage/threads/mutex.py tells why. The rule here reads sources, so it finds suc
 Python makes of the sources must have no hole that the rule does not name; up to Python 3.11 it has none.
 """
 
-from __future__ import annotations
-
 import ast
 import dis
 import itertools
@@ -127,9 +125,6 @@ class Block(NamedTuple):
     column: int
 
 
-# -- by syntax --------------------------------------------------------------------------------------------------------
-
-
 def blocks_with_loops(tree: ast.Module) -> Iterator[tuple[Block, str, int]]:
     """Each `with` whose block has such a loop: its place, what it enters, the loop's line."""
     for node in ast.walk(tree):
@@ -190,9 +185,6 @@ def takes_a_lock(entered: str) -> bool:
     return entered.startswith(LOCK_FILES) or ("(" not in entered and entered not in NO_LOCKS)
 
 
-# -- by code ----------------------------------------------------------------------------------------------------------
-
-
 def holes(code: CodeType) -> Iterator[tuple[Block, int]]:
     """Each `with` that a jump back leaves though it lies inside: its place, the line of the jump."""
     steps = list(dis.get_instructions(code))
@@ -220,9 +212,6 @@ def holes(code: CodeType) -> Iterator[tuple[Block, int]]:
     for inner in code.co_consts:
         if isinstance(inner, CodeType):
             yield from holes(inner)
-
-
-# -- tests ------------------------------------------------------------------------------------------------------------
 
 
 def test_a_handler_that_raises_in_a_loop_leaves_the_lock_free():

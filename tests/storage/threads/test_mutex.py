@@ -1,7 +1,5 @@
 """Locks that an interrupted `with` leaves free, and where they are used."""
 
-from __future__ import annotations
-
 import re
 import signal
 import threading
@@ -11,6 +9,7 @@ import pytest
 
 import flintmq
 from flintmq.storage.threads.mutex import Condition, Lock, ReentrantLock
+from tests.support.threads import at_once
 
 ENGINE = Path(flintmq.__file__).parent
 
@@ -71,11 +70,7 @@ def test_threads_exclude_each_other():
                 most = max(most, inside)
                 inside -= 1
 
-    threads = [threading.Thread(target=work) for _ in range(3)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
+    at_once(*[work] * 3)
     assert (inside, most) == (0, 1)
 
 

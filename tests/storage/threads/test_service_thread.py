@@ -1,7 +1,5 @@
 """A service's thread: started once, woken to end, joined."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

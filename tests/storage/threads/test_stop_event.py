@@ -1,15 +1,15 @@
 """Events that signal handlers set: no wait hangs, whatever the main thread was at."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 import threading
 import time
+from functools import partial
 
 import pytest
 
 from flintmq.storage.threads.stop_event import LOOK_S, StopEvent
+from tests.support.threads import beside
 
 STORM = """
 import faulthandler, signal, sys, time
@@ -46,16 +46,12 @@ def test_a_handler_sets_it_while_its_own_thread_waits() -> None:
 
 def test_all_who_wait_are_woken_at_once() -> None:
     stop, woken = StopEvent(), []
-    threads = [threading.Thread(target=lambda: woken.append(stop.wait(30))) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    while len(stop._waiting) < 8:
-        time.sleep(0.001)
-    began = time.monotonic()
-    stop.set()
-    stop.set()
-    for thread in threads:
-        thread.join(10)
+    with beside(*[lambda: woken.append(stop.wait(30))] * 8):
+        while len(stop._waiting) < 8:
+            time.sleep(0.001)
+        began = time.monotonic()
+        stop.set()
+        stop.set()
     assert woken == [True] * 8
     assert time.monotonic() - began < LOOK_S  # not by their own look
     assert stop._waiting == []
@@ -92,11 +88,7 @@ def test_it_ends_by_its_time() -> None:
 def test_sets_and_waits_of_threads_lose_no_wake_up(waits: int) -> None:
     for _ in range(300):
         stop = StopEvent()
-        threads = [threading.Thread(target=stop.wait, args=(30,)) for _ in range(waits)]
-        for thread in threads:
-            thread.start()
-        began = time.monotonic()
-        stop.set()
-        for thread in threads:
-            thread.join()
+        with beside(*(partial(stop.wait, 30) for _ in range(waits))):
+            began = time.monotonic()
+            stop.set()
         assert time.monotonic() - began < 5
