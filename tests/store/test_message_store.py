@@ -1,6 +1,7 @@
 """The store as a user has it: open, put, get, close; what a failing disk makes of the answers; refusals."""
 
 import ast
+import contextlib
 import errno
 import logging
 import os
@@ -38,7 +39,7 @@ from flintmq.store.message_store import MessageStore
 from flintmq.store.recovery.apply import Recovery
 from tests.support.crashed import flip, killed, make
 from tests.support.engine import FIRST_LOG, KEYS, check_derived, message, open_small, put_all, records, stored
-from tests.support.faults import Faulty, close_unclean, unclean
+from tests.support.faults import Faulty, unclean
 from tests.support.threads import beside
 
 OK = PutMessageStatus.PUT_OK
@@ -118,6 +119,9 @@ def test_close_may_be_called_again_and_everything_else_is_refused(tmp_path: Path
     calls = [
         lambda: store.put(message(1)),
         lambda: store.put_many([message(1)]),
+        lambda: store.put_batch([message(1)]),
+        lambda: store.put_columns("T", None),
+        lambda: store.put_async(message(1)),
         lambda: store.get("T", 0, 0),
         lambda: store.query("T", "k0"),
         store.flush,
@@ -136,23 +140,17 @@ def test_puts_that_race_with_close_are_stored_or_refused(tmp_path: Path):
     for life in range(10):
         store = open_small(tmp_path)
         told: list[int] = []
-        wrong: list[BaseException] = []
 
         def work() -> None:
-            try:
+            with contextlib.suppress(UsageError):
                 while True:
                     result = store.put(message(0))  # noqa: B023
                     if result.status is OK:
                         told.append(result.physical_offset)  # noqa: B023
-            except UsageError:
-                pass
-            except BaseException as error:
-                wrong.append(error)  # noqa: B023
 
         with beside(*[work] * 3):
             time.sleep(0.01 + life / 1000)
             store.close()
-        assert wrong == []
         with open_small(tmp_path) as again:
             assert set(told) <= {m.physical_offset for m in again}
     check_derived(tmp_path)
@@ -248,17 +246,8 @@ def test_put_many_answers_each_message(tmp_path: Path):
         assert [r.queue_offset for r in results] == [0, -1, 1, 0]
         assert store._parts.files.flushed_where >= results[-1].physical_offset + results[-1].size
         assert store.put_many([]) == []
+        assert store.stats().puts_refused == {"MESSAGE_ILLEGAL": 1}
     assert [r.body[:6] for r in records(tmp_path)] == [b"000000", b"000001", b"000002"]
-
-
-def test_put_many_after_a_failed_flush_is_unknown(tmp_path: Path):
-    effects = Faulty()
-    store = open_small(tmp_path, effects, flushDiskType="SYNC_FLUSH")
-    put_all(store, 1)
-    effects.refuse("sync", FIRST_LOG, times=1)
-    results = store.put_many([message(1), Message("a/b", b"x"), message(2)])
-    assert [r.outcome for r in results] == [Outcome.UNKNOWN, Outcome.FAILED, Outcome.UNKNOWN]
-    close_unclean(store)
 
 
 @pytest.mark.parametrize("call", ["sync", "rename"])

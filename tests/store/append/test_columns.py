@@ -11,31 +11,22 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flintmq.config.keys import StoreConfig
 from flintmq.errors import UsageError
 from flintmq.kernels.write import append_columns as kernel
 from flintmq.message import ColumnsResult, Message, Outcome, PutMessageStatus
-from flintmq.storage.memory.mapped_file_queue import MappedFileQueue
 from flintmq.store.append.columns import put_columns
-from flintmq.store.append.commit_log import CommitLog, LogState
 from flintmq.store.message_store import MessageStore
+from tests.store.append.test_commit_log import NOW
+from tests.store.append.test_commit_log import Log as LogAlone
 from tests.support.engine import FILE_SIZE, KEYS, check_derived, open_small, records
 from tests.support.faults import Faulty, unclean
 from tests.support.threads import at_once
 
-NOW = 1_700_000_000_000
 MAP = pa.map_(pa.string(), pa.string())
 only_compiled = pytest.mark.skipif(not kernel.COMPILED, reason="uncompiled it is found while they are written")
 
 
-class Log:
-    def __init__(self, root: Path, **keys: Any) -> None:
-        self.root, self.effects = root, Faulty()
-        self.effects.clock = NOW
-        config = StoreConfig.from_keys({"mappedFileSizeCommitLog": FILE_SIZE} | keys)
-        self.files = MappedFileQueue([str(root / "commitlog")], FILE_SIZE, self.effects)
-        self.log = CommitLog(self.files, config, LogState(0, 0, {}), self.effects)
-
+class Log(LogAlone):
     def put(self, batch: pa.RecordBatch, topic: str = "T") -> ColumnsResult:
         return put_columns(self.log, topic, batch)
 

@@ -3,7 +3,6 @@
 import errno
 import logging
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +18,6 @@ from flintmq.store.append.commit_log import CommitLog, LogState
 from tests.support.engine import FILE_SIZE, open_small, records
 from tests.support.faults import Faulty
 from tests.support.interrupts import interrupted_at
-from tests.support.threads import at_once
 
 LOCAL = bytes([127, 0, 0, 1]) + (10911).to_bytes(4, "big")
 NOW = 1_700_000_000_000
@@ -195,25 +193,6 @@ def test_the_crc_property_covers_the_record(tmp_path: Path):
     head, tail = found.properties[:-20], found.properties[-20:]
     assert head == b"TAGS\x01a\x02" and tail.startswith(b"__CRC32#\x01")
     assert found == record.append_crc_property(found._replace(properties=head))
-
-
-def test_puts_of_many_threads_are_one_prefix_without_holes(tmp_path: Path):
-    log = Log(tmp_path)
-    told: list[list[PutResult]] = [[] for _ in range(4)]
-
-    def work(number: int) -> None:
-        told[number] = [log.put(body=b"%d-%d" % (number, n), queue_id=n % 2) for n in range(100)]
-
-    at_once(*(partial(work, n) for n in range(4)))
-    found = {r.physical_offset: r for r in log.records()}
-    assert len(found) == 400
-    for number, results in enumerate(told):
-        for n, result in enumerate(results):
-            stored = found[result.physical_offset]
-            assert stored.body == b"%d-%d" % (number, n)
-            assert (stored.queue_id, stored.queue_offset) == (n % 2, result.queue_offset)
-    for queue in (0, 1):
-        assert [r.queue_offset for r in found.values() if r.queue_id == queue] == list(range(200))
 
 
 @pytest.mark.parametrize("rolls_over", [False, True])

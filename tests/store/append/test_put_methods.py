@@ -1,5 +1,6 @@
-"""What a store lets its users put besides single messages: closed stores refuse it."""
+"""What a store lets its users put besides single messages."""
 
+import errno
 import json
 import subprocess
 import sys
@@ -10,46 +11,46 @@ import pyarrow as pa
 import pytest
 
 from flintmq.errors import UsageError
-from flintmq.message import Message, PutMessageStatus
+from flintmq.message import Message, Outcome, PutMessageStatus, PutResult
 from flintmq.store.message_store import MessageStore
 from tests.support.engine import FIRST_LOG, open_small
 from tests.support.faults import Faulty, close_unclean
 
-
-@pytest.mark.parametrize(
-    "call",
-    [
-        lambda store: store.put_many([Message("T")]),
-        lambda store: store.put_batch([Message("T")]),
-        lambda store: store.put_columns("T", None),
-        lambda store: store.put_async(Message("T")),
-    ],
-)
-def test_a_closed_store_takes_nothing(tmp_path: Path, call: Callable[[MessageStore], object]):
-    store = open_small(tmp_path)
-    store.close()
-    with pytest.raises(UsageError, match="is closed"):
-        call(store)
+OK, LATE = PutMessageStatus.PUT_OK, PutMessageStatus.FLUSH_DISK_TIMEOUT
 
 
-def test_a_batch_waits_for_one_sync(tmp_path: Path):
+@pytest.mark.parametrize("door", [MessageStore.put_many, MessageStore.put_batch])
+def test_many_and_a_batch_wait_for_one_sync(tmp_path: Path, door: Callable[..., list[PutResult]]):
     effects = Faulty()
     with open_small(tmp_path, effects, flushDiskType="SYNC_FLUSH") as store:
         store.put(Message("T"))
         before = effects.count("sync", FIRST_LOG)
-        results = store.put_batch([Message("T", b"%d" % n) for n in range(9)])
-        assert {r.status for r in results} == {PutMessageStatus.PUT_OK}
+        results = door(store, [Message("T", b"%d" % n) for n in range(9)])
+        assert {r.status for r in results} == {OK} and [r.queue_offset for r in results] == list(range(1, 10))
         assert effects.count("sync", FIRST_LOG) == before + 1
         assert store._parts.files.flushed_where == results[-1].physical_offset + results[-1].size
 
 
-def test_all_of_a_batch_is_unknown_after_a_failed_sync(tmp_path: Path):
+@pytest.mark.parametrize("door", [MessageStore.put_many, MessageStore.put_batch])
+def test_all_that_wait_for_a_failed_sync_are_unknown(tmp_path: Path, door: Callable[..., list[PutResult]]):
     effects = Faulty()
     store = open_small(tmp_path, effects, flushDiskType="SYNC_FLUSH")
     store.put(Message("T"))
-    effects.refuse("sync", FIRST_LOG)
-    assert {r.status for r in store.put_batch([Message("T")] * 3)} == {PutMessageStatus.FLUSH_DISK_TIMEOUT}
-    assert {r.status for r in store.put_batch([Message("T")] * 3)} == {PutMessageStatus.SERVICE_NOT_AVAILABLE}
+    effects.refuse("sync", FIRST_LOG, error=errno.EIO)
+    assert {(r.status, r.outcome) for r in door(store, [Message("T")] * 3)} == {(LATE, Outcome.UNKNOWN)}
+    assert store.stats().puts_refused == {LATE.name: 3}
+    assert {r.status for r in door(store, [Message("T")] * 3)} == {PutMessageStatus.SERVICE_NOT_AVAILABLE}
+    assert store.put(Message("T")).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
+    close_unclean(store)
+
+
+def test_one_that_is_refused_among_many_fails_whatever_becomes_of_the_others(tmp_path: Path):
+    effects = Faulty()
+    store = open_small(tmp_path, effects, flushDiskType="SYNC_FLUSH")
+    store.put(Message("T"))
+    effects.refuse("sync", FIRST_LOG, times=1)
+    results = store.put_many([Message("T"), Message("a/b", b"x"), Message("T")])
+    assert [r.outcome for r in results] == [Outcome.UNKNOWN, Outcome.FAILED, Outcome.UNKNOWN]
     close_unclean(store)
 
 

@@ -1,56 +1,16 @@
 """What a put wakes, waits for and counts."""
 
-import errno
 from pathlib import Path
 
 import pytest
 
 from flintmq.kernels.threads.flusher import native
-from flintmq.message import Message, PutMessageStatus
+from flintmq.message import PutMessageStatus
 from flintmq.store.append.after_put import AfterPut, DispatchAndFlush
-from tests.support.engine import FIRST_LOG, message, open_small
-from tests.support.faults import Faulty, close_unclean
+from tests.support.engine import message, open_small
 
 OK = PutMessageStatus.PUT_OK
 FLUSH = "NativeFlush" if native() else "PythonFlush"
-
-
-def test_many_messages_wait_for_one_sync(tmp_path: Path):
-    effects = Faulty()
-    with open_small(tmp_path, effects, flushDiskType="SYNC_FLUSH", mappedFileSizeCommitLog="1048576") as store:
-        store.put(message(0))
-        before = effects.count("sync", FIRST_LOG)
-        results = store.put_many([message(n) for n in range(1, 50)])
-        assert {r.status for r in results} == {OK} and [r.queue_offset for r in results] == list(range(1, 50))
-        assert effects.count("sync", FIRST_LOG) == before + 1
-        assert store._parts.files.flushed_where == results[-1].physical_offset + results[-1].size
-
-
-def test_refused_ones_among_many_keep_their_place(tmp_path: Path):
-    with open_small(tmp_path) as store:
-        results = store.put_many([message(0), Message("a/b"), message(1)])
-        assert [r.status for r in results] == [OK, PutMessageStatus.MESSAGE_ILLEGAL, OK]
-        assert store.put_many([]) == []
-        assert store.put_many([Message("a/b")])[0].status is PutMessageStatus.MESSAGE_ILLEGAL
-        assert store.stats().puts_refused == {"MESSAGE_ILLEGAL": 2}
-
-
-def test_all_of_many_are_unknown_after_a_failed_sync(tmp_path: Path):
-    effects = Faulty()
-    store = open_small(tmp_path, effects, flushDiskType="SYNC_FLUSH")
-    store.put(message(0))
-    effects.refuse("sync", FIRST_LOG, error=errno.EIO)
-    results = store.put_many([message(1), message(2)])
-    assert {r.status for r in results} == {PutMessageStatus.FLUSH_DISK_TIMEOUT}
-    assert store.stats().puts_refused == {"FLUSH_DISK_TIMEOUT": 2}
-    assert store.put(message(3)).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
-    close_unclean(store)
-
-
-def test_a_slave_takes_nothing(tmp_path: Path):
-    with open_small(tmp_path, brokerRole="SLAVE") as store:
-        assert store.put(message(0)).status is PutMessageStatus.SERVICE_NOT_AVAILABLE
-        assert store.put_many([message(0)])[0].status is PutMessageStatus.SERVICE_NOT_AVAILABLE
 
 
 @pytest.mark.parametrize("wakes", ["true", "false"])

@@ -10,7 +10,7 @@ from flintmq.message import Message
 from flintmq.store.append.stats import LABELS, WaitTimes, process_memory
 from flintmq.store.message_store import MessageStore
 from tests.store.services.test_retention import Disk
-from tests.support.engine import FILE_SIZE, KEYS, message, open_small, put_all, put_dispatched, stored
+from tests.support.engine import FILE_SIZE, KEYS, message, open_small, put_all, stored
 from tests.support.faults import Faulty
 
 
@@ -48,17 +48,6 @@ def test_behind_is_told_by_positions(tmp_path: Path):
         assert store.stats().flush_behind_bytes == 0
     with open_small(tmp_path / "another") as store:
         assert store.stats().pool_buffers_free == -1
-
-
-def test_gets_are_counted(tmp_path: Path):
-    with open_small(tmp_path) as store:
-        put_dispatched(store, 3)
-        store.get("T", 0, 0)
-        store.get("T", 0, 1, max_messages=1)
-        store.get("T", 0, 3)
-        store.get("none", 0, 0)
-        stats = store.stats()
-        assert (stats.gets_found, stats.gets_missed, stats.messages_got) == (2, 2, 4)
 
 
 @pytest.mark.parametrize(

@@ -150,20 +150,3 @@ def test_who_begins_to_wait_after_the_close_does_not_wait(tmp_path: Path) -> Non
     with pytest.raises(UsageError, match="is closed"):
         reader.get("T", 0, 0, 1, None, MS)
     assert time.monotonic() - began < SOON_S
-
-
-def test_a_get_that_waits_hears_of_the_close_at_once(tmp_path: Path) -> None:
-    store = open_small(tmp_path)
-    told: list[str] = []
-
-    def get() -> None:
-        with pytest.raises(UsageError, match="is closed"):
-            store.get("T", 0, 0, wait_ms=MS)
-        told.append("closed")
-
-    thread = threading.Thread(target=get, daemon=True)
-    thread.start()
-    time.sleep(0.2)
-    store.close()
-    thread.join(SOON_S)
-    assert told == ["closed"]

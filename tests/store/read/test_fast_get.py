@@ -380,8 +380,9 @@ def test_gets_are_counted(tmp_path: Path):
             store.get("T", 0, 0, tags="nobody")
             store.get("T", 0, 5)
             store.get("T", 0, 6)
+            store.get("none", 0, 0)
         stats = store.stats()
-        assert (stats.gets_found, stats.gets_missed, stats.messages_got) == (3, 9, 6)
+        assert (stats.gets_found, stats.gets_missed, stats.messages_got) == (3, 12, 6)
         assert not COMPILED or store._parts.reader.fast.found == 2  # type: ignore[union-attr]
 
 
