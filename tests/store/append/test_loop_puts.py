@@ -5,10 +5,8 @@ import contextlib
 import contextvars
 import gc
 import os
-import socket
 import sys
 import threading
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,52 +15,27 @@ import pytest
 
 from flintmq.errors import UsageError
 from flintmq.kernels.threads.flusher import native
-from flintmq.message import Message, PutMessageStatus, PutResult
+from flintmq.message import PutMessageStatus, PutResult
 from flintmq.store.message_store import MessageStore
-from tests.support.engine import check_derived, message, open_small
+from tests.store.append.test_async_puts import LATE, OK, Gate, put_all, statuses, wait_for
+from tests.support.engine import message
 from tests.support.faults import close_unclean
+from tests.support.threads import at_once
 
 pytestmark = pytest.mark.skipif(not native(), reason="kernels run uncompiled, or this system has no futex")
-OK, LATE = PutMessageStatus.PUT_OK, PutMessageStatus.FLUSH_DISK_TIMEOUT
-SIZE = {"mappedFileSizeCommitLog": 1 << 20}
-
-
-class Gate:
-    """Holds the syncs of a store back."""
-
-    def __init__(self) -> None:
-        self.inner, self.outer = socket.socketpair()
-
-    def hold(self, store: MessageStore) -> None:
-        store._parts.flush.flusher.gate = self.inner.fileno()
-
-    def let(self, count: int = 1) -> None:
-        self.outer.send(b"x" * count)
-
-    def close(self) -> None:
-        self.let(1000)
 
 
 @pytest.fixture
 def gate() -> Iterator[Gate]:
-    made = Gate()
+    made = Gate("native")
     yield made
+    made.let(1000)
     made.inner.close()
     made.outer.close()
 
 
 def open_sync(root: Path, **keys: Any) -> MessageStore:
-    store = open_small(root, flushDiskType="SYNC_FLUSH", **(SIZE | keys))
-    assert store.flusher is not None
-    return store
-
-
-def statuses(results: list[PutResult]) -> set[PutMessageStatus]:
-    return {result.status for result in results}
-
-
-async def put_all(store: MessageStore, count: int) -> list[PutResult]:
-    return list(await asyncio.gather(*[store.put_async(message(n)) for n in range(count)]))
+    return Gate("native").open(root, **keys)
 
 
 def test_a_turn_s_puts_are_one_group(tmp_path: Path):
@@ -74,79 +47,6 @@ def test_a_turn_s_puts_are_one_group(tmp_path: Path):
         assert store._parts.files.flushed_where == results[-1].physical_offset + results[-1].size
         assert store._parts.flush.flusher.syncs == before + 1
         assert store.wait_dispatched(20)
-
-
-def test_roll_over_and_what_is_not_plain(tmp_path: Path):
-    with open_sync(tmp_path, mappedFileSizeCommitLog=4096) as store:
-
-        async def main() -> list[PutResult]:
-            puts = [store.put_async(message(n, topic=f"T{n % 7}")) for n in range(200)]
-            puts.append(store.put_async(Message("a/b", b"")))
-            puts.append(store.put_async(Message("T", b"x", wait=False)))
-            puts.append(store.put_async(Message("T", bytes(3000))))
-            return list(await asyncio.gather(*puts))
-
-        results = asyncio.run(main())
-        assert statuses(results[:200]) == {OK}
-        assert results[200].status is PutMessageStatus.MESSAGE_ILLEGAL and statuses(results[201:]) == {OK}
-    check_derived(tmp_path)
-
-
-def test_nothing_is_answered_before_the_sync_that_covers_it(tmp_path: Path, gate: Gate):
-    with open_sync(tmp_path) as store:
-        store.put(message(0))
-        gate.hold(store)
-
-        async def main() -> None:
-            early = [store.put_async(message(n)) for n in range(5)]
-            await asyncio.sleep(0.1)
-            late = [store.put_async(message(n)) for n in range(5)]
-            await asyncio.sleep(0.1)
-            assert not any(put.done() for put in early + late)
-            gate.let()
-            assert statuses(await asyncio.gather(*early)) == {OK}
-            await asyncio.sleep(0.1)
-            assert not any(put.done() for put in late)
-            gate.let()
-            assert statuses(await asyncio.gather(*late)) == {OK}
-
-        asyncio.run(main())
-        gate.close()
-
-
-def test_each_is_late_by_its_own_time_and_the_loop_runs_on(tmp_path: Path, gate: Gate):
-    with open_sync(tmp_path, syncFlushTimeout=300) as store:
-        store.put(message(0))
-        gate.hold(store)
-
-        async def main() -> None:
-            began = time.monotonic()
-            first = store.put_async(message(1))
-            await asyncio.sleep(0.1)
-            second = store.put_async(message(2))
-            assert (await first).status is LATE and not second.done()
-            assert 0.3 <= time.monotonic() - began < 5
-            assert (await second).status is LATE
-            third = store.put_async(message(3))
-            gate.let(100)
-            assert (await third).status is OK
-
-        asyncio.run(main())
-        assert sum(store.stats().put_times.values()) == 4
-
-
-def test_a_failed_sync_is_told_to_everybody(tmp_path: Path, gate: Gate):
-    store = open_sync(tmp_path)
-    store.put(message(0))
-    fd = store._parts.files.last.fd
-    real = os.dup(fd)
-    os.dup2(gate.inner.fileno(), fd)  # a socket cannot be synced
-    results = asyncio.run(put_all(store, 50))
-    os.dup2(real, fd)
-    assert statuses(results) == {LATE}
-    assert statuses(asyncio.run(put_all(store, 2))) == {PutMessageStatus.SERVICE_NOT_AVAILABLE}
-    close_unclean(store)
-    assert (tmp_path / "abort").exists()
 
 
 def test_what_asyncio_does_with_a_future(tmp_path: Path, gate: Gate):
@@ -168,7 +68,7 @@ def test_what_asyncio_does_with_a_future(tmp_path: Path, gate: Gate):
             put.add_done_callback(again)
             put.add_done_callback(lambda one: calls.append("c"))
             assert put.remove_done_callback(again) == 2
-            waits = [asyncio.create_task(_await(put)) for _ in range(3)]
+            waits = [asyncio.create_task(wait_for(put)) for _ in range(3)]
             slow = asyncio.wait_for(asyncio.shield(put), 0.05)
             with pytest.raises(asyncio.TimeoutError):
                 await slow
@@ -190,10 +90,6 @@ def test_what_asyncio_does_with_a_future(tmp_path: Path, gate: Gate):
         asyncio.run(main())
 
 
-async def _await(put: Any) -> PutResult:
-    return await put
-
-
 def test_a_put_that_is_handed_in_after_the_flusher_ended_is_answered(tmp_path: Path):
     """Its wish comes too late to be seen, and the last event was taken before: nobody else would wake the loop."""
     with open_sync(tmp_path, syncFlushTimeout=120_000) as store:
@@ -207,31 +103,6 @@ def test_a_put_that_is_handed_in_after_the_flusher_ended_is_answered(tmp_path: P
             assert done == {put} and put.result().status is OK
 
         asyncio.run(main())
-
-
-def test_a_cancelled_wait_takes_nothing_back(tmp_path: Path, gate: Gate):
-    with open_sync(tmp_path) as store:
-
-        async def main() -> None:
-            await store.put_async(message(0))
-            gate.hold(store)
-            task = asyncio.create_task(_await(store.put_async(message(1))))
-            put = store.put_async(message(2))
-            other = asyncio.create_task(_await(put))
-            await asyncio.sleep(0.05)
-            task.cancel()
-            with pytest.raises(asyncio.CancelledError):
-                await task
-            assert put.cancel("enough") and put.cancelled() and put.done() and not put.cancel()
-            with pytest.raises(asyncio.CancelledError, match="enough"):
-                put.result()
-            with pytest.raises(asyncio.CancelledError):
-                await other
-            gate.let(100)
-            assert (await store.put_async(message(3))).queue_offset == 3
-
-        asyncio.run(main())
-        assert store.wait_dispatched(20) and len(store.get("T", 0, 0).messages) == 4
 
 
 @pytest.mark.parametrize("what", ["gather", "gather and return errors", "one put", "one put and return errors"])
@@ -292,7 +163,7 @@ def test_each_task_runs_in_its_own_context(tmp_path: Path):
             tasks = [asyncio.create_task(work(n)) for n in range(50)]
             await asyncio.gather(*tasks)
             assert name.get() == -1
-            await asyncio.create_task(_await(store.put_async(message(1))), context=shared)
+            await asyncio.create_task(wait_for(store.put_async(message(1))), context=shared)
 
         asyncio.run(main())
 
@@ -312,7 +183,7 @@ def test_an_error_in_one_task_or_callback_harms_no_other(tmp_path: Path):
             asyncio.get_running_loop().set_exception_handler(lambda loop, what: told.append(what))
             put = store.put_async(message(1))
             put.add_done_callback(broken)
-            tasks = [asyncio.create_task(fails()), asyncio.create_task(_await(store.put_async(message(2))))]
+            tasks = [asyncio.create_task(fails()), asyncio.create_task(wait_for(store.put_async(message(2))))]
             found = await asyncio.gather(*tasks, return_exceptions=True)
             assert isinstance(found[0], ValueError) and found[1].status is OK
             assert put.done()
@@ -412,12 +283,8 @@ def test_loops_of_several_threads_at_once(tmp_path: Path):
                 assert statuses(await put_all(store, 20)) == {OK}
             found.append({OK})
 
-        threads = [threading.Thread(target=lambda: asyncio.run(work())) for _ in range(4)]
-        threads += [threading.Thread(target=lambda: found.append({store.put(message(n)).status for n in range(100)}))]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
+        plain = lambda: found.append({store.put(message(n)).status for n in range(100)})  # noqa: E731
+        at_once(*[lambda: asyncio.run(work())] * 4, plain)
         assert found == [{OK}] * 5
         assert store.wait_dispatched(20) and store.get("T", 0, 0).max_offset == 900
 
@@ -468,22 +335,6 @@ def test_a_store_closed_while_its_puts_are_awaited(tmp_path: Path, gate: Gate):
     assert not (tmp_path / "abort").exists()
 
 
-def test_a_loop_that_ended_harms_nobody(tmp_path: Path, gate: Gate):
-    with open_sync(tmp_path) as store:
-        store.put(message(0))
-        gate.hold(store)
-
-        async def main() -> None:
-            store.put_async(message(1))
-            await asyncio.sleep(0.05)
-            store.put_async(message(2))
-
-        asyncio.run(main())
-        gate.let(100)
-        assert store.put(message(3)).status is OK
-        assert statuses(asyncio.run(put_all(store, 2))) == {OK}
-
-
 class NoReaders(asyncio.SelectorEventLoop):
     """A loop that watches no descriptors of others, as Windows' proactor."""
 
@@ -515,19 +366,8 @@ def test_a_future_of_another_loop_is_refused_by_asyncio(tmp_path: Path, gate: Ga
 
         asyncio.run(put())
         with pytest.raises(RuntimeError, match="attached to a different loop"):
-            asyncio.run(_await(kept[0]))
+            asyncio.run(wait_for(kept[0]))
         gate.let(100)
-
-
-def test_it_wants_a_running_loop(tmp_path: Path):
-    with open_sync(tmp_path) as store:
-        asyncio.run(put_all(store, 1))
-        end = store._parts.log.end
-        with pytest.raises(RuntimeError, match="no running event loop"):
-            store.put_async(message(0))
-        assert store._parts.log.end == end, "nothing is stored"
-        with pytest.raises(TypeError):
-            asyncio.run(_bad(store))
 
 
 def test_without_a_loop_a_closed_store_says_so_and_a_forked_child_s_too(tmp_path: Path):
@@ -544,10 +384,6 @@ def test_without_a_loop_a_closed_store_says_so_and_a_forked_child_s_too(tmp_path
     store.close()
     with pytest.raises(UsageError, match="is closed"):
         store.put_async(message(9))
-
-
-async def _bad(store: MessageStore) -> None:
-    store.put_async(b"no message")  # type: ignore[arg-type]
 
 
 def test_only_the_stepping_thread_is_taken_for_the_loop_s(tmp_path: Path):
