@@ -1,5 +1,6 @@
 """Delay levels: delivery neither early nor twice, at least once after a kill."""
 
+import contextlib
 import os
 import shutil
 import time
@@ -14,6 +15,7 @@ from flintmq.store.message_store import MessageStore
 from flintmq.store.view import open_store
 from tests.support.engine import open_small, records, units
 from tests.support.faults import Faulty
+from tests.support.threads import within
 
 SCHEDULE = "SCHEDULE_TOPIC_XXXX"
 NOW = 1_700_000_000_000
@@ -23,6 +25,23 @@ def frozen():
     disk = Faulty()
     disk.clock = NOW
     return disk
+
+
+@pytest.fixture
+def delayed(tmp_path):
+    """delayed(body, ..., **keys) -> a store with these messages of level 1, its clock, its deliveries by hand."""
+    with contextlib.ExitStack() as stack:
+
+        def make(*messages, **keys):
+            disk = frozen()
+            store = stack.enter_context(open_small(tmp_path / "s", disk, **keys))
+            store._parts.housekeeping.stop()
+            store.put_many([Message("T", body, tags="a", delay_level=1) for body in messages])
+            assert store.wait_dispatched(10)
+            return store, disk, store._parts.housekeeping.delay
+
+        make.close = stack.close
+        yield make
 
 
 def bodies(store, topic="T", queue_id=0):
@@ -60,9 +79,7 @@ def test_never_early_and_once(tmp_path):
 def test_an_idle_store_delivers_within_a_second(tmp_path):
     with open_small(tmp_path / "s", messageDelayLevel="1s 2s") as store:
         put = [store.put(Message("T", b"a", delay_level=n)).store_timestamp for n in (1, 2)]
-        deadline = time.monotonic() + 10
-        while len(bodies(store)) < 2 and time.monotonic() < deadline:
-            time.sleep(0.02)
+        assert within(lambda: len(bodies(store)) == 2)
         times = [m.store_timestamp for m in store.get("T", 0, 0).messages]
     late = [at - due - delay for at, due, delay in zip(times, put, (1000, 2000), strict=True)]
     assert all(0 <= ms < 1000 for ms in late), late
@@ -80,83 +97,59 @@ def test_many_due_messages_come_in_steps(tmp_path):
 
 
 @pytest.mark.parametrize("refused", ["create", "allocate"])
-def test_a_full_disk_only_delays(tmp_path, refused):
-    disk = frozen()
-    with open_small(tmp_path / "s", disk) as store:
-        store._parts.housekeeping.stop()
-        for _ in range(8):
-            store.put(Message("T", bytes(800), delay_level=1))
-        assert store.wait_dispatched(10)
-        disk.clock = NOW + 1000
-        disk.refuse(refused, "commitlog", times=2)
-        store._parts.housekeeping.delay.deliver_once()
-        behind = store._parts.housekeeping.delay.offset(1)
-        assert behind < 8
-        while store._parts.housekeeping.delay.deliver_once() or store._parts.housekeeping.delay.offset(1) < 8:
-            pass
-        assert store.wait_dispatched(10)
+def test_a_full_disk_only_delays(delayed, tmp_path, refused):
+    store, disk, delay = delayed(*[bytes(800)] * 8)
+    disk.clock = NOW + 1000
+    disk.refuse(refused, "commitlog", times=2)
+    delay.deliver_once()
+    assert delay.offset(1) < 8
+    while delay.deliver_once() or delay.offset(1) < 8:
+        pass
+    assert store.wait_dispatched(10)
+    delayed.close()
     delivered_records = [r for r in records(tmp_path / "s") if r.topic == b"T"]
     assert [r.queue_offset for r in delivered_records] == list(range(8))
 
 
-def test_a_clock_that_was_set_back(tmp_path):
+def test_a_clock_that_was_set_back(delayed):
     """Up to an hour the units are waited for; what is further ahead would wait for ever, and comes at once."""
-    disk = frozen()
-    with open_small(tmp_path / "s", disk) as store:
-        store._parts.housekeeping.stop()
-        store.put(Message("T", b"x", delay_level=1))
-        assert store.wait_dispatched(10)
-        disk.clock = NOW - CLOCK_SET_BACK_MS + 1
-        store._parts.housekeeping.delay.deliver_once()
-        assert store._parts.housekeeping.delay.offset(1) == 0
-        disk.clock = NOW - CLOCK_SET_BACK_MS - 1
-        store._parts.housekeeping.delay.deliver_once()
-        assert store._parts.housekeeping.delay.offset(1) == 1
+    _, disk, delay = delayed(b"x")
+    for disk.clock, offset in ((NOW - CLOCK_SET_BACK_MS + 1, 0), (NOW - CLOCK_SET_BACK_MS - 1, 1)):
+        delay.deliver_once()
+        assert delay.offset(1) == offset
 
 
-def test_d27_an_offset_outside_of_its_queue(tmp_path):
+def test_d27_an_offset_outside_of_its_queue(delayed, tmp_path):
     """D27 and what a cut log leaves: delivery goes on at the nearest message there is."""
-    disk = frozen()
     (tmp_path / "s/config").mkdir(parents=True)
     (tmp_path / "s/config/delayOffset.json").write_text('{"offsetTable":{"1":77,2:0}}')
-    with open_small(tmp_path / "s", disk) as store:
-        store._parts.housekeeping.stop()
-        store.put(Message("T", b"x", delay_level=1))
-        assert store.wait_dispatched(10)
-        store._parts.housekeeping.delay.deliver_once()
-        assert store._parts.housekeeping.delay.offset(1) == 1
-        store.put(Message("T", b"y", delay_level=1))
-        disk.clock = NOW + 2000
-        assert store.wait_dispatched(10)
-        store._parts.housekeeping.delay.deliver_once()
-        assert store.wait_dispatched(10) and bodies(store) == [b"y"]
+    store, disk, delay = delayed(b"x")
+    delay.deliver_once()
+    assert delay.offset(1) == 1
+    store.put(Message("T", b"y", delay_level=1))
+    disk.clock = NOW + 2000
+    assert store.wait_dispatched(10)
+    delay.deliver_once()
+    assert store.wait_dispatched(10) and bodies(store) == [b"y"]
 
 
-def test_a_record_that_is_gone_does_not_stop_its_level(tmp_path):
-    disk = frozen()
-    with open_small(tmp_path / "s", disk) as store:
-        store._parts.housekeeping.stop()
-        store.put_many([Message("T", body, delay_level=1) for body in (b"gone", b"there")])
-        assert store.wait_dispatched(10)
-        delay = store._parts.housekeeping.delay
-        lookup = delay.lookup
-        delay.lookup = lambda unit, topic, queue, offset: None if offset == 0 else lookup(unit, topic, queue, offset)
-        disk.clock = NOW + 1000
-        while delay.deliver_once():
-            pass
-        assert delay.offset(1) == 2 and store.wait_dispatched(10) and bodies(store) == [b"there"]
+def test_a_record_that_is_gone_does_not_stop_its_level(delayed):
+    store, disk, delay = delayed(b"gone", b"there")
+    lookup = delay.lookup
+    delay.lookup = lambda unit, topic, queue, offset: None if offset == 0 else lookup(unit, topic, queue, offset)
+    disk.clock = NOW + 1000
+    while delay.deliver_once():
+        pass
+    assert delay.offset(1) == 2 and store.wait_dispatched(10) and bodies(store) == [b"there"]
 
 
-def test_what_is_delivered_has_a_checksum_of_its_own(tmp_path):
+def test_what_is_delivered_has_a_checksum_of_its_own(delayed, tmp_path):
     """With enabledAppendPropCRC the waiting record ends with a checksum, which would be wrong for another record."""
-    disk = frozen()
-    with open_small(tmp_path / "s", disk, enabledAppendPropCRC=True) as store:
-        store._parts.housekeeping.stop()
-        store.put(Message("T", b"x", tags="a", delay_level=1))
-        assert store.wait_dispatched(10)
-        disk.clock = NOW + 1000
-        store._parts.housekeeping.delay.deliver_once()
-        assert store.wait_dispatched(10)
+    store, disk, delay = delayed(b"x", enabledAppendPropCRC=True)
+    disk.clock = NOW + 1000
+    delay.deliver_once()
+    assert store.wait_dispatched(10)
+    delayed.close()
     waiting, arrived = (record_format.decode(record_format.encode(r)) for r in records(tmp_path / "s"))
     assert waiting.properties.count(b"__CRC32#") == arrived.properties.count(b"__CRC32#") == 1
     assert waiting.properties[-9:] != arrived.properties[-9:]
@@ -176,9 +169,7 @@ def test_at_least_once_after_kills(tmp_path):
             os.kill(os.getpid(), 9)
         os.waitpid(child, 0)
     with open_small(tmp_path / "s", messageDelayLevel="1s") as store:
-        deadline = time.monotonic() + 10
-        while store._parts.housekeeping.delay.offset(1) < 60 and time.monotonic() < deadline:
-            time.sleep(0.02)
+        assert within(lambda: store._parts.housekeeping.delay.offset(1) >= 60)
     found = [r.body for r in records(tmp_path / "s") if r.topic == b"T"]
     assert set(found) == {b"%d" % n for n in range(60)} and len(found) <= 60 * lives
 
@@ -205,24 +196,19 @@ def test_what_java_left_pending(tmp_path, golden):
 
 
 @pytest.mark.parametrize("status", ["CREATE_MAPPED_FILE_FAILED", "SERVICE_NOT_AVAILABLE"])
-def test_an_offset_is_noted_once_its_message_is_put(tmp_path, status):
+def test_an_offset_is_noted_once_its_message_is_put(delayed, status):
     """A kill, or a full disk, between the two must not cost the message."""
-    disk = frozen()
-    with open_small(tmp_path / "s", disk) as store:
-        store._parts.housekeeping.stop()
-        store.put(Message("T", b"x", delay_level=1))
-        assert store.wait_dispatched(10)
-        disk.clock = NOW + 1000
-        service, seen = store._parts.housekeeping.delay, []
-        put = service.put
+    store, disk, delay = delayed(b"x")
+    disk.clock = NOW + 1000
+    put, seen = delay.put, []
 
-        def refused(message):
-            seen.append(service.offset(1))
-            return PutResult(PutMessageStatus[status])
+    def refused(message):
+        seen.append(delay.offset(1))
+        return PutResult(PutMessageStatus[status])
 
-        service.put = refused
-        service.deliver_once()
-        assert seen == [0] and service.offset(1) == 0, "neither before nor, refused, after"
-        service.put = put
-        service.deliver_once()
-        assert service.offset(1) == 1 and store.wait_dispatched(10) and len(bodies(store)) == 1
+    delay.put = refused
+    delay.deliver_once()
+    assert seen == [0] and delay.offset(1) == 0, "neither before nor, refused, after"
+    delay.put = put
+    delay.deliver_once()
+    assert delay.offset(1) == 1 and store.wait_dispatched(10) and len(bodies(store)) == 1
