@@ -12,6 +12,7 @@ from flintmq.ha import acks as acks_module
 from flintmq.ha.acks import AckTable
 from flintmq.message import PutMessageStatus, PutResult
 from flintmq.store.append.replicas import ReplicaRequest
+from tests.support.threads import within
 
 
 class Uncompiled:
@@ -68,9 +69,7 @@ class Waiting:
 
     def after(self, count: int) -> dict[int, bool]:
         """The answers once there are so many."""
-        limit = time.monotonic() + 10
-        while len(self.answers) < count and time.monotonic() < limit:
-            time.sleep(0.001)
+        assert within(lambda: len(self.answers) >= count)
         return dict(self.answers)
 
 

@@ -15,6 +15,7 @@ from labs.soak.processes import KEYS, READERS, Aging
 from tests.robustness.crash.test_readers import CHANGES, harm
 from tests.robustness.failing_calls.test_syscalls import STRACE, WHY_NOT
 from tests.support.engine import message, put_all
+from tests.support.threads import within
 
 pytestmark = pytest.mark.skipif(bool(WHY_NOT), reason=WHY_NOT or "-")
 SECONDS = float(os.environ.get("FLINTMQ_READERS_SECONDS", "5"))
@@ -45,9 +46,7 @@ def test_t13_readers_beside_a_store_that_rolls_and_cleans(tmp_path: Path) -> Non
                 readers[kind] = subprocess.Popen(
                     [*words, *own], stdout=said, stderr=subprocess.STDOUT, start_new_session=True
                 )
-        limit = time.monotonic() + 60
-        while any(f"{root}/commitlog" not in _text(tmp_path / kind) for kind in READERS) and time.monotonic() < limit:
-            time.sleep(0.1)
+        assert within(lambda: all(f"{root}/commitlog" in _text(tmp_path / kind) for kind in READERS))
         until, number = time.monotonic() + SECONDS, 200
         while time.monotonic() < until:
             for _ in range(20):

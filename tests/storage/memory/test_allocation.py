@@ -16,6 +16,7 @@ from flintmq.storage.memory.allocation import AllocationService
 from flintmq.storage.memory.mapped_file import MappedFile
 from flintmq.storage.memory.mapped_file_queue import MappedFileQueue
 from tests.support.faults import Faulty
+from tests.support.threads import within
 
 SIZE = 16384
 
@@ -67,9 +68,7 @@ def test_the_thread_has_the_next_file_ready(tmp_path: Path):
     queue = queue_of(tmp_path, effects)
     queue.start()
     queue.append_file(0)
-    limit = time.monotonic() + 5
-    while names(tmp_path) != [0, 1] and time.monotonic() < limit:
-        time.sleep(0.005)
+    assert within(lambda: names(tmp_path) == [0, 1])
     effects.before = lambda name, path: time.sleep(1) if name == "create" else None
     began = time.monotonic()
     assert queue.append_file(SIZE).start == SIZE

@@ -16,6 +16,7 @@ from flintmq.store.message_store import MessageStore
 from flintmq.store.view import open_store
 from tests.support.engine import KEYS, check_derived, message, put_all, put_dispatched, records
 from tests.support.faults import Faulty, unclean
+from tests.support.threads import within
 
 OK = PutMessageStatus.PUT_OK
 NEVER = {"commitIntervalCommitLog": "100000", "commitCommitLogThoroughInterval": "100000"}
@@ -69,9 +70,7 @@ def test_four_pages_wake_the_committer(tmp_path: Path):
         time.sleep(0.05)
         assert state(store)[1] == 0
         put_all(store, 10, first=10, size=1000)
-        limit = time.monotonic() + 5
-        while state(store)[1] == 0 and time.monotonic() < limit:
-            time.sleep(0.005)
+        assert within(lambda: state(store)[1] != 0)
         assert state(store)[1] >= 4 * 4096
 
 

@@ -22,6 +22,7 @@ from flintmq.store.services.dispatch_service import DispatchService
 from flintmq.store.services.housekeeping import Housekeeping
 from tests.support.engine import KEYS, expected_units, message, open_small, put_all, put_dispatched, records, units
 from tests.support.faults import close_unclean
+from tests.support.threads import within
 
 OK, LATE = PutMessageStatus.PUT_OK, PutMessageStatus.FLUSH_DISK_TIMEOUT
 PASSING = (errno.EMFILE, errno.ENFILE, errno.ENOMEM)
@@ -209,19 +210,15 @@ def _puts(store: MessageStore) -> None:
 
 def _saves(store: MessageStore) -> None:
     store._parts.housekeeping.offsets.commit("g", "T", 0, 2)
-    limit = time.monotonic() + 20
     offsets = Path(store.root, "config", "consumerOffset.json")
-    while time.monotonic() < limit and not (offsets.exists() and b"T@g" in offsets.read_bytes()):
-        time.sleep(0.02)
+    assert within(lambda: offsets.exists() and b"T@g" in offsets.read_bytes())
     assert b"T@g" in offsets.read_bytes()
 
 
 def _marks(store: MessageStore) -> None:
     put_all(store, 2, first=5)
     store.flush()
-    limit = time.monotonic() + 20
-    while time.monotonic() < limit and store._parts.small.mark.dispatched < store._parts.log.end:
-        time.sleep(0.02)
+    assert within(lambda: store._parts.small.mark.dispatched >= store._parts.log.end)
     assert store._parts.small.mark.dispatched == store._parts.log.end, "the next look wrote it"
 
 

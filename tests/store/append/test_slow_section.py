@@ -10,6 +10,7 @@ from flintmq.message import Outcome, PutMessageStatus
 from flintmq.store.append.slow_section import SlowPart
 from tests.support.engine import message, open_small, put_all
 from tests.support.faults import Faulty
+from tests.support.threads import within
 
 
 class Clock(Faulty):
@@ -51,9 +52,7 @@ def test_a_put_that_waits_for_a_file_makes_others_fail_fast(tmp_path: Path):
         effects.before = lambda name, path: let_go.wait(5) if name == "create" and "commitlog" in path else None
         slow = threading.Thread(target=put_all, args=(store, 1))
         slow.start()
-        limit = time.monotonic() + 5
-        while not store._parts.log.slow.since and time.monotonic() < limit:
-            time.sleep(0.001)
+        assert within(lambda: store._parts.log.slow.since)
         time.sleep(0.06)
         began = time.monotonic()
         result = store.put(message(1))

@@ -15,7 +15,7 @@ from flintmq.store.message_store import MessageStore
 from tests.support.engine import FIRST_LOG, open_small, put_all, put_dispatched
 from tests.support.faults import Faulty, close_unclean, unclean
 from tests.support.interrupts import interrupted_at
-from tests.support.threads import at_once
+from tests.support.threads import at_once, within
 
 
 @pytest.fixture
@@ -279,9 +279,7 @@ def test_iterating_waits_and_ends_with_the_store(tmp_path):
     thread = threading.Thread(target=lambda: got.extend(m.body for m in consumer))
     thread.start()
     store.put(Message("T", b"x"))
-    limit = time.monotonic() + 10
-    while not got and time.monotonic() < limit:
-        time.sleep(0.01)
+    assert within(lambda: got)
     store.close()
     thread.join(10)
     assert not thread.is_alive() and got == [b"x"]

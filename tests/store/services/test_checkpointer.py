@@ -1,9 +1,9 @@
 """When the thread of checkpoints writes one."""
 
-import time
 from pathlib import Path
 
 from tests.support.engine import open_small, put_all, put_dispatched
+from tests.support.threads import within
 
 
 def test_dispatch_that_reaches_the_end_after_the_last_flush_is_recorded(tmp_path: Path):
@@ -15,11 +15,7 @@ def test_dispatch_that_reaches_the_end_after_the_last_flush_is_recorded(tmp_path
         with parts.dispatch._step:
             put_all(store, 5, first=5)
             store.flush()
-            end = time.monotonic() + 20
-            while parts.small.mark.flushed < parts.log.end and time.monotonic() < end:
-                time.sleep(0.01)
+            assert within(lambda: parts.small.mark.flushed >= parts.log.end)
             assert parts.small.mark.flushed == parts.log.end and parts.small.mark.dispatched == first
         assert store.wait_dispatched(20)
-        while parts.small.mark.dispatched < parts.log.end and time.monotonic() < end:
-            time.sleep(0.01)
-        assert parts.small.mark.dispatched == parts.log.end
+        assert within(lambda: parts.small.mark.dispatched == parts.log.end)

@@ -14,6 +14,7 @@ from flintmq.store.message_store import MessageStore
 from flintmq.store.services.checkpointer import Checkpointer
 from tests.support.engine import FILE_SIZE, KEYS, message, open_small, put_all, put_dispatched
 from tests.support.faults import close_unclean
+from tests.support.threads import within
 
 OK, NOT_AVAILABLE = PutMessageStatus.PUT_OK, PutMessageStatus.SERVICE_NOT_AVAILABLE
 
@@ -36,9 +37,7 @@ GONE: dict[str, Callable[[Path], object]] = {
 
 
 def by_the_second(store: MessageStore) -> None:
-    limit = time.monotonic() + 20
-    while not store._parts.failure and time.monotonic() < limit:
-        time.sleep(0.02)
+    assert within(lambda: store._parts.failure)
 
 
 def by_puts(store: MessageStore) -> None:

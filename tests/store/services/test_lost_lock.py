@@ -12,6 +12,7 @@ from flintmq.message import PutMessageStatus
 from flintmq.store.message_store import MessageStore
 from tests.support.engine import FILE_SIZE, message, open_small, put_all, put_dispatched, records
 from tests.support.faults import close_unclean
+from tests.support.threads import within
 
 NOT_AVAILABLE = PutMessageStatus.SERVICE_NOT_AVAILABLE
 
@@ -39,9 +40,7 @@ def by_a_roll(store: MessageStore) -> None:
 
 def by_the_second(store: MessageStore) -> None:
     """Without a put."""
-    limit = time.monotonic() + 20
-    while not store._parts.failure and time.monotonic() < limit:
-        time.sleep(0.02)
+    assert within(lambda: store._parts.failure)
 
 
 def wait_until_files_are_made(store: MessageStore) -> None:
