@@ -1,6 +1,5 @@
 """The TCP line to a master: its time limits, which the system keeps, and its ends."""
 
-import signal
 import socket
 import threading
 import time
@@ -9,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from flintmq.ha.connection import Wire, dial
+from tests.support.threads import alarms
 
 
 @pytest.fixture
@@ -75,21 +75,14 @@ def test_a_signal_handler_runs_while_it_waits(both: tuple[Wire, socket.socket]) 
     line, other = both
     line.settimeout(10)
     ran: list[int] = []
-    before = signal.signal(signal.SIGALRM, lambda *_: ran.append(1))
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
+    with alarms(lambda *_: ran.append(1), 0.1):
         threading.Timer(0.4, other.sendall, [b"x"]).start()
         assert line.recv_into(memoryview(bytearray(10))) == 1 and ran == [1]
 
-        def raises(*_: object) -> None:
-            raise KeyboardInterrupt
+    def raises(*_: object) -> None:
+        raise KeyboardInterrupt
 
-        signal.signal(signal.SIGALRM, raises)
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
-        began = time.monotonic()
-        with pytest.raises(KeyboardInterrupt):
-            line.recv_into(memoryview(bytearray(10)))
-        assert time.monotonic() - began < 5
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    began = time.monotonic()
+    with pytest.raises(KeyboardInterrupt), alarms(raises, 0.1):
+        line.recv_into(memoryview(bytearray(10)))
+    assert time.monotonic() - began < 5

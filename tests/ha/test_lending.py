@@ -3,7 +3,6 @@
 import asyncio
 import os
 import random
-import signal
 import socket
 import struct
 import threading
@@ -27,7 +26,7 @@ from flintmq.store.listening import ListenOptions
 from flintmq.store.message_store import MessageStore
 from flintmq.testing import slow_read
 from tests.ha.lines import LIMIT_S, Line
-from tests.support.threads import at_once, beside, within
+from tests.support.threads import alarms, at_once, beside, within
 
 pytestmark = pytest.mark.skipif(not native(), reason="kernels run uncompiled, or this system has no futex")
 
@@ -271,19 +270,17 @@ def test_a_second_follower_comes_and_goes_amid_puts(tmp_path: Path):
             while not over.is_set():
                 answers[status(store)] += 1
 
-        thread = threading.Thread(target=put)
-        thread.start()
-        for _ in range(5):
-            time.sleep(0.02)
-            with replica(store) as other:
-                assert within(lambda: len(acknowledged(store)) == 2 and min(acknowledged(store)) >= 0)
-                assert within(lambda: other.end > other.begin and not is_lent(store))
-                before = exchanges(store)
-                time.sleep(0.05)
-                assert exchanges(store) == before and not is_lent(store)
-            assert within(lambda: is_lent(store))
-        over.set()
-        thread.join(LIMIT_S)
+        with beside(put):
+            for _ in range(5):
+                time.sleep(0.02)
+                with replica(store) as other:
+                    assert within(lambda: len(acknowledged(store)) == 2 and min(acknowledged(store)) >= 0)
+                    assert within(lambda: other.end > other.begin and not is_lent(store))
+                    before = exchanges(store)
+                    time.sleep(0.05)
+                    assert exchanges(store) == before and not is_lent(store)
+                assert within(lambda: is_lent(store))
+            over.set()
         assert set(answers) == {OK}
         assert one.has_all_of(store, tmp_path)
 
@@ -353,13 +350,7 @@ def test_a_follower_that_reports_oddly(tmp_path: Path):
                 early.extend(r.physical_offset for r in results if one.reported < r.physical_offset + r.size)
                 await asyncio.sleep(0.005)
 
-        threads = [threading.Thread(target=put, args=(100,)) for _ in range(4)]
-        threads.append(threading.Thread(target=lambda: asyncio.run(many())))
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(60)
-            assert not thread.is_alive()
+        at_once(*[lambda: put(100)] * 4, lambda: asyncio.run(many()))
         put(100)
         assert early == [] and one.has_all_of(store, tmp_path)
 
@@ -384,18 +375,6 @@ def test_a_follower_that_does_not_read_for_a_while(tmp_path: Path):
             assert within(lambda: acknowledged(store) == [end])
 
 
-@contextmanager
-def alarms(handler: Any, seconds: float) -> Iterator[None]:
-    """SIGALRM again and again."""
-    before = signal.signal(signal.SIGALRM, handler)
-    signal.setitimer(signal.ITIMER_REAL, seconds, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
-
-
 class OfAUser(Exception):
     """No OSError: one that comes amid the making of a file is taken for the disk's, and the put's status says so."""
 
@@ -411,7 +390,7 @@ def test_a_handler_that_raises_amid_puts_loses_nothing(tmp_path: Path):
                 is_on = False
                 raise OfAUser
 
-        with alarms(handle, 0.0013):
+        with alarms(handle, 0.0013, 0.0013):
             limit = time.monotonic() + 20
             while raised < 300 and time.monotonic() < limit:
                 try:
@@ -430,7 +409,7 @@ def test_a_handler_that_returns_changes_nothing(tmp_path: Path):
     with open_sync(tmp_path, PATIENT) as store, replica(store, reports="odd") as one:
         lent(store)
         seen: list[int] = []
-        with alarms(lambda *_: seen.append(1), 0.0013):
+        with alarms(lambda *_: seen.append(1), 0.0013, 0.0013):
             assert Counter(status(store) for _ in range(300)) == {OK: 300}
         assert seen and one.has_all_of(store, tmp_path)
 
@@ -446,15 +425,13 @@ def test_a_forked_child_does_not_touch_the_line(tmp_path: Path):
             while not over.is_set():
                 assert status(store) is OK
 
-        thread = threading.Thread(target=put)
-        thread.start()
-        for _ in range(5):
-            child = os.fork()
-            if not child:
-                os._exit(0 if not lane.exchange(end_of(store) + 1, 1.0) and lane.acknowledged == -1 else 1)
-            assert os.waitpid(child, 0)[1] == 0
-        over.set()
-        thread.join(LIMIT_S)
+        with beside(put):
+            for _ in range(5):
+                child = os.fork()
+                if not child:
+                    os._exit(0 if not lane.exchange(end_of(store) + 1, 1.0) and lane.acknowledged == -1 else 1)
+                assert os.waitpid(child, 0)[1] == 0
+            over.set()
         assert status(store) is OK and one.has_all_of(store, tmp_path)
 
 

@@ -23,7 +23,7 @@ from flintmq.store.message_store import MessageStore
 from tests.ha.lines import LIMIT_S, Line
 from tests.support.engine import FIRST_LOG, message
 from tests.support.faults import Faulty, close_unclean
-from tests.support.threads import beside, within
+from tests.support.threads import alarms, at_once, beside, within
 
 OK, LATE, UNFLUSHED = (
     PutMessageStatus.PUT_OK,
@@ -243,12 +243,8 @@ def test_refused_without_a_listener(tmp_path: Path):
 def test_puts_under_way_time_out_together(tmp_path: Path):
     with open_sync(tmp_path, IMPATIENT) as store:
         answers: list[PutMessageStatus] = []
-        threads = [threading.Thread(target=lambda: answers.append(status(store))) for _ in range(20)]
         before = time.monotonic()
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(LIMIT_S)
+        at_once(*[lambda: answers.append(status(store))] * 20)
         assert answers == [LATE] * 20 and time.monotonic() - before < 3
 
 
@@ -465,22 +461,18 @@ def test_close_answers_those_who_wait(tmp_path: Path, what: str):
     store.close()
 
 
+class Alarm(Exception):
+    """Raised by the handler of a signal."""
+
+
+def raise_alarm(*_: object) -> None:
+    raise Alarm
+
+
 def test_a_signal_handler_that_raises_ends_the_wait(tmp_path: Path):
-    class Alarm(Exception):
-        pass
-
-    def raise_alarm(*_: object) -> None:
-        raise Alarm
-
     with open_sync(tmp_path, PATIENT) as store:
-        before = signal.signal(signal.SIGALRM, raise_alarm)
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
-        try:
-            with pytest.raises(Alarm):
-                store.put(Message("T", b"x"))
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
+        with pytest.raises(Alarm), alarms(raise_alarm, 0.1):
+            store.put(Message("T", b"x"))
         waiting: Any = store._parts.puts.replicas
         assert len(waiting) == 0
         with replicas(store):
@@ -490,15 +482,10 @@ def test_a_signal_handler_that_raises_ends_the_wait(tmp_path: Path):
 def test_a_signal_handler_that_returns_changes_nothing(tmp_path: Path):
     with open_sync(tmp_path, IMPATIENT) as store:
         seen: list[int] = []
-        before = signal.signal(signal.SIGALRM, lambda *_: seen.append(1))
-        signal.setitimer(signal.ITIMER_REAL, 0.02, 0.02)
-        try:
+        with alarms(lambda *_: seen.append(1), 0.02, 0.02):
             begun = time.monotonic()
             assert status(store) is LATE
             assert FAST_MS / 1000 <= time.monotonic() - begun < 5 and len(seen) > 2
-        finally:
-            signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
 
 
 def test_threads_and_a_loop_put_at_once(tmp_path: Path):
@@ -510,52 +497,35 @@ def test_threads_and_a_loop_put_at_once(tmp_path: Path):
             answers.extend(result.status for result in results)
 
     with open_sync(tmp_path, PATIENT) as store, replicas(store):
-        threads = [threading.Thread(target=lambda: answers.extend(status(store) for _ in range(100))) for _ in range(4)]
-        threads.append(threading.Thread(target=lambda: asyncio.run(many(store))))
         before = time.monotonic()
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join(LIMIT_S)
+        put = lambda: answers.extend(status(store) for _ in range(100))  # noqa: E731
+        at_once(*[put] * 4, lambda: asyncio.run(many(store)))
         assert Counter(answers) == {OK: 500} and time.monotonic() - before < 20
 
 
 def test_handlers_that_raise_amid_puts(tmp_path: Path):
     """At any point: later puts are answered soon, and the copy is the same."""
-
-    class Alarm(Exception):
-        pass
-
-    def raise_alarm(*_: object) -> None:
-        raise Alarm
-
     chance, raised = random.Random(5), 0
     with open_sync(tmp_path / "master", PATIENT) as store:
         assert store.ha is not None
         address = "{}:{}".format(*store.ha.address)
-        before = signal.signal(signal.SIGALRM, raise_alarm)
-        try:
-            with Follower(
-                tmp_path / "copy", address, config={"mappedFileSizeCommitLog": 1 << 16}, ack=True
-            ) as follower:
-                assert status(store) is OK
-                for _ in range(150):
-                    try:
-                        signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0001, 0.003))
-                        limit = time.monotonic() + LIMIT_S
-                        while time.monotonic() < limit:
-                            store.put(Message("T", b"x" * chance.randrange(300)))
-                    except Alarm:
-                        raised += 1
-                signal.setitimer(signal.ITIMER_REAL, 0)
-                assert within(lambda: status(store) is OK)
-                began = time.monotonic()
-                assert [status(store) for _ in range(50)] == [OK] * 50 and time.monotonic() - began < 5
-                assert within(lambda: follower.whole == store._parts.log.end)
-                assert follower.error is None
-        finally:
+        copy = Follower(tmp_path / "copy", address, config={"mappedFileSizeCommitLog": 1 << 16}, ack=True)
+        with alarms(raise_alarm), copy as follower:
+            assert status(store) is OK
+            for _ in range(150):
+                try:
+                    signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.0001, 0.003))
+                    limit = time.monotonic() + LIMIT_S
+                    while time.monotonic() < limit:
+                        store.put(Message("T", b"x" * chance.randrange(300)))
+                except Alarm:
+                    raised += 1
             signal.setitimer(signal.ITIMER_REAL, 0)
-            signal.signal(signal.SIGALRM, before)
+            assert within(lambda: status(store) is OK)
+            began = time.monotonic()
+            assert [status(store) for _ in range(50)] == [OK] * 50 and time.monotonic() - began < 5
+            assert within(lambda: follower.whole == store._parts.log.end)
+            assert follower.error is None
         ours, theirs = (sorted((tmp_path / side / "commitlog").iterdir()) for side in ("copy", "master"))
         end = store._parts.log.end
         assert b"".join(map(Path.read_bytes, ours))[:end] == b"".join(map(Path.read_bytes, theirs))[:end]

@@ -14,6 +14,7 @@ from tests.forensics.test_copy import log_of
 from tests.interop.java import Java
 from tests.robustness.torture_spark.actors import Oracle
 from tests.robustness.torture_spark.writer import KEYS, TOPICS
+from tests.support.threads import within
 
 pytestmark = pytest.mark.slow
 TURNS = 60  # of 15 messages, with breaks
@@ -25,9 +26,8 @@ def test_copies_of_a_store_that_rocketmq_writes(java: Java, tmp_path: Path) -> N
     writer.start("1", turns=TURNS)
     try:
         assert writer.process is not None
-        while writer.process.poll() is None and len(list(writer.acknowledged())) < 30:
-            time.sleep(0.02)
-        while writer.process.poll() is None and len(copies) < 4:
+        assert within(lambda: writer.process.poll() is not None or len(list(writer.acknowledged())) >= 30)
+        while writer.process.poll() is not None or len(copies) < 4:
             known = len(list(writer.acknowledged()))
             done: Copied = copy_whole(str(root), str(tmp_path / f"c{len(copies)}"), config, java.version)
             copies.append((done, known, writer.process.poll() is None))

@@ -9,7 +9,7 @@ from functools import partial
 import pytest
 
 from flintmq.storage.threads.stop_event import LOOK_S, StopEvent
-from tests.support.threads import beside
+from tests.support.threads import beside, within
 
 STORM = """
 import faulthandler, signal, sys, time
@@ -47,8 +47,7 @@ def test_a_handler_sets_it_while_its_own_thread_waits() -> None:
 def test_all_who_wait_are_woken_at_once() -> None:
     stop, woken = StopEvent(), []
     with beside(*[lambda: woken.append(stop.wait(30))] * 8):
-        while len(stop._waiting) < 8:
-            time.sleep(0.001)
+        assert within(lambda: len(stop._waiting) >= 8)
         began = time.monotonic()
         stop.set()
         stop.set()
@@ -61,8 +60,7 @@ def test_a_set_that_a_handler_cut_short_is_noticed_by_the_next_look() -> None:
     stop, woken = StopEvent(), []
     thread = threading.Thread(target=lambda: woken.append(stop.wait()))
     thread.start()
-    while not stop._waiting:
-        time.sleep(0.001)
+    assert within(lambda: stop._waiting)
     stop._is_stopped = True  # where a handler that raises leaves `set` at the worst
     thread.join(10 * LOOK_S)
     assert woken == [True]

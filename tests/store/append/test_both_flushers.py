@@ -3,7 +3,6 @@
 import contextlib
 import errno
 import os
-import signal
 import socket
 import threading
 import time
@@ -24,7 +23,7 @@ from flintmq.store.append.disk_failure import DiskFailure
 from flintmq.store.append.flush import PythonFlush
 from flintmq.store.append.native_flush import native_if_possible
 from tests.support.faults import Faulty
-from tests.support.threads import at_once
+from tests.support.threads import alarms, at_once, within
 
 FILE_SIZE = 1 << 16
 SOON_S = 20.0  # from here on it hangs; the machine may be slow
@@ -109,7 +108,7 @@ class Flushing:
         if self.kind == "native":
             assert self._outer.recv(1) == b"?"
         else:
-            self.until(lambda: self._began > self._seen)
+            assert within(lambda: self._began > self._seen)
             self._seen += 1
 
     def break_file(self) -> Callable[[], None]:
@@ -133,12 +132,6 @@ class Flushing:
         thread = threading.Thread(target=lambda: told.append(self.flush.wait_flushed(end)), daemon=True)
         thread.start()
         return thread, told
-
-    def until(self, done: Callable[[], bool]) -> None:
-        limit = time.monotonic() + SOON_S
-        while not done():
-            assert time.monotonic() < limit, "it never comes"
-            time.sleep(0.001)
 
     def close(self) -> None:
         self.let(100)
@@ -184,7 +177,7 @@ def test_one_sync_answers_everybody_who_appended_before_it_and_nobody_later(flus
     s.held()
     before = s.log.end
     rest = [s.ask(s.put()) for _ in range(20)]
-    s.until(lambda: s.waiting >= 20)
+    assert within(lambda: s.waiting >= 20)
     s.let()
     first.join(SOON_S)
     assert early == [True] and s.files.flushed_where == before
@@ -207,7 +200,7 @@ def test_the_first_failed_sync_ends_it_for_all(flushing: Callable[..., Flushing]
     waits = [s.ask(s.put())]
     s.held()
     waits += [s.ask(s.put()) for _ in range(4)]
-    s.until(lambda: s.waiting >= 4)
+    assert within(lambda: s.waiting >= 4)
     s.let(2)
     for thread, _ in waits:
         thread.join(SOON_S)
@@ -234,7 +227,7 @@ def test_a_disk_that_hangs_makes_a_wait_late_and_breaks_nothing(flushing: Callab
     assert 0.09 < time.monotonic() - began < 5 and not s.failure
     assert s.waiting == 0 or s.kind == "python"
     s.let(50)
-    s.until(lambda: s.flush.wait_flushed(s.put()))
+    assert within(lambda: s.flush.wait_flushed(s.put()))
     assert not s.failure
     assert sum(s.flush.all_times().counts[2:]) >= 1, "it counts as a long wait"
 
@@ -248,9 +241,9 @@ def test_a_wait_is_not_late_whose_record_an_earlier_sync_made_durable(flushing: 
     s.ask(first)
     s.held()
     thread, told = s.ask(covered)
-    s.until(lambda: s.waiting >= 1)
+    assert within(lambda: s.waiting >= 1)
     s.ask(s.put())
-    s.until(lambda: s.waiting >= 2)
+    assert within(lambda: s.waiting >= 2)
     s.let()
     s.held()
     thread.join(SOON_S)
@@ -295,7 +288,7 @@ def test_stop_flushes_everything_and_answers_everybody(flushing: Callable[..., F
     waits = [s.ask(s.put())]
     s.held()
     waits += [s.ask(s.put()) for _ in range(4)]
-    s.until(lambda: s.waiting >= 4)
+    assert within(lambda: s.waiting >= 4)
     end = s.put()
     stopping = threading.Thread(target=s.flush.stop)
     stopping.start()
@@ -314,11 +307,11 @@ def test_a_record_that_nobody_waits_for_is_flushed_soon(flushing: Callable[..., 
     s = flushing()
     s.start()
     end = s.put()
-    s.until(lambda: s.files.flushed_where == end)
+    assert within(lambda: s.files.flushed_where == end)
     s.flush.wake()  # put with wait=False
     end = s.put()
     s.flush.wake()
-    s.until(lambda: s.files.flushed_where == end)
+    assert within(lambda: s.files.flushed_where == end)
 
 
 def test_another_failure_of_the_store_ends_the_waits(flushing: Callable[..., Flushing]):
@@ -354,7 +347,7 @@ def test_the_follower_is_woken_while_it_sleeps(flushing: Callable[..., Flushing]
     s = flushing(flushIntervalCommitLog=100_000)
     s.start()
     assert s.flush.wait_flushed(s.put())
-    s.until(lambda: s.after_flush.count >= 1)
+    assert within(lambda: s.after_flush.count >= 1)
     s.after_flush.needs_wake = False
     time.sleep(0.05)
     before = s.after_flush.count
@@ -368,28 +361,21 @@ def test_a_signal_is_handled_while_a_put_waits(flushing: Callable[..., Flushing]
     s.start()
     s.hold()
     seen: list[float] = []
-    before = signal.signal(signal.SIGALRM, lambda *_: seen.append(time.monotonic()) or s.let(50))
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
+    with alarms(lambda *_: seen.append(time.monotonic()) or s.let(50), 0.1):
         assert s.flush.wait_flushed(s.put()) and seen
 
-        def interrupt(*_: object) -> None:
-            raise KeyboardInterrupt
+    def interrupt(*_: object) -> None:
+        raise KeyboardInterrupt
 
-        signal.signal(signal.SIGALRM, interrupt)
-        s.hold()
-        s._inner.setblocking(False)  # what was let through too many goes
-        with contextlib.suppress(BlockingIOError):
-            s._inner.recv(100)
-        s._inner.setblocking(True)
-        while s._gate.acquire(blocking=False):
-            pass
-        signal.setitimer(signal.ITIMER_REAL, 0.1)
-        with pytest.raises(KeyboardInterrupt):
-            s.flush.wait_flushed(s.put())
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
+    s.hold()
+    s._inner.setblocking(False)  # what was let through too many goes
+    with contextlib.suppress(BlockingIOError):
+        s._inner.recv(100)
+    s._inner.setblocking(True)
+    while s._gate.acquire(blocking=False):
+        pass
+    with pytest.raises(KeyboardInterrupt), alarms(interrupt, 0.1):
+        s.flush.wait_flushed(s.put())
     s.let(50)
     assert s.flush.wait_flushed(s.put()), "nobody else is harmed"
 

@@ -178,8 +178,7 @@ def test_d34_a_slow_sync_makes_nobody_late_but_those_who_waited_for_it(tmp_path:
         began.wait(10)
         for thread in threads[1:]:
             thread.start()
-        while len(store._parts.flush.waiters) < 7:
-            time.sleep(0.001)
+        assert within(lambda: len(store._parts.flush.waiters) >= 7)
         before = effects.count("sync", FIRST_LOG)
         effects.before = None
         slow.set()

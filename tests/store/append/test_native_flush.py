@@ -21,6 +21,7 @@ from flintmq.store.append import native_flush
 from flintmq.store.append.native_flush import NativeFlush
 from tests.store.append.test_both_flushers import Flushing
 from tests.support.engine import message, open_small
+from tests.support.threads import alarms
 
 pytestmark = pytest.mark.skipif(not native(), reason="kernels run uncompiled, or this system has no futex")
 OK = PutMessageStatus.PUT_OK
@@ -110,15 +111,10 @@ def test_a_child_forked_by_a_signal_handler_amid_a_wait_does_not_hang(flushing: 
             children.append(pid)
             flushing.let(50)
 
-    before = signal.signal(signal.SIGALRM, fork)
-    try:
-        signal.setitimer(signal.ITIMER_REAL, 0.2)
+    with alarms(fork, 0.2):
         flushed = flushing.flush.flush_once()
         if not children:  # the child
             os._exit(0 if flushed else 1)
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
     assert flushed
     limit, ended = time.monotonic() + 20, 0
     while not ended and time.monotonic() < limit:

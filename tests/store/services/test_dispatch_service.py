@@ -320,8 +320,7 @@ def test_steps_from_many_threads_write_each_unit_once(s: Setup):
 
     with beside(*[work] * 3):
         s.put(*range(200))
-        while s.dispatch.position < s.log.end:
-            time.sleep(0.001)
+        assert within(lambda: s.dispatch.position >= s.log.end)
         done.set()
     check_derived(s.root)
 

@@ -1,7 +1,6 @@
 """`lock` is removed or replaced under a running store: RocketMQ would get in, so the store writes nothing any more."""
 
 import os
-import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -47,10 +46,7 @@ def wait_until_files_are_made(store: MessageStore) -> None:
     """A file whose making began before the loss was noticed is finished: nothing could tell its bytes from ours."""
     allocation = store._parts.files.allocation
     assert allocation is not None
-    limit = time.monotonic() + 20
-    while not all(request.done.is_open for request in list(allocation._table.values())):
-        assert time.monotonic() < limit
-        time.sleep(0.01)
+    assert within(lambda: all(request.done.is_open for request in list(allocation._table.values())))
 
 
 @pytest.mark.parametrize("gone", GONE)
