@@ -188,6 +188,12 @@ def driven(path: Path, master: SimulatedMaster, sizes: dict[str, Any], **more: A
         one.follower.close()
 
 
+def caught_up(path: Path, master: GoldenMaster, sim: SimulatedMaster, **more: Any) -> None:
+    """Follow all that there is, and stop."""
+    with driven(path, sim, master.config, **more) as one:
+        one.catch_up(sim.end)
+
+
 def log_of(store: Path) -> tuple[int | None, bytes]:
     """Log offset of the first file of a store, and the bytes of all, without the zeros at their end."""
     files = sorted(path for path in (store / "commitlog").iterdir() if path.is_file())
@@ -202,8 +208,7 @@ def record_end(master: GoldenMaster, number: int) -> int:
 def followed(path: Path, master: GoldenMaster, sim: SimulatedMaster, records: int) -> tuple[int | None, bytes]:
     """Follow so many records, and stop; return the log."""
     whole, sim.end = sim.end, record_end(master, records - 1)
-    with driven(path, sim, master.config, ack=True) as one:
-        one.catch_up(sim.end)
+    caught_up(path, master, sim, ack=True)
     sim.end = whole
     del sim.asked[:]
     return log_of(path)

@@ -6,7 +6,7 @@ import pytest
 
 from flintmq.errors import UsageError
 from tests.compat.replication import GoldenMaster
-from tests.ha.simulated import Driven, SimulatedMaster, driven, followed
+from tests.ha.simulated import Driven, SimulatedMaster, caught_up, followed
 
 
 @pytest.mark.parametrize("adopt", [False, True])
@@ -30,8 +30,7 @@ def test_what_is_nobodys_does_not_matter(tmp_path: Path, master: GoldenMaster, s
     (tmp_path / "s" / "config" / "topics.json").write_text("{}")
     (tmp_path / "s" / ".keep").touch()
     (tmp_path / "s" / "lock").touch()
-    with driven(tmp_path / "s", sim, master.config) as one:
-        one.catch_up(sim.end)
+    caught_up(tmp_path / "s", master, sim)
 
 
 @pytest.mark.parametrize("part", [0, 50])
@@ -43,6 +42,5 @@ def test_a_copy_goes_on_whatever_lies_beside_it(
     else:  # it was opened, and nothing came
         (tmp_path / "s" / "commitlog").mkdir(parents=True)
     (tmp_path / "s" / "notes.txt").write_text("of the operator")
-    with driven(tmp_path / "s", sim, master.config) as one:
-        one.catch_up(sim.end)
+    caught_up(tmp_path / "s", master, sim)
     assert (tmp_path / "s" / "notes.txt").read_text() == "of the operator"

@@ -8,7 +8,7 @@ from flintmq.errors import DivergedError, OffsetGoneError, ReplicationError, Usa
 from flintmq.ha.begin import BeginSearch
 from flintmq.ha.connection import MasterConnection
 from tests.compat.replication import GoldenMaster
-from tests.ha.simulated import SimulatedMaster, SimulatedTime, driven
+from tests.ha.simulated import SimulatedMaster, SimulatedTime, caught_up
 
 SIZE = 1000
 
@@ -120,8 +120,7 @@ def test_a_log_without_its_first_files_is_followed_from_there(tmp_path: Path, ma
     sim = SimulatedMaster(master.log[begin:], size, SimulatedTime(), begin)
     asked: dict[str, str | int] = {"first": "first", "last": "last", "a file": 3 * size}
     expected = {"first": begin, "last": sim.end - sim.end % size, "a file": 3 * size}[what]
-    with driven(tmp_path / "s", sim, master.config, begin=asked[what], ack=True) as one:
-        one.catch_up(sim.end)
+    caught_up(tmp_path / "s", master, sim, begin=asked[what], ack=True)
     files = sorted((tmp_path / "s" / "commitlog").iterdir())
     assert int(files[0].name) == expected
     assert b"".join(path.read_bytes() for path in files).rstrip(b"\0") == master.log[expected:].rstrip(b"\0")

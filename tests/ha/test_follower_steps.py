@@ -20,7 +20,7 @@ from flintmq.ha.follower_line import REPORT_S, SILENCE_S
 from flintmq.storage.files.filesystem import REAL
 from flintmq.store.layout import followed as layout
 from tests.compat.replication import GoldenMaster, queue_units
-from tests.ha.simulated import HEADER, Driven, SimulatedMaster, driven, followed, log_of, record_end
+from tests.ha.simulated import HEADER, Driven, SimulatedMaster, caught_up, driven, followed, log_of, record_end
 
 Spoil = Callable[[int, bytes, bytes], bytes]
 
@@ -59,8 +59,7 @@ def test_random_cuts_frames_and_pieces_with_stops_between(tmp_path: Path, master
         sim.batch, sim.piece = chance.choice((97, 5000, 32768)), chance.choice((11, 700, 1 << 20))
         sim.end = record_end(master, (len(master.records) - 1) * (number + 1) // 12)
         sim.cuts = [chance.randrange(1, 40_000) for _ in range(3)]
-        with driven(tmp_path / "s", sim, master.config, ack=True) as one:
-            one.catch_up(sim.end)
+        caught_up(tmp_path / "s", master, sim, ack=True)
         assert master.log.startswith(log_of(tmp_path / "s")[1])
     assert log_of(tmp_path / "s")[1] == master.log.rstrip(b"\0")
     assert queue_units(tmp_path / "s") == master.queue_units()
@@ -132,8 +131,7 @@ def test_a_tap_repeats_its_first_report_and_never_names_more(
     tmp_path: Path, master: GoldenMaster, sim: SimulatedMaster
 ):
     sim.end = record_end(master, 10)
-    with driven(tmp_path / "s", sim, master.config) as one:
-        one.catch_up(sim.end)
+    caught_up(tmp_path / "s", master, sim)
     sim.end, last = record_end(master, 40), master.records[10][0]
     with driven(tmp_path / "s", sim, master.config) as one:
         one.catch_up(sim.end)
@@ -219,8 +217,7 @@ def test_a_silent_master_is_lost_three_times_and_then_refused(
     tmp_path: Path, master: GoldenMaster, sim: SimulatedMaster
 ):
     sim.end = record_end(master, 3)
-    with driven(tmp_path / "s", sim, master.config) as one:
-        one.catch_up(sim.end)
+    caught_up(tmp_path / "s", master, sim)
     sim.end, sim.beat = sim.begin, None
     began = sim.time.now
     with driven(tmp_path / "s", sim, master.config) as one:
@@ -295,8 +292,7 @@ def test_a_power_cut_that_the_master_cannot_mend_any_more_is_no_reason_to_refuse
     layout.note_unsure(str(tmp_path / "s"), master.records[40][0], REAL)
     begin = 2 * master.file_size
     sim.begin, sim.log = begin, master.log[begin:]
-    with driven(tmp_path / "s", sim, master.config) as one:
-        one.catch_up(sim.end)
+    caught_up(tmp_path / "s", master, sim)
     assert sim.asked[:2] == [master.records[40][0], master.records[count - 1][0]]
     known = layout.read(str(tmp_path / "s"), REAL)
     assert known is not None and known.unsure_from == master.records[40][0]
@@ -348,8 +344,7 @@ def at_a_border(master: GoldenMaster) -> tuple[int, int]:
 def followed_to_a_border(path: Path, master: GoldenMaster, sim: SimulatedMaster) -> int:
     _, border = at_a_border(master)
     whole, sim.end = sim.end, border
-    with driven(path, sim, master.config) as one:
-        one.catch_up(border)
+    caught_up(path, master, sim)
     sim.end, sim.begin, sim.log = whole, border, master.log[border:]
     del sim.asked[:]
     return border
@@ -359,8 +354,7 @@ def test_a_master_that_begins_exactly_where_we_end_is_followed(
     tmp_path: Path, master: GoldenMaster, sim: SimulatedMaster
 ):
     border = followed_to_a_border(tmp_path / "s", master, sim)
-    with driven(tmp_path / "s", sim, master.config) as one:
-        one.catch_up(sim.end)
+    caught_up(tmp_path / "s", master, sim)
     assert sim.asked[-1] == border and log_of(tmp_path / "s") == (0, master.log.rstrip(b"\0"))
     assert queue_units(tmp_path / "s") == master.queue_units()
 
@@ -442,8 +436,7 @@ def test_another_store_is_followed_into_only_if_it_is_adopted(
         pass
     with pytest.raises(UsageError, match="--adopt"):
         Driven(tmp_path / "s", sim, master.config)
-    with driven(tmp_path / "s", sim, master.config, adopt=True) as one:
-        one.catch_up(sim.end)
+    caught_up(tmp_path / "s", master, sim, adopt=True)
     with driven(tmp_path / "s", sim, master.config) as one:  # from now on it is a copy again
         one.catch_up(sim.end)
     (tmp_path / "s" / "flintmq.follow").unlink()

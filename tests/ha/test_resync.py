@@ -15,15 +15,14 @@ from flintmq.ha.resync import PartingSearch, Tail
 from flintmq.storage.files.filesystem import REAL
 from flintmq.store.layout import followed
 from tests.compat.replication import GoldenMaster, queue_units
-from tests.ha.simulated import SimulatedMaster, SimulatedTime, driven, log_of, record_end
+from tests.ha.simulated import SimulatedMaster, SimulatedTime, caught_up, driven, log_of, record_end
 from tests.ha.test_follower_steps import other_times
 
 
 def other_past(path: Path, master: GoldenMaster, sim: SimulatedMaster, first: int, last: int) -> bytes:
     """Follow a master whose records differ from one on, up to another; then the master is the recorded one again."""
     sim.log, sim.end = other_times(master, first), record_end(master, last)
-    with driven(path, sim, master.config) as one:
-        one.catch_up(sim.end)
+    caught_up(path, master, sim)
     sim.log, sim.end = master.log, len(master.log)
     return log_of(path)[1]
 
@@ -54,20 +53,17 @@ def test_our_tail_goes_to_quarantine_and_the_masters_comes(
             one.catch_up(sim.end)
         assert one.events[-1]["event"] == "resync" and one.events[-1]["records"] == last - first + 1
     assert log_of(tmp_path / "s")[1] == before and not (tmp_path / "s" / "quarantine").exists()
-    with driven(tmp_path / "s", sim, master.config, resync=True, confirmed=True) as one:
-        one.catch_up(sim.end)
+    caught_up(tmp_path / "s", master, sim, resync=True, confirmed=True)
     assert log_of(tmp_path / "s")[1] == master.log.rstrip(b"\0")
     assert queue_units(tmp_path / "s") == master.queue_units()
     kept = {int(path.name[:20]): path.read_bytes() for path in (tmp_path / "s" / "quarantine").iterdir()}
     assert kept == {at: before[at : at + size] for at, size in master.records[first : last + 1]}
-    with driven(tmp_path / "s", sim, master.config) as one:
-        one.catch_up(sim.end)
+    caught_up(tmp_path / "s", master, sim)
 
 
 def test_a_master_that_is_behind_is_followed_from_its_end(tmp_path: Path, master: GoldenMaster, sim: SimulatedMaster):
     sim.end = record_end(master, 300)
-    with driven(tmp_path / "s", sim, master.config) as one:
-        one.catch_up(sim.end)
+    caught_up(tmp_path / "s", master, sim)
     sim.end = record_end(master, 180)
     with driven(tmp_path / "s", sim, master.config, resync=True, confirmed=True) as one:
         one.catch_up(sim.end)
@@ -78,8 +74,7 @@ def test_a_master_that_is_behind_is_followed_from_its_end(tmp_path: Path, master
 
 def test_nothing_is_dropped_where_nothing_differs(tmp_path: Path, master: GoldenMaster, sim: SimulatedMaster):
     sim.end = record_end(master, 300)
-    with driven(tmp_path / "s", sim, master.config) as one:
-        one.catch_up(sim.end)
+    caught_up(tmp_path / "s", master, sim)
     sim.end = len(master.log)
     with driven(tmp_path / "s", sim, master.config, resync=True) as one:
         one.catch_up(sim.end)
@@ -118,8 +113,7 @@ def test_a_store_with_records_of_its_own_is_adopted_and_resynced(
     tmp_path: Path, master: GoldenMaster, sim: SimulatedMaster
 ):
     sim.end = record_end(master, 50)
-    with driven(tmp_path / "s", sim, master.config) as one:
-        one.catch_up(sim.end)
+    caught_up(tmp_path / "s", master, sim)
     sim.end = len(master.log)
     with flintmq.MessageStore(tmp_path / "s", config=master.config) as store:
         store.put(flintmq.Message("Ours", b"ours"))
@@ -135,8 +129,7 @@ def test_what_a_power_cut_took_is_found_although_the_logs_agree_after_it(
     tmp_path: Path, master: GoldenMaster, sim: SimulatedMaster
 ):
     path = tmp_path / "s"
-    with driven(path, sim, master.config) as one:
-        one.catch_up(sim.end)
+    caught_up(path, master, sim)
     (torn, _), name = master.records[60], f"{0:020d}"
     followed.note_unsure(str(path), master.records[40][0], REAL)
     with open(path / "commitlog" / name, "r+b") as file:
@@ -156,8 +149,7 @@ def test_the_place_is_found_by_the_first_byte_that_differs(tmp_path: Path, maste
         at, size = master.records[number]
         path = tmp_path / f"{number}{place}"
         sim.log, sim.end = whole, record_end(master, number + 20)  # in the same file
-        with driven(path, sim, master.config) as one:
-            one.catch_up(sim.end)
+        caught_up(path, master, sim)
         changed = bytearray(whole)
         changed[at + (size + place if place < 0 else place)] ^= 1
         sim.log = bytes(changed)

@@ -76,9 +76,7 @@ def used(data: bytes) -> int:
     return len(data.rstrip(b"\0"))
 
 
-@damage
-def empty(path: Path, chance: random.Random) -> None:
-    rewrite(path, b"")
+DAMAGES["empty"] = lambda path, chance: rewrite(path, b"")
 
 
 def _cut(at: Callable[[bytes], int]) -> Damage:
@@ -94,46 +92,16 @@ for _length in (1, 2, 7, 8, 19, 20, 39, 40, 41, 46, 51, 56, 90, 91, 111):
 DAMAGES["cut by one"] = _cut(lambda data: len(data) - 1)
 DAMAGES["cut in the middle"] = _cut(lambda data: len(data) // 2 + 3)
 DAMAGES["cut where it is used"] = _cut(lambda data: used(data) - 5)
-
-
-@damage
-def random_bytes(path: Path, chance: random.Random) -> None:
-    rewrite(path, chance.randbytes(path.stat().st_size))
-
-
-@damage
-def all_ff(path: Path, chance: random.Random) -> None:
-    rewrite(path, b"\xff" * path.stat().st_size)
-
-
-@damage
-def all_7f(path: Path, chance: random.Random) -> None:
-    rewrite(path, b"\x7f" * path.stat().st_size)
-
-
-@damage
-def all_80(path: Path, chance: random.Random) -> None:
-    rewrite(path, b"\x80" * path.stat().st_size)
-
-
-@damage
-def zeros(path: Path, chance: random.Random) -> None:
-    rewrite(path, bytes(path.stat().st_size))
-
-
-@damage
-def reversed_(path: Path, chance: random.Random) -> None:
-    rewrite(path, path.read_bytes()[::-1])
-
-
-@damage
-def one_byte_longer(path: Path, chance: random.Random) -> None:
-    rewrite(path, path.read_bytes() + b"x")
-
-
-@damage
-def twice(path: Path, chance: random.Random) -> None:
-    rewrite(path, path.read_bytes() * 2)
+DAMAGES |= {
+    "random bytes": lambda path, chance: rewrite(path, chance.randbytes(path.stat().st_size)),
+    "all ff": lambda path, chance: rewrite(path, b"\xff" * path.stat().st_size),
+    "all 7f": lambda path, chance: rewrite(path, b"\x7f" * path.stat().st_size),
+    "all 80": lambda path, chance: rewrite(path, b"\x80" * path.stat().st_size),
+    "zeros": lambda path, chance: rewrite(path, bytes(path.stat().st_size)),
+    "reversed ": lambda path, chance: rewrite(path, path.read_bytes()[::-1]),
+    "one byte longer": lambda path, chance: rewrite(path, path.read_bytes() + b"x"),
+    "twice": lambda path, chance: rewrite(path, path.read_bytes() * 2),
+}
 
 
 @damage

@@ -272,14 +272,8 @@ def used_log(store: Path) -> list[Path]:
     return [path for path in truth.log_files(store) if any(truth.records_of(path))]
 
 
-@damaged("first log file missing", "sound")
-def first_missing(store: Path) -> None:
-    truth.log_files(store)[0].unlink()
-
-
-@damaged("middle log file missing", "hole")
-def middle_missing(store: Path) -> None:
-    truth.log_files(store)[2].unlink()
+damaged("first log file missing", "sound")(lambda store: truth.log_files(store)[0].unlink())
+damaged("middle log file missing", "hole")(lambda store: truth.log_files(store)[2].unlink())
 
 
 @damaged("last log file missing", "hole")
@@ -288,9 +282,7 @@ def last_missing(store: Path) -> None:
         path.unlink()
 
 
-@damaged("last log file cut short", "hole")
-def last_cut(store: Path) -> None:
-    os.truncate(used_log(store)[-1], 600)
+damaged("last log file cut short", "hole")(lambda store: os.truncate(used_log(store)[-1], 600))
 
 
 @damaged("middle log file is a link", "hole")
@@ -325,29 +317,13 @@ def extra_in_index(store: Path) -> None:
     (store / "index" / "20261121").mkdir()
 
 
-@damaged("no consumequeue", "derived")
-def no_queues(store: Path) -> None:
-    shutil.rmtree(store / "consumequeue")
-
-
-@damaged("one queue missing", "derived")
-def one_queue_gone(store: Path) -> None:
-    shutil.rmtree(store / "consumequeue" / "Orders" / "1")
-
-
-@damaged("first queue file missing", "derived")
-def first_queue_file(store: Path) -> None:
-    nth(store, "consumequeue/Orders/0/*", 0).unlink()
-
-
-@damaged("middle queue file missing", "derived")
-def middle_queue_file(store: Path) -> None:
-    nth(store, "consumequeue/Orders/0/*", 3).unlink()
-
-
-@damaged("last queue file cut short", "derived")
-def queue_cut(store: Path) -> None:
-    os.truncate(nth(store, "consumequeue/Orders/0/*", -1), 30)
+damaged("no consumequeue", "derived")(lambda store: shutil.rmtree(store / "consumequeue"))
+damaged("one queue missing", "derived")(lambda store: shutil.rmtree(store / "consumequeue" / "Orders" / "1"))
+damaged("first queue file missing", "derived")(lambda store: nth(store, "consumequeue/Orders/0/*", 0).unlink())
+damaged("middle queue file missing", "derived")(lambda store: nth(store, "consumequeue/Orders/0/*", 3).unlink())
+damaged("last queue file cut short", "derived")(
+    lambda store: os.truncate(nth(store, "consumequeue/Orders/0/*", -1), 30)
+)
 
 
 @damaged("a queue is a link", "derived")
@@ -357,34 +333,12 @@ def queue_linked(store: Path) -> None:
     path.symlink_to(elsewhere)
 
 
-@damaged("no index", "derived")
-def no_index(store: Path) -> None:
-    shutil.rmtree(store / "index")
-
-
-@damaged("an index file cut short", "derived")
-def index_cut(store: Path) -> None:
-    os.truncate(nth(store, "index/*", 1), 100)
-
-
-@damaged("no checkpoint", "sound")
-def no_checkpoint(store: Path) -> None:
-    (store / "checkpoint").unlink()
-
-
-@damaged("checkpoint of zeros", "sound")
-def zero_checkpoint(store: Path) -> None:
-    (store / "checkpoint").write_bytes(bytes(4096))
-
-
-@damaged("no mark", "sound")
-def no_mark(store: Path) -> None:
-    (store / "flintmq.mark").unlink()
-
-
-@damaged("no config", "sound")
-def no_config(store: Path) -> None:
-    shutil.rmtree(store / "config")
+damaged("no index", "derived")(lambda store: shutil.rmtree(store / "index"))
+damaged("an index file cut short", "derived")(lambda store: os.truncate(nth(store, "index/*", 1), 100))
+damaged("no checkpoint", "sound")(lambda store: (store / "checkpoint").unlink())
+damaged("checkpoint of zeros", "sound")(lambda store: (store / "checkpoint").write_bytes(bytes(4096)))
+damaged("no mark", "sound")(lambda store: (store / "flintmq.mark").unlink())
+damaged("no config", "sound")(lambda store: shutil.rmtree(store / "config"))
 
 
 @damaged("config that is no JSON", "derived")
@@ -393,9 +347,7 @@ def bad_config(store: Path) -> None:
         path.write_bytes(b"{")
 
 
-@damaged("no lock", "sound")
-def no_lock(store: Path) -> None:
-    (store / "lock").unlink()
+damaged("no lock", "sound")(lambda store: (store / "lock").unlink())
 
 
 @damaged("commitlog and nothing else", "derived")
